@@ -7,8 +7,9 @@
 //! anything else              ERROR write SET KEY VALUE, or GET KEY
 //! ```
 //!
-//! The connections share a map in memory, so a process for each would have a map of its own. Duality takes every
-//! service to share memory unless it says `.independent_connections()`, and refuses fork and prefork here:
+//! The connections share a map in memory, so a process for each would have a map of its own.
+//! Duality takes every service to share memory unless it says `.independent_connections()`, and
+//! refuses fork and prefork here:
 //!
 //! ```sh
 //! cargo run --release --example key_value -- serve --architecture threads --listen :7000

@@ -1,7 +1,7 @@
 //! Forms as they are posted to the guestbook, up to the page that shows the remark.
 //!
-//! What a browser encodes is decoded; what is taken keeps its bounds; and no remark brings mark-up of
-//! its own into a page.
+//! What a browser encodes is decoded; what is taken keeps its bounds; and no remark brings mark-up
+//! of its own into a page.
 
 #![no_main]
 

@@ -1,7 +1,8 @@
 //! Plan files, which may come from anybody.
 //!
 //! An experiment's name is fit for a directory, no two are the same, and settings are within their
-//! bounds; a peer has a command that can be started; what is wrong is told in one line, with a place that is in the text.
+//! bounds; a peer has a command that can be started; what is wrong is told in one line, with a
+//! place that is in the text.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
 //! What Redis, or whoever is at its address, replies.
 //!
-//! A reply has one end, wherever the bytes are cut; it holds no more than came; an error is final; a
-//! remark and a command are read as they were meant.
+//! A reply has one end, wherever the bytes are cut; it holds no more than came; an error is final;
+//! a remark and a command are read as they were meant.
 
 #![no_main]
 

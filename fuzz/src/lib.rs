@@ -1,7 +1,8 @@
 //! What the fuzz targets share: other ways in which the same bytes could come.
 //!
-//! Each target is one file in `fuzz_targets/`, with seeds in `corpus/TARGET/` that can be read, and a
-//! line in `Cargo.toml`. `cargo xtask fuzz` builds and runs them; so does `cargo fuzz run TARGET`.
+//! Each target is one file in `fuzz_targets/`, with seeds in `corpus/TARGET/` that can be read, and
+//! a line in `Cargo.toml`. `cargo xtask fuzz` builds and runs them; so does `cargo fuzz run
+//! TARGET`.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! A web server of `std::thread`s for `scripts/run_servers.py`: channels, locks, a thread for each connection.
+//! A web server of `std::thread`s for `scripts/run_servers.py`: channels, locks, a thread for each
+//! connection.
 //!
 //!   rustc -O scripts/run/threads_server.rs && duality run -- ./threads_server 8080
 

@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz`: builds the fuzz targets of `fuzz/` as cargo-fuzz would, which need not be installed, and runs each for a bounded time.
+//! `cargo xtask fuzz`: builds the fuzz targets of `fuzz/` as cargo-fuzz would, which need not be
+//! installed, and runs each for a bounded time.
 //!
 //! ```text
 //!   fuzz/corpus/TARGET             seeds, which are read and never written
@@ -18,8 +19,8 @@ use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
 /// Seconds that all targets together get in `cargo xtask test`.
 const SECONDS: u64 = 40;
 
-/// What cargo-fuzz passes to rustc: coverage that libFuzzer is led by, `cfg(fuzzing)`, and AddressSanitizer. Assertions and
-/// overflow checks are in the profile of fuzz/Cargo.toml.
+/// What cargo-fuzz passes to rustc: coverage that libFuzzer is led by, `cfg(fuzzing)`, and
+/// AddressSanitizer. Assertions and overflow checks are in the profile of fuzz/Cargo.toml.
 const FLAGS: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -129,7 +130,8 @@ pub(crate) fn nightly_host() -> Option<String> {
     host.filter(|_| output.status.success()).map(str::to_owned)
 }
 
-/// A program of the nightly toolchain. `cargo +nightly` would not do: beneath `cargo xtask`, cargo is that of the toolchain in use.
+/// A program of the nightly toolchain. `cargo +nightly` would not do: beneath `cargo xtask`, cargo
+/// is that of the toolchain in use.
 pub(crate) fn nightly(program: &str) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", program]);

@@ -1,4 +1,5 @@
-//! The workspace's own commands: `cargo xtask test` runs every check that a change must pass, `cargo xtask STEP` one of them.
+//! The workspace's own commands: `cargo xtask test` runs every check that a change must pass,
+//! `cargo xtask STEP` one of them.
 //!
 //! It depends on nothing but std, because it is the first thing that a fresh machine compiles.
 
@@ -29,7 +30,8 @@ pub(crate) struct Workspace {
 
 impl Workspace {
     fn locate() -> Self {
-        // Known when xtask is compiled, and right wherever it is started from: a moved work tree is compiled again.
+        // Known when xtask is compiled, and right wherever it is started from: a moved work tree is
+        // compiled again.
         let root = Path::new(env!("CARGO_MANIFEST_DIR"))
             .parent()
             .expect("xtask is a folder of the workspace")

@@ -1,8 +1,10 @@
-//! `cargo xtask miri`: the unsafe code that Miri can run, under Miri, which looks at every access to memory.
+//! `cargo xtask miri`: the unsafe code that Miri can run, under Miri, which looks at every access
+//! to memory.
 //!
-//! Miri interprets: a test takes some thousand times as long as elsewhere, and system calls that it does not know end it. So
-//! what it is given is chosen: tables, queues, join cells and whole loops of state machines, on epoll. It knows neither
-//! fibers (assembly) nor io_uring; `cargo xtask soak` has these under AddressSanitizer.
+//! Miri interprets: a test takes some thousand times as long as elsewhere, and system calls that it
+//! does not know end it. So what it is given is chosen: tables, queues, join cells and whole loops
+//! of state machines, on epoll. It knows neither fibers (assembly) nor io_uring; `cargo xtask soak`
+//! has these under AddressSanitizer.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,10 +14,12 @@ use crate::fuzz::nightly;
 use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
 use crate::outcome::execute;
 
-/// After so long no further group is begun. What all take on a machine that does nothing else is half of it.
+/// After so long no further group is begun. What all take on a machine that does nothing else is
+/// half of it.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Clocks and descriptors are those of the machine; stacks and wakers turn integers into pointers, which is allowed to them.
+/// Clocks and descriptors are those of the machine; stacks and wakers turn integers into pointers,
+/// which is allowed to them.
 const FLAGS: &str = "-Zmiri-disable-isolation -Zmiri-permissive-provenance";
 
 /// Tests of one program, by parts of their names.
@@ -39,7 +43,8 @@ const GROUPS: &[Group] = &[
             "visibility::thread_slots::",
             "visibility::shown_task::",
         ],
-        // For the first, its memory is the allocator's, which has no limit; threads that contend take seconds.
+        // For the first, its memory is the allocator's, which has no limit; threads that contend
+        // take seconds.
         without: &["more_than_there_is_is_refused", "a_slot_is_taken_by_one_at_a_time"],
     },
     Group {

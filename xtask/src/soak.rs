@@ -1,5 +1,6 @@
-//! `cargo xtask soak`: the tests of the crates with unsafe code, and then servers under faulty clients, all built with
-//! AddressSanitizer. docs/soak.md says what it looks for; the clients are in crates/conformance/src/soak/.
+//! `cargo xtask soak`: the tests of the crates with unsafe code, and then servers under faulty
+//! clients, all built with AddressSanitizer. docs/soak.md says what it looks for; the clients are
+//! in crates/conformance/src/soak/.
 //!
 //! ```text
 //!   target/debug/soak           the clients, built as everything else is
@@ -18,7 +19,8 @@ use crate::outcome::{cargo_command, execute};
 const UNSAFE: [&str; 4] =
     ["duality-fiber", "duality-poller", "duality-runtime", "duality-architectures"];
 
-/// Tests of what the sanitizer has a say in itself: faults, which it reports before anybody else, and memory, of which it takes more.
+/// Tests of what the sanitizer has a say in itself: faults, which it reports before anybody else,
+/// and memory, of which it takes more.
 const UNFIT: [&str; 5] = [
     "a_signal_that_was_sent_goes_the_way_it_went",
     "a_kernel_threads_own_overflow_is_still_std_s",
@@ -29,7 +31,8 @@ const UNFIT: [&str; 5] = [
 
 /// Runs a soak; `arguments` are those of the clients' program.
 pub(crate) fn run(workspace: &Workspace, arguments: &[&str]) -> Outcome {
-    // The clients come first: they know what may be asked for, and refuse the rest before anything long begins.
+    // The clients come first: they know what may be asked for, and refuse the rest before anything
+    // long begins.
     let mut build = cargo_command(workspace);
     build.args(["build", "--quiet", "--package=duality-conformance", "--bin=soak"]);
     let clients = workspace.target.join("debug").join("soak");

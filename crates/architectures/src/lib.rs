@@ -17,8 +17,8 @@
 //! | [`event_loop`] | a state machine (select, poll, epoll, uring) | the loop |
 //! | [`handwritten`] | a state machine written by hand | the loop |
 //!
-//! A new architecture is a file with a type that implements [`Architecture`], and a line in the registry, [`ALL`];
-//! help, comparison, tests and report take it from there.
+//! A new architecture is a file with a type that implements [`Architecture`], and a line in the
+//! registry, [`ALL`]; help, comparison, tests and report take it from there.
 
 #![warn(missing_debug_implementations)]
 
@@ -51,8 +51,8 @@ macro_rules! registry {
         /// Every architecture, in the order in which they are taught and shown.
         pub static ALL: &[&dyn Architecture] = &[$(&$architecture,)* $(&$other,)*];
 
-        /// Calls a macro with the name of each architecture that runs straight-line code, as an identifier, and the
-        /// arguments of `serve --architecture` for it.
+        /// Calls a macro with the name of each architecture that runs straight-line code, as an
+        /// identifier, and the arguments of `serve --architecture` for it.
         #[doc(hidden)]
         #[macro_export]
         macro_rules! for_each_of_straight_line_code {
@@ -125,8 +125,8 @@ pub trait Architecture: Sync {
         false
     }
 
-    /// How many connections it serves at a time at most, where that is decided before the first one comes;
-    /// the next wait until one ends.
+    /// How many connections it serves at a time at most, where that is decided before the first one
+    /// comes; the next wait until one ends.
     fn places(&self, options: &Options) -> Option<usize> {
         let _ = options;
         None
@@ -148,8 +148,8 @@ pub trait Architecture: Sync {
     ///
     /// # Errors
     ///
-    /// When it cannot begin. Once it serves, a lack of descriptors, memory, threads or processes makes
-    /// it wait, not fail.
+    /// When it cannot begin. Once it serves, a lack of descriptors, memory, threads or processes
+    /// makes it wait, not fail.
     fn serve(&self, server: Server) -> io::Result<()>;
 }
 

@@ -9,11 +9,11 @@
 //!
 //! Who waits: each thread, for a connection (from the list, or in accept) and then for its client.
 //! Cost of a connection: nothing but its descriptor; the threads are there. What breaks first: the
-//! number of workers, which is the number of connections served at a time. The others wait: in the list,
-//! as many as there are descriptors for (or `--accept-queue` of them); then, and where each thread accepts, in
-//! the kernel's accept queue, which drops what it has no room for.
-//! Source: Demsky 2001 (the list); ZeroHTTPd, `05_prethreaded` (each accepts); Apache's worker in
-//! Kerneis & Chroboczek 2009.
+//! number of workers, which is the number of connections served at a time. The others wait: in the
+//! list, as many as there are descriptors for (or `--accept-queue` of them); then, and where each
+//! thread accepts, in the kernel's accept queue, which drops what it has no room for. Source:
+//! Demsky 2001 (the list); ZeroHTTPd, `05_prethreaded` (each accepts); Apache's worker in Kerneis &
+//! Chroboczek 2009.
 
 use std::collections::VecDeque;
 use std::io;
@@ -170,9 +170,9 @@ fn by_a_list(crew: &Crew, server: Server) -> io::Result<()> {
     Ok(())
 }
 
-/// Accepted connections that no thread has taken yet. Without a bound it takes all that come: what overflows
-/// the kernel's accept queue is not heard of again for a second, or several, in which threads may have nothing to
-/// do.
+/// Accepted connections that no thread has taken yet. Without a bound it takes all that come: what
+/// overflows the kernel's accept queue is not heard of again for a second, or several, in which
+/// threads may have nothing to do.
 struct List {
     /// How many may wait in it, beside those that a thread is waiting for.
     size: usize,
@@ -232,7 +232,8 @@ impl List {
         }
     }
 
-    /// The connection that has waited longest, as soon as there is one; `None` when there will be none.
+    /// The connection that has waited longest, as soon as there is one; `None` when there will be
+    /// none.
     fn take(&self) -> Option<(TcpStream, Active)> {
         let mut inner = self.lock();
         inner.waiting += 1;

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Who waits: each child, in accept or for its client. The kernel wakes one of those in accept.
-//! Cost of a connection: nothing but its descriptor; the processes are there. What breaks first: the
-//! number of workers, which is the number of connections served at a time. No memory is shared.
+//! Cost of a connection: nothing but its descriptor; the processes are there. What breaks first:
+//! the number of workers, which is the number of connections served at a time. No memory is shared.
 //! Source: ZeroHTTPd, `03_preforking`; Apache's prefork in Kerneis & Chroboczek 2009.
 
 use std::fmt;
@@ -131,8 +131,9 @@ fn serve_the_rest(
     });
 }
 
-/// Children that end by themselves. Those that end soon after their start, one after the other, are replaced
-/// ever more slowly, and not for ever: what ends them will most likely end the next one, too.
+/// Children that end by themselves. Those that end soon after their start, one after the other, are
+/// replaced ever more slowly, and not for ever: what ends them will most likely end the next one,
+/// too.
 struct Losses {
     workers: usize,
     /// Young ones in a row, without a connection accepted in between.
@@ -149,7 +150,8 @@ impl Losses {
     const YOUNG: Duration = Duration::from_secs(1);
     /// The pauses double up to this one.
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-    /// How many young ones in a row, beyond the number of workers, are too many. The pauses take six seconds.
+    /// How many young ones in a row, beyond the number of workers, are too many. The pauses take
+    /// six seconds.
     const TOO_MANY: usize = 12;
     /// How long a line about a loss stands for those that follow.
     const QUIET: Duration = Duration::from_secs(10);

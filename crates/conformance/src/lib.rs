@@ -1,4 +1,5 @@
-//! Servers for the tests of this crate, and [`soak`]: real processes, real sockets, everything bounded in time.
+//! Servers for the tests of this crate, and [`soak`]: real processes, real sockets, everything
+//! bounded in time.
 
 #![forbid(unsafe_code)]
 
@@ -107,7 +108,8 @@ impl ServerProcess {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// What the server complains of on standard error from now on; [`wait`](Self::wait) then returns none of it.
+    /// What the server complains of on standard error from now on; [`wait`](Self::wait) then
+    /// returns none of it.
     ///
     /// # Panics
     ///
@@ -123,7 +125,8 @@ impl ServerProcess {
         Complaints { lines }
     }
 
-    /// Waits for the process to end; returns how it did, and what it complained of on standard error.
+    /// Waits for the process to end; returns how it did, and what it complained of on standard
+    /// error.
     ///
     /// # Panics
     ///
@@ -138,8 +141,8 @@ impl ServerProcess {
     }
 }
 
-/// Whether a line is the server's own matter, and not that the machine has no io_uring, where user-level threads make do
-/// with epoll: there is a test for that.
+/// Whether a line is the server's own matter, and not that the machine has no io_uring, where
+/// user-level threads make do with epoll: there is a test for that.
 fn is_complaint(line: &str) -> bool {
     !line.starts_with("uthreads on epoll: the kernel refuses uring")
 }
@@ -226,8 +229,8 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Whether this machine can run a server of these arguments. A test of one that it cannot run is skipped, and
-/// why is said once for all tests of a program, past their captured output.
+/// Whether this machine can run a server of these arguments. A test of one that it cannot run is
+/// skipped, and why is said once for all tests of a program, past their captured output.
 ///
 /// # Panics
 ///
@@ -272,8 +275,9 @@ pub fn architecture_called(name: &str) -> &'static dyn Architecture {
     duality_architectures::find(name).expect("it is an architecture")
 }
 
-/// Calls a macro with the name of a module and the arguments of `serve` for each architecture of the registry, and the
-/// variants that differ in more than a number: for services that are also written by hand.
+/// Calls a macro with the name of a module and the arguments of `serve` for each architecture of
+/// the registry, and the variants that differ in more than a number: for services that are also
+/// written by hand.
 #[macro_export]
 macro_rules! for_every_architecture {
     ($body:ident) => {

@@ -1,5 +1,5 @@
-//! `--max-connections`: one connection too many is refused, in words that its protocol has for it, and
-//! the others do not notice.
+//! `--max-connections`: one connection too many is refused, in words that its protocol has for it,
+//! and the others do not notice.
 
 use std::io::{Read, Write};
 use std::process::Command;
@@ -13,8 +13,8 @@ use duality_conformance::{PATIENCE, ServerProcess, architecture_called, eventual
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 const CLOSE: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 
-// Not iterative and prefork, whose processes have one connection at a time and know of no other, and not
-// two cores, which divide the limit, while the kernel chooses the core.
+// Not iterative and prefork, whose processes have one connection at a time and know of no other,
+// and not two cores, which divide the limit, while the kernel chooses the core.
 macro_rules! admission {
     ($($name:ident [$architecture:literal $(, $argument:literal)*])*) => {
         const LISTED: &[&str] = &[$($architecture),*];

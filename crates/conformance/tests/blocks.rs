@@ -1,4 +1,5 @@
-//! The blocks service under every architecture: over TCP, byte for byte against a model of its file, and injected without TCP.
+//! The blocks service under every architecture: over TCP, byte for byte against a model of its
+//! file, and injected without TCP.
 
 use std::fs;
 use std::process::Command;
@@ -58,7 +59,8 @@ fn replies_follow_from_the_file(architecture: &[&str]) {
     assert_eq!(fs::read(path).unwrap(), model, "what the file holds at the end");
 }
 
-/// The report and the rows of a load of so many clients; none where the architecture takes connections from a network only.
+/// The report and the rows of a load of so many clients; none where the architecture takes
+/// connections from a network only.
 fn inject(architecture: &[&str], clients: u64) -> Option<(Value, Vec<Vec<u64>>)> {
     let directory = tempfile::tempdir().unwrap();
     let records = directory.path().join("records.csv");

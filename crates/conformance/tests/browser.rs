@@ -1,6 +1,8 @@
-//! The guestbook in a real browser: Chromium opens a page, submits its form, and is led to the result.
+//! The guestbook in a real browser: Chromium opens a page, submits its form, and is led to the
+//! result.
 //!
-//! The page is a template that is dropped into the templates directory, with a form that submits itself.
+//! The page is a template that is dropped into the templates directory, with a form that submits
+//! itself.
 
 use std::process::Command;
 

@@ -103,8 +103,9 @@ fn failures_are_told_in_one_line() {
     refused(&["load", &format!("http://{address}/")], 1, "is the server running");
 }
 
-/// Loads an http server for a while, in the middle of which something happens to it; the exit code, and
-/// what was said on standard output and standard error. What `happens` returns lives until the load ends.
+/// Loads an http server for a while, in the middle of which something happens to it; the exit code,
+/// and what was said on standard output and standard error. What `happens` returns lives until the
+/// load ends.
 fn load_while<T>(happens: impl FnOnce(ServerProcess) -> T) -> (Option<i32>, String, String) {
     let served = || Command::new(env!("CARGO_BIN_EXE_served"));
     let server = ServerProcess::start(served().args(["serve", "http", "--listen=127.0.0.1:0"]));
@@ -125,7 +126,8 @@ fn load_while<T>(happens: impl FnOnce(ServerProcess) -> T) -> (Option<i32>, Stri
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// How many connections a server of this machine has accepted at `port`, or has in its accept queue.
+/// How many connections a server of this machine has accepted at `port`, or has in its accept
+/// queue.
 fn connections(port: u16) -> usize {
     const ESTABLISHED: &str = "01";
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();

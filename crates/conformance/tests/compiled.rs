@@ -1,4 +1,5 @@
-//! `duality compare --binary … --compiled …`: one server natively, on the engine, and as `duality cc` compiled it.
+//! `duality compare --binary … --compiled …`: one server natively, on the engine, and as `duality
+//! cc` compiled it.
 
 #![expect(clippy::print_stderr, reason = "why a test is skipped")]
 

@@ -1,4 +1,5 @@
-//! quote, game and chat under every architecture that can carry them; the others refuse in one line.
+//! quote, game and chat under every architecture that can carry them; the others refuse in one
+//! line.
 
 use std::process::Command;
 use std::thread;

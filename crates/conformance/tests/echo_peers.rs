@@ -1,4 +1,5 @@
-//! The echo servers of peers/ send back every byte, or nothing that is measured of them would mean anything.
+//! The echo servers of peers/ send back every byte, or nothing that is measured of them would mean
+//! anything.
 //!
 //! `cargo xtask peers` builds them; one that is not built is not tried, with a line that says so.
 
@@ -46,7 +47,8 @@ fn a_client_that_does_not_read_gets_everything_later() {
             writer.write_all(&all).unwrap();
             writer.shutdown(Shutdown::Write).unwrap();
         });
-        // By now the buffers of both directions are full, and the server has to wait until it can write.
+        // By now the buffers of both directions are full, and the server has to wait until it can
+        // write.
         thread::sleep(std::time::Duration::from_millis(300));
         let mut came = Vec::new();
         stream.read_to_end(&mut came).unwrap();

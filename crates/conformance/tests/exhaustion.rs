@@ -1,5 +1,6 @@
-//! What a server does that runs out of descriptors, address space or stack, under every architecture: clients wait, or
-//! it says which stack was too small. It never fails them, and never dies without a word.
+//! What a server does that runs out of descriptors, address space or stack, under every
+//! architecture: clients wait, or it says which stack was too small. It never fails them, and never
+//! dies without a word.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -64,8 +65,8 @@ mod straight_line_code {
     for_every_architecture_of_straight_line_code!(for_straight_line_code);
 }
 
-/// Whether a lack is ours to handle, under an architecture that runs here: libdispatch ends the process where it gets no thread or
-/// no descriptor, and chooses its threads' stacks.
+/// Whether a lack is ours to handle, under an architecture that runs here: libdispatch ends the
+/// process where it gets no thread or no descriptor, and chooses its threads' stacks.
 fn can_be_tried(architecture: &[&str]) -> bool {
     architecture[0] != "gcd" && runs_here(architecture)
 }
@@ -88,8 +89,9 @@ fn allow_descriptors(count: u64) {
     setrlimit(Resource::Nofile, Rlimit { current: Some(enough), maximum: most }).unwrap();
 }
 
-/// Connects all clients, has each of them send `request`, and leave when `is_whole` says that its reply has come.
-/// They leave in the order of their replies: which of them has been accepted is the server's choice.
+/// Connects all clients, has each of them send `request`, and leave when `is_whole` says that its
+/// reply has come. They leave in the order of their replies: which of them has been accepted is the
+/// server's choice.
 fn replies(
     server: &ServerProcess,
     clients: usize,
@@ -214,7 +216,8 @@ fn an_overflow_is_named(architecture: &[&str]) {
     }
 }
 
-/// Connections to a store need descriptors as well: more than are kept back, where each of many visitors has one.
+/// Connections to a store need descriptors as well: more than are kept back, where each of many
+/// visitors has one.
 #[test]
 fn a_store_in_redis_is_reached_where_descriptors_are_few() {
     let directory = TempDir::new().unwrap();

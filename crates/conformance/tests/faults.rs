@@ -92,7 +92,8 @@ fn without_descriptors_clients_wait(architecture: &[&str]) {
     assert_eq!(server.ask(b"still there"), b"still there");
 }
 
-/// A server whose standard error is a full disk, or a pipe without a reader, has a lack to report, and a panic.
+/// A server whose standard error is a full disk, or a pipe without a reader, has a lack to report,
+/// and a panic.
 fn what_cannot_be_said_ends_nothing(architecture: &[&str]) {
     // The reader of the pipe ends at once.
     for errors in ["2>/dev/full", "2> >(:)"] {
@@ -162,7 +163,8 @@ fn a_killed_parent_leaves_no_children() {
     let child = children.trim().to_owned();
     assert!(!child.is_empty());
     server.signal(Signal::KILL);
-    // The connection ends with its process, which the kernel then forgets or leaves to init to reap.
+    // The connection ends with its process, which the kernel then forgets or leaves to init to
+    // reap.
     assert_eq!(stream.read(&mut [0; 8]).unwrap_or(0), 0);
     eventually("the child is gone", || {
         let status = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The blocking graph: of one service and one conversation it is the same under every architecture, and what comes to a node leaves it.
+//! The blocking graph: of one service and one conversation it is the same under every architecture,
+//! and what comes to a node leaves it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,7 +32,8 @@ struct Graph {
     edges: BTreeMap<(String, String), u64>,
 }
 
-/// The graph of the guestbook after one client has looked, signed, looked again and left, and then another has looked.
+/// The graph of the guestbook after one client has looked, signed, looked again and left, and then
+/// another has looked.
 fn conversation(architecture: &[&str]) -> Graph {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("graph.json");
@@ -64,7 +66,8 @@ fn ask(stream: &mut TcpStream, request: &str) {
     let mut piece = [0; 4096];
     loop {
         let count = match stream.read(&mut piece) {
-            // A ring that another test of this process looked for interrupts system calls when it goes.
+            // A ring that another test of this process looked for interrupts system calls when it
+            // goes.
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             read => read.unwrap(),
         };
@@ -109,7 +112,8 @@ fn the_graph_is_that_of_threads(architecture: &[&str]) {
     assert_eq!(graph, *THREADS.get_or_init(|| conversation(&["threads"])), "{architecture:?}");
 }
 
-/// What comes to a node leaves it, but for the first and the last; and what is expected of the service is there.
+/// What comes to a node leaves it, but for the first and the last; and what is expected of the
+/// service is there.
 fn flows(graph: &Graph) {
     let names: BTreeSet<&str> = graph.nodes.keys().map(String::as_str).collect();
     for (name, count) in &graph.nodes {

@@ -1,4 +1,5 @@
-//! A limit on descriptors that is reached under every architecture: nobody is refused, and it is told.
+//! A limit on descriptors that is reached under every architecture: nobody is refused, and it is
+//! told.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,5 @@
-//! `duality model`, from its command line to its tables and its JSON, without a look at how large the times are.
+//! `duality model`, from its command line to its tables and its JSON, without a look at how large
+//! the times are.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -127,7 +128,8 @@ fn json_has_every_subject_with_a_figure_or_the_reason() {
     assert_eq!(subject(1, "go")["unavailable"], "not built: cargo xtask peers");
 }
 
-/// The programs that `cargo xtask peers` builds, where it has: each answers to every cost in the format.
+/// The programs that `cargo xtask peers` builds, where it has: each answers to every cost in the
+/// format.
 #[test]
 fn real_peers_answer_to_every_cost() {
     let executable = Path::new(env!("CARGO_BIN_EXE_served"));
@@ -150,8 +152,8 @@ fn real_peers_answer_to_every_cost() {
     }
 }
 
-/// The same price list, in which everything takes 100 ns for sure: a busy machine does not know its prices, and what adds up to more
-/// than was measured is not modelled.
+/// The same price list, in which everything takes 100 ns for sure: a busy machine does not know its
+/// prices, and what adds up to more than was measured is not modelled.
 fn cheap(json: &str) -> String {
     let mut json: Value = serde_json::from_str(json).unwrap();
     for cost in json["costs"].as_array_mut().unwrap() {
@@ -220,8 +222,8 @@ fn a_model_counts_what_architectures_do() {
     assert_eq!(again["workloads"][0]["architectures"], json["workloads"][0]["architectures"]);
 }
 
-/// A connection for each request, and so a thread, a process or a task. Server and load are not asked in the same moment,
-/// and a busy machine may have them answer far apart.
+/// A connection for each request, and so a thread, a process or a task. Server and load are not
+/// asked in the same moment, and a busy machine may have them answer far apart.
 fn one_for_each_request(results: &str) {
     let lines = results.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let cells: Vec<Value> = lines.filter(|line| line["outcome"] == "measured").collect();

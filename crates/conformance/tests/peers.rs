@@ -1,7 +1,8 @@
-//! The http servers of peers/ answer right, or nothing that is measured beside them would mean anything.
+//! The http servers of peers/ answer right, or nothing that is measured beside them would mean
+//! anything.
 //!
-//! `cargo xtask peers` builds them; one that is not built is not tried, with a line that says so. `http_cc` is `http_pthreads` as
-//! `duality cc` converts it.
+//! `cargo xtask peers` builds them; one that is not built is not tried, with a line that says so.
+//! `http_cc` is `http_pthreads` as `duality cc` converts it.
 
 #![expect(clippy::print_stderr, reason = "why a test is skipped")]
 

@@ -121,7 +121,8 @@ fn the_pages_are_written_anew_from_the_results_alone() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("there is no results.jsonl"));
 }
 
-/// Whether the queue was the limit of a machine that does other things is not certain; that it overflowed is.
+/// Whether the queue was the limit of a machine that does other things is not certain; that it
+/// overflowed is.
 #[test]
 fn a_listen_queue_that_overflows_is_known_and_named() {
     let lab = Lab::new(
@@ -270,7 +271,8 @@ fn peers_are_measured_beside_architectures_and_never_recommended() {
     );
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("mine (peer)"), "{said}");
-    // Peers are no candidates, so there is one at most, and whatever the load was, there is nothing to choose between.
+    // Peers are no candidates, so there is one at most, and whatever the load was, there is nothing
+    // to choose between.
     assert!(said.contains("No recommendation") && !said.contains("Choose "), "{said}");
     assert!(lab.read("out/beside/report.html").contains("mine (peer)"));
     let (experiment, Records { cells, .. }) = lab.results("beside");

@@ -1,4 +1,5 @@
-//! What a server may do that its caller may not: nothing of the caller's is loaded, and root becomes the user that was named.
+//! What a server may do that its caller may not: nothing of the caller's is loaded, and root
+//! becomes the user that was named.
 //!
 //! These need root; elsewhere they are skipped, with a line.
 
@@ -38,7 +39,8 @@ fn open_folder() -> TempDir {
     folder
 }
 
-/// Has another user list the architectures, with a library of that user's; whether its constructor ran.
+/// Has another user list the architectures, with a library of that user's; whether its constructor
+/// ran.
 fn runs_its_constructor(folder: &Path) -> bool {
     let marker = folder.join("marker");
     let _ = fs::remove_file(&marker);

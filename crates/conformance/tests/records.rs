@@ -1,4 +1,5 @@
-//! The records of requests, under every architecture: as many as answers, each of which satisfies Truppel's definitions.
+//! The records of requests, under every architecture: as many as answers, each of which satisfies
+//! Truppel's definitions.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -59,7 +60,8 @@ impl Recorded {
         Self { server: ServerProcess::start(&mut command), directory }
     }
 
-    /// Ends the server; returns its rows, how many boundaries its tasks have passed, and what it said.
+    /// Ends the server; returns its rows, how many boundaries its tasks have passed, and what it
+    /// said.
     fn end(self) -> (Vec<Row>, u64, String) {
         self.server.signal(Signal::TERM);
         let (status, said) = self.server.wait();
@@ -81,7 +83,8 @@ impl Recorded {
     }
 }
 
-/// T, #B, TP and #CP follow from each row, and are what they can be in a server of so many boundaries and clients.
+/// T, #B, TP and #CP follow from each row, and are what they can be in a server of so many
+/// boundaries and clients.
 fn check(rows: &[Row], stages: u64, connections: u64) {
     for row in rows {
         assert!(row.t1 <= row.t2, "T is no less than 0: {row:?}");
@@ -119,7 +122,8 @@ fn every_answer_has_a_record_that_satisfies_the_definitions(architecture: &[&str
     let (rows, stages, said) = recorded.end();
     assert_eq!((rows.len() as u64, said.as_str()), (CONNECTIONS * REQUESTS, ""));
     check(&rows, stages, CONNECTIONS);
-    // The first request of a connection comes with it, before the block that the connection begins with.
+    // The first request of a connection comes with it, before the block that the connection begins
+    // with.
     let firsts = rows.iter().filter(|row| row.blocks2 > row.blocks1).count() as u64;
     assert!(firsts >= CONNECTIONS, "{rows:?}");
 }

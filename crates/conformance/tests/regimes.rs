@@ -1,4 +1,5 @@
-//! Plans of regimes from the command line: measured, gone on with, reported; and what cannot be carried is told, never a zero.
+//! Plans of regimes from the command line: measured, gone on with, reported; and what cannot be
+//! carried is told, never a zero.
 
 use std::fs;
 use std::path::Path;
@@ -80,7 +81,8 @@ fn over_tcp_the_same_plan_includes_processes() {
     let lines = fs::read_to_string(path.join("run/regimes.jsonl")).unwrap();
     for line in lines.lines().skip(1) {
         let cell: Value = serde_json::from_str(line).unwrap();
-        // On a busy machine the load generator says that it was late, and nothing else may be wrong.
+        // On a busy machine the load generator says that it was late, and nothing else may be
+        // wrong.
         let reason = cell["reason"].as_str().unwrap_or("the figures are invalid");
         assert!(reason.contains("the figures are invalid"), "{line}");
     }

@@ -1,5 +1,6 @@
-//! Every service of the registry under every architecture of the registry: it answers the load generator, which checks each
-//! reply, and drains; or it is refused in one line. So a new service or architecture is tested by being there.
+//! Every service of the registry under every architecture of the registry: it answers the load
+//! generator, which checks each reply, and drains; or it is refused in one line. So a new service
+//! or architecture is tested by being there.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -303,7 +303,8 @@ fn a_stack_overflow_names_where_the_thread_began() {
     assert!(said.contains(&place), "{said}, and not {place}");
 }
 
-/// Runs a shell command around the torture program: natively, and on the engine. `{}` stands for the program.
+/// Runs a shell command around the torture program: natively, and on the engine. `{}` stands for
+/// the program.
 fn under_limits(command: &str) -> [(Option<i32>, Option<i32>, String); 2] {
     let program = torture().to_str().expect("a name");
     let subjects = [program.to_owned(), format!("{DUALITY} run -- {program}")];

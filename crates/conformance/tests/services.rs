@@ -1,4 +1,5 @@
-//! Three services under every architecture, with slow, half-closing, resetting and pipelining clients.
+//! Three services under every architecture, with slow, half-closing, resetting and pipelining
+//! clients.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -1,4 +1,5 @@
-//! The end of a server under every architecture: what one signal ends, and what the second cuts off.
+//! The end of a server under every architecture: what one signal ends, and what the second cuts
+//! off.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -72,7 +73,8 @@ fn a_drain_finishes_the_reply_that_is_under_way(architecture: &[&str]) {
 
 fn a_second_signal_cuts_off_what_would_not_end(architecture: &[&str]) {
     let (mut server, _never_read) = in_mid_reply(architecture, &endless(), &[]);
-    // Two signals that are pending at the same time are one, so the second is sent until it arrives.
+    // Two signals that are pending at the same time are one, so the second is sent until it
+    // arrives.
     eventually("the server is cut off", || {
         let ended = server.has_ended();
         if !ended {
@@ -131,8 +133,8 @@ fn in_mid_reply(
     (server, stream)
 }
 
-/// A file that is far longer than all that the kernel keeps for both ends of a connection. It is one
-/// hole, and costs nothing.
+/// A file that is far longer than all that the kernel keeps for both ends of a connection. It is
+/// one hole, and costs nothing.
 fn endless() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     std::fs::File::create(root.path().join("long")).unwrap().set_len(1 << 30).unwrap();

@@ -1,4 +1,5 @@
-//! The services with a store when something is wrong with it, or with a client that takes more than its share.
+//! The services with a store when something is wrong with it, or with a client that takes more than
+//! its share.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -28,8 +29,8 @@ fn serve(service: &str, architecture: &[&str], store: &str) -> ServerProcess {
 
 /// A client that sends entries without end gets them in turn with another client's one.
 ///
-/// The order is the server's own: the other client sends its three requests at once, and the number under
-/// `turn` tells how many entries of the endless client were kept before and after its own.
+/// The order is the server's own: the other client sends its three requests at once, and the number
+/// under `turn` tells how many entries of the endless client were kept before and after its own.
 fn a_client_that_pipelines_leaves_others_their_turn(architecture: &[&str]) {
     const MOST_IN_BETWEEN: u64 = 1000;
     if !runs_here(architecture) {
@@ -93,8 +94,8 @@ enum Start {
     WithSome,
 }
 
-/// A running service whose file is harmed keeps nothing more and says why. After a `kill -9` it does not begin
-/// anew as if nothing had been there.
+/// A running service whose file is harmed keeps nothing more and says why. After a `kill -9` it
+/// does not begin anew as if nothing had been there.
 fn a_harmed_file_takes_no_more(harm: fn(&Path), refused: &str, start: Start) {
     const ENTRIES: usize = 1500;
     let directory = tempfile::tempdir().unwrap();
@@ -206,7 +207,8 @@ fn a_lock_holds_up_no_file(architecture: &[&str]) {
     });
 }
 
-/// A store that comes and goes many times a second is told of in a few lines, by all processes together.
+/// A store that comes and goes many times a second is told of in a few lines, by all processes
+/// together.
 fn a_flapping_store_is_told_of_in_a_few_lines(architecture: &[&str]) {
     const LINES: usize = 2;
     const QUIET: Duration = Duration::from_secs(10);

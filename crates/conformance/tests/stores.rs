@@ -1,5 +1,5 @@
-//! phone and guestbook under every architecture: what was acknowledged is kept, and a store that goes
-//! away is missed politely and found again.
+//! phone and guestbook under every architecture: what was acknowledged is kept, and a store that
+//! goes away is missed politely and found again.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! The torture suite (`torture/`), natively and on the engine of `duality run`: every kind of workers, ticks and pollers.
+//! The torture suite (`torture/`), natively and on the engine of `duality run`: every kind of
+//! workers, ticks and pollers.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -14,7 +15,8 @@ const AT_A_TIME: usize = 8;
 /// A program with the commands of `duality`.
 const DUALITY: &str = env!("CARGO_BIN_EXE_served");
 
-/// Runs every test of the suite with `options` of `duality run`, or natively; panics with all that failed.
+/// Runs every test of the suite with `options` of `duality run`, or natively; panics with all that
+/// failed.
 fn suite(options: Option<&[&str]>) {
     let listed = finish(&mut Command::new(torture()));
     let text = String::from_utf8(listed.stdout).expect("names");
@@ -87,7 +89,8 @@ fn the_torture_suite_passes_on_more_workers_than_processors() {
     suite(Some(&["--cores=5", "--tick=1ms"]));
 }
 
-/// The kernel threads of a program under `duality run` with these options, once its threads compute.
+/// The kernel threads of a program under `duality run` with these options, once its threads
+/// compute.
 fn kernel_threads_of_busy_threads(options: &[&str]) -> usize {
     let program = Program::new("busy", &["-pthread"]);
     let mut child = Command::new(DUALITY)
@@ -131,7 +134,8 @@ fn the_torture_suite_passes_on_the_ring_with_ticks_of_a_millisecond() {
     suite(Some(&["--poller", "uring", "--cores", "2", "--tick", "1ms"]));
 }
 
-/// Not a test of the suite: natively, whether the main thread goes on depends on how fast the machine is.
+/// Not a test of the suite: natively, whether the main thread goes on depends on how fast the
+/// machine is.
 #[test]
 fn a_timer_that_its_own_handler_sets_again_leaves_the_program_time() {
     let program = Program::new("timer_again", &["-lrt"]);
@@ -146,21 +150,9 @@ fn a_timer_that_its_own_handler_sets_again_leaves_the_program_time() {
 /// leaves the handler. One signal may interrupt the engine then, and not all that come meanwhile.
 #[test]
 fn signals_do_not_interrupt_the_engine_again_and_again() {
-    let source = "#include <signal.h>\n#include <time.h>\n\
-        static volatile sig_atomic_t left = 1000;\n\
-        static void count(int n) { (void)n; if (left) left--; }\n\
-        int main(void) { struct sigaction a = {.sa_handler = count}; timer_t timer;\n\
-        const struct itimerspec often = {{0, 10000}, {0, 10000}}, never = {{0, 0}, {0, 0}};\n\
-        struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};\n\
-        sigaction(SIGRTMIN, &a, 0); if (timer_create(CLOCK_MONOTONIC, &event, &timer)) return 1;\n\
-        timer_settime(timer, 0, &often, 0); while (left) {}\n\
-        timer_settime(timer, 0, &never, 0); return 0; }";
-    let folder = tempfile::tempdir().expect("a folder");
-    let (file, program) = (folder.path().join("often.c"), folder.path().join("often"));
-    std::fs::write(&file, source).expect("a file");
-    compile(&[file], &["-lrt"], &program);
+    let program = Program::new("often", &["-lrt"]);
     let mut command = Command::new(DUALITY);
-    let output = finish(command.args(["run", "--stats", "--cores=1", "--"]).arg(&program));
+    let output = finish(command.args(["run", "--stats", "--cores=1", "--"]).arg(program.path()));
     let said = String::from_utf8_lossy(&output.stderr);
     let (_, rest) = said.split_once("signals ").expect("a counter");
     let signals: u32 = rest.split(';').next().expect("a number").parse().expect("a number");

@@ -1,5 +1,5 @@
-//! What a server shows of itself: counters that equal what was done, dumps that name who waits and for
-//! what, stalls that name who held the loop; and it goes on serving.
+//! What a server shows of itself: counters that equal what was done, dumps that name who waits and
+//! for what, stalls that name who held the loop; and it goes on serving.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -124,9 +124,11 @@ fn counters_equal_what_was_done(architecture: &[&str]) {
     assert!(count("tasks_created") >= CONNECTIONS);
     assert_eq!(count("read_bytes"), CONNECTIONS * REQUESTS * REQUEST.len() as u64);
     assert_eq!(count("written_bytes"), written);
-    // A read and a write for each request, if the reads were not cut, and the reads that saw the end.
+    // A read and a write for each request, if the reads were not cut, and the reads that saw the
+    // end.
     assert!(count("attempts") >= CONNECTIONS * (2 * REQUESTS + 1), "{line}");
-    // To wait for each request, and for the end; to reply to what is new on the connection; the architecture has its own.
+    // To wait for each request, and for the end; to reply to what is new on the connection; the
+    // architecture has its own.
     assert!(count("stages") >= CONNECTIONS * (REQUESTS + 2), "{line}");
     assert!(count("task_state_allocated_bytes") > 0, "{line}");
     // How often a loop found nothing to do depends on how quick its clients are.

@@ -1,7 +1,8 @@
-//! `cargo bench -p duality-costs [NAME…]`: what `duality model --costs` measures, by the same functions.
+//! `cargo bench -p duality-costs [NAME…]`: what `duality model --costs` measures, by the same
+//! functions.
 //!
-//! Measurements run in processes of their own; so this program answers, when it is called with `--measure`, for
-//! our own subjects, as `duality model --measure` does.
+//! Measurements run in processes of their own; so this program answers, when it is called with
+//! `--measure`, for our own subjects, as `duality model --measure` does.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "what it prints is its result")]
 

@@ -1,11 +1,12 @@
-//! What the kernel asks for the things that architectures use it for: a system call, an attempt that would block, a
-//! registration with epoll, a switch to another kernel thread, a process.
+//! What the kernel asks for the things that architectures use it for: a system call, an attempt
+//! that would block, a registration with epoll, a switch to another kernel thread, a process.
 //!
-//! They are differences between architectures, and so measured without what all of them do: bytes move in none of
-//! them, but for the one byte of a switch, whose two system calls are measured beside it and taken off.
+//! They are differences between architectures, and so measured without what all of them do: bytes
+//! move in none of them, but for the one byte of a switch, whose two system calls are measured
+//! beside it and taken off.
 //!
-//! All times are the processor's, of this process and of its children: what others have of the processor meanwhile
-//! would otherwise be larger than such a difference.
+//! All times are the processor's, of this process and of its children: what others have of the
+//! processor meanwhile would otherwise be larger than such a difference.
 
 use std::cell::Cell;
 use std::hint::{black_box, spin_loop};
@@ -39,7 +40,8 @@ pub(crate) fn call(count: u64) -> io::Result<Reading> {
     })
 }
 
-/// poll(2) of a connection on which bytes have come: what the block world asks before each operation under a deadline.
+/// poll(2) of a connection on which bytes have come: what the block world asks before each
+/// operation under a deadline.
 pub(crate) fn ask(count: u64) -> io::Result<Reading> {
     let (here, there) = connection()?;
     write(&there, b"x")?;
@@ -62,7 +64,8 @@ pub(crate) fn in_vain(count: u64) -> io::Result<Reading> {
     })
 }
 
-/// A descriptor registered with epoll, until it is closed. What it costs to make and close it otherwise is taken off.
+/// A descriptor registered with epoll, until it is closed. What it costs to make and close it
+/// otherwise is taken off.
 pub(crate) fn register(count: u64) -> io::Result<Reading> {
     let mut poller = Kind::Epoll.open()?;
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -79,8 +82,8 @@ pub(crate) fn register(count: u64) -> io::Result<Reading> {
     Ok(less(registered, alone))
 }
 
-/// Who takes part in a ring of switches: more than the address spaces whose translations Linux keeps on a processor
-/// (six on x86), as in a server.
+/// Who takes part in a ring of switches: more than the address spaces whose translations Linux
+/// keeps on a processor (six on x86), as in a server.
 const MEMBERS: usize = 16;
 
 /// Rounds of a ring whose members have just begun: afterwards all have touched what they use.
@@ -88,7 +91,8 @@ const FIRST_ROUNDS: u64 = 2;
 /// Fewer rounds take less than what their members' beginning varies by.
 const FEWEST_ROUNDS: u64 = 100;
 
-/// A switch from one kernel thread to another of the same process, each of which waits to read from a pipe.
+/// A switch from one kernel thread to another of the same process, each of which waits to read from
+/// a pipe.
 pub(crate) fn switch(count: u64) -> io::Result<Reading> {
     switches(count, |ring, rounds| {
         thread::scope(|scope| {
@@ -128,7 +132,8 @@ pub(crate) fn process_switch(count: u64) -> io::Result<Reading> {
     })
 }
 
-/// Switches alone: what a ring takes for so many, without what it takes to begin and end, and without the calls.
+/// Switches alone: what a ring takes for so many, without what it takes to begin and end, and
+/// without the calls.
 fn switches(
     count: u64,
     go_round: impl Fn(&[(OwnedFd, OwnedFd)], u64) -> io::Result<()>,
@@ -168,7 +173,8 @@ fn pass_on(ring: &[(OwnedFd, OwnedFd)], member: usize, rounds: u64) -> io::Resul
     Ok(())
 }
 
-/// A child process that runs a task which does nothing: made, run and reaped; without its page faults.
+/// A child process that runs a task which does nothing: made, run and reaped; without its page
+/// faults.
 pub(crate) fn process(count: u64) -> io::Result<Reading> {
     let mut children = Children::new()?;
     let before = usage::of_this_process().page_faults;
@@ -182,7 +188,8 @@ pub(crate) fn process(count: u64) -> io::Result<Reading> {
 
 /// A page of memory that a child process writes to for the first time, so that it is copied.
 pub(crate) fn fault(count: u64) -> io::Result<Reading> {
-    /// As many as a server's child copies, and so few that they are in a cache, as its parent's are.
+    /// As many as a server's child copies, and so few that they are in a cache, as its parent's
+    /// are.
     const PAGES: u64 = 48;
     let page = page_size();
     // Its parent has written to all of them, so that they are there.
@@ -199,16 +206,17 @@ pub(crate) fn fault(count: u64) -> io::Result<Reading> {
     Ok(Reading { count: children.max(1) * PAGES, ..faults })
 }
 
-/// A thread that sleeps on another processor is woken: by how much longer an answer over loopback takes if who asked sleeps until it
-/// comes, and its processor with it. That is the interrupt, by way of the host under a virtual machine, and what it costs
-/// that both sides rest.
+/// A thread that sleeps on another processor is woken: by how much longer an answer over loopback
+/// takes if who asked sleeps until it comes, and its processor with it. That is the interrupt, by
+/// way of the host under a virtual machine, and what it costs that both sides rest.
 pub(crate) fn wake(count: u64) -> io::Result<Reading> {
     let count = count.clamp(BUSY, MOST_RESTS);
     Ok(less(answers(count, 1, Asks::Asleep)?, answers(count, 1, Asks::Paced)?))
 }
 
-/// One of several threads of a busy processor waits for a byte, and is woken from another processor, which interrupts the
-/// thread that runs: by how much longer an answer over loopback takes than one of a thread that need not wait.
+/// One of several threads of a busy processor waits for a byte, and is woken from another
+/// processor, which interrupts the thread that runs: by how much longer an answer over loopback
+/// takes than one of a thread that need not wait.
 pub(crate) fn woken(count: u64) -> io::Result<Reading> {
     /// Enough that one is always running while others are woken.
     const THREADS: usize = 16;
@@ -216,9 +224,10 @@ pub(crate) fn woken(count: u64) -> io::Result<Reading> {
     Ok(less(answers(count, THREADS, Asks::Each)?, answers(count, 1, Asks::Often)?))
 }
 
-/// An answer over loopback takes longer if nothing was to be done on its processor before: the thread goes to sleep and is
-/// woken from another processor, which the processor does from its rest, and with caches that others have used. Who asks is
-/// awake, so that no answer wakes it: that is [`wake`]'s.
+/// An answer over loopback takes longer if nothing was to be done on its processor before: the
+/// thread goes to sleep and is woken from another processor, which the processor does from its
+/// rest, and with caches that others have used. Who asks is awake, so that no answer wakes it: that
+/// is [`wake`]'s.
 pub(crate) fn rest(count: u64) -> io::Result<Reading> {
     let count = count.clamp(BUSY, MOST_RESTS);
     Ok(less(answers(count, 1, Asks::Paced)?, answers(count, 1, Asks::Often)?))
@@ -235,7 +244,8 @@ const BUSY: u64 = 16;
 enum Asks {
     /// There is always another, of a thread that never sleeps.
     Often,
-    /// One at a time on each connection, as soon as there is an answer; of a thread that never sleeps.
+    /// One at a time on each connection, as soon as there is an answer; of a thread that never
+    /// sleeps.
     Each,
     /// One at a time, by a thread that does not sleep, after a pause in which who answers does.
     Paced,
@@ -255,11 +265,12 @@ impl Asks {
     }
 }
 
-/// The time of `threads` that each answer a byte by a byte on a connection of their own; all answers together are
-/// `count`.
+/// The time of `threads` that each answer a byte by a byte on a connection of their own; all
+/// answers together are `count`.
 fn answers(count: u64, threads: usize, asks: Asks) -> io::Result<Reading> {
-    /// Not timed. No more, since on a connection that has seen some hundred exchanges, between each of which both sides
-    /// sleep, each takes 8 µs more here, whoever answers; most connections of servers see fewer.
+    /// Not timed. No more, since on a connection that has seen some hundred exchanges, between each
+    /// of which both sides sleep, each takes 8 µs more here, whoever answers; most connections of
+    /// servers see fewer.
     const WARM_UP: u64 = 100;
     let (warm_up, each) = (WARM_UP.div_ceil(threads as u64), count.div_ceil(threads as u64));
     let all = warm_up + each;
@@ -391,7 +402,8 @@ pub(crate) fn time(count: u64, mut once: impl FnMut() -> io::Result<()>) -> io::
     Ok(since(start, count))
 }
 
-/// The processor's time that this process has had, and its children that have ended, in microseconds.
+/// The processor's time that this process has had, and its children that have ended, in
+/// microseconds.
 fn used() -> u64 {
     usage::of_this_process().cpu_us
 }
@@ -400,7 +412,8 @@ fn since(start: u64, count: u64) -> Reading {
     Reading::new(count.max(1), u128::from(used() - start) * 1000, Unit::Nanoseconds)
 }
 
-/// What is left of `whole` when `part` is taken off; no less than a nanosecond in all, for a clock is coarse.
+/// What is left of `whole` when `part` is taken off; no less than a nanosecond in all, for a clock
+/// is coarse.
 pub(crate) fn less(whole: Reading, part: Reading) -> Reading {
     Reading { total: whole.total.saturating_sub(part.total).max(1), ..whole }
 }

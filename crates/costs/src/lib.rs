@@ -1,8 +1,10 @@
-//! Unit costs: what it takes to start a task, to switch to another, to lock, to be told, to ask a poller.
+//! Unit costs: what it takes to start a task, to switch to another, to lock, to be told, to ask a
+//! poller.
 //!
-//! A *cost* ([`Cost`], listed in [`ALL`]) is measured for *subjects*: our three worlds, our pollers, and the
-//! peers (State Threads, GNU Pth, pthreads, Go), which are programs of their own. All of them are measured
-//! alike, each batch in a fresh process that is told a count and answers with one line:
+//! A *cost* ([`Cost`], listed in [`ALL`]) is measured for *subjects*: our three worlds, our
+//! pollers, and the peers (State Threads, GNU Pth, pthreads, Go), which are programs of their own.
+//! All of them are measured alike, each batch in a fresh process that is told a count and answers
+//! with one line:
 //!
 //! ```text
 //!   duality model --costs ──┬─▶ duality model --measure park switch 200000 ─┐
@@ -10,8 +12,9 @@
 //!     between the subjects) └─▶ peers/go switch 200000 ─────────────────────┘    (line.rs)
 //! ```
 //!
-//! So nothing that one measurement leaves behind (heap, stacks, branch predictors) is there for the next,
-//! and a peer is not at a disadvantage. [`measure`] is what the fresh process of ours runs, and what tests call;
+//! So nothing that one measurement leaves behind (heap, stacks, branch predictors) is there for the
+//! next, and a peer is not at a disadvantage. [`measure`] is what the fresh process of ours runs,
+//! and what tests call;
 //! [`run::run`] is the driver, [`table`] shows what came of it.
 
 #![forbid(unsafe_code)]
@@ -38,7 +41,8 @@ pub use world::World;
 
 /// One cost: what it is called, what is done, and how.
 pub struct Cost {
-    /// What the command line, the peers and the tables call it. The part before a `-` names its group.
+    /// What the command line, the peers and the tables call it. The part before a `-` names its
+    /// group.
     pub name: &'static str,
     /// What is done once, for the reader of the table.
     pub about: &'static str,
@@ -224,7 +228,8 @@ pub fn subjects(cost: &Cost) -> Vec<&'static str> {
 ///
 /// # Errors
 ///
-/// [`Trouble::Unknown`] for a name that there is not, [`Trouble::Unavailable`] for what this machine does not have.
+/// [`Trouble::Unknown`] for a name that there is not, [`Trouble::Unavailable`] for what this
+/// machine does not have.
 pub fn measure(subject: &str, cost: &str, count: u64) -> Result<Reading, Trouble> {
     let found = ALL.iter().find(|known| known.name == cost);
     let Some(cost) = found else { return Err(Trouble::Unknown(format!("cost `{cost}`"))) };

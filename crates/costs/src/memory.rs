@@ -1,7 +1,8 @@
 //! Memory of a parked task: what the process grows by when so many tasks are started and all wait.
 //!
-//! Counted is the process's own anonymous memory, so a stack counts with the pages that it has touched. What the
-//! kernel keeps for a kernel thread (its stack there, some 16 KiB) or for page tables is not in it.
+//! Counted is the process's own anonymous memory, so a stack counts with the pages that it has
+//! touched. What the kernel keeps for a kernel thread (its stack there, some 16 KiB) or for page
+//! tables is not in it.
 
 use std::fs;
 use std::future::pending;
@@ -13,7 +14,8 @@ use duality_runtime::task;
 
 use crate::{Reading, Unit, World};
 
-/// The most kernel threads that are started: limits on them are far below those of the other worlds.
+/// The most kernel threads that are started: limits on them are far below those of the other
+/// worlds.
 const KERNEL_THREADS: u64 = 4000;
 
 /// Parks `count` tasks, or as many as there can be, which the reading tells.
@@ -34,7 +36,8 @@ pub(crate) fn parked(world: World, count: u64) -> io::Result<Reading> {
     })?
 }
 
-/// Starts `count` tasks that wait for ever, and returns how many there could be once all of them do.
+/// Starts `count` tasks that wait for ever, and returns how many there could be once all of them
+/// do.
 async fn park(count: u64) -> u64 {
     let waiting = Arc::new(AtomicU64::new(0));
     let mut started = 0;

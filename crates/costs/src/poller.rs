@@ -1,9 +1,9 @@
 //! One round of a poller that watches many descriptors, of which one is ready, or all are.
 //!
-//! A round is what a loop does: wait (it need not, as some are ready), and arm again what was reported. The
-//! two system calls in between, which make the next one ready and take what made the last one so, are
-//! not counted; one reading of the clock (some 25 ns) is. The median round stands for all: one that was interrupted
-//! tells of others.
+//! A round is what a loop does: wait (it need not, as some are ready), and arm again what was
+//! reported. The two system calls in between, which make the next one ready and take what made the
+//! last one so, are not counted; one reading of the clock (some 25 ns) is. The median round stands
+//! for all: one that was interrupted tells of others.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,7 +19,8 @@ use crate::{Reading, Unit};
 /// Descriptors that the process needs beside those that it watches.
 const OTHERS: usize = 32;
 
-/// Does `count` rounds with a poller that `watched` descriptors are registered with, of which `ready` are ready.
+/// Does `count` rounds with a poller that `watched` descriptors are registered with, of which
+/// `ready` are ready.
 pub(crate) fn round(kind: Kind, watched: usize, ready: usize, count: u64) -> io::Result<Reading> {
     allow_descriptors(watched + OTHERS)?;
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -32,7 +33,8 @@ pub(crate) fn round(kind: Kind, watched: usize, ready: usize, count: u64) -> io:
     let mut events = Vec::new();
     let mut rounds = Vec::new();
     for turn in 0..count {
-        // A stride that meets all of them: a scan that stops at the ready one must not always be lucky.
+        // A stride that meets all of them: a scan that stops at the ready one must not always be
+        // lucky.
         let first = (turn.wrapping_mul(7919) % watched as u64) as usize;
         for place in 0..ready {
             write(&descriptors[(first + place) % watched], &1u64.to_ne_bytes())?;

@@ -1,7 +1,7 @@
 //! The programs that measure: this executable for our own subjects, and the peers.
 //!
-//! Each is called with a cost and a count, and answers with one line (`line.rs`). What it prints comes from a
-//! program that is not ours, so it is bounded in length and time.
+//! Each is called with a cost and a count, and answers with one line (`line.rs`). What it prints
+//! comes from a program that is not ours, so it is bounded in length and time.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::{Reading, Trouble, line};
 
-/// How long one batch may take before it is given up. Batches are a few hundredths of a second long; but
-/// GNU Pth, whose queues are lists, takes its time with a thousand threads.
+/// How long one batch may take before it is given up. Batches are a few hundredths of a second
+/// long; but GNU Pth, whose queues are lists, takes its time with a thousand threads.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A package that is not ours.
@@ -70,7 +70,8 @@ impl Program {
     }
 }
 
-/// What `child` prints, if it does so within `patience` and succeeds; afterwards it is gone, either way.
+/// What `child` prints, if it does so within `patience` and succeeds; afterwards it is gone, either
+/// way.
 fn answer(mut child: Child, patience: Duration) -> io::Result<String> {
     let output = child.stdout.take().expect("its standard output is a pipe");
     let (sender, receiver) = mpsc::channel();

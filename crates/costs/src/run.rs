@@ -1,5 +1,5 @@
-//! The driver: finds for each subject how often a thing must be done to be timed well, then measures in
-//! turns.
+//! The driver: finds for each subject how often a thing must be done to be timed well, then
+//! measures in turns.
 //!
 //! ```text
 //!   for each cost:   calibrate park, st, go …          a count whose batch is long enough for the clock
@@ -17,8 +17,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::program::{NOT_BUILT, PEERS, Program};
 use crate::{Cost, Trouble, Unit};
 
-/// How many tasks are parked to see how much memory one takes. The largest count that the peers can do as well is theirs
-/// to choose.
+/// How many tasks are parked to see how much memory one takes. The largest count that the peers can
+/// do as well is theirs to choose.
 const PARKED: u64 = 100_000;
 
 /// What to measure, and how well.
@@ -27,7 +27,8 @@ pub struct Plan {
     pub costs: Vec<&'static Cost>,
     /// How well.
     pub effort: Effort,
-    /// The command that answers for our own subjects: it is followed by a subject, a cost and a count.
+    /// The command that answers for our own subjects: it is followed by a subject, a cost and a
+    /// count.
     pub own: Vec<OsString>,
     /// Whose programs are measured beside ours.
     pub peers: Peers,
@@ -90,8 +91,9 @@ pub struct Cell {
     pub count: u64,
 }
 
-/// Binds this process, and so the programs that it will start, to one processor: the last of those that it may use,
-/// since devices prefer the first. Nothing happens where the kernel does not allow it.
+/// Binds this process, and so the programs that it will start, to one processor: the last of those
+/// that it may use, since devices prefer the first. Nothing happens where the kernel does not allow
+/// it.
 pub fn pin() {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     if let Some(last) = (0..CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu)) {

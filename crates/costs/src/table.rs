@@ -13,8 +13,8 @@ use crate::{Owner, Unit, World};
 /// The bootstrap's draws are the same each time, so that the same results give the same table.
 const SEED: u64 = 1978;
 
-/// Which of ours is held against which peer: those whose tasks are of the same kind, and those that the state machines
-/// compete with.
+/// Which of ours is held against which peer: those whose tasks are of the same kind, and those that
+/// the state machines compete with.
 const PAIRS: [(&str, &str); 6] = [
     ("block", "pthreads"),
     ("park", "st"),
@@ -184,9 +184,8 @@ fn aligned(lines: &[Vec<String>]) -> String {
     text
 }
 
-/// `12.3 ±2%`.
-/// What stands for some batches. Time is a low quantile of theirs: the hypervisor, and whoever else runs, makes batches longer and
-/// never shorter. Memory is their median.
+/// `12.3 ±2%`. What stands for some batches. Time is a low quantile of theirs: the hypervisor, and
+/// whoever else runs, makes batches longer and never shorter. Memory is their median.
 fn typical(unit: Unit, batches: &[f64]) -> Option<Estimate> {
     /// A tenth: the very shortest may have had a reading of the clock that was early.
     const LOW: f64 = 0.1;

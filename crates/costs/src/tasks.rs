@@ -1,7 +1,7 @@
 //! What tasks do with one another: start, take turns, lock, tell.
 //!
-//! Each function does its thing `count` times and says how long that took. The peers' programs (`peers/`)
-//! do the same things under the same names.
+//! Each function does its thing `count` times and says how long that took. The peers' programs
+//! (`peers/`) do the same things under the same names.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -83,7 +83,8 @@ pub(crate) fn yields(world: World, tasks: u64, count: u64) -> io::Result<Reading
     Ok(Reading::new(each * tasks, elapsed.as_nanos(), Unit::Nanoseconds))
 }
 
-/// Round trips of two tasks that do nothing but take turns: in all worlds, two yields are cheaper than two wakes.
+/// Round trips of two tasks that do nothing but take turns: in all worlds, two yields are cheaper
+/// than two wakes.
 pub(crate) fn alternate(world: World, count: u64) -> io::Result<Reading> {
     let yields = yields(world, 2, 2 * count)?;
     Ok(Reading::new(count, yields.total.into(), Unit::Nanoseconds))
@@ -99,8 +100,8 @@ pub(crate) async fn lock(count: u64) -> io::Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Two tasks that each let the other run while they hold a lock, which so is always taken when it is wanted, and
-/// again after they gave it back, so that it goes to the other.
+/// Two tasks that each let the other run while they hold a lock, which so is always taken when it
+/// is wanted, and again after they gave it back, so that it goes to the other.
 pub(crate) async fn contended(count: u64) -> io::Result<Duration> {
     let number = Arc::new(Mutex::new(0u64));
     together(2, |me, gate| {
@@ -142,7 +143,8 @@ pub(crate) async fn condition(count: u64) -> io::Result<Duration> {
     .await
 }
 
-/// Gives work to a helper thread and waits for it. In the block world there is no helper, and it is done in place.
+/// Gives work to a helper thread and waits for it. In the block world there is no helper, and it is
+/// done in place.
 pub(crate) async fn offload(count: u64) -> io::Result<Duration> {
     let start = Instant::now();
     for number in 0..count {
@@ -151,9 +153,10 @@ pub(crate) async fn offload(count: u64) -> io::Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Runs `count` tasks, each made by `body` from its number: the time from when all have started until the last of them
-/// has ended. A task begins by waiting at the gate, and gives the time at its end; it is not wrapped in another that would
-/// do this for it, and be in the way of each of its turns.
+/// Runs `count` tasks, each made by `body` from its number: the time from when all have started
+/// until the last of them has ended. A task begins by waiting at the gate, and gives the time at
+/// its end; it is not wrapped in another that would do this for it, and be in the way of each of
+/// its turns.
 async fn together<F>(
     count: usize,
     mut body: impl FnMut(usize, Arc<Gate>) -> F,

@@ -10,7 +10,8 @@ use duality_runtime::event_loop::{EventLoop, LoopWorld};
 
 use crate::{Reading, Unit};
 
-/// The stack of a user-level thread, in bytes: enough for what is measured, and as large as the peers' default.
+/// The stack of a user-level thread, in bytes: enough for what is measured, and as large as the
+/// peers' default.
 const STACK: usize = 64 * 1024;
 
 /// What a wait does underneath.

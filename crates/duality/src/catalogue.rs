@@ -1,4 +1,5 @@
-//! The services that this program can serve: those that come with Duality, or one of the user's own.
+//! The services that this program can serve: those that come with Duality, or one of the user's
+//! own.
 
 use duality_architectures::{Needs, Served};
 use duality_handwritten as handwritten;
@@ -31,7 +32,8 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
-    /// What the service needs of an architecture beyond what that gives, and the remedy if there is one, in words.
+    /// What the service needs of an architecture beyond what that gives, and the remedy if there is
+    /// one, in words.
     pub(crate) fn missing_from(&self, given: Needs) -> Option<String> {
         let missing = self.needs.missing_from(given)?;
         let needs_only_memory = Needs { shared_memory: false, ..self.needs };

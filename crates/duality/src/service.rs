@@ -30,9 +30,10 @@ impl fmt::Debug for Service {
 impl Service {
     /// A service called `name` that does with each connection what `serve` does.
     ///
-    /// It is taken to share memory among its connections, as a closure does that holds an `Arc<Mutex<…>>`: so the
-    /// architectures that serve connections in different processes, fork and prefork, are refused. A service whose
-    /// connections share nothing says so: [`independent_connections`](Service::independent_connections).
+    /// It is taken to share memory among its connections, as a closure does that holds an
+    /// `Arc<Mutex<…>>`: so the architectures that serve connections in different processes, fork
+    /// and prefork, are refused. A service whose connections share nothing says so:
+    /// [`independent_connections`](Service::independent_connections).
     pub fn new<S, F>(name: &str, serve: S) -> Self
     where
         S: Fn(TcpStream) -> F + Send + Sync + 'static,
@@ -51,11 +52,11 @@ impl Service {
         Self { served: Served::new(name, needs, Handler::new(serve)), exchange: None }
     }
 
-    /// Says that no connection sees what another has changed in memory, so that each may be served in a process of its
-    /// own: fork and prefork can then carry the service.
+    /// Says that no connection sees what another has changed in memory, so that each may be served
+    /// in a process of its own: fork and prefork can then carry the service.
     ///
-    /// Nothing checks this. A service that shares memory after all loses, under those two, what one connection
-    /// tells another.
+    /// Nothing checks this. A service that shares memory after all loses, under those two, what one
+    /// connection tells another.
     #[must_use]
     pub fn independent_connections(mut self) -> Self {
         let needs = Needs { shared_memory: false, ..self.served.needs() };
@@ -176,8 +177,8 @@ impl Service {
         ALL.iter().filter(carries).map(|architecture| architecture.name()).collect()
     }
 
-    /// Runs the command line of this service (`serve`, `compare`, `architectures` …) and returns what
-    /// `main` is to return. Needs the feature `tool`, which is on by default.
+    /// Runs the command line of this service (`serve`, `compare`, `architectures` …) and returns
+    /// what `main` is to return. Needs the feature `tool`, which is on by default.
     #[cfg(feature = "tool")]
     pub fn main(self) -> ExitCode {
         cli::main(Some(self))

@@ -32,7 +32,8 @@ pub(crate) fn of(settings: &Settings) -> Result<Setup, Misfit> {
     })
 }
 
-/// Refuses what means nothing to the service called `name`, whose `entry` is `None` for a program's own.
+/// Refuses what means nothing to the service called `name`, whose `entry` is `None` for a program's
+/// own.
 ///
 /// # Errors
 ///
@@ -72,7 +73,8 @@ pub(crate) fn misfit(name: &str, setting: Setting) -> Misfit {
     Misfit::new(setting.name(), format!("the service `{name}` {}: leave it out", setting.absence()))
 }
 
-/// The arguments that say the same again, but for the store, to a server that is started as a child.
+/// The arguments that say the same again, but for the store, to a server that is started as a
+/// child.
 pub(crate) fn to_arguments(setup: &Setup) -> Vec<String> {
     let paths = [
         (Setting::Root, &setup.root),

@@ -11,8 +11,8 @@ use duality_lab::record::{
 };
 use duality_load::Latency;
 
-/// An experiment in which epoll answers so many requests a second at 10 connections, or at 1,000 if it is called
-/// so.
+/// An experiment in which epoll answers so many requests a second at 10 connections, or at 1,000 if
+/// it is called so.
 fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
     let load = if name == "many" { 1000 } else { 10 };
     let experiment = Heading {

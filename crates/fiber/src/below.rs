@@ -8,9 +8,11 @@ use crate::fiber::here::HERE;
 use crate::sanitizer::{Bounds, Left};
 use crate::switch::{self, StackPointer};
 
-/// Runs `body` on the stack from which the running fiber was resumed; outside every fiber it just runs.
+/// Runs `body` on the stack from which the running fiber was resumed; outside every fiber it just
+/// runs.
 ///
-/// That stack is in the cache, since all fibers come back to it, and most often a deep one, of the kernel thread.
+/// That stack is in the cache, since all fibers come back to it, and most often a deep one, of the
+/// kernel thread.
 ///
 /// # Panics
 ///
@@ -31,7 +33,8 @@ pub fn below<R>(body: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Calls `body` on the stack that was left at `place`; the bounds are those of this stack and of that one.
+/// Calls `body` on the stack that was left at `place`; the bounds are those of this stack and of
+/// that one.
 #[inline]
 fn call_on<R, F: FnOnce() -> R>(
     body: F,
@@ -62,7 +65,8 @@ fn call_on<R, F: FnOnce() -> R>(
     call.outcome.expect("the function has been called")
 }
 
-/// In a frame of its own, which else would be a part of the caller's, on the fiber's stack, whether it is used or not.
+/// In a frame of its own, which else would be a part of the caller's, on the fiber's stack, whether
+/// it is used or not.
 #[inline(never)]
 fn apart<R>(body: impl FnOnce() -> R) -> R {
     body()

@@ -1,8 +1,9 @@
 //! Fibers: a stack of one's own, and the switch to it and back.
 //!
 //! A fiber is the *mechanism* under a user-level thread; it knows nothing of descriptors, timers or
-//! queues. The park world of `duality-runtime` resumes fibers from its loop; a fiber that must wait passes the
-//! processor to the next one that is ready, and suspends itself, which is back to the loop, when there is none.
+//! queues. The park world of `duality-runtime` resumes fibers from its loop; a fiber that must wait
+//! passes the processor to the next one that is ready, and suspends itself, which is back to the
+//! loop, when there is none.
 //!
 //! ```text
 //!   kernel thread's stack              a fiber's stack (Stack)           another's
@@ -12,8 +13,8 @@
 //!     └────────────────────────────────── switch ────────────────────────────┘
 //! ```
 //!
-//! Stacks of one size come from a [`StackPool`], which carves them from *slabs*, so that a million of them
-//! are a handful of mappings:
+//! Stacks of one size come from a [`StackPool`], which carves them from *slabs*, so that a million
+//! of them are a handful of mappings:
 //!
 //! ```text
 //!   slab, one mapping: ├ guard │ ◀── stack ┼ guard │ ◀── stack ┼ guard │ ◀── stack ┼ …

@@ -8,10 +8,12 @@
 //! ```
 //!
 //! The handler knows the running fiber of its kernel thread, hence the one guard that can have been
-//! hit, and where the thread's own stack is, if [`run_watched`] runs it. Every other fault goes to the handler that
-//! was there before: std's, which knows the main thread and the threads that std has made, or the kernel's default.
+//! hit, and where the thread's own stack is, if [`run_watched`] runs it. Every other fault goes to
+//! the handler that was there before: std's, which knows the main thread and the threads that std
+//! has made, or the kernel's default.
 //!
-//! A watched kernel thread has its signal stack within its own stack, at the far end from its guard:
+//! A watched kernel thread has its signal stack within its own stack, at the far end from its
+//! guard:
 //!
 //! ```text
 //!   │ guard │ ◀── the thread's calls ─┤ signal stack ├─ pthread_create's own │
@@ -21,9 +23,9 @@
 //! So it costs one system call, and no memory unless a signal comes.
 //!
 //! What it cannot see: a *system call* that is given a buffer in a guard fails with `EFAULT` ("Bad
-//! address") and raises no signal. It is rare, for the calls that lead to it write to the stack below
-//! the buffer, and that is seen. Where it happens, the operation returns that error; nothing else is
-//! harmed, since the kernel has written nothing beyond the stack.
+//! address") and raises no signal. It is rare, for the calls that lead to it write to the stack
+//! below the buffer, and that is seen. Where it happens, the operation returns that error; nothing
+//! else is harmed, since the kernel has written nothing beyond the stack.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -46,8 +48,8 @@ pub type Name = fn(&mut dyn Write) -> fmt::Result;
 
 /// Watches the fibers that run on this kernel thread for overflows, until the result is dropped.
 ///
-/// The first call in a process installs the handler of SIGSEGV for good, and its `name` is the one that
-/// is used. A kernel thread without a signal stack is given one.
+/// The first call in a process installs the handler of SIGSEGV for good, and its `name` is the one
+/// that is used. A kernel thread without a signal stack is given one.
 ///
 /// # Safety
 ///
@@ -83,15 +85,17 @@ impl KernelStack {
     }
 }
 
-/// What lies above a signal stack that is within its thread's stack: the frames of the functions that begin the thread.
+/// What lies above a signal stack that is within its thread's stack: the frames of the functions
+/// that begin the thread.
 const MARGIN: usize = 4096;
 
 /// Runs `body`, all that this kernel thread does, and reports an overflow of its stack meanwhile.
 ///
 /// # Safety
 ///
-/// The thread has begun just now, less than 2 KiB of its stack are in use, and the stack has room for `stack.size`
-/// bytes and [`beside_calls`](KernelStack::beside_calls). A panic does not come out of `body`.
+/// The thread has begun just now, less than 2 KiB of its stack are in use, and the stack has room
+/// for `stack.size` bytes and [`beside_calls`](KernelStack::beside_calls). A panic does not come
+/// out of `body`.
 pub unsafe fn run_watched<F: FnOnce()>(stack: KernelStack, body: F) {
     /// # Safety
     ///
@@ -104,8 +108,8 @@ pub unsafe fn run_watched<F: FnOnce()>(stack: KernelStack, body: F) {
         }
     }
     if cfg!(any(feature = "sanitizer", miri)) {
-        // The sanitizer has given the thread a signal stack, and takes it back when the thread ends. Miri knows no
-        // signals.
+        // The sanitizer has given the thread a signal stack, and takes it back when the thread
+        // ends. Miri knows no signals.
         return body();
     }
     INSTALLED.call_once(install);
@@ -114,16 +118,18 @@ pub unsafe fn run_watched<F: FnOnce()>(stack: KernelStack, body: F) {
     let lowest = ptr::with_exposed_provenance_mut::<u8>(here - size);
     OWN.set(Some(Own { stack, top: here }));
     let signals = libc::stack_t { ss_sp: lowest.cast(), ss_flags: 0, ss_size: size };
-    // SAFETY: the range is a part of this thread's stack, by what is asked of the caller. It is below all frames that
-    // there are and above those to come, since the calls of `body` begin below it. The signal stack ends with the thread.
-    // Should the kernel refuse it, an overflow is not reported. `call` does not unwind: it is `extern "C"`.
+    // SAFETY: the range is a part of this thread's stack, by what is asked of the caller. It is
+    // below all frames that there are and above those to come, since the calls of `body` begin
+    // below it. The signal stack ends with the thread. Should the kernel refuse it, an overflow is
+    // not reported. `call` does not unwind: it is `extern "C"`.
     unsafe {
         libc::sigaltstack(&raw const signals, ptr::null_mut());
         call_on((&raw mut body).cast(), call::<F>, lowest);
     }
 }
 
-/// An address below the frame of the function that calls this, a multiple of 16. What the next call pushes is above it.
+/// An address below the frame of the function that calls this, a multiple of 16. What the next call
+/// pushes is above it.
 #[inline(never)]
 fn below_the_caller() -> usize {
     /// More than this function's frame, or another that is about to switch stacks.
@@ -141,7 +147,8 @@ struct Own {
 }
 
 impl Own {
-    /// Whether a fault at `address` is an overflow of this stack: all of the stack is accessible, but for its guard.
+    /// Whether a fault at `address` is an overflow of this stack: all of the stack is accessible,
+    /// but for its guard.
     fn is_hit(&self, address: usize) -> bool {
         // The guard, and what rounding to pages adds.
         let length = self.stack.size + KernelStack::beside_calls() + 2 * page_size();
@@ -206,12 +213,13 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     pass_on(previous, signal, info, context, sent);
 }
 
-/// The size that was asked for the stack of the fiber that runs, or that a function runs on top of, in whole pages, if `address` is in the
-/// guard below it.
+/// The size that was asked for the stack of the fiber that runs, or that a function runs on top of,
+/// in whole pages, if `address` is in the guard below it.
 fn overflowed_size(address: usize) -> Option<usize> {
     let here = HERE.with(|here| [here.running.get(), here.on_top_of.get()]);
     let fiber = here.into_iter().find(|fiber| !fiber.is_null())?;
-    // SAFETY: it is alive: what runs it, or a function on top of it, borrows it, and so does its drop, which is the last to run one.
+    // SAFETY: it is alive: what runs it, or a function on top of it, borrows it, and so does its
+    // drop, which is the last to run one.
     let stack = unsafe { &(*fiber).stack };
     let guard = stack.guard();
     (guard..guard + page_size()).contains(&address).then(|| stack.size())
@@ -251,8 +259,8 @@ fn pass_on(
     match previous.sa_sigaction {
         libc::SIG_IGN if sent => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: it is valid to restore the default. A fault happens again as soon as the handler
-            // returns; what another process has sent must be sent again.
+            // SAFETY: it is valid to restore the default. A fault happens again as soon as the
+            // handler returns; what another process has sent must be sent again.
             unsafe {
                 libc::signal(signal, libc::SIG_DFL);
                 if sent {
@@ -320,8 +328,8 @@ impl SignalStack {
 impl Drop for SignalStack {
     fn drop(&mut self) {
         let none = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
-        // SAFETY: the stack is this kernel thread's, since the watch stays on it, and it is not in use:
-        // no handler is below us. Out of service, it can be unmapped, which cannot fail.
+        // SAFETY: the stack is this kernel thread's, since the watch stays on it, and it is not in
+        // use: no handler is below us. Out of service, it can be unmapped, which cannot fail.
         unsafe {
             libc::sigaltstack(&raw const none, ptr::null_mut());
             let _ = munmap(self.lowest, self.length);
@@ -344,8 +352,9 @@ fn signal_stack_size() -> usize {
     pushed_by_the_kernel() + 16 * 1024
 }
 
-/// What the kernel pushes, and as much as std's signal stacks leave to a handler. Not more: when a thread ends, glibc keeps
-/// the first 16 KiB of its stack in memory for the next one, and the calls of both are to lie in them.
+/// What the kernel pushes, and as much as std's signal stacks leave to a handler. Not more: when a
+/// thread ends, glibc keeps the first 16 KiB of its stack in memory for the next one, and the calls
+/// of both are to lie in them.
 fn within_stack_size() -> usize {
     (pushed_by_the_kernel() + 4608).max(8 * 1024).next_multiple_of(16)
 }

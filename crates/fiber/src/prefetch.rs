@@ -1,11 +1,12 @@
-//! Asking for memory before it is touched: the mechanism. The runtime's loop decides whose memory it asks for, and when
-//! (`event_loop/prefetch.rs`, where the gain of both is noted).
+//! Asking for memory before it is touched: the mechanism. The runtime's loop decides whose memory
+//! it asks for, and when (`event_loop/prefetch.rs`, where the gain of both is noted).
 
 use std::ptr;
 
 use crate::{Fiber, LINE};
 
-/// Bytes of stack, roughly, that the calls take with which a fiber begins: they return when it ends.
+/// Bytes of stack, roughly, that the calls take with which a fiber begins: they return when it
+/// ends.
 const BEGINNING: usize = 4 * LINE;
 
 /// Asks for the cache line at `address`, without waiting for it. Any address will do.
@@ -25,8 +26,9 @@ pub fn prefetch(address: usize) {
 }
 
 impl Fiber {
-    /// Asks for the memory that the next switch to the fiber touches first, without waiting for it: where its value
-    /// begins, and the cache lines from where it was left that calls may return to before its end, but no more than `most`.
+    /// Asks for the memory that the next switch to the fiber touches first, without waiting for it:
+    /// where its value begins, and the cache lines from where it was left that calls may return to
+    /// before its end, but no more than `most`.
     #[inline]
     pub fn prefetch(&self, most: usize) {
         let (base, left_at) = (self.stack.base(), self.left_at.get().addr());

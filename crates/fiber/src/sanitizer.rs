@@ -1,8 +1,9 @@
 //! AddressSanitizer, told of every switch: which stack the kernel thread is on.
 //!
-//! Without the feature `sanitizer` there is nothing here: a stack's bounds are a type without values to store, and to
-//! tell them does nothing. With it, the program links only under `-Zsanitizer=address`, whose interface this is:
-//! `<sanitizer/common_interface_defs.h>` of LLVM's compiler-rt.
+//! Without the feature `sanitizer` there is nothing here: a stack's bounds are a type without
+//! values to store, and to tell them does nothing. With it, the program links only under
+//! `-Zsanitizer=address`, whose interface this is: `<sanitizer/common_interface_defs.h>` of LLVM's
+//! compiler-rt.
 
 pub(crate) use told::{Bounds, Left, left_for_good, vacated};
 
@@ -88,7 +89,8 @@ mod told {
     fn of_kernel_thread() -> (usize, usize) {
         let mut attributes = MaybeUninit::uninit();
         let (mut lowest, mut size) = (ptr::null_mut(), 0);
-        // SAFETY: the attributes are written by the first call, read by the second, and given back by the third.
+        // SAFETY: the attributes are written by the first call, read by the second, and given back
+        // by the third.
         unsafe {
             libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr());
             libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut lowest, &raw mut size);
@@ -120,15 +122,16 @@ mod told {
 
     pub(crate) fn left_for_good(next: Bounds) {
         let (lowest, size) = next.get();
-        // SAFETY: it may be called before any switch of stacks. Without a place for its fake stack, the stack's is freed, and
-        // no switch comes back to the stack.
+        // SAFETY: it may be called before any switch of stacks. Without a place for its fake stack,
+        // the stack's is freed, and no switch comes back to the stack.
         unsafe { __sanitizer_start_switch_fiber(ptr::null_mut(), lowest, size) };
     }
 
     /// Nothing runs on the stack. Whatever did last has not returned, and left its marks.
     pub(crate) fn vacated(bounds: Bounds) {
         let (lowest, size) = bounds.get();
-        // SAFETY: the memory is a stack of ours, whose guard alone is not to be touched, and that by its own means.
+        // SAFETY: the memory is a stack of ours, whose guard alone is not to be touched, and that
+        // by its own means.
         unsafe { __asan_unpoison_memory_region(lowest, size) };
     }
 }

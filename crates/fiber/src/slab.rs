@@ -9,11 +9,12 @@
 //!   one page   grows downwards
 //! ```
 //!
-//! The mapping is reserved, not committed: a stack costs the pages that its calls have touched. Huge
-//! pages are refused, for one of them would make 2 MiB of stacks resident at the first touch of any.
+//! The mapping is reserved, not committed: a stack costs the pages that its calls have touched.
+//! Huge pages are refused, for one of them would make 2 MiB of stacks resident at the first touch
+//! of any.
 //!
-//! A guard is a mark in the page table where the kernel has it (`MADV_GUARD_INSTALL`, Linux 6.13), and
-//! then a million stacks are a handful of mappings. Elsewhere it is a page without access
+//! A guard is a mark in the page table where the kernel has it (`MADV_GUARD_INSTALL`, Linux 6.13),
+//! and then a million stacks are a handful of mappings. Elsewhere it is a page without access
 //! (mprotect(2)), which cuts the mapping in two; so the stacks of a process are limited there, well
 //! before `vm.max_map_count` is used up: with no mapping left, every later malloc(3) fails as well.
 
@@ -52,8 +53,8 @@ pub(crate) struct Slab {
 }
 
 impl Slab {
-    /// Maps `count` stacks of `size` bytes, which is a multiple of the page size, if `reserve` bytes of address space are
-    /// left after that.
+    /// Maps `count` stacks of `size` bytes, which is a multiple of the page size, if `reserve`
+    /// bytes of address space are left after that.
     ///
     /// # Errors
     ///
@@ -74,8 +75,8 @@ impl Slab {
             mmap_anonymous(ptr::null_mut(), whole, ProtFlags::READ | ProtFlags::WRITE, flags)?
         };
         if reserve > 0 {
-            // SAFETY: the range is the end of the mapping just made, which nothing uses. A mapping that is cut at its end
-            // stays one mapping, so the kernel has no reason to refuse.
+            // SAFETY: the range is the end of the mapping just made, which nothing uses. A mapping
+            // that is cut at its end stays one mapping, so the kernel has no reason to refuse.
             let _ = unsafe { munmap(address.wrapping_byte_add(length), reserve) };
         }
         // SAFETY: the range is the mapping just made. A kernel without huge pages refuses, rightly.
@@ -118,8 +119,8 @@ impl Slab {
         self.forget_contents(index);
         if self.guards == Guards::Protected {
             let access = MprotectFlags::READ | MprotectFlags::WRITE;
-            // SAFETY: the page is this slab's own. The mappings on its sides become one again; in the
-            // unlikely case of a failure the page stays a guard, which is counted for ever.
+            // SAFETY: the page is this slab's own. The mappings on its sides become one again; in
+            // the unlikely case of a failure the page stays a guard, which is counted for ever.
             if unsafe { mprotect(self.guard_page(index), page_size(), access) }.is_ok() {
                 PROTECTED.fetch_sub(1, Ordering::Relaxed);
             }
@@ -130,8 +131,8 @@ impl Slab {
     /// Returns the memory of a stack that nothing runs on to the kernel. Its guard stays.
     pub(crate) fn forget_contents(&self, index: usize) {
         let lowest = self.guard_page(index).wrapping_byte_add(page_size());
-        // SAFETY: the range is a stack of this slab, and the caller says that nothing of it is used.
-        // It can fail for locked memory only (mlock), which then stays.
+        // SAFETY: the range is a stack of this slab, and the caller says that nothing of it is
+        // used. It can fail for locked memory only (mlock), which then stays.
         let _ = unsafe { madvise(lowest, self.size(), Advice::LinuxDontNeed) };
     }
 
@@ -184,7 +185,8 @@ impl Slab {
     fn guard(&self, index: usize) -> Result<(), GuardError> {
         let page = self.guard_page(index);
         match self.guards {
-            // SAFETY: the page is this slab's own, below a stack that is not in use, and holds nothing.
+            // SAFETY: the page is this slab's own, below a stack that is not in use, and holds
+            // nothing.
             Guards::Marked => match unsafe { libc::madvise(page, page_size(), GUARD_INSTALL) } {
                 0 => Ok(()),
                 _ => Err(GuardError::unmarked(io::Error::last_os_error())),
@@ -195,7 +197,8 @@ impl Slab {
                     PROTECTED.fetch_sub(1, Ordering::Relaxed);
                     return Err(GuardError::Refused(too_many(limit)));
                 }
-                // SAFETY: the page is this slab's own, below a stack that is not in use, and holds nothing.
+                // SAFETY: the page is this slab's own, below a stack that is not in use, and holds
+                // nothing.
                 unsafe { mprotect(page, page_size(), MprotectFlags::empty()) }.map_err(|error| {
                     PROTECTED.fetch_sub(1, Ordering::Relaxed);
                     GuardError::Refused(error.into())

@@ -6,11 +6,11 @@
 //!   low addresses                              one cache line
 //! ```
 //!
-//! The *header* says where the guard and the slab are, so that a fiber need not, whose size counts, and a
-//! signal handler can know.
+//! The *header* says where the guard and the slab are, so that a fiber need not, whose size counts,
+//! and a signal handler can know.
 //!
-//! The *value* is what the fiber was made with, such as the future that it runs: next to the frames that
-//! use it, it needs no page of its own.
+//! The *value* is what the fiber was made with, such as the future that it runs: next to the frames
+//! that use it, it needs no page of its own.
 //!
 use std::fmt;
 use std::io;
@@ -103,8 +103,9 @@ pub(crate) struct Occupied {
 }
 
 impl Occupied {
-    /// Leaves `room` bytes free above the header, aligned like a cache line; see [`Occupied::room`]. Below the header are
-    /// at least `beginning` bytes, which the fiber begins with, and those that calls need at least.
+    /// Leaves `room` bytes free above the header, aligned like a cache line; see
+    /// [`Occupied::room`]. Below the header are at least `beginning` bytes, which the fiber begins
+    /// with, and those that calls need at least.
     ///
     /// # Panics
     ///
@@ -122,7 +123,8 @@ impl Occupied {
         // SAFETY: the stack is not dropped, so this is the only reader of its slab.
         let slab = Arc::into_raw(unsafe { ptr::read(&raw const stack.slab) });
         let occupied = Self { base };
-        // SAFETY: `new_in` has left room for it, in the highest page, and nothing runs on the stack.
+        // SAFETY: `new_in` has left room for it, in the highest page, and nothing runs on the
+        // stack.
         unsafe { occupied.header().write(StackHeader { limit: stack.limit, slab }) };
         occupied
     }

@@ -10,7 +10,8 @@ use rustix::fs::sendfile;
 use rustix::io::{Errno, writev};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
 
-/// How many attempts a machine may make before others have their turn: as many as a task of the runtime.
+/// How many attempts a machine may make before others have their turn: as many as a task of the
+/// runtime.
 pub(crate) const BUDGET: u32 = 64;
 
 /// The most that one `sendfile(2)` is asked for, so that a large file shares the loop.
@@ -19,11 +20,13 @@ const SEND_FILE_CHUNK: u64 = 1 << 20;
 /// What is known of a socket: which attempts are not worth their system call.
 #[derive(Default)]
 pub(crate) struct Readiness {
-    /// The last read took all there was, so that the next one would block until an event says otherwise.
+    /// The last read took all there was, so that the next one would block until an event says
+    /// otherwise.
     read_exhausted: bool,
     /// The last write filled all the room there was.
     write_exhausted: bool,
-    /// The client has closed, or the socket has failed: no edge may follow, and every attempt is made.
+    /// The client has closed, or the socket has failed: no edge may follow, and every attempt is
+    /// made.
     hangup: bool,
 }
 
@@ -36,8 +39,8 @@ impl Readiness {
     }
 }
 
-/// What a machine does its attempts with, while it is being called. They return how many bytes have moved,
-/// and `None` where the machine has to wait.
+/// What a machine does its attempts with, while it is being called. They return how many bytes have
+/// moved, and `None` where the machine has to wait.
 pub(crate) struct Attempts<'c> {
     socket: BorrowedFd<'c>,
     readiness: &'c mut Readiness,
@@ -67,7 +70,8 @@ impl<'c> Attempts<'c> {
         self.cut_short
     }
 
-    /// Reads what is there; 0 is the end, which is also where the server drains and nothing is there.
+    /// Reads what is there; 0 is the end, which is also where the server drains and nothing is
+    /// there.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         // At a drain, what has come is read also if its event has not.
         if !self.readiness.read_exhausted || self.draining {
@@ -90,8 +94,8 @@ impl<'c> Attempts<'c> {
         self.attempt_write(bytes.len(), |socket| send(socket, bytes, SendFlags::NOSIGNAL))
     }
 
-    /// Writes some of these bytes. If that is all of them, our side has ended then, and they leave together
-    /// with the end.
+    /// Writes some of these bytes. If that is all of them, our side has ended then, and they leave
+    /// together with the end.
     pub(crate) fn write_last(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
         let written = self.attempt_write(bytes.len(), |socket| send(socket, bytes, flags))?;
@@ -131,7 +135,8 @@ impl<'c> Attempts<'c> {
         let _ = sockopt::set_tcp_user_timeout(self.socket, milliseconds);
     }
 
-    /// Has the close be a reset, so that the kernel does not go on sending to a client that takes nothing.
+    /// Has the close be a reset, so that the kernel does not go on sending to a client that takes
+    /// nothing.
     pub(crate) fn reset(&self) {
         // What fails here has ended already.
         let _ = sockopt::set_socket_linger(self.socket, Some(Duration::ZERO));

@@ -1,8 +1,9 @@
 //! The loop that calls the machines: epoll, timers, and a slab of connections.
 //!
-//! All of it belongs to one kernel thread. A machine is called from where its event is found, and goes on
-//! until it has to wait; so no queue of ready tasks stands between them, and no more is ever under way
-//! than the events of one round, which is why there is no accept queue as the runtime's loop has one.
+//! All of it belongs to one kernel thread. A machine is called from where its event is found, and
+//! goes on until it has to wait; so no queue of ready tasks stands between them, and no more is
+//! ever under way than the events of one round, which is why there is no accept queue as the
+//! runtime's loop has one.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};

@@ -6,9 +6,9 @@
 //!            end ◀─┘  └────────────── all of it has left ────┘
 //! ```
 //!
-//! All connections of a loop read into one buffer, for nothing is left in it when a callback returns but
-//! what did not leave at once; that alone is kept. The service does the same by an `Input` of the runtime, which
-//! has memory only while there is something in it.
+//! All connections of a loop read into one buffer, for nothing is left in it when a callback
+//! returns but what did not leave at once; that alone is kept. The service does the same by an
+//! `Input` of the runtime, which has memory only while there is something in it.
 
 use std::io;
 

@@ -13,8 +13,8 @@
 //!                                                └──▶ Discard ─▶ closed
 //! ```
 //!
-//! Replies leave before the connection waits for bytes, so that any stage but Disk may find that it has
-//! to wait for room instead; it begins again when there is some.
+//! Replies leave before the connection waits for bytes, so that any stage but Disk may find that it
+//! has to wait for room instead; it begins again when there is some.
 
 use std::io;
 use std::sync::Arc;
@@ -40,8 +40,8 @@ type Step = Result<(), Next<Found>>;
 /// What the connections of one loop have in common.
 pub(crate) struct Common {
     http: Http,
-    /// The memory that they read into, and that they gather replies in: a connection has its own only
-    /// while something is left there when its callback returns.
+    /// The memory that they read into, and that they gather replies in: a connection has its own
+    /// only while something is left there when its callback returns.
     input: Vec<u8>,
     gathered: Vec<u8>,
 }
@@ -211,8 +211,8 @@ impl Conversation {
         self.fill(deadline, attempts, limits)
     }
 
-    /// Decides what is done about a body. It is read before the request is answered even where it is not
-    /// wanted, as the service does.
+    /// Decides what is done about a body. It is read before the request is answered even where it
+    /// is not wanted, as the service does.
     fn plan_body(&mut self, head: Box<[u8]>, is_last: bool, http: &Http) -> Step {
         let Parsed::Complete(request) = parse(&head) else { return Err(Next::End) };
         match http.plan_body(&request) {
@@ -292,8 +292,8 @@ impl Conversation {
     /// What a wait that took too long comes to.
     fn time_out(&mut self, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
         if !self.desk.output.is_empty() {
-            // A close would leave what the client has not taken to the kernel, which would try to send it
-            // for minutes.
+            // A close would leave what the client has not taken to the kernel, which would try to
+            // send it for minutes.
             attempts.reset();
             return Err(Next::Failed(io::ErrorKind::TimedOut.into()));
         }
@@ -403,8 +403,8 @@ impl Conversation {
 }
 
 impl Stage {
-    /// After a request that has been read to its end and answered. `is_quiet` if nothing followed it, and
-    /// nothing is likely to.
+    /// After a request that has been read to its end and answered. `is_quiet` if nothing followed
+    /// it, and nothing is likely to.
     fn after(persistence: Persistence, is_quiet: bool, limits: &Limits) -> Self {
         match persistence {
             Persistence::Implied | Persistence::Announced => NEXT_HEAD,
@@ -415,8 +415,8 @@ impl Stage {
 }
 
 impl Desk {
-    /// Answers a request, and says what the reply says of the connection; or has an errand be done first, in the
-    /// second that is named with it.
+    /// Answers a request, and says what the reply says of the connection; or has an errand be done
+    /// first, in the second that is named with it.
     fn answer(
         &mut self,
         request: &Request<'_>,

@@ -1,5 +1,5 @@
-//! What is on its way to an http client: replies that are gathered and leave together, and the long page or
-//! file that may follow them.
+//! What is on its way to an http client: replies that are gathered and leave together, and the long
+//! page or file that may follow them.
 
 use std::io;
 use std::time::Instant;
@@ -65,7 +65,8 @@ impl Output {
         self.gathered.len() >= GATHERED || !matches!(self.tail, Tail::Nothing)
     }
 
-    /// Adds the reply to a request for the page that the memo has, or as much of it as is asked for.
+    /// Adds the reply to a request for the page that the memo has, or as much of it as is asked
+    /// for.
     pub(crate) fn page(
         &mut self,
         page: &Page,
@@ -135,8 +136,8 @@ impl Output {
         Ok(())
     }
 
-    /// Sends all of it together with the end of our side, in one packet. True if the connection may be closed
-    /// then; false if it has to linger.
+    /// Sends all of it together with the end of our side, in one packet. True if the connection may
+    /// be closed then; false if it has to linger.
     pub(crate) fn send_last<F>(&mut self, attempts: &mut Attempts<'_>) -> Result<bool, Next<F>> {
         let is_short = !self.gathered.is_empty() && matches!(self.tail, Tail::Nothing);
         if !(self.is_quiet && is_short) {

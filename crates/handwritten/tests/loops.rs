@@ -1,5 +1,6 @@
-//! What only the loop can break: that a client that never rests leaves room for others, that repeated
-//! requests cost the heap nothing, and that a drain ends it. One test, for a drain is the process's.
+//! What only the loop can break: that a client that never rests leaves room for others, that
+//! repeated requests cost the heap nothing, and that a drain ends it. One test, for a drain is the
+//! process's.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -13,7 +14,8 @@ use duality_runtime::drain;
 use duality_runtime::net::{ListenOptions, TcpListener};
 use duality_services::http::Http;
 
-/// Serves on a free port, and returns how often the loop's thread allocated, and for how long it ran.
+/// Serves on a free port, and returns how often the loop's thread allocated, and for how long it
+/// ran.
 fn serve(program: ByHand) -> (SocketAddr, JoinHandle<(u64, Duration)>) {
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let listener = TcpListener::bind(any_port, &ListenOptions::default()).unwrap();
@@ -49,8 +51,8 @@ fn floods_leave_room_and_requests_allocate_nothing_until_a_drain_ends_all() {
     assert!(allocations <= allowed, "{allocations} allocations");
 }
 
-/// A client that sends and takes without a pause, and so never lets the server's attempts block for long,
-/// beside one that asks for a byte at a time.
+/// A client that sends and takes without a pause, and so never lets the server's attempts block for
+/// long, beside one that asks for a byte at a time.
 fn others_are_served_beside_a_flood(echo: SocketAddr) {
     let mut flood = connect(echo);
     let mut back = flood.try_clone().unwrap();

@@ -1,12 +1,14 @@
-//! How often the intervals of `duality_lab::statistics` are right, counted on made-up repeats; docs/method.md has the table.
+//! How often the intervals of `duality_lab::statistics` are right, counted on made-up repeats;
+//! docs/method.md has the table.
 //!
 //! ```text
 //!   cargo run --release -p duality-lab --example coverage
 //! ```
 //!
-//! Repeats are drawn from one distribution. *Held* is how many of 100 intervals of an estimate hold the true median, *ties* how
-//! many of 100 ratios of two such samples have the number one in their interval. Beside them stands what the percentile
-//! bootstrap would do, whose value is the median and whose intervals are 95 % in both cases.
+//! Repeats are drawn from one distribution. *Held* is how many of 100 intervals of an estimate hold
+//! the true median, *ties* how many of 100 ratios of two such samples have the number one in their
+//! interval. Beside them stands what the percentile bootstrap would do, whose value is the median
+//! and whose intervals are 95 % in both cases.
 
 #![expect(clippy::print_stdout, reason = "what it prints is its result")]
 

@@ -77,7 +77,8 @@ pub(crate) fn bytes(bytes: f64) -> String {
     }
 }
 
-/// A share as people read it: `6.3 %`. What is many times as much is told so, and what is beyond all measure not in digits.
+/// A share as people read it: `6.3 %`. What is many times as much is told so, and what is beyond
+/// all measure not in digits.
 pub(crate) fn percent(share: f64) -> String {
     match 100.0 * share {
         percent if !percent.is_finite() || percent >= 1000.0 => "more than 1,000 %".to_owned(),
@@ -98,7 +99,8 @@ pub(crate) fn connections_of(counts: &[usize]) -> String {
     format!("{} connection{plural}", listed(&counts))
 }
 
-/// A number of connections: `1,000`. Of a load command that is not told how many it opens, nobody else knows.
+/// A number of connections: `1,000`. Of a load command that is not told how many it opens, nobody
+/// else knows.
 pub(crate) fn how_many(concurrency: usize) -> String {
     match concurrency {
         OF_THE_COMMAND => "the command's own".to_owned(),

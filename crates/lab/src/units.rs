@@ -54,7 +54,8 @@ pub fn parse_slo(text: &str) -> Result<Slo, String> {
     Ok(slo)
 }
 
-/// Reads a size in bytes, with K, M, G or KiB, MiB, GiB for powers of 1024, or kB, MB, GB for powers of 1000.
+/// Reads a size in bytes, with K, M, G or KiB, MiB, GiB for powers of 1024, or kB, MB, GB for
+/// powers of 1000.
 ///
 /// # Errors
 ///

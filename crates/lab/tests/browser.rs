@@ -1,4 +1,5 @@
-//! The report in a browser, as people use it: on a phone, in the dark, by keyboard, to take its figures along.
+//! The report in a browser, as people use it: on a phone, in the dark, by keyboard, to take its
+//! figures along.
 
 mod chromium;
 mod fixtures;

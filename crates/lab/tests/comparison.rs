@@ -1,4 +1,5 @@
-//! Two made-up runs laid over each other: what is called faster, slower, level, and what CI is told.
+//! Two made-up runs laid over each other: what is called faster, slower, level, and what CI is
+//! told.
 
 mod fixtures;
 mod trials;
@@ -60,7 +61,8 @@ fn what_did_not_change_is_level() {
 fn cells_without_figures_are_no_obstacle() {
     let run = fixtures::comparison();
     let comparison = Comparison::of(&run, &run).unwrap();
-    // Nine architectures at four loads, but for fork's that failed and select's that is unavailable.
+    // Nine architectures at four loads, but for fork's that failed and select's that is
+    // unavailable.
     assert_eq!(comparison.pairs.len(), 34);
     assert!(comparison.only_before.is_empty() && comparison.regressions(0.0).is_empty());
     let starved = "iterative at 10 connections: both leave connections without any reply";

@@ -1,4 +1,5 @@
-//! The runs that are kept in `runs/`, judged by the method of today: each says what is sure of it, or why nothing is.
+//! The runs that are kept in `runs/`, judged by the method of today: each says what is sure of it,
+//! or why nothing is.
 
 use std::fs;
 use std::path::{Path, PathBuf};

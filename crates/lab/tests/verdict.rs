@@ -1,4 +1,5 @@
-//! The verdict on made-up experiments: who is told from the best, who is not, and when nothing is said.
+//! The verdict on made-up experiments: who is told from the best, who is not, and when nothing is
+//! said.
 
 mod fixtures;
 mod trials;

@@ -10,8 +10,8 @@
 //!   acknowledges             ──────────▶ takes the time, and the load goes on
 //! ```
 //!
-//! The observer is the caller's, may borrow from it and need not be `Send`: so it stays on the caller's
-//! thread, and the load stands still while it reads the server's counters at an edge.
+//! The observer is the caller's, may borrow from it and need not be `Send`: so it stays on the
+//! caller's thread, and the load stands still while it reads the server's counters at an edge.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,7 +101,8 @@ impl Announcements {
         while self.pass_on(observer, interrupted) {}
     }
 
-    /// Passes on what the load thread announces, until it answers; none when it has ended without an answer.
+    /// Passes on what the load thread announces, until it answers; none when it has ended without
+    /// an answer.
     pub(crate) fn relay_until<T>(
         self,
         observer: &mut dyn Observer,
@@ -151,8 +152,8 @@ pub(crate) fn moment() -> Moment {
     Moment { cpu, waited: run_queue_wait(), instant: Instant::now() }
 }
 
-/// For how long the calling thread has been ready to run and had no processor: the second number of its schedstat
-/// (Documentation/scheduler/sched-stats.rst). Zero where the kernel does not tell.
+/// For how long the calling thread has been ready to run and had no processor: the second number of
+/// its schedstat (Documentation/scheduler/sched-stats.rst). Zero where the kernel does not tell.
 fn run_queue_wait() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split_whitespace().nth(1).and_then(|number| number.parse().ok());

@@ -1,5 +1,5 @@
-//! Between the pacer and the connections: requests that are due wait for a connection, or connections
-//! for a request that is due.
+//! Between the pacer and the connections: requests that are due wait for a connection, or
+//! connections for a request that is due.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -40,8 +40,8 @@ impl Queue {
         Self { state: Mutex::new(State { due: VecDeque::new(), free: VecDeque::new() }) }
     }
 
-    /// Hands a request that was due at `due` to a free connection, or has it wait for one; false when
-    /// too many wait already.
+    /// Hands a request that was due at `due` to a free connection, or has it wait for one; false
+    /// when too many wait already.
     pub(crate) fn push(&self, due: Instant) -> bool {
         let mut state = self.lock();
         if state.due.len() == CAPACITY {

@@ -28,7 +28,8 @@ pub(crate) trait EdgeHook: Send {
     fn closed(&mut self) -> Moment;
 }
 
-/// A point in time, the CPU time that the load had used by then, and how long it had waited for its CPU.
+/// A point in time, the CPU time that the load had used by then, and how long it had waited for its
+/// CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) instant: Instant,

@@ -1,5 +1,5 @@
-//! A load: probes the server, starts the connections, and minds the clock. [`run`] has a thread for one; a
-//! [relay](crate::relay) has one for many.
+//! A load: probes the server, starts the connections, and minds the clock. [`run`] has a thread for
+//! one; a [relay](crate::relay) has one for many.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;

@@ -10,8 +10,8 @@ pub(crate) const WRONG_REPLIES: [&str; 4] =
 /// All of them before the window opened or after it closed.
 pub(crate) const WRONG_OUTSIDE: &str = "wrong-outside";
 
-/// Whether failures of a kind are wrong replies. [`Report::errors`](crate::Report::errors) names the
-/// kinds.
+/// Whether failures of a kind are wrong replies. [`Report::errors`](crate::Report::errors) names
+/// the kinds.
 pub fn is_wrong_reply(kind: &str) -> bool {
     WRONG_REPLIES.contains(&kind)
 }
@@ -101,8 +101,9 @@ impl Failure {
         }
     }
 
-    /// Whether the connection ended before anything of the reply came: on a connection that has served
-    /// before, the server closed it between two requests, which is its right, as it is of a player.
+    /// Whether the connection ended before anything of the reply came: on a connection that has
+    /// served before, the server closed it between two requests, which is its right, as it is of a
+    /// player.
     pub(crate) fn is_before_reply(&self) -> bool {
         matches!(
             self,

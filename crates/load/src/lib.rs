@@ -1,9 +1,10 @@
 //! The load generator: `duality load`, and what the lab calls for each of its cells.
 //!
 //! Written with this project's own runtime, on its event world (suspend, epoll), so that one kernel
-//! thread drives any number of connections. [`run`] makes requests in some [`Pattern`], checks every
-//! answer (a wrong byte is an error, not a success) and returns a [`Report`]; [`peak_goodput`] does so
-//! at one rate after the other, to find the highest that the server is equal to.
+//! thread drives any number of connections. [`run`] makes requests in some [`Pattern`], checks
+//! every answer (a wrong byte is an error, not a success) and returns a [`Report`];
+//! [`peak_goodput`] does so at one rate after the other, to find the highest that the server is
+//! equal to.
 //!
 //! ```text
 //!   run ── target ── client/{http, echo, …}: what a request is
@@ -14,8 +15,8 @@
 //!                           └─ recorder: the window, latencies, failures ──▶ report
 //! ```
 //!
-//! Beside them there may be a `crowd` of connections that hardly do a thing; `sources` says from which
-//! addresses all of them come.
+//! Beside them there may be a `crowd` of connections that hardly do a thing; `sources` says from
+//! which addresses all of them come.
 //!
 //! A pattern decides when a request is made, a client what it is; neither knows the other.
 //!
@@ -89,15 +90,15 @@ pub struct Options {
     pub target: Target,
     /// How clients behave.
     pub pattern: Pattern,
-    /// How many connections are open at once, at least 1: the offered load l of a closed loop, and the
-    /// most requests that are under way at a time in an open one, in which the others wait.
+    /// How many connections are open at once, at least 1: the offered load l of a closed loop, and
+    /// the most requests that are under way at a time in an open one, in which the others wait.
     pub connections: usize,
     /// When to stop.
     pub stop: Stop,
     /// How long the load runs before the measured window opens; not used with [`Stop::Requests`].
     pub warm_up: Duration,
-    /// Whether a connection carries one request after the other, or only one. The time service closes
-    /// each connection, whatever this says.
+    /// Whether a connection carries one request after the other, or only one. The time service
+    /// closes each connection, whatever this says.
     pub keep_alive: bool,
     /// The CPUs that the load may run on: the calling kernel thread is confined to them, and so are
     /// those that it starts later. Empty: as it is.
@@ -115,18 +116,18 @@ pub struct Options {
 /// When a load stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// When the measured window has been open for so long; what is under way then is dropped, and is
-    /// no error.
+    /// When the measured window has been open for so long; what is under way then is dropped, and
+    /// is no error.
     After(Duration),
     /// When exactly so many requests have been made and have ended, correctly or not. Of 10,000 or
-    /// more, the first and the last 1,000 lie outside the window. The load thins out at the very end,
-    /// when there is no next request for a connection to make.
+    /// more, the first and the last 1,000 lie outside the window. The load thins out at the very
+    /// end, when there is no next request for a connection to make.
     Requests(u64),
 }
 
 impl Options {
-    /// A closed loop on 100 connections for 10 s after a warm-up of 1 s, with keep-alive, anywhere on the
-    /// machine, and 30 s of patience.
+    /// A closed loop on 100 connections for 10 s after a warm-up of 1 s, with keep-alive, anywhere
+    /// on the machine, and 30 s of patience.
     pub fn new(target: Target) -> Self {
         Self {
             target,
@@ -209,8 +210,8 @@ pub trait Observer {
     /// take those under way at the edges, of which there are as many at one as at the other.
     fn window_closed(&mut self) {}
 
-    /// About ten times a second: how many requests have ended since the start, warm-up included, and
-    /// how long ago that was.
+    /// About ten times a second: how many requests have ended since the start, warm-up included,
+    /// and how long ago that was.
     fn progress(&mut self, requests: u64, elapsed: Duration) {
         let _ = (requests, elapsed);
     }
@@ -233,7 +234,8 @@ pub enum Error {
     /// An option has a value that makes no sense.
     #[error("{0}")]
     Options(&'static str),
-    /// The first request, made before the load, got no correct answer; or not all members were let in.
+    /// The first request, made before the load, got no correct answer; or not all members were let
+    /// in.
     #[error("no correct answer from {target}: {problem}: {remedy}")]
     Unanswered {
         /// The target, as its user writes it.
@@ -280,15 +282,15 @@ pub enum Error {
 /// Makes a load and reports what it measured; blocks until it is over.
 ///
 /// One request is made before the load: it shows that there is a server, and its reply is what the
-/// others are compared with. The connections live on a kernel thread of their own. Setting `interrupted`
-/// ends the load early; what had been measured by then is reported, with a warning.
+/// others are compared with. The connections live on a kernel thread of their own. Setting
+/// `interrupted` ends the load early; what had been measured by then is reported, with a warning.
 ///
 /// The soft limit of descriptors of this process is raised to the hard one when it must be.
 ///
 /// # Errors
 ///
-/// [`Error`], each of which says in one line what to do. Failures of requests within the load are no
-/// errors but part of the report.
+/// [`Error`], each of which says in one line what to do. Failures of requests within the load are
+/// no errors but part of the report.
 ///
 /// # Panics
 ///

@@ -8,7 +8,8 @@ use crate::Error;
 /// Descriptors beside the connections: standard streams, pollers, files, and those of the caller.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// Sees to it that `connections` can be open at once, by raising this process's soft limit if it must.
+/// Sees to it that `connections` can be open at once, by raising this process's soft limit if it
+/// must.
 pub(crate) fn provide_descriptors(connections: usize) -> Result<(), Error> {
     let limit = getrlimit(Resource::Nofile);
     match plan(&limit, connections as u64) {
@@ -40,7 +41,8 @@ pub(crate) fn room_for(connections: usize) -> usize {
     usize::try_from(room).unwrap_or(usize::MAX).max(1)
 }
 
-/// Confines the calling kernel thread, and those it starts, to `cpus`; an empty list changes nothing.
+/// Confines the calling kernel thread, and those it starts, to `cpus`; an empty list changes
+/// nothing.
 pub(crate) fn pin(cpus: &[usize]) -> Result<(), Error> {
     if cpus.is_empty() {
         return Ok(());

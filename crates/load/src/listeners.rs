@@ -78,8 +78,8 @@ const LISTENING: u32 = 1 << 10;
 const MEMORY: u16 = 7;
 /// Where, in that attribute's numbers, the drops are: `SK_MEMINFO_DROPS`.
 const DROPS: usize = 8;
-/// Where the parts of an answer are: the family, the port, the address, and the length of the queue.
-/// `ss -l` shows that length as Send-Q. Attributes follow.
+/// Where the parts of an answer are: the family, the port, the address, and the length of the
+/// queue. `ss -l` shows that length as Send-Q. Attributes follow.
 const FAMILY: usize = HEADER;
 const PORT: usize = HEADER + 4;
 const ADDRESS: usize = HEADER + 8;

@@ -15,8 +15,8 @@ pub(crate) struct Start {
     pub(crate) due: Instant,
     /// When it did.
     pub(crate) sent: Instant,
-    /// When its connection was free for it; what then passed until it was sent, with the request due, is
-    /// the generator's own fault.
+    /// When its connection was free for it; what then passed until it was sent, with the request
+    /// due, is the generator's own fault.
     pub(crate) free: Instant,
 }
 
@@ -35,8 +35,9 @@ pub(crate) struct Measurement {
     pub(crate) cpu: Duration,
     /// How long the load could have run in the window and had no CPU.
     pub(crate) waited: Duration,
-    /// The time of connections in the window that no latency tells of, of all connections together: of requests that
-    /// did not begin and end in it, and between requests. With the latencies, it is all the time that they had.
+    /// The time of connections in the window that no latency tells of, of all connections together:
+    /// of requests that did not begin and end in it, and between requests. With the latencies, it
+    /// is all the time that they had.
     pub(crate) cut: Duration,
     pub(crate) rest: Duration,
     /// The time that requests had in the window, from when they were sent, of all together, on
@@ -79,7 +80,8 @@ pub(crate) struct OpenCounts {
     pub(crate) send_lag: Histogram<u64>,
     /// The part of that for which the generator is to blame: a connection was free.
     pub(crate) generator_lag: Histogram<u64>,
-    /// How long what had not been answered, or not even been sent, had waited when the window closed.
+    /// How long what had not been answered, or not even been sent, had waited when the window
+    /// closed.
     pub(crate) unanswered: Histogram<u64>,
 }
 

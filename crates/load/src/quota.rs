@@ -1,7 +1,8 @@
 //! Whether the CPU quota of a control group held this process up.
 //!
 //! When a quota runs out, the kernel stops all threads of the group for the rest of a period
-//! (Documentation/scheduler/sched-bwc.rst). To the threads that looks as if others had the processor.
+//! (Documentation/scheduler/sched-bwc.rst). To the threads that looks as if others had the
+//! processor.
 //!
 //! Version 2 has `cpu.max` and `cpu.stat` in each group. Version 1 has `cpu.cfs_quota_us`,
 //! `cpu.cfs_period_us` and `cpu.stat` beneath the controller's own mount. A group above this

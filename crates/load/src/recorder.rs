@@ -9,15 +9,16 @@
 //!      d                   │                          ├─────┼────┤       not counted
 //! ```
 //!
-//! *Requests* are the correct replies that were complete within the window, so that their number over
-//! its length is the throughput (b stands for what d cuts off). *Latencies* are those of requests that
-//! also began in it (c), so that neither the ramp-up nor the observer's reading of counters, which
-//! halts the load for a moment at either edge, is in them. What was still unanswered at the end and
-//! had waited longer than any of them is counted apart: a closed loop hides it otherwise.
+//! *Requests* are the correct replies that were complete within the window, so that their number
+//! over its length is the throughput (b stands for what d cuts off). *Latencies* are those of
+//! requests that also began in it (c), so that neither the ramp-up nor the observer's reading of
+//! counters, which halts the load for a moment at either edge, is in them. What was still
+//! unanswered at the end and had waited longer than any of them is counted apart: a closed loop
+//! hides it otherwise.
 //!
-//! In an open loop a request begins when it is *due*, whether or not there is a connection to send it
-//! on: that is where it belongs, and where its latency counts from. The *raw* latency counts from when
-//! it was sent.
+//! In an open loop a request begins when it is *due*, whether or not there is a connection to send
+//! it on: that is where it belongs, and where its latency counts from. The *raw* latency counts
+//! from when it was sent.
 //!
 //! One recorder serves all connections of a load, under a mutex that nobody contends for.
 
@@ -144,8 +145,8 @@ impl Recorder {
         state.end_request(connection, now);
     }
 
-    /// Correct replies on `connection` that were complete at `end`, one for each of `starts`, of `bytes` in
-    /// all: for those who get many at once and do not ask which request comes next.
+    /// Correct replies on `connection` that were complete at `end`, one for each of `starts`, of
+    /// `bytes` in all: for those who get many at once and do not ask which request comes next.
     pub(crate) fn replies(
         &self,
         connection: usize,
@@ -165,8 +166,8 @@ impl Recorder {
         }
     }
 
-    /// A failure after which nothing can go on as it was. Of a number of requests, all that have not
-    /// ended fail with it.
+    /// A failure after which nothing can go on as it was. Of a number of requests, all that have
+    /// not ended fail with it.
     pub(crate) fn break_off(&self, failure: &Failure) {
         let mut state = self.lock();
         let lost = state.left().unwrap_or(1);
@@ -177,8 +178,8 @@ impl Recorder {
         }
     }
 
-    /// Since when `connection` has waited for a reply, for those who do not [`begin`](Recorder::begin)
-    /// each request.
+    /// Since when `connection` has waited for a reply, for those who do not
+    /// [`begin`](Recorder::begin) each request.
     pub(crate) fn waits(&self, connection: usize, since: Option<Instant>) {
         let mut state = self.lock();
         let connection = &mut state.connections[connection];
@@ -352,7 +353,8 @@ impl State {
                 (None, since) => (&mut self.counts.rest, since.unwrap_or(opened.instant)),
             };
             *sum += closed.instant.saturating_duration_since(since.max(opened.instant));
-            // One that never gets a reply waits for its turn in a queue: nothing is under way on it.
+            // One that never gets a reply waits for its turn in a queue: nothing is under way on
+            // it.
             if let Some(sent) = connection.sent.filter(|_| connection.served) {
                 let part = closed.instant.saturating_duration_since(sent.max(opened.instant));
                 self.counts.in_use += part;
@@ -513,7 +515,8 @@ mod tests {
         recorder.close();
         let counted = recorder.measurement();
         let milliseconds = |duration: Duration| duration.as_millis();
-        // The first request's part, the last one's; 10 ms between the two before it, and all of the other connection's.
+        // The first request's part, the last one's; 10 ms between the two before it, and all of the
+        // other connection's.
         assert_eq!((milliseconds(counted.cut), milliseconds(counted.rest)), (30 + 110, 10 + 200));
         let latencies = (counted.latencies.mean() / 1e6).round() as u128;
         assert_eq!(latencies + 140 + 210, 2 * milliseconds(counted.window));
@@ -644,8 +647,8 @@ mod tests {
         };
         clock.set(100);
         recorder.open();
-        // Due before the window; due in it and sent late by 10 ms, 6 of which its connection was free;
-        // due in it and not answered; due in it and not sent.
+        // Due before the window; due in it and sent late by 10 ms, 6 of which its connection was
+        // free; due in it and not answered; due in it and not sent.
         let (before, late, open) = (start(90, 0, 101), start(110, 114, 120), start(150, 0, 150));
         for (connection, start) in [before, late, open].into_iter().enumerate() {
             assert!(recorder.begin(connection, start));

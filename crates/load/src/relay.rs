@@ -1,5 +1,5 @@
-//! A relay: several loads that take turns on one kernel thread, so that servers which are all alive can be driven one at a
-//! time, for a few hundredths of a second each.
+//! A relay: several loads that take turns on one kernel thread, so that servers which are all alive
+//! can be driven one at a time, for a few hundredths of a second each.
 //!
 //! ```text
 //!   load 0   join: warm-up, window │ rests ······ │ slice │ rests ············· │ slice │
@@ -7,8 +7,9 @@
 //!                                                           └─ the next slice begins when nothing is under way
 //! ```
 //!
-//! Noise on a shared machine has a flat spectrum: what is compared must alternate faster than the noise changes
-//! (docs/method.md). All connections of all loads stay open meanwhile; those that rest cost nothing.
+//! Noise on a shared machine has a flat spectrum: what is compared must alternate faster than the
+//! noise changes (docs/method.md). All connections of all loads stay open meanwhile; those that
+//! rest cost nothing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -31,7 +32,8 @@ const LEAD_IN: Duration = Duration::from_millis(5);
 /// How often it is looked whether a load has come to rest.
 const GLANCE: Duration = Duration::from_micros(200);
 
-/// A load whose requests have got no reply for so long does not come to rest: its server leaves them waiting.
+/// A load whose requests have got no reply for so long does not come to rest: its server leaves
+/// them waiting.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Several loads on one kernel thread, of which one at a time makes requests.
@@ -93,8 +95,8 @@ impl Relay {
         Ok(Self { commands: Some(commands), thread: Some(thread), connections: 0 })
     }
 
-    /// Whether such a load can take turns: a closed loop, whose connections have nothing to do with each other, and with no
-    /// crowd that is never at rest.
+    /// Whether such a load can take turns: a closed loop, whose connections have nothing to do with
+    /// each other, and with no crowd that is never at rest.
     pub fn can_carry(options: &Options) -> bool {
         options.pattern == Pattern::Closed
             && matches!(options.stop, Stop::After(_))
@@ -103,13 +105,15 @@ impl Relay {
             && options.crowd.slow_senders == 0
     }
 
-    /// How many loads like this one can be carried at once with the descriptors that this process may have; at least one.
+    /// How many loads like this one can be carried at once with the descriptors that this process
+    /// may have; at least one.
     pub fn room_for(options: &Options) -> usize {
         limits::room_for(options.connections_in_all())
     }
 
-    /// Adds a load, which makes requests in a window of its own first, as [`run`](crate::run) has it. Its connections then
-    /// stay, at rest. The number of the load is how many had joined before it.
+    /// Adds a load, which makes requests in a window of its own first, as [`run`](crate::run) has
+    /// it. Its connections then stay, at rest. The number of the load is how many had joined before
+    /// it.
     ///
     /// # Errors
     ///
@@ -146,8 +150,8 @@ impl Relay {
         Ok(Report::new(options, &outcome, meanwhile))
     }
 
-    /// Has a load make requests for `length`, which is longer than 5 ms, and waits until it is at rest again. A server that
-    /// leaves requests without any reply for 20 ms is not waited for.
+    /// Has a load make requests for `length`, which is longer than 5 ms, and waits until it is at
+    /// rest again. A server that leaves requests without any reply for 20 ms is not waited for.
     ///
     /// # Errors
     ///

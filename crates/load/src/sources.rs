@@ -1,14 +1,14 @@
 //! Where the connections of a load come from.
 //!
-//! A source address has some 28,000 ephemeral ports (`net.ipv4.ip_local_port_range`), which bounds the
-//! connections from it to one server. Long before, connect(2) becomes slow: it tries every other port from a
-//! starting point on, and the rest only when all of those are taken (`__inet_hash_connect` in the kernel).
-//! Measured with `duality load --close -c N` on Linux 6.18, a request costs the client 30 to 33 µs up to
-//! N = 14,000, and 105 to 118 µs at N = 15,000, beyond the half of 14,116 ports; from two addresses it is 30 µs
-//! again, and from more no less.
+//! A source address has some 28,000 ephemeral ports (`net.ipv4.ip_local_port_range`), which bounds
+//! the connections from it to one server. Long before, connect(2) becomes slow: it tries every
+//! other port from a starting point on, and the rest only when all of those are taken
+//! (`__inet_hash_connect` in the kernel). Measured with `duality load --close -c N` on Linux 6.18,
+//! a request costs the client 30 to 33 µs up to N = 14,000, and 105 to 118 µs at N = 15,000, beyond
+//! the half of 14,116 ports; from two addresses it is 30 µs again, and from more no less.
 //!
-//! On the loopback device all of 127.0.0.0/8 is ours, so a load that needs more addresses takes more: the
-//! server sees other peers, and nothing else is different.
+//! On the loopback device all of 127.0.0.0/8 is ours, so a load that needs more addresses takes
+//! more: the server sees other peers, and nothing else is different.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -23,10 +23,10 @@ use crate::failure::Failure;
 /// How many connections an address has: well below the half of its ports.
 const SHARE: usize = 10_000;
 
-/// How many more addresses there are where each request has a connection of its own. Where the client closes
-/// first, its port rests for a second or longer (TIME_WAIT), during which one core can use up 45,000. The
-/// half of the ports of 15 addresses is more than the kernel lets rest (`net.ipv4.tcp_max_tw_buckets`, often
-/// 131,072).
+/// How many more addresses there are where each request has a connection of its own. Where the
+/// client closes first, its port rests for a second or longer (TIME_WAIT), during which one core
+/// can use up 45,000. The half of the ports of 15 addresses is more than the kernel lets rest
+/// (`net.ipv4.tcp_max_tw_buckets`, often 131,072).
 const FOR_THOSE_AT_REST: usize = 15;
 
 /// How many addresses a load may have: as many as are above 127.0.0.0 in its /16, but for the last.
@@ -38,7 +38,8 @@ pub enum Sources {
     /// One; but to a server on the loopback device (127.0.0.0/8), as many as the connections need.
     #[default]
     Automatic,
-    /// So many: 127.0.0.1 and those that follow it. More than one only to such a server; at most 65,534.
+    /// So many: 127.0.0.1 and those that follow it. More than one only to such a server; at most
+    /// 65,534.
     Count(NonZeroU32),
 }
 

@@ -1,5 +1,5 @@
-//! What a load is aimed at: `SERVICE://HOST:PORT`, with a path where the service has pages, or a fixed
-//! exchange of bytes with a service of the user's own.
+//! What a load is aimed at: `SERVICE://HOST:PORT`, with a path where the service has pages, or a
+//! fixed exchange of bytes with a service of the user's own.
 
 use std::fmt;
 use std::io;
@@ -30,8 +30,8 @@ impl Target {
     /// The most bytes of one echo request; more could fill the buffers of both directions.
     pub const LONGEST_ECHO: usize = echo::LONGEST;
 
-    /// Sends `message` to an echo server, which returns the same bytes. [`Target::check`] bounds its
-    /// length.
+    /// Sends `message` to an echo server, which returns the same bytes. [`Target::check`] bounds
+    /// its length.
     pub fn echo(address: SocketAddr, message: Vec<u8>) -> Self {
         Self { address, protocol: Arc::new(Echo { message }) }
     }
@@ -46,13 +46,14 @@ impl Target {
         Self { address, protocol: Arc::new(Chat { lines }) }
     }
 
-    /// Reads a page of a guestbook. Every `post_every`-th request of a connection is a POST; 0 is never.
+    /// Reads a page of a guestbook. Every `post_every`-th request of a connection is a POST; 0 is
+    /// never.
     pub fn guestbook(address: SocketAddr, page: Page, post_every: u32) -> Self {
         Self { address, protocol: Arc::new(Visits { page, post_every }) }
     }
 
-    /// The page that a target of `service` means when it names none. None: the service has no pages, or
-    /// no client.
+    /// The page that a target of `service` means when it names none. None: the service has no
+    /// pages, or no client.
     pub fn default_page(service: &str) -> Option<&'static str> {
         ALL.iter().find(|entry| entry.name == service)?.page
     }
@@ -72,8 +73,9 @@ impl Target {
         self.protocol.page()
     }
 
-    /// Whether this can be asked at all: an echo message is 1 to [`LONGEST_ECHO`](Target::LONGEST_ECHO)
-    /// bytes long, the reply of an exchange is not empty, and the members of a chat say something.
+    /// Whether this can be asked at all: an echo message is 1 to
+    /// [`LONGEST_ECHO`](Target::LONGEST_ECHO) bytes long, the reply of an exchange is not empty,
+    /// and the members of a chat say something.
     ///
     /// # Errors
     ///
@@ -133,9 +135,10 @@ pub struct TargetError {
 impl FromStr for Target {
     type Err = TargetError;
 
-    /// Reads `SERVICE://HOST:PORT[/PATH]`; `HOST:PORT[/PATH]` is one of http, and a port alone one of 127.0.0.1. A host name is looked up here, and its first IPv4 address
-    /// is taken if it has one. Those with pages have port 80 unless it says otherwise; the guestbook's
-    /// page is `/guestbook`, likewise.
+    /// Reads `SERVICE://HOST:PORT[/PATH]`; `HOST:PORT[/PATH]` is one of http, and a port alone one
+    /// of 127.0.0.1. A host name is looked up here, and its first IPv4 address is taken if it has
+    /// one. Those with pages have port 80 unless it says otherwise; the guestbook's page is
+    /// `/guestbook`, likewise.
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let look_up = |place: &str| place.to_socket_addrs().map(Iterator::collect);
         parse(text, look_up).map_err(|problem| TargetError { target: text.to_owned(), problem })

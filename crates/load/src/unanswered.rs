@@ -1,4 +1,5 @@
-//! What no latency tells of: requests without a reply at the end of the window, and times within it without any reply.
+//! What no latency tells of: requests without a reply at the end of the window, and times within it
+//! without any reply.
 
 use std::time::{Duration, Instant};
 

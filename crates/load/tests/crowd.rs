@@ -1,8 +1,8 @@
-//! The crowd beside the measured connections, and the addresses that connections come from, against tiny
-//! servers that see what the members do, or end them.
+//! The crowd beside the measured connections, and the addresses that connections come from, against
+//! tiny servers that see what the members do, or end them.
 //!
-//! The first connection to a server is the client's probe and the second the crowd's; then come the members,
-//! and then the measured connections.
+//! The first connection to a server is the client's probe and the second the crowd's; then come the
+//! members, and then the measured connections.
 
 mod common;
 

@@ -140,7 +140,8 @@ fn a_reply_that_is_cut_off_is_an_error() {
 
 #[test]
 fn a_close_between_requests_is_no_error() {
-    // The server closes each connection after two replies, with a word (even connections) or without.
+    // The server closes each connection after two replies, with a word (even connections) or
+    // without.
     let address = server(|mut stream, connection| {
         for number in 0..2 {
             if read_request(&mut stream).is_none() {

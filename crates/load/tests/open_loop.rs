@@ -53,7 +53,8 @@ fn every_request_is_made_exactly_once_whatever_the_arrivals() {
 
 #[test]
 fn a_stall_is_in_the_corrected_latencies_and_not_in_the_raw_ones() {
-    // The 200th request takes 400 ms, in which 400 others are due; only one connection waits for it.
+    // The 200th request takes 400 ms, in which 400 others are due; only one connection waits for
+    // it.
     let address = http_server(|_, number| {
         if number == 200 {
             thread::sleep(400 * MILLISECOND);

@@ -50,7 +50,8 @@ fn serial_has_one_request_under_way_at_a_time_on_each_connection_in_turn() {
     assert_eq!((report.connections_opened, report.connections_served), (5, 5));
     assert!(report.measured_load <= 1.0 + 1e-6, "{}", report.measured_load);
     assert!(report.render_text().contains(": serial, 5 connections"));
-    // The probe is number 0, and the server hears of connections in the order in which they were made.
+    // The probe is number 0, and the server hears of connections in the order in which they were
+    // made.
     let expected: Vec<u64> = (0..203).map(|request| 1 + request % 5).collect();
     assert_eq!(order.lock().unwrap()[1..], expected);
 }

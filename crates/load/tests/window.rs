@@ -79,7 +79,8 @@ fn an_interrupted_load_reports_what_it_has() {
 
 #[test]
 fn connections_that_are_never_served_are_told() {
-    // One connection at a time, each for as long as its client likes; the load ends after 1,000 replies.
+    // One connection at a time, each for as long as its client likes; the load ends after 1,000
+    // replies.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let enough = Arc::new(AtomicBool::new(false));

@@ -1,4 +1,5 @@
-//! What the patcher sees of an object: segments of bytes at addresses, and where its functions start.
+//! What the patcher sees of an object: segments of bytes at addresses, and where its functions
+//! start.
 
 use alloc::vec::Vec;
 use core::ops::Range;

@@ -8,10 +8,11 @@
 //! ```
 //!
 //! Nothing is patched by its bytes alone: a candidate counts only if decoding its function from the
-//! first instruction meets it at an instruction boundary. The crate changes no memory; it returns what
-//! to write. `duality run` applies it to the running process, `duality run --check` to files.
+//! first instruction meets it at an instruction boundary. The crate changes no memory; it returns
+//! what to write. `duality run` applies it to the running process, `duality run --check` to files.
 //!
-//! A system call clobbers `rcx` and `r11` and nothing else, so a stub may use these two and no other.
+//! A system call clobbers `rcx` and `r11` and nothing else, so a stub may use these two and no
+//! other.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

@@ -1,4 +1,5 @@
-//! Finds the system-call instructions, and decides which instructions beside each make room for a jump.
+//! Finds the system-call instructions, and decides which instructions beside each make room for a
+//! jump.
 //!
 //! A jump needs five bytes and a `syscall` has two, so a site takes its neighbours along:
 //!
@@ -108,7 +109,8 @@ fn search_segment(
         }
         match function.index_of(candidate) {
             None => findings.false_candidates += 1,
-            // Data between functions can look like a call; a call that nothing describes says its number.
+            // Data between functions can look like a call; a call that nothing describes says its
+            // number.
             Some(index)
                 if function.place == Place::Between && function.number_before(index).is_none() =>
             {
@@ -157,15 +159,15 @@ fn memchr(byte: u8, bytes: &[u8]) -> Option<usize> {
     Some(at + bytes.get(at..)?.iter().position(|&other| other == byte)?)
 }
 
-/// Where nothing tells functions apart: a stretch that starts well before the candidate, for a decoder
-/// that starts inside an instruction finds the boundaries again after a few.
+/// Where nothing tells functions apart: a stretch that starts well before the candidate, for a
+/// decoder that starts inside an instruction finds the boundaries again after a few.
 fn sweep_around(candidate: u64, whole: &Range<u64>) -> Range<u64> {
     let start = candidate.saturating_sub(SWEEP_BYTES / 2).max(whole.start);
     start..(start + SWEEP_BYTES).min(whole.end)
 }
 
-/// Where a function's first instruction is. The entry of glibc's `__restore_rt` starts one byte before it,
-/// for the sake of unwinders; decoded from there, its instructions come out wrong.
+/// Where a function's first instruction is. The entry of glibc's `__restore_rt` starts one byte
+/// before it, for the sake of unwinders; decoded from there, its instructions come out wrong.
 fn true_start(segment: &Segment<'_>, range: Range<u64>) -> Range<u64> {
     /// mov $15, %rax; syscall
     const RETURN_FROM_SIGNAL: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
@@ -259,7 +261,8 @@ impl<'a> Function<'a> {
         None
     }
 
-    /// Whether the instruction goes on to the next, and does the same elsewhere, perhaps with another operand.
+    /// Whether the instruction goes on to the next, and does the same elsewhere, perhaps with
+    /// another operand.
     fn movable(&self, instruction: &Instruction) -> bool {
         falls_through(instruction)
             && instruction.code() != Code::Syscall

@@ -11,8 +11,8 @@
 //!                          └────────────────────────  jmp end
 //! ```
 //!
-//! The dispatcher is entered with `rcx` at `after`. It reads the two addresses below it, and returns
-//! either to `after`, or to `raw` where the kernel itself must execute the call.
+//! The dispatcher is entered with `rcx` at `after`. It reads the two addresses below it, and
+//! returns either to `after`, or to `raw` where the kernel itself must execute the call.
 
 use alloc::vec::Vec;
 
@@ -83,7 +83,8 @@ fn append_stub(stubs: &mut Vec<u8>, site: &Site, code: &[u8], base: u64) -> Opti
     Some(())
 }
 
-/// Appends instructions of the text that stood at `from`, with the operands that depend on the place.
+/// Appends instructions of the text that stood at `from`, with the operands that depend on the
+/// place.
 fn append_moved(stubs: &mut Vec<u8>, site: &Site, code: &[u8], from: u64, base: u64) -> Option<()> {
     let first = stubs.len();
     stubs.extend_from_slice(code);

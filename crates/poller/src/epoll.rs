@@ -15,7 +15,8 @@
 //! * The kernel queues the descriptor each time bytes, room, an end or an error arrive, and a
 //!   registration (ADD, MOD) queues it when something is there already.
 //! * The caller has attempted after the last report and found nothing left. So whatever makes the
-//!   descriptor ready must arrive after that attempt, which queues it, whether before `arm` or after.
+//!   descriptor ready must arrive after that attempt, which queues it, whether before `arm` or
+//!   after.
 //! * A short read shows "nothing left" just as well, unless the end of the stream came with the
 //!   bytes: its edge is spent, and no other follows. RDHUP tells, as [`Event::hangup`].
 //!
@@ -44,9 +45,10 @@ const ALWAYS: EventFlags = EventFlags::ET.union(EventFlags::RDHUP);
 
 /// Events taken in one round at most; the rest stay queued for the next one.
 ///
-/// To report a socket the kernel looks at it, and does again when its bytes are taken. With thousands of sockets ready, what it
-/// looked at in a round of a thousand is out of the second-level cache by then, and in one of 64 it is not: at 15,000
-/// connections that is worth 3 % of a request, and a system call for each 64 costs some 5 ns.
+/// To report a socket the kernel looks at it, and does again when its bytes are taken. With
+/// thousands of sockets ready, what it looked at in a round of a thousand is out of the
+/// second-level cache by then, and in one of 64 it is not: at 15,000 connections that is worth 3 %
+/// of a request, and a system call for each 64 costs some 5 ns.
 const BATCH: usize = 64;
 
 pub(crate) struct Epoll {

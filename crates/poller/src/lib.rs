@@ -33,8 +33,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Each poller is one file; three have the same functions in the same order, so that two can be compared
-//! by eye. The fourth, [`Ring`], is a folder: it also performs operations. A new one is a file, and in
+//! Each poller is one file; three have the same functions in the same order, so that two can be
+//! compared by eye. The fourth, [`Ring`], is a folder: it also performs operations. A new one is a
+//! file, and in
 //! [`Kind`] a variant, its row and its place in `ALL`.
 //!
 //! System calls are made through rustix's raw Linux back-end, and nothing here prints, sleeps,
@@ -105,8 +106,8 @@ pub trait Poller {
     /// its new user, as spurious ones.
     fn forget(&mut self, descriptor: BorrowedFd<'_>, token: Token);
 
-    /// The same for a descriptor whose open file has others (by dup(2)), so that the close will not be
-    /// its last; epoll takes one more system call for it.
+    /// The same for a descriptor whose open file has others (by dup(2)), so that the close will not
+    /// be its last; epoll takes one more system call for it.
     fn forget_duplicate(&mut self, descriptor: BorrowedFd<'_>, token: Token) {
         self.forget(descriptor, token);
     }
@@ -194,13 +195,14 @@ impl Kind {
         self.row().summary
     }
 
-    /// Whether it looks at every watched descriptor in each round, so that idle ones cost something, too.
+    /// Whether it looks at every watched descriptor in each round, so that idle ones cost
+    /// something, too.
     pub fn looks_at_all(self) -> bool {
         matches!(self, Kind::Select | Kind::Poll)
     }
 
-    /// The one that costs least where many connections are busy, of those that this machine can run: uring, or epoll
-    /// where the kernel refuses that.
+    /// The one that costs least where many connections are busy, of those that this machine can
+    /// run: uring, or epoll where the kernel refuses that.
     pub fn best() -> Kind {
         match Kind::Uring.unavailable() {
             None => Kind::Uring,

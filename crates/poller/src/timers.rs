@@ -12,9 +12,9 @@
 //!
 //! A deadline lives at the level of the highest digit, in base 64, in which it differs from the
 //! current tick, in the slot of that digit. So everything at a level comes before everything above
-//! it, and the first slot to come up is the first occupied one of the lowest occupied level: a bitmap
-//! per level finds it, and empty slots cost nothing however long the loop slept. When a slot of an
-//! upper level comes up, its entries move down; each does so at most once per level.
+//! it, and the first slot to come up is the first occupied one of the lowest occupied level: a
+//! bitmap per level finds it, and empty slots cost nothing however long the loop slept. When a slot
+//! of an upper level comes up, its entries move down; each does so at most once per level.
 //!
 //! A server moves its idle time-out forward at each request and hardly ever sees it expire, so the
 //! wheel is lazy. Moving a deadline further away only stores it, and clearing stores "never": the

@@ -96,7 +96,8 @@ fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|index| (index % 251) as u8).collect()
 }
 
-/// What the kernel has accepted by itself is there to be taken, and what comes later stays in the accept queue.
+/// What the kernel has accepted by itself is there to be taken, and what comes later stays in the
+/// accept queue.
 #[test]
 fn a_ring_that_is_told_to_stop_accepts_no_more() -> io::Result<()> {
     let Some(mut poller) = ring() else { return Ok(()) };

@@ -5,12 +5,14 @@
 //!   a ring in random order:   thread 7 ─wakes─▶ thread 91 ─▶ thread 3 ─▶ …      64 tokens go round
 //! ```
 //!
-//! `cargo bench -p duality-runtime --bench wakes [-- THREADS…]`, pinned to one processor (taskset(1)),
-//! prints a table: for each number of threads, processor time in nanoseconds for each wake (the median
-//! of seven runs, least and greatest in brackets); beside it that of the *floor*, which touches as many
-//! lines of as many pages in the same order and does nothing else, with the ratio of the two; and of a
-//! *bare switch*, fibers resumed from a queue without any runtime. All three in turn, so that they meet
-//! the same machine. A second table has the cost of a sleep, its timer and the switches. It is a program of its own because what counts is the ratio.
+//! `cargo bench -p duality-runtime --bench wakes [-- THREADS…]`, pinned to one processor
+//! (taskset(1)), prints a table: for each number of threads, processor time in nanoseconds for each
+//! wake (the median of seven runs, least and greatest in brackets); beside it that of the *floor*,
+//! which touches as many lines of as many pages in the same order and does nothing else, with the
+//! ratio of the two; and of a
+//! *bare switch*, fibers resumed from a queue without any runtime. All three in turn, so that they
+//! meet the same machine. A second table has the cost of a sleep, its timer and the switches. It is
+//! a program of its own because what counts is the ratio.
 
 #![expect(clippy::print_stdout, reason = "what it prints is its result")]
 
@@ -45,7 +47,8 @@ fn main() {
     sizes.iter().for_each(|&threads| measure_sleeps(threads));
 }
 
-/// Has all threads sleep again and again for so long that a thousand of them wake in each millisecond.
+/// Has all threads sleep again and again for so long that a thousand of them wake in each
+/// millisecond.
 fn measure_sleeps(threads: usize) {
     let poller = duality_poller::Kind::Epoll.open().unwrap();
     let mut event_loop = EventLoop::new(poller, LoopWorld::Park { stack_size: STACK }).unwrap();
@@ -172,8 +175,8 @@ fn cpu_time() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// The same memory in the same layout, and nothing but touching it: for each thread a line of a table,
-/// and the highest lines of a page of its own, where it finds which thread to wake.
+/// The same memory in the same layout, and nothing but touching it: for each thread a line of a
+/// table, and the highest lines of a page of its own, where it finds which thread to wake.
 struct Floor {
     table: Vec<Line>,
     stacks: *mut u8,
@@ -188,8 +191,8 @@ struct Line {
     stack: usize,
 }
 
-/// Cache lines of its stack that a thread touches from its wake to its next wait, from the assembly: two for where it was
-/// left and the calls from there, one of its future.
+/// Cache lines of its stack that a thread touches from its wake to its next wait, from the
+/// assembly: two for where it was left and the calls from there, one of its future.
 const STACK_LINES: usize = 3;
 
 /// The distance of the runtime's stacks: with a guard, and rounded up.

@@ -1,13 +1,15 @@
-//! What a parked task costs: starts many state machines on one event loop, has each wait, and wakes them all.
+//! What a parked task costs: starts many state machines on one event loop, has each wait, and wakes
+//! them all.
 //!
 //! ```text
 //! cargo run --release -p duality-runtime --example parked_tasks -- 10000000 notify
 //! ```
 //!
-//! What each waits for is `notify`, a place in the queue of one `Notify`; `timer`, a deadline; or `joinable`, which
-//! is `notify` for tasks that were started by `task::spawn`, so that another could wait for their results. Memory is
-//! the growth of this process's resident set (`/proc/self/statm`), so that what an allocator rounds up counts as
-//! well. Kerneis and Chroboczek had room for 50,190,000 threads of CPC in 4 GB: 86 bytes for each.
+//! What each waits for is `notify`, a place in the queue of one `Notify`; `timer`, a deadline; or
+//! `joinable`, which is `notify` for tasks that were started by `task::spawn`, so that another
+//! could wait for their results. Memory is the growth of this process's resident set
+//! (`/proc/self/statm`), so that what an allocator rounds up counts as well. Kerneis and Chroboczek
+//! had room for 50,190,000 threads of CPC in 4 GB: 86 bytes for each.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "what it prints is its result")]
 

@@ -66,8 +66,8 @@ impl Root {
     ///
     /// Where no descriptor is left, this waits for one, for up to ten seconds.
     ///
-    /// Symbolic links are followed as long as they stay beneath the root; where the kernel cannot see to
-    /// that, they are not followed at all.
+    /// Symbolic links are followed as long as they stay beneath the root; where the kernel cannot
+    /// see to that, they are not followed at all.
     ///
     /// # Errors
     ///
@@ -108,7 +108,8 @@ impl Root {
     }
 }
 
-/// Does `open` on disk, and again while there is no descriptor for it: others have files open, which they close.
+/// Does `open` on disk, and again while there is no descriptor for it: others have files open,
+/// which they close.
 async fn with_a_descriptor<T, O>(open: O) -> io::Result<T>
 where
     T: Send + 'static,
@@ -135,7 +136,8 @@ fn open_beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<Owne
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     loop {
         match openat2(root, path, flags, Mode::empty(), resolve) {
-            // The kernel could not be sure because of a rename elsewhere; openat2(2) says to try again.
+            // The kernel could not be sure because of a rename elsewhere; openat2(2) says to try
+            // again.
             Err(Errno::AGAIN | Errno::INTR) => {}
             other => return other,
         }
@@ -264,7 +266,8 @@ impl File {
 }
 
 impl File {
-    /// Opens a file that is to be read and written. Not `async`: it belongs to the set-up of a server.
+    /// Opens a file that is to be read and written. Not `async`: it belongs to the set-up of a
+    /// server.
     ///
     /// # Errors
     ///
@@ -275,8 +278,8 @@ impl File {
         Ok(Self { descriptor: Arc::new(descriptor) })
     }
 
-    /// A file without a name in the system's directory for temporary files, with this content. It goes with its last
-    /// descriptor. Not `async`: it belongs to the set-up of a server.
+    /// A file without a name in the system's directory for temporary files, with this content. It
+    /// goes with its last descriptor. Not `async`: it belongs to the set-up of a server.
     ///
     /// # Errors
     ///

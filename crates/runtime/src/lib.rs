@@ -1,8 +1,8 @@
 //! What a service sees of the machine, and the three worlds beneath it.
 //!
-//! A service is straight-line `async` code over [`net`], [`time`], [`sync`], [`fs`] and [`task`]. What
-//! a blocking operation does underneath is decided at run time by the *world* of the kernel thread it
-//! runs on, so that one compiled service runs under every architecture:
+//! A service is straight-line `async` code over [`net`], [`time`], [`sync`], [`fs`] and [`task`].
+//! What a blocking operation does underneath is decided at run time by the *world* of the kernel
+//! thread it runs on, so that one compiled service runs under every architecture:
 //!
 //! | world | a blocking operation … | driven by |
 //! | --- | --- | --- |
@@ -10,8 +10,9 @@
 //! | park | tries, and on "would block" switches to another stack | [`event_loop`], `LoopWorld::Park` |
 //! | suspend | tries, and on "would block" returns `Pending` | [`event_loop`], `LoopWorld::Suspend` |
 //!
-//! The rules that keep the worlds equivalent: a task waits for one thing at a time, as a thread does;
-//! parallel work is [`task::spawn`]; work that would hold up a loop goes through [`task::offload`].
+//! The rules that keep the worlds equivalent: a task waits for one thing at a time, as a thread
+//! does; parallel work is [`task::spawn`]; work that would hold up a loop goes through
+//! [`task::offload`].
 //!
 //! Start reading at [`world`], where an operation meets its world; `event_loop` is the machine that
 //! the park and suspend worlds share.

@@ -1,8 +1,8 @@
 //! What a program says to its operator: lines to standard error. To say a line cannot fail.
 //!
-//! `eprintln!` panics where standard error cannot be written: on a full disk, or on a pipe whose reader
-//! has gone. A server must not end because of a lost line, so clippy forbids `eprintln!` in this
-//! workspace, and everything goes through here.
+//! `eprintln!` panics where standard error cannot be written: on a full disk, or on a pipe whose
+//! reader has gone. A server must not end because of a lost line, so clippy forbids `eprintln!` in
+//! this workspace, and everything goes through here.
 
 use std::fmt::Display;
 
@@ -13,8 +13,8 @@ const LONGEST: usize = 4096;
 
 /// Says a line to the operator of a server: `duality: MESSAGE`, in one write(2).
 ///
-/// Never waits: where standard error cannot take the line now, the line is lost. Takes no lock, so that a
-/// child that is forked off at the same time does not inherit a locked one.
+/// Never waits: where standard error cannot take the line now, the line is lost. Takes no lock, so
+/// that a child that is forked off at the same time does not inherit a locked one.
 pub fn warn(message: impl Display) {
     let mut line = format!("duality: {message}").into_bytes();
     line.truncate(LONGEST - 1);
@@ -27,8 +27,8 @@ pub fn warn(message: impl Display) {
     }
 }
 
-/// Says a line to the user of a command: `MESSAGE`, whole. Waits for a slow reader; where standard error
-/// cannot be written, the line is lost.
+/// Says a line to the user of a command: `MESSAGE`, whole. Waits for a slow reader; where standard
+/// error cannot be written, the line is lost.
 pub fn tell(message: impl Display) {
     let line = format!("{message}\n");
     let mut rest = line.as_bytes();

@@ -1,5 +1,5 @@
-//! Memory that is kept back: a server that takes connections until memory runs out fails at the next small
-//! allocation, which in Rust ends the process. So it stops while a reserve is left.
+//! Memory that is kept back: a server that takes connections until memory runs out fails at the
+//! next small allocation, which in Rust ends the process. So it stops while a reserve is left.
 
 use std::io;
 use std::ptr;
@@ -7,16 +7,16 @@ use std::ptr;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Resource, getrlimit};
 
-/// How much memory is to be left when another connection is accepted: what those that are served may yet
-/// need for buffers, helper threads, and a store.
+/// How much memory is to be left when another connection is accepted: what those that are served
+/// may yet need for buffers, helper threads, and a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserve {
     bytes: usize,
 }
 
 impl Reserve {
-    /// A quarter of what this process may have (`RLIMIT_AS`, `RLIMIT_DATA`), from 8 to 256 MiB; nothing where it has no
-    /// limit.
+    /// A quarter of what this process may have (`RLIMIT_AS`, `RLIMIT_DATA`), from 8 to 256 MiB;
+    /// nothing where it has no limit.
     #[must_use]
     pub fn of_this_process() -> Self {
         if cfg!(miri) {
@@ -38,7 +38,8 @@ impl Reserve {
         self.bytes
     }
 
-    /// Whether there still is so much. Makes two system calls, or none where the process has no limit.
+    /// Whether there still is so much. Makes two system calls, or none where the process has no
+    /// limit.
     ///
     /// # Errors
     ///
@@ -59,9 +60,10 @@ impl Reserve {
     }
 }
 
-/// Makes malloc(3) share its arenas among more threads, where the memory of this process is limited. An arena
-/// takes 64 MiB of address space, and each new thread would get its own, up to eight for a processor. Does nothing
-/// without a limit, or with another C library than glibc. To be called before there are threads.
+/// Makes malloc(3) share its arenas among more threads, where the memory of this process is
+/// limited. An arena takes 64 MiB of address space, and each new thread would get its own, up to
+/// eight for a processor. Does nothing without a limit, or with another C library than glibc. To be
+/// called before there are threads.
 pub fn share_arenas() {
     #[cfg(target_env = "gnu")]
     {

@@ -1,7 +1,7 @@
 //! Memory from the kernel, in whole pages, which stays where it is until it is given back.
 //!
-//! Miri knows neither shared mappings nor a change of access. Under it the allocator gives the memory, so that the tables that
-//! stand on it can be checked.
+//! Miri knows neither shared mappings nor a change of access. Under it the allocator gives the
+//! memory, so that the tables that stand on it can be checked.
 
 pub(crate) use self::source::{give_back, limit, make_usable, reserve, share};
 
@@ -13,12 +13,14 @@ mod source {
     use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
     use rustix::process::{Resource, getrlimit};
 
-    /// The most bytes of address space that this process may have (`RLIMIT_AS`); `None` without a limit.
+    /// The most bytes of address space that this process may have (`RLIMIT_AS`); `None` without a
+    /// limit.
     pub(crate) fn limit() -> Option<u64> {
         getrlimit(Resource::As).current
     }
 
-    /// Memory that child processes will share, all zeroes. It takes up no more of it than is touched.
+    /// Memory that child processes will share, all zeroes. It takes up no more of it than is
+    /// touched.
     pub(crate) fn share(bytes: usize) -> io::Result<NonNull<u8>> {
         map(bytes, MapFlags::SHARED, ProtFlags::READ | ProtFlags::WRITE)
     }
@@ -56,7 +58,8 @@ mod source {
     ///
     /// It has as many bytes as were asked for, and is not looked at again.
     pub(crate) unsafe fn give_back(place: NonNull<u8>, bytes: usize) {
-        // SAFETY: it is a mapping of its own, and it is not used again, by what is asked of the caller.
+        // SAFETY: it is a mapping of its own, and it is not used again, by what is asked of the
+        // caller.
         let unmapped = unsafe { munmap(place.as_ptr().cast(), bytes) };
         debug_assert_eq!(unmapped, Ok(()), "to unmap a whole mapping cannot fail");
     }
@@ -92,7 +95,8 @@ mod source {
     }
 
     pub(crate) unsafe fn give_back(place: NonNull<u8>, bytes: usize) {
-        // SAFETY: `reserve` has allocated it by this layout, and it is not used again, by what is asked of the caller.
+        // SAFETY: `reserve` has allocated it by this layout, and it is not used again, by what is
+        // asked of the caller.
         unsafe { dealloc(place.as_ptr(), layout(bytes)) };
     }
 

@@ -1,15 +1,16 @@
 //! The processor's features, detected once, before fork.
 //!
-//! A micro-optimisation. Parsers that choose their instructions by the processor's features ask for them at their first use,
-//! which in a process that serves one connection is always. Under a virtual machine each of the some twenty `cpuid`
-//! instructions of the answer goes by way of the host.
+//! A micro-optimisation. Parsers that choose their instructions by the processor's features ask for
+//! them at their first use, which in a process that serves one connection is always. Under a
+//! virtual machine each of the some twenty `cpuid` instructions of the answer goes by way of the
+//! host.
 //!
 //! | gain | measured by | delete it if it gains less than |
 //! | --- | --- | --- |
 //! | a fifth of a process that serves one connection: 261 µs of processor time a request, and 1.25 [1.21 to 1.28] times as much without | `scripts/builds.py --architectures fork --concurrency 20 --close` | 5 % of such a request |
 
-/// Detects the processor's features for this process, and so for each that it forks. Costs next to nothing when it has
-/// been called before.
+/// Detects the processor's features for this process, and so for each that it forks. Costs next to
+/// nothing when it has been called before.
 pub fn detect_features() {
     #[cfg(target_arch = "x86_64")]
     let _ = std::is_x86_feature_detected!("avx2");

@@ -62,10 +62,11 @@ impl Future for Sleep {
     }
 }
 
-/// Runs `future`, and drops it where it waits if it is not done when `limit` has passed since this call.
+/// Runs `future`, and drops it where it waits if it is not done when `limit` has passed since this
+/// call.
 ///
-/// This holds in every world, for what waits by this crate's operations: a kernel thread that blocks in
-/// a read leaves it too. A task that computes without waiting is not interrupted.
+/// This holds in every world, for what waits by this crate's operations: a kernel thread that
+/// blocks in a read leaves it too. A task that computes without waiting is not interrupted.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -90,7 +91,8 @@ pub fn timeout<F: Future>(
 }
 
 pin_project! {
-    /// By hand, since an `async fn` would keep the future twice: as its argument, and as what it polls.
+    /// By hand, since an `async fn` would keep the future twice: as its argument, and as what it
+    /// polls.
     struct Timeout<F> {
         deadline: Option<Instant>,
         // `None` when it has ended.

@@ -26,7 +26,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Calls `operation` with the waker of what waits in place: this kernel thread, in [`thread::park`].
+/// Calls `operation` with the waker of what waits in place: this kernel thread, in
+/// [`thread::park`].
 pub(crate) fn with_waker_of_this_thread<R>(operation: impl FnOnce(&Waker) -> R) -> R {
     WAKER.with(operation)
 }
@@ -46,7 +47,8 @@ pub(crate) fn ambient_deadline() -> Option<Instant> {
     AMBIENT_DEADLINE.get()
 }
 
-/// Sets the ambient deadline and returns the one before. The park world saves it across its switches.
+/// Sets the ambient deadline and returns the one before. The park world saves it across its
+/// switches.
 #[inline]
 pub(crate) fn set_ambient_deadline(deadline: Option<Instant>) -> Option<Instant> {
     AMBIENT_DEADLINE.replace(deadline)

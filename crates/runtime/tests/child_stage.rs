@@ -12,7 +12,8 @@ fn a_stage_that_a_child_has_named_by_itself_is_seen_by_the_parent() {
     let slot = ChildSlot::reserve();
     let (mut ready, mut is_ready) = pipe().unwrap();
     let (mut go, gone) = pipe().unwrap();
-    // SAFETY: the child takes no lock that another thread may hold but malloc's, which fork(2) leaves usable.
+    // SAFETY: the child takes no lock that another thread may hold but malloc's, which fork(2)
+    // leaves usable.
     let child = unsafe { libc::fork() };
     if child == 0 {
         drop(gone);

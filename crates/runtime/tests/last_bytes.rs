@@ -1,11 +1,13 @@
-//! What a stream wrote last arrives, though its peer has sent what was not read: in every world, on every poller.
+//! What a stream wrote last arrives, though its peer has sent what was not read: in every world, on
+//! every poller.
 
 use duality_poller::Kind;
 use duality_runtime::block_on;
 use duality_runtime::event_loop::{EventLoop, LoopWorld};
 use duality_runtime::net::{ListenOptions, TcpListener, TcpStream};
 
-/// What is unread makes the close a reset, which would throw away bytes that the kernel keeps for the close.
+/// What is unread makes the close a reset, which would throw away bytes that the kernel keeps for
+/// the close.
 async fn the_last_bytes_arrive() {
     let any = "127.0.0.1:0".parse().unwrap();
     let mut listener = TcpListener::bind(any, &ListenOptions::default()).unwrap();

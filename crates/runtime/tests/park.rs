@@ -1,5 +1,5 @@
-//! What a user-level thread must not notice of its stack, and of those it shares a kernel thread with: here it is as in the
-//! other worlds.
+//! What a user-level thread must not notice of its stack, and of those it shares a kernel thread
+//! with: here it is as in the other worlds.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,7 +61,8 @@ fn a_panic_in_a_leaf_is_its_tasks() {
     });
 }
 
-/// The processor goes from one to the next without the loop; whose turn ends, and how, must not be confused.
+/// The processor goes from one to the next without the loop; whose turn ends, and how, must not be
+/// confused.
 #[test]
 fn each_task_ends_as_it_does() {
     in_every_world(|| async {

@@ -1,5 +1,5 @@
-//! A million tasks parked at once, in little memory, and each of them woken. (`examples/parked_tasks.rs` has ten
-//! millions, and says what the memory is.)
+//! A million tasks parked at once, in little memory, and each of them woken.
+//! (`examples/parked_tasks.rs` has ten millions, and says what the memory is.)
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,8 +11,8 @@ use duality_runtime::time::{Duration, timeout};
 
 const TASKS: usize = 1_000_000;
 
-/// Bytes for each: a state machine of 56 in a block of 64, a slot, a place in the queue, a place among the waiters
-/// and a timer; and a quarter on top, for allocators differ.
+/// Bytes for each: a state machine of 56 in a block of 64, a slot, a place in the queue, a place
+/// among the waiters and a timer; and a quarter on top, for allocators differ.
 const MOST: usize = 240;
 
 /// Alone in its process, since it looks at all of its memory.

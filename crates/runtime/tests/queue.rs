@@ -1,4 +1,5 @@
-//! The queue of ready tasks keeps every wake, whatever is started, woken, yielded and ended in between.
+//! The queue of ready tasks keeps every wake, whatever is started, woken, yielded and ended in
+//! between.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -73,7 +74,8 @@ async fn own_waker() -> Waker {
     poll_fn(|context| Poll::Ready(context.waker().clone())).await
 }
 
-/// They come to wait one by one, so that the queue is short all the while, and are woken all at once.
+/// They come to wait one by one, so that the queue is short all the while, and are woken all at
+/// once.
 #[test]
 fn many_that_are_woken_at_once_all_run() {
     const TASKS: usize = 5000;

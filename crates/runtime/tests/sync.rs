@@ -1,4 +1,5 @@
-//! Which tasks the synchronisation primitives wake, whatever is begun, looked at, given up and told, and in whatever order.
+//! Which tasks the synchronisation primitives wake, whatever is begun, looked at, given up and
+//! told, and in whatever order.
 
 use std::collections::VecDeque;
 use std::future::Future;

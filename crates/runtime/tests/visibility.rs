@@ -1,5 +1,5 @@
-//! Surveys of a loop from another kernel thread: each task is told with its stage, what it waits for and,
-//! where it has a stack, where that stands; and none is disturbed.
+//! Surveys of a loop from another kernel thread: each task is told with its stage, what it waits
+//! for and, where it has a stack, where that stands; and none is disturbed.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel as std_channel;
@@ -74,8 +74,8 @@ fn survey_until(mut is_enough: impl FnMut(&Survey) -> bool) -> Survey {
     }
 }
 
-/// The root task: has one task wait for each thing there is to wait for, ends them, and returns how many
-/// ended in order.
+/// The root task: has one task wait for each thing there is to wait for, ends them, and returns how
+/// many ended in order.
 async fn tasks(release: Arc<Notify>, gone: std::sync::mpsc::Receiver<()>) -> usize {
     task::stage("root").await;
     let lock = Arc::new(Mutex::new(()));

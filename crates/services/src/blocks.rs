@@ -1,4 +1,5 @@
-//! The blocks service: a request of five stages, of which two touch a file and one computes (Truppel & Abreu, section II).
+//! The blocks service: a request of five stages, of which two touch a file and one computes
+//! (Truppel & Abreu, section II).
 //!
 //! ```text
 //!   receive ──▶ read ──────────▶ xor ──────▶ write ─────────▶ send
@@ -6,11 +7,12 @@
 //!               offset they say  its bytes   same offset      the end
 //! ```
 //!
-//! A connection carries one request: a number of 8 bytes, little-endian. Its remainder by the number of places where a read
-//! finds all its bytes is the offset. The reply is one byte, and the connection ends.
+//! A connection carries one request: a number of 8 bytes, little-endian. Its remainder by the
+//! number of places where a read finds all its bytes is the offset. The reply is one byte, and the
+//! connection ends.
 //!
-//! Requests that overlap read what others write, as in the original; there is no lock. A client that says less than 8 bytes
-//! gets nothing, and one that says nothing for 60 seconds neither.
+//! Requests that overlap read what others write, as in the original; there is no lock. A client
+//! that says less than 8 bytes gets nothing, and one that says nothing for 60 seconds neither.
 
 use std::{io, time::Duration};
 
@@ -144,7 +146,8 @@ fn combine(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |byte, next| byte ^ next)
 }
 
-/// What is in a file that nobody named: bytes that look random, the same in each server (xorshift64, Marsaglia 2003).
+/// What is in a file that nobody named: bytes that look random, the same in each server
+/// (xorshift64, Marsaglia 2003).
 fn content(size: u64) -> Vec<u8> {
     let mut state = 0x2545_F491_4F6C_DD1D_u64;
     let next = || {

@@ -78,7 +78,8 @@ struct UnpairedPlayer {
     other: Other,
 }
 
-/// Where the output of the other player will be once it has come. Set while [`Game::unpaired`] is locked.
+/// Where the output of the other player will be once it has come. Set while [`Game::unpaired`] is
+/// locked.
 type Other = Arc<OnceLock<Output>>;
 
 /// What a player finds.
@@ -154,7 +155,8 @@ impl Game {
         let mut unpaired = self.lock();
         match unpaired.take() {
             Some(waiting) => {
-                // It is set once only, since the player that sets it has taken it out of `unpaired`.
+                // It is set once only, since the player that sets it has taken it out of
+                // `unpaired`.
                 let _ = waiting.other.set(output.clone());
                 Met::First(waiting.output)
             }

@@ -65,17 +65,20 @@ pub struct Entry {
     pub shared_memory: bool,
     /// Whether more than one of its connections must be served at a time.
     pub concurrent_connections: bool,
-    /// Whether its requests can be injected without TCP: what it receives is 8 bytes, whatever they are.
+    /// Whether its requests can be injected without TCP: what it receives is 8 bytes, whatever they
+    /// are.
     pub injectable: bool,
-    /// How many descriptors a connection keeps, its own socket included: so many fewer are accepted.
+    /// How many descriptors a connection keeps, its own socket included: so many fewer are
+    /// accepted.
     pub descriptors: usize,
-    /// The least stack that its connections can be served on, in bytes: with room to spare in a build of the dev
-    /// profile, whose frames are larger.
+    /// The least stack that its connections can be served on, in bytes: with room to spare in a
+    /// build of the dev profile, whose frames are larger.
     pub stack: usize,
 }
 
 impl Entry {
-    /// What most services are: persistent, without settings and needs; one descriptor and 16 KiB of stack.
+    /// What most services are: persistent, without settings and needs; one descriptor and 16 KiB of
+    /// stack.
     const PLAIN: Self = Self {
         name: "",
         summary: "",

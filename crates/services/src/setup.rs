@@ -1,4 +1,5 @@
-//! What a service is set up with: files, templates, sizes, and where and how it keeps what it is told.
+//! What a service is set up with: files, templates, sizes, and where and how it keeps what it is
+//! told.
 
 use std::{io, path::PathBuf};
 
@@ -24,7 +25,8 @@ pub struct Setup {
     pub data_size: Option<u64>,
     /// Bytes that blocks reads for each request.
     pub read_size: Option<u64>,
-    /// Where the store is; none is a file of SQLite named after the service, in the working directory.
+    /// Where the store is; none is a file of SQLite named after the service, in the working
+    /// directory.
     pub store: Option<Location>,
     /// Whether an acknowledged write is to survive the loss of power too, and not the end of the
     /// process alone.

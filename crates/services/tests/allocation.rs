@@ -1,5 +1,5 @@
-//! What requests and connections cost the heap: a client that repeats its request, nothing; a connection, a few
-//! blocks, which the next connection uses again.
+//! What requests and connections cost the heap: a client that repeats its request, nothing; a
+//! connection, a few blocks, which the next connection uses again.
 
 #![expect(
     clippy::disallowed_types,
@@ -94,9 +94,9 @@ fn a_loop_that_is_gone_leaves_nothing() {
 
 const KIBIBYTE: u64 = 1 << 10;
 
-/// Lets one test at a time count. A process has tables that all its kernel threads share, such as that
-/// of the descriptors that a drain lets go: where another test holds hundreds of connections, the
-/// growth of such a table would count for the thread that comes next.
+/// Lets one test at a time count. A process has tables that all its kernel threads share, such as
+/// that of the descriptors that a drain lets go: where another test holds hundreds of connections,
+/// the growth of such a table would count for the thread that comes next.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -146,8 +146,8 @@ where
     assert!(cost.bytes_max <= 16 << 10, "{cost:?} in {seconds} s");
 }
 
-/// How many bytes of the heap each of many connections holds that have been served and are idle, beside the
-/// table of tasks: the more of them there are, the more are held at most.
+/// How many bytes of the heap each of many connections holds that have been served and are idle,
+/// beside the table of tasks: the more of them there are, the more are held at most.
 fn held_while_idle<S, F>(service: impl Fn() -> S, exchange: Exchange) -> u64
 where
     S: Fn(net::TcpStream) -> F + Send + 'static,
@@ -197,8 +197,8 @@ where
     most
 }
 
-/// What `connections` connections, one after the other, of `requests` requests each ask of the heap on the
-/// server's side, and how many seconds they take.
+/// What `connections` connections, one after the other, of `requests` requests each ask of the heap
+/// on the server's side, and how many seconds they take.
 fn cost<S, F>(
     world: World,
     serve: S,

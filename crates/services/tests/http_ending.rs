@@ -1,5 +1,5 @@
-//! How a connection ends: the last reply arrives whole, whatever the client sends after its last request, in
-//! every world.
+//! How a connection ends: the last reply arrives whole, whatever the client sends after its last
+//! request, in every world.
 
 #![expect(clippy::disallowed_methods, reason = "the client is a plain blocking program")]
 

@@ -1,5 +1,6 @@
-//! How long the http service waits, in every world: for a head, a body and silence, and for a client
-//! to take what it asked for. Limits are small, and a client never sleeps: it waits on its socket.
+//! How long the http service waits, in every world: for a head, a body and silence, and for a
+//! client to take what it asked for. Limits are small, and a client never sleeps: it waits on its
+//! socket.
 
 #![expect(clippy::disallowed_types, reason = "the client is a plain blocking program")]
 
@@ -156,8 +157,8 @@ fn a_client_that_takes_nothing_is_reset() {
     }
 }
 
-/// Sends and takes nothing, until the connection is gone. The server does not read while it waits to
-/// write, and so the client waits too before long.
+/// Sends and takes nothing, until the connection is gone. The server does not read while it waits
+/// to write, and so the client waits too before long.
 fn send_until_reset(client: &mut Client, bytes: &[u8]) {
     client.stream.set_write_timeout(Some(Duration::from_secs(30))).unwrap();
     let error = loop {

@@ -472,7 +472,8 @@ async fn a_slow_member_is_parted_with_and_slows_nobody() {
     members[0].expect("2> who was that?\n").await;
 }
 
-/// The limit holds once, and does not begin anew with each byte of room that the kernel finds for it.
+/// The limit holds once, and does not begin anew with each byte of room that the kernel finds for
+/// it.
 async fn one_that_takes_nothing_is_parted_with() {
     const LIMIT: Duration = Duration::from_secs(3);
     let chat = Chat::with_backlog(16 << 20).with_patience(LIMIT);

@@ -81,7 +81,8 @@ impl Driver {
              pthread_create(&thread, NULL, start, NULL); read(told[0], &byte, 1); marker();\n\
              return pthread_join(thread, NULL); }\n",
         )?;
-        // One thread computes while the other, of the same loop, is ready. main shows what it is told, and ends.
+        // One thread computes while the other, of the same loop, is ready. main shows what it is
+        // told, and ends.
         write(
             "holds.c",
             "#include \"test.h\"\nstatic volatile long sum;\n\
@@ -246,7 +247,8 @@ impl Driver {
         }
     }
 
-    /// A program without threads needs no runtime, and has none; one with threads that is static is refused in one line.
+    /// A program without threads needs no runtime, and has none; one with threads that is static is
+    /// refused in one line.
     fn static_program(&self) -> Result<(), String> {
         self.succeeds("-static plain.c -o plain")?;
         self.succeeds("plain.c -o plain")?;

@@ -1,4 +1,5 @@
-//! `cargo xtask convert`: builds the pass of `duality cc`; `cargo xtask convert --test` tests it too.
+//! `cargo xtask convert`: builds the pass of `duality cc`; `cargo xtask convert --test` tests it
+//! too.
 //!
 //! ```text
 //!   target/convert/libduality_convert.so   the pass, a plugin of LLVM 19 (convert/pass)
@@ -120,7 +121,8 @@ fn build_all(workspace: &Workspace) -> Result<(), String> {
     Ok(())
 }
 
-/// Compiles the sources of one folder that are newer than their objects, two at a time; returns all objects.
+/// Compiles the sources of one folder that are newer than their objects, two at a time; returns all
+/// objects.
 fn compile_all(
     sources: &Path,
     extension: &str,

@@ -2,11 +2,11 @@
 //! and converted, and must print the same. Then generated programs (`fuzz.py`), for as long as
 //! there is time.
 //!
-//! The reference runtime is linked by its object, the product's by `duality cc`. Some programs are for the product's
-//! only; they say so in a line ` * Runtime: product`.
+//! The reference runtime is linked by its object, the product's by `duality cc`. Some programs are
+//! for the product's only; they say so in a line ` * Runtime: product`.
 //!
-//! With AddressSanitizer, frames come from malloc, so that it sees a use of a frame that was freed. Its stack checks are
-//! off: they would watch variables where they are no longer, on the stack.
+//! With AddressSanitizer, frames come from malloc, so that it sees a use of a frame that was freed.
+//! Its stack checks are off: they would watch variables where they are no longer, on the stack.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -127,7 +127,8 @@ fn report(failures: &[String]) -> Result<(), String> {
     }
 }
 
-/// Does a job for each index, on two kernel threads, until a time or a failure; returns the failures.
+/// Does a job for each index, on two kernel threads, until a time or a failure; returns the
+/// failures.
 fn in_parallel(
     count: usize,
     until: Option<Instant>,

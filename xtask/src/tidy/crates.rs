@@ -1,8 +1,10 @@
-//! Rules about the crates and the workspace: who may depend on whom, what a manifest says, what is committed.
+//! Rules about the crates and the workspace: who may depend on whom, what a manifest says, what is
+//! committed.
 
 use super::{Tree, Violation};
 
-/// Which crates of the workspace each crate may name outside its tests. Arrows point one way: what is above may use what is below.
+/// Which crates of the workspace each crate may name outside its tests. Arrows point one way: what
+/// is above may use what is below.
 ///
 /// ```text
 ///   duality        conformance
@@ -177,7 +179,8 @@ struct Entry<'a> {
     value: &'a str,
 }
 
-/// The entries of a manifest. This is no TOML parser: it reads what rustfmt-minded people write, one key a line.
+/// The entries of a manifest. This is no TOML parser: it reads what rustfmt-minded people write,
+/// one key a line.
 fn entries(text: &str) -> impl Iterator<Item = Entry<'_>> {
     let mut table = "";
     text.lines().enumerate().filter_map(move |(index, line)| {
@@ -192,7 +195,8 @@ fn entries(text: &str) -> impl Iterator<Item = Entry<'_>> {
     })
 }
 
-/// A dependency that a manifest names, with the table (`dependencies`, `target.'cfg(unix)'.dev-dependencies`) that it stands in.
+/// A dependency that a manifest names, with the table (`dependencies`,
+/// `target.'cfg(unix)'.dev-dependencies`) that it stands in.
 struct Dependency<'a> {
     line: usize,
     table: &'a str,
@@ -209,7 +213,8 @@ fn dependencies(text: &str) -> impl Iterator<Item = Dependency<'_>> {
     })
 }
 
-/// The crates of this workspace that a manifest depends on outside its tests, by folder, with their lines.
+/// The crates of this workspace that a manifest depends on outside its tests, by folder, with their
+/// lines.
 fn workspace_dependencies(text: &str) -> impl Iterator<Item = (usize, &str)> {
     dependencies(text)
         .filter(|dependency| !dependency.table.ends_with("dev-dependencies"))

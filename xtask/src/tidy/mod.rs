@@ -1,8 +1,10 @@
 //! `cargo xtask tidy`: the house rules that no compiler, formatter or lint checks.
 //!
-//! A rule is one line in [`RULES`] and one function from the tree to what is wrong in it, in the module of what it looks at: a file's shape
-//! (`shape`), the words in it (`words`), the modules of a crate (`modules`), or the crates (`crates`). Rules see a [`Tree`], never the disk, so that each is tested on a few
-//! lines of text. What must break a rule stands in [`EXCEPTIONS`] with its reason; an exception that nothing needs is an error too.
+//! A rule is one line in [`RULES`] and one function from the tree to what is wrong in it, in the
+//! module of what it looks at: a file's shape (`shape`), the words in it (`words`), the modules of
+//! a crate (`modules`), or the crates (`crates`). Rules see a [`Tree`], never the disk, so that
+//! each is tested on a few lines of text. What must break a rule stands in [`EXCEPTIONS`] with its
+//! reason; an exception that nothing needs is an error too.
 
 mod crates;
 mod modules;

@@ -1,8 +1,10 @@
-//! One Rust file as the rules see it: its text, and the same text with comments, strings and characters blanked.
+//! One Rust file as the rules see it: its text, and the same text with comments, strings and
+//! characters blanked.
 //!
-//! The blanked text has the length and the lines of the original, so that an offset in one is an offset in the other, and a rule that
-//! searches it is never fooled by a brace in a string or a forbidden word in a comment. A lexer is enough for what the rules ask; a parser
-//! (syn) would cost more compile time than all the rest of xtask.
+//! The blanked text has the length and the lines of the original, so that an offset in one is an
+//! offset in the other, and a rule that searches it is never fooled by a brace in a string or a
+//! forbidden word in a comment. A lexer is enough for what the rules ask; a parser (syn) would cost
+//! more compile time than all the rest of xtask.
 
 use std::ops::Range;
 
@@ -37,7 +39,8 @@ impl Source {
         line_of(&self.text, offset)
     }
 
-    /// The crate's folder (`poller` for `crates/poller/src/lib.rs`, `xtask` for `xtask/src/main.rs`), or "" for a file that is in none.
+    /// The crate's folder (`poller` for `crates/poller/src/lib.rs`, `xtask` for
+    /// `xtask/src/main.rs`), or "" for a file that is in none.
     pub(crate) fn package(&self) -> &str {
         let mut parts = self.path.split('/');
         match (parts.next(), parts.next()) {
@@ -47,7 +50,8 @@ impl Source {
         }
     }
 
-    /// Whether the whole file is test code: an integration test, or the out-of-line body of a `mod tests`.
+    /// Whether the whole file is test code: an integration test, or the out-of-line body of a `mod
+    /// tests`.
     pub(crate) fn is_test(&self) -> bool {
         self.path.split('/').any(|part| matches!(part, "tests" | "tests.rs" | "benches"))
     }
@@ -145,7 +149,8 @@ fn opens_module(code: &str) -> bool {
     words(item, "mod").next().is_some() && rest[item.len()..].starts_with('{')
 }
 
-/// The body of the function whose signature `code` starts with, braces included; `None` for a declaration without one.
+/// The body of the function whose signature `code` starts with, braces included; `None` for a
+/// declaration without one.
 fn body(code: &str) -> Option<Range<usize>> {
     let mut depth = 0_usize;
     for (offset, byte) in code.bytes().enumerate() {
@@ -164,7 +169,8 @@ fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
 
-/// `text` with every comment, string and character literal replaced by as many spaces, line ends kept.
+/// `text` with every comment, string and character literal replaced by as many spaces, line ends
+/// kept.
 fn blank(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut code = bytes.to_vec();
@@ -172,7 +178,8 @@ fn blank(text: &str) -> String {
     while at < bytes.len() {
         let end = literal_end(bytes, at).min(bytes.len());
         code[at..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
-        // A word is passed over in one step, so that the `r` of `for"` is not taken for the mark of a raw string.
+        // A word is passed over in one step, so that the `r` of `for"` is not taken for the mark of
+        // a raw string.
         at = end.max(at + if end == at { word_length(&bytes[at..]) } else { 0 });
     }
     String::from_utf8(code).expect("comments and literals start and end between characters")
@@ -243,7 +250,8 @@ fn character_length(rest: &[u8]) -> usize {
     if rest.get(2 + continuation) == Some(&b'\'') { 3 + continuation } else { 0 }
 }
 
-/// The length of `#*"…"#*`, what follows the `r` of a raw string; `None` when it is a raw identifier or an ordinary word.
+/// The length of `#*"…"#*`, what follows the `r` of a raw string; `None` when it is a raw
+/// identifier or an ordinary word.
 fn raw_string_length(tail: &[u8]) -> Option<usize> {
     let hashes = tail.iter().take_while(|&&byte| byte == b'#').count();
     if tail.get(hashes) != Some(&b'"') {

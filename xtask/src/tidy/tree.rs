@@ -66,7 +66,8 @@ impl Tree {
     }
 }
 
-/// Collects the Rust files and the members' manifests beneath `folder`, without what builds and runs leave there.
+/// Collects the Rust files and the members' manifests beneath `folder`, without what builds and
+/// runs leave there.
 fn list(folder: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder).map_err(|error| named(folder, &error))? {
         let path = entry?.path();
@@ -79,14 +80,16 @@ fn list(folder: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
         } else if name.ends_with(".rs")
             || (name == "Cargo.toml" && !path.with_file_name("Cargo.lock").exists())
         {
-            // The folder with the Cargo.lock is the workspace itself (or fuzz/, which is one of its own): no member.
+            // The folder with the Cargo.lock is the workspace itself (or fuzz/, which is one of its
+            // own): no member.
             paths.push(path);
         }
     }
     Ok(())
 }
 
-/// Whether git knows Cargo.lock. Outside a repository (an unpacked archive) it is enough that the file exists.
+/// Whether git knows Cargo.lock. Outside a repository (an unpacked archive) it is enough that the
+/// file exists.
 fn lock_is_tracked(root: &Path) -> bool {
     let known = Command::new("git").args(["ls-files", "Cargo.lock"]).current_dir(root).output();
     match known {

@@ -3,7 +3,8 @@
 use super::source::{bracketed, first_word, offsets, words};
 use super::{Source, Tree, Violation};
 
-/// What a preloaded library interposes: the code that will run beneath `duality run` must not call it from inside.
+/// What a preloaded library interposes: the code that will run beneath `duality run` must not call
+/// it from inside.
 const QUIET: &[&str] = &[
     "crates/poller/src/",
     "crates/fiber/src/",

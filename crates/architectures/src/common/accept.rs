@@ -1,5 +1,5 @@
-//! Accepting, for architectures whose acceptor has a kernel thread to itself or serves what it accepts: one connection at a
-//! time, or each as a task that others run.
+//! Accepting, for architectures whose acceptor has a kernel thread to itself or serves what it
+//! accepts: one connection at a time, or each as a task that others run.
 
 use std::io;
 
@@ -60,7 +60,8 @@ impl Slots {
     }
 }
 
-/// Accepts a connection, serves it to its end, and accepts the next; returns when the process drains.
+/// Accepts a connection, serves it to its end, and accepts the next; returns when the process
+/// drains.
 ///
 /// With `slots`, a connection is served in one of them.
 pub(crate) fn accept_and_serve(
@@ -96,10 +97,11 @@ pub(crate) fn accept_and_serve(
     });
 }
 
-/// Accepts connections and gives the task of each to `begin`, until the process drains. When all have ended, calls `close`, which
-/// is to end the `workers`, and waits for those.
+/// Accepts connections and gives the task of each to `begin`, until the process drains. When all
+/// have ended, calls `close`, which is to end the `workers`, and waits for those.
 ///
-/// While as many connections are under way as `--admit` says, the next wait in the kernel's accept queue.
+/// While as many connections are under way as `--admit` says, the next wait in the kernel's accept
+/// queue.
 pub(crate) fn accept_and_begin(
     server: Server,
     workers: &Connections,

@@ -1,19 +1,21 @@
-//! The accept queue of an event loop: connections that have been accepted and whose tasks have not started.
+//! The accept queue of an event loop: connections that have been accepted and whose tasks have not
+//! started.
 //!
 //! ```text
 //!   kernel's accept queue ▶ [ acceptor ] ─── not full ──────────────────▶ ( a task: under way, or at rest )
 //!                               └─ full ─▶ loop's accept queue ▶ [ starter ] ▶ (  …                       )
 //! ```
 //!
-//! A connection is *under way* unless it rests. It rests while it waits for its client to send or to take.
-//! A loop that starts all connections that come returns to each of them so late that nothing of it is in a cache any
-//! more: at 15,000 connections every request cost a sixth more. So a loop that is full serves first. It still
-//! accepts, as eagerly as its accept queue has room: what overflows the kernel's accept queue is not heard of again
-//! for a second, or several.
+//! A connection is *under way* unless it rests. It rests while it waits for its client to send or
+//! to take. A loop that starts all connections that come returns to each of them so late that
+//! nothing of it is in a cache any more: at 15,000 connections every request cost a sixth more. So
+//! a loop that is full serves first. It still accepts, as eagerly as its accept queue has room:
+//! what overflows the kernel's accept queue is not heard of again for a second, or several.
 //!
-//! Two options change this. Under [`Prefer::Accept`] every connection starts as it comes, and the loop's accept queue stays
-//! empty. [`Options::accept_queue`](super::options::Options::accept_queue) bounds the loop's accept queue; with a bound
-//! of 0, connections stay in the kernel's accept queue until they can start.
+//! Two options change this. Under [`Prefer::Accept`] every connection starts as it comes, and the
+//! loop's accept queue stays empty.
+//! [`Options::accept_queue`](super::options::Options::accept_queue) bounds the loop's accept queue;
+//! with a bound of 0, connections stay in the kernel's accept queue until they can start.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -35,8 +37,8 @@ pub(crate) const FULL: usize = 1024;
 /// How often a full loop checks whether it is busy: it is unless a quarter of the time was idle.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How many connections a full loop starts if it is not busy: those under way all wait for something else than this
-/// processor, and more of them do no harm.
+/// How many connections a full loop starts if it is not busy: those under way all wait for
+/// something else than this processor, and more of them do no harm.
 const CREDIT: u32 = 64;
 
 /// Whether so many connections are under way that others have to wait.
@@ -74,8 +76,8 @@ impl AcceptQueue {
         self.prefer == Prefer::Serve && self.size < usize::MAX
     }
 
-    /// Waits until a connection may be accepted: there is room for it to wait, or it need not. `credit` is the
-    /// acceptor's, 0 at the start.
+    /// Waits until a connection may be accepted: there is room for it to wait, or it need not.
+    /// `credit` is the acceptor's, 0 at the start.
     pub(crate) async fn wait_for_room(&self, connections: &Connections, credit: &mut u32) {
         match (self.prefer, self.size) {
             (Prefer::Accept, _) => {}
@@ -88,7 +90,8 @@ impl AcceptQueue {
         }
     }
 
-    /// Whether a connection that has been accepted after [`wait_for_room`](Self::wait_for_room) starts without waiting.
+    /// Whether a connection that has been accepted after [`wait_for_room`](Self::wait_for_room)
+    /// starts without waiting.
     pub(crate) fn starts_at_once(&self, connections: &Connections) -> bool {
         match (self.prefer, self.size) {
             (Prefer::Accept, _) | (Prefer::Serve, 0) => true,

@@ -1,13 +1,14 @@
-//! Admission: how many connections may be accepted, so that their service finds descriptors and memory.
+//! Admission: how many connections may be accepted, so that their service finds descriptors and
+//! memory.
 //!
 //! ```text
 //!   descriptors:  │ in use at the start │ connections, each with those that its service keeps │ reserve │
 //!   memory:       │ whatever is in use                                                        │ reserve │
 //! ```
 //!
-//! A server that accepts as long as accept(2) succeeds takes the last descriptor, and each file that a client
-//! asks for is one too many. So it stops before: clients wait in the accept queue, as they do for all that is lacking
-//! ([`Pressure`](super::pressure::Pressure)).
+//! A server that accepts as long as accept(2) succeeds takes the last descriptor, and each file
+//! that a client asks for is one too many. So it stops before: clients wait in the accept queue, as
+//! they do for all that is lacking ([`Pressure`](super::pressure::Pressure)).
 
 use std::io;
 
@@ -25,7 +26,8 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// For one of `loops` that share this process and its descriptors. A connection has `each`, its socket included.
+    /// For one of `loops` that share this process and its descriptors. A connection has `each`, its
+    /// socket included.
     pub fn new(listener: &TcpListener, each: usize, loops: usize) -> Self {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -60,7 +62,8 @@ impl Admission {
         self.most
     }
 
-    /// Whether a connection may be accepted beside the `held` ones. The first one always may: to wait would be in vain.
+    /// Whether a connection may be accepted beside the `held` ones. The first one always may: to
+    /// wait would be in vain.
     ///
     /// # Errors
     ///
@@ -77,8 +80,8 @@ impl Admission {
     }
 }
 
-/// How many of the `left` descriptors connections may not have, under this limit: an eighth of all, from 16 to
-/// 1,024, but no more than half of those that are left.
+/// How many of the `left` descriptors connections may not have, under this limit: an eighth of all,
+/// from 16 to 1,024, but no more than half of those that are left.
 fn reserved(limit: usize, left: usize) -> usize {
     (limit / 8).clamp(16, 1024).min(left / 2)
 }

@@ -1,7 +1,8 @@
 //! Child processes: made, reaped, and drained with their parent.
 //!
-//! A child is a copy of the one kernel thread that forks. What other threads were doing stops half-way in
-//! it, locks included. So a process may fork only while all its other threads are [`helper`]s.
+//! A child is a copy of the one kernel thread that forks. What other threads were doing stops
+//! half-way in it, locks included. So a process may fork only while all its other threads are
+//! [`helper`]s.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,8 +23,8 @@ pub const ROUND: Duration = Duration::from_millis(20);
 
 static HELPERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Announces a thread that is about to be started, and that a fork may leave behind: it holds no lock that
-/// a child takes, whenever the fork comes, but those of malloc, which glibc puts right.
+/// Announces a thread that is about to be started, and that a fork may leave behind: it holds no
+/// lock that a child takes, whenever the fork comes, but those of malloc, which glibc puts right.
 pub fn helper() {
     HELPERS.fetch_add(1, Ordering::Relaxed);
 }
@@ -90,8 +91,9 @@ impl Children {
         let parent = getpid();
         let slot = ChildSlot::reserve();
         processor::detect_features();
-        // SAFETY: the child goes on with a copy of this one kernel thread. `new` has found no other threads than
-        // helpers, and what a parent does from then on, its architecture and its helpers, starts none.
+        // SAFETY: the child goes on with a copy of this one kernel thread. `new` has found no other
+        // threads than helpers, and what a parent does from then on, its architecture and its
+        // helpers, starts none.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {

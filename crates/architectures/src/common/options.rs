@@ -16,12 +16,14 @@ pub enum HandOver {
     Accept,
 }
 
-/// What a loop that is busy with many connections prefers, when there are others to accept. In each round of a
-/// loop all tasks that are ready have one turn, in the order of their events; one of them is the acceptor,
-/// whose turn is at most 64 connections long. The preference decides when what it accepts is begun.
+/// What a loop that is busy with many connections prefers, when there are others to accept. In each
+/// round of a loop all tasks that are ready have one turn, in the order of their events; one of
+/// them is the acceptor, whose turn is at most 64 connections long. The preference decides when
+/// what it accepts is begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefer {
-    /// To serve those that it has: while 1,024 are under way on a busy loop, the next wait (Knot-C).
+    /// To serve those that it has: while 1,024 are under way on a busy loop, the next wait
+    /// (Knot-C).
     #[default]
     Serve,
     /// To begin all that come, in the round after the one that accepted them (Knot-A).
@@ -59,8 +61,8 @@ pub enum Disk {
     Inline,
 }
 
-/// What can be chosen about an architecture; each uses what concerns it. Begin with the default, and set what is to be
-/// otherwise: `Options::default().workers(8).cores(2)`.
+/// What can be chosen about an architecture; each uses what concerns it. Begin with the default,
+/// and set what is to be otherwise: `Options::default().workers(8).cores(2)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
@@ -75,21 +77,23 @@ pub struct Options {
     /// free. Divided among the cores. Where it is more than `workers`, a pool's and `prefork`'s own
     /// number is the bound, and the next wait.
     pub max_connections: usize,
-    /// Bytes of stack for each kernel or user-level thread. Only the pages that are touched cost memory.
+    /// Bytes of stack for each kernel or user-level thread. Only the pages that are touched cost
+    /// memory.
     pub stack_size: usize,
     /// How `pool` hands over connections.
     pub hand_over: HandOver,
-    /// How the loop beneath `uthreads` learns what is ready; the event loops are named after theirs. `None`, the
-    /// default, is [the best](Kind::best) that this machine can run.
+    /// How the loop beneath `uthreads` learns what is ready; the event loops are named after
+    /// theirs. `None`, the default, is [the best](Kind::best) that this machine can run.
     pub poller: Option<Kind>,
     /// What a full loop prefers.
     pub prefer: Prefer,
-    /// How many accepted connections may wait for their turn in user space: in the accept queues of loops, among which
-    /// the number is divided, or the list of a pool. Beyond it, connections stay in the kernel's accept queue.
-    /// 0 is to accept none before its turn; `None`, the default, is as many as there are descriptors for.
+    /// How many accepted connections may wait for their turn in user space: in the accept queues of
+    /// loops, among which the number is divided, or the list of a pool. Beyond it, connections stay
+    /// in the kernel's accept queue. 0 is to accept none before its turn; `None`, the default, is
+    /// as many as there are descriptors for.
     pub accept_queue: Option<usize>,
-    /// How many connections a work pool or a staged server has under way at a time; the next wait to be accepted. `None`, the
-    /// default, is as many as there are descriptors for.
+    /// How many connections a work pool or a staged server has under way at a time; the next wait
+    /// to be accepted. `None`, the default, is as many as there are descriptors for.
     pub admit: Option<usize>,
     /// The most threads of each stage of a staged server.
     pub stage_threads: NonZeroUsize,
@@ -144,10 +148,11 @@ setters! {
 }
 
 impl Default for Options {
-    /// 100 workers (as ZeroHTTPd has them), one core, a backlog of 4,096, any number of connections,
-    /// stacks of 128 KiB; the best poller beneath uthreads; loops that serve first, accept eagerly, sleep when they
-    /// are idle, and have four helper threads read files; ten threads for each stage (as SEDA has them), whose queue is full
-    /// with 1,024 events, when connections are to wait.
+    /// 100 workers (as ZeroHTTPd has them), one core, a backlog of 4,096, any number of
+    /// connections, stacks of 128 KiB; the best poller beneath uthreads; loops that serve first,
+    /// accept eagerly, sleep when they are idle, and have four helper threads read files; ten
+    /// threads for each stage (as SEDA has them), whose queue is full with 1,024 events, when
+    /// connections are to wait.
     fn default() -> Self {
         Self {
             workers: 100,

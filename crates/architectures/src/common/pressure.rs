@@ -44,7 +44,8 @@ impl Pressure {
         }
     }
 
-    /// Waits until a connection may be accepted beside those that are `held`, or the process drains.
+    /// Waits until a connection may be accepted beside those that are `held`, or the process
+    /// drains.
     pub async fn admit(&mut self, admission: &Admission, held: impl Fn() -> usize) {
         while let Err(lack) = admission.check(held()) {
             if drain::requested() {
@@ -54,7 +55,8 @@ impl Pressure {
         }
     }
 
-    /// Whether `what` failed with an `error` that is worth waiting for: until a connection ends, or for
+    /// Whether `what` failed with an `error` that is worth waiting for: until a connection ends, or
+    /// for
     /// [`PAUSE`]. Says so then.
     pub fn is_lack(&mut self, what: &str, error: &io::Error) -> bool {
         let lacking = !is_of_one_connection(error);

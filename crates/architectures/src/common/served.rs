@@ -83,7 +83,8 @@ impl Served {
         Self { name: name.into(), needs, handler, by_hand: None, on_error: None, descriptors: 1 }
     }
 
-    /// The same service, which is also there as a state machine written by hand. That answers the same.
+    /// The same service, which is also there as a state machine written by hand. That answers the
+    /// same.
     #[must_use]
     pub fn by_hand(mut self, program: ByHand) -> Self {
         self.by_hand = Some(program);

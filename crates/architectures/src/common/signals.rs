@@ -102,7 +102,8 @@ fn drain_within_limit() {
 
 /// What a handler does must not disturb the code that it interrupts: errno is put back.
 fn keeping_errno(work: impl FnOnce()) {
-    // SAFETY: the location of this thread's errno is always valid; asking for it is async-signal-safe.
+    // SAFETY: the location of this thread's errno is always valid; asking for it is
+    // async-signal-safe.
     let errno = unsafe { *libc::__errno_location() };
     work();
     // SAFETY: the thread is the same, and so is the location of its errno.

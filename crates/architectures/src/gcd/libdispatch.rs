@@ -1,6 +1,7 @@
 //! libdispatch, loaded at run time: as much of it as blocks take.
 //!
-//! Source: dispatch_async(3), dispatch_queue_create(3), and `dispatch/queue.h` of swift-corelibs-libdispatch.
+//! Source: dispatch_async(3), dispatch_queue_create(3), and `dispatch/queue.h` of
+//! swift-corelibs-libdispatch.
 
 use std::env;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -31,7 +32,8 @@ pub(super) struct Library {
     concurrent: NonNull<c_void>,
 }
 
-// SAFETY: its functions may be called from any thread, and `concurrent` is the address of a constant.
+// SAFETY: its functions may be called from any thread, and `concurrent` is the address of a
+// constant.
 unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}
@@ -46,7 +48,8 @@ impl Library {
     fn load() -> Result<Self, String> {
         let name = named_file().unwrap_or_else(|| OF_THE_SYSTEM.to_owned());
         let file = name.to_string_lossy();
-        // SAFETY: the name ends with a zero byte. What the library does when it is loaded is trusted, as its functions are.
+        // SAFETY: the name ends with a zero byte. What the library does when it is loaded is
+        // trusted, as its functions are.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         let Some(handle) = NonNull::new(handle) else {
             return Err(format!(
@@ -54,7 +57,8 @@ impl Library {
             ));
         };
         let symbol = |name: &CStr| {
-            // SAFETY: the handle is one of dlopen(3), and is never closed; the name ends with a zero byte.
+            // SAFETY: the handle is one of dlopen(3), and is never closed; the name ends with a
+            // zero byte.
             NonNull::new(unsafe { libc::dlsym(handle.as_ptr(), name.as_ptr()) }).ok_or_else(|| {
                 format!("{file} is not libdispatch: it has no {}", name.to_string_lossy())
             })
@@ -89,7 +93,8 @@ impl Library {
     }
 
     fn queue(&'static self, kind: *const c_void) -> Option<Queue> {
-        // SAFETY: the label may be null, and the kind is null, for a serial queue, or the library's constant.
+        // SAFETY: the label may be null, and the kind is null, for a serial queue, or the library's
+        // constant.
         let queue = unsafe { (self.queue_create)(ptr::null(), kind) };
         NonNull::new(queue).map(|queue| Queue { library: self, queue })
     }
@@ -122,19 +127,22 @@ impl Queue {
     /// Has `item` run once, on a thread of libdispatch. It must not panic: that ends the process.
     pub(super) fn put<F: FnOnce() + Send + 'static>(&self, item: F) {
         extern "C" fn run<F: FnOnce()>(item: *mut c_void) {
-            // SAFETY: `put` made it from a box of this type, and the library calls this once for it.
+            // SAFETY: `put` made it from a box of this type, and the library calls this once for
+            // it.
             let item = unsafe { Box::from_raw(item.cast::<F>()) };
             item();
         }
         let item = Box::into_raw(Box::new(item)).cast::<c_void>();
-        // SAFETY: the queue is not released before this is dropped, and `run` takes what `item` points to.
+        // SAFETY: the queue is not released before this is dropped, and `run` takes what `item`
+        // points to.
         unsafe { (self.library.async_f)(self.queue.as_ptr(), item, run::<F>) };
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: this was the last use of it here; the library keeps it for as long as it has items.
+        // SAFETY: this was the last use of it here; the library keeps it for as long as it has
+        // items.
         unsafe { (self.library.release)(self.queue.as_ptr()) };
     }
 }

@@ -1,4 +1,5 @@
-//! `gcd`: blocks on the queues of libdispatch (Grand Central Dispatch), whose threads are its own affair.
+//! `gcd`: blocks on the queues of libdispatch (Grand Central Dispatch), whose threads are its own
+//! affair.
 //!
 //! ```text
 //!   accept ▶ [ main thread: ] ▶ concurrent:  one queue ───────────┬─▶ ( libdispatch's threads:  )
@@ -7,15 +8,16 @@
 //!                               └──────────────────────────────────────────────┘
 //! ```
 //!
-//! It is [`workpool`](crate::workpool) with somebody else's pool: the concurrent queue is `workpool-fifo`, and serial queues are
-//! `workpool-serial` (`--gcd-queues`).
+//! It is [`workpool`](crate::workpool) with somebody else's pool: the concurrent queue is
+//! `workpool-fifo`, and serial queues are `workpool-serial` (`--gcd-queues`).
 //!
-//! Who waits: a thread of libdispatch, in place. On Linux it starts with a thread for each processor, and adds one in a second
-//! when all of them block; so connections that need one another could wait for long, and services of such connections are refused.
-//! Cost of a connection: its descriptor and the state of its task; of a block, what libdispatch takes for one.
-//! What breaks first: the threads, when more clients than those are slow. And libdispatch ends the process where it gets no thread,
-//! memory or descriptor for itself; an overflow of one of its stacks is a plain SIGSEGV.
-//! Source: Truppel & Abreu.
+//! Who waits: a thread of libdispatch, in place. On Linux it starts with a thread for each
+//! processor, and adds one in a second when all of them block; so connections that need one another
+//! could wait for long, and services of such connections are refused. Cost of a connection: its
+//! descriptor and the state of its task; of a block, what libdispatch takes for one. What breaks
+//! first: the threads, when more clients than those are slow. And libdispatch ends the process
+//! where it gets no thread, memory or descriptor for itself; an overflow of one of its stacks is a
+//! plain SIGSEGV. Source: Truppel & Abreu.
 
 mod libdispatch;
 

@@ -54,7 +54,8 @@ impl Gate {
     }
 }
 
-/// Accepts connections and begins a task for each that is admitted, until the process drains. When all have ended, calls `close`.
+/// Accepts connections and begins a task for each that is admitted, until the process drains. When
+/// all have ended, calls `close`.
 ///
 /// One that is not admitted waits in the kernel's accept queue, or is refused as the service does
 /// it.

@@ -6,8 +6,8 @@
 //!     executed since the last look                                 ──▶ batch: smaller while the rate holds, larger when it falls
 //! ```
 //!
-//! Source: Welsh, Culler, Brewer 2001, section 4.2. Theirs looks every two seconds and ends threads after five; processors do twenty
-//! times as much in that time now.
+//! Source: Welsh, Culler, Brewer 2001, section 4.2. Theirs looks every two seconds and ends threads
+//! after five; processors do twenty times as much in that time now.
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -87,8 +87,8 @@ impl Batching {
 
     /// The batch to take from now on, after a time in which it was `batch`.
     ///
-    /// A small batch leaves its events to idle threads and answers the first ones sooner; a large one costs fewer looks at the
-    /// queue. So it shrinks for as long as the rate holds.
+    /// A small batch leaves its events to idle threads and answers the first ones sooner; a large
+    /// one costs fewer looks at the queue. So it shrinks for as long as the rate holds.
     fn look(&mut self, executed: u64, elapsed: Duration, batch: usize) -> usize {
         let done = executed - std::mem::replace(&mut self.executed, executed);
         let rate = done as f64 / elapsed.as_secs_f64();
@@ -111,7 +111,8 @@ impl Batching {
 mod tests {
     use super::*;
 
-    /// A stage whose rate does not depend on the batch, and one whose rate falls with batches below 8.
+    /// A stage whose rate does not depend on the batch, and one whose rate falls with batches below
+    /// 8.
     #[test]
     fn the_batch_shrinks_for_as_long_as_the_rate_holds() {
         let interval = Duration::from_millis(100);

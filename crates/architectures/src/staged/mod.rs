@@ -1,4 +1,5 @@
-//! `staged`: SEDA, the staged event-driven architecture. Each stage has a queue of events and a pool of kernel threads.
+//! `staged`: SEDA, the staged event-driven architecture. Each stage has a queue of events and a
+//! pool of kernel threads.
 //!
 //! ```text
 //!   accept queue ▶ [ acceptor: admits ]                 ┌─ reactor: epoll_wait(2), timers ─┐
@@ -11,16 +12,18 @@
 //!          ▲ threads added as the queue grows, ended when idle; batches as throughput allows: the controllers
 //! ```
 //!
-//! A stage is what lies behind `task::stage(name)`; an event is a task that has come to the stage or was woken there. A wait
-//! for a client suspends the task, so no thread of a pool is ever held by a slow client.
+//! A stage is what lies behind `task::stage(name)`; an event is a task that has come to the stage
+//! or was woken there. A wait for a client suspends the task, so no thread of a pool is ever held
+//! by a slow client.
 //!
-//! Who waits: the reactor, for all; the threads of each pool, for events.
-//! Cost of a connection: the state of its task; of each stage, a queue's lock and often a switch between kernel threads.
-//! What breaks first: the processor, by switches, where stages are short.
-//! Under overload the queues are bounded at the entrance: while some stage's queue is longer than `--stage-queue`, no connection is
-//! admitted (`admission.rs`); those that come wait in the accept queue, or are refused in order (`--when-full shed`). Inside, a queue never
-//! holds more than one event for each task that was admitted.
-//! Source: Welsh, Culler, Brewer, "SEDA", SOSP 2001; Haboob in von Behren, Condit, Brewer 2003.
+//! Who waits: the reactor, for all; the threads of each pool, for events. Cost of a connection: the
+//! state of its task; of each stage, a queue's lock and often a switch between kernel threads. What
+//! breaks first: the processor, by switches, where stages are short. Under overload the queues are
+//! bounded at the entrance: while some stage's queue is longer than `--stage-queue`, no connection
+//! is admitted (`admission.rs`); those that come wait in the accept queue, or are refused in order
+//! (`--when-full shed`). Inside, a queue never holds more than one event for each task that was
+//! admitted. Source: Welsh, Culler, Brewer, "SEDA", SOSP 2001; Haboob in von Behren, Condit, Brewer
+//! 2003.
 
 mod admission;
 mod controller;
@@ -132,7 +135,8 @@ impl Stages {
         }
     }
 
-    /// Adds a thread to a stage's pool, unless it has as many as it may have. A failure is reported once; the controller tries again.
+    /// Adds a thread to a stage's pool, unless it has as many as it may have. A failure is reported
+    /// once; the controller tries again.
     fn add_thread(&self, stage: &Arc<Stage>) {
         stage.add_thread(&self.limits, &self.present);
     }

@@ -122,7 +122,8 @@ impl Stage {
         }
     }
 
-    /// What a thread of the pool does: takes events in batches, until there will be none or it is idle for too long.
+    /// What a thread of the pool does: takes events in batches, until there will be none or it is
+    /// idle for too long.
     fn work(&self) {
         let mut batch = Vec::with_capacity(LARGEST_BATCH);
         while self.take(&mut batch) {

@@ -1,4 +1,5 @@
-//! `workpool-fifo`, `workpool-priority` and `workpool-serial`: W kernel threads, which take blocks from a queue.
+//! `workpool-fifo`, `workpool-priority` and `workpool-serial`: W kernel threads, which take blocks
+//! from a queue.
 //!
 //! ```text
 //!   accept ▶ [ main thread: ] ▶ queue of blocks ─┬─▶ ( worker 1: run a block ) ──┐
@@ -7,16 +8,18 @@
 //!                               └──────── the next block of the same task ◀──────┘
 //! ```
 //!
-//! A block is the stretch of a task between two stage boundaries. What comes next is the queue's order (`order.rs`): one FIFO; the
-//! most urgent first, which is what is nearest to its end unless the service says otherwise; or a FIFO for each connection.
+//! A block is the stretch of a task between two stage boundaries. What comes next is the queue's
+//! order (`order.rs`): one FIFO; the most urgent first, which is what is nearest to its end unless
+//! the service says otherwise; or a FIFO for each connection.
 //!
-//! Who waits: each worker, in place, for the client or the disk of the block that it runs. So W workers wait for W clients at most,
-//! and a connection that rests between two requests holds a worker until its client goes on.
-//! Cost of a connection: its descriptor and the state of its task; of a block, a lock and maybe the wake-up of a worker.
-//! What breaks first: the workers, when more clients than that are slow. Under overload the FIFO begins everything before it ends
-//! anything, so that what a request has in memory leaves the caches before its next block; the other two orders finish
-//! what was started, and `--admit` bounds what is started.
-//! Source: Truppel & Abreu (the FIFO; the other two are their open questions).
+//! Who waits: each worker, in place, for the client or the disk of the block that it runs. So W
+//! workers wait for W clients at most, and a connection that rests between two requests holds a
+//! worker until its client goes on. Cost of a connection: its descriptor and the state of its task;
+//! of a block, a lock and maybe the wake-up of a worker. What breaks first: the workers, when more
+//! clients than that are slow. Under overload the FIFO begins everything before it ends anything,
+//! so that what a request has in memory leaves the caches before its next block; the other two
+//! orders finish what was started, and `--admit` bounds what is started. Source: Truppel & Abreu
+//! (the FIFO; the other two are their open questions).
 
 mod order;
 
@@ -209,7 +212,8 @@ impl Queue {
         self.gauges.set_threads(inner.workers);
     }
 
-    /// The next block for a worker that has run one of the connection `last`, as soon as there is one.
+    /// The next block for a worker that has run one of the connection `last`, as soon as there is
+    /// one.
     fn take(&self, last: Option<u64>) -> Option<Block> {
         let mut inner = self.lock();
         let mut next = inner.order.next(last);

@@ -34,8 +34,8 @@ pub(super) trait Order<T>: Send {
     /// Adds a block.
     fn put(&mut self, block: T);
 
-    /// Takes the next block. The worker that asks has run a block of the connection `last` before, and what followed from that has
-    /// been put.
+    /// Takes the next block. The worker that asks has run a block of the connection `last` before,
+    /// and what followed from that has been put.
     fn next(&mut self, last: Option<u64>) -> Option<T>;
 }
 
@@ -114,9 +114,10 @@ impl<T: Queued> Order<T> for ByPriority<T> {
     }
 }
 
-/// A FIFO for each connection, over the workers of all. One worker at a time has a connection, and goes on with it until its FIFO is
-/// empty or its next request begins. So the blocks of a connection never overlap and never overtake each other, and what has been
-/// started is finished by the worker in whose cache it is.
+/// A FIFO for each connection, over the workers of all. One worker at a time has a connection, and
+/// goes on with it until its FIFO is empty or its next request begins. So the blocks of a
+/// connection never overlap and never overtake each other, and what has been started is finished by
+/// the worker in whose cache it is.
 pub(super) struct Serial<T> {
     /// What waits, of each connection of which something waits.
     waiting: HashMap<u64, VecDeque<T>>,
@@ -210,7 +211,8 @@ mod tests {
         assert_eq!(taken.map(|item| item.connection).collect::<Vec<_>>(), [2, 0, 3, 1, 4]);
     }
 
-    /// A worker stays with a connection until its next request begins, which comes after the others.
+    /// A worker stays with a connection until its next request begins, which comes after the
+    /// others.
     #[test]
     fn a_worker_finishes_what_it_has_started_and_then_lets_others_come() {
         let mut order = Serial::default();

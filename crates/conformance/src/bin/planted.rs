@@ -1,7 +1,9 @@
-//! A server that is worse than its equals by a known amount: what `scripts/planted.py` has the lab find.
+//! A server that is worse than its equals by a known amount: what `scripts/planted.py` has the lab
+//! find.
 //!
-//! The lab starts this program for each of its servers, and tells them apart only by `--backlog`, which no load here comes near. So
-//! the length of the queue says what is planted; the lab itself knows of nothing.
+//! The lab starts this program for each of its servers, and tells them apart only by `--backlog`,
+//! which no load here comes near. So the length of the queue says what is planted; the lab itself
+//! knows of nothing.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

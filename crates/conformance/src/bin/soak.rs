@@ -1,4 +1,5 @@
-//! `soak`: what `cargo xtask soak` runs once it has built an instrumented server. Exit code 1 means that something was found.
+//! `soak`: what `cargo xtask soak` runs once it has built an instrumented server. Exit code 1 means
+//! that something was found.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a tool for the terminal")]
 #![forbid(unsafe_code)]
@@ -25,7 +26,8 @@ struct Arguments {
     /// Only these services
     #[arg(long, value_delimiter = ',')]
     services: Vec<String>,
-    /// Instead of that: kill the server or its store so many times, and look for what was acknowledged
+    /// Instead of that: kill the server or its store so many times, and look for what was
+    /// acknowledged
     #[arg(long, conflicts_with = "minutes")]
     kills: Option<usize>,
     /// The duality command; without it, the rounds are listed and not run

@@ -1,4 +1,5 @@
-//! Chat, rightly: two clients talk among all the others, and each hears the other's lines, all of them, in order, and none of its own.
+//! Chat, rightly: two clients talk among all the others, and each hears the other's lines, all of
+//! them, in order, and none of its own.
 
 use std::io;
 

@@ -1,4 +1,5 @@
-//! What clients do wrong, or the network to them. Each is bounded in time by itself and ends early with the round; no reply is owed.
+//! What clients do wrong, or the network to them. Each is bounded in time by itself and ends early
+//! with the round; no reply is owed.
 
 use std::io;
 use std::thread::sleep;
@@ -134,8 +135,8 @@ impl Client<'_> {
         wire.send(&bytes[..length])
     }
 
-    /// A connection on which more is to come than sockets hold: megabytes of replies under http, and elsewhere
-    /// as much as a socket takes of what is to come back.
+    /// A connection on which more is to come than sockets hold: megabytes of replies under http,
+    /// and elsewhere as much as a socket takes of what is to come back.
     fn ask_for_much(&mut self) -> io::Result<Wire> {
         let mut wire = self.connect()?;
         wire.hurry(STAY)?;

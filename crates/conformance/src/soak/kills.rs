@@ -1,8 +1,9 @@
-//! What is acknowledged is kept: `kill -9` of a server, or of its store, under clients that add entries.
+//! What is acknowledged is kept: `kill -9` of a server, or of its store, under clients that add
+//! entries.
 //!
-//! Each client numbers its entries, and makes one after the other. So it is known of each whether it was
-//! acknowledged, refused, or in doubt; in the end the acknowledged ones are there once, the others at most once,
-//! and all of a client's in their order.
+//! Each client numbers its entries, and makes one after the other. So it is known of each whether
+//! it was acknowledged, refused, or in doubt; in the end the acknowledged ones are there once, the
+//! others at most once, and all of a client's in their order.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -48,8 +49,8 @@ pub struct Tally {
     pub cut_off: usize,
 }
 
-/// Kills each victim under each architecture so many times, telling each on standard output in a line; returns how
-/// many had a finding.
+/// Kills each victim under each architecture so many times, telling each on standard output in a
+/// line; returns how many had a finding.
 pub fn run(settings: &Settings, count: usize) -> usize {
     let mut random = SplitMix64::new(settings.seed);
     let named = settings.architectures.iter().map(String::as_str);
@@ -84,7 +85,8 @@ pub fn run(settings: &Settings, count: usize) -> usize {
 ///
 /// # Panics
 ///
-/// When a server or Redis cannot be started, or a client gets a reply that the protocol does not have.
+/// When a server or Redis cannot be started, or a client gets a reply that the protocol does not
+/// have.
 pub fn kill(
     program: &Path,
     architecture: &str,
@@ -101,8 +103,8 @@ pub fn kill(
         None => format!("sqlite:{}", book.display()),
     };
     let start = |listen: &str| Server::start(program, architecture, service, &store, listen);
-    // While no server listens there, a client that calls at an ephemeral port of its own address may be connected to
-    // itself, and then the port is taken. Clients call from 127.0.0.1.
+    // While no server listens there, a client that calls at an ephemeral port of its own address
+    // may be connected to itself, and then the port is taken. Clients call from 127.0.0.1.
     let mut server = start("127.0.0.2:0")?;
     let scene = Scene::new(service, server.address);
     let entries = thread::scope(|scope| {

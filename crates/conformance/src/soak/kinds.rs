@@ -171,7 +171,8 @@ impl Client<'_> {
     }
 }
 
-/// How many of `counts`, which are in the order of [`ALL`], were right requests, and how many faults.
+/// How many of `counts`, which are in the order of [`ALL`], were right requests, and how many
+/// faults.
 pub(super) fn right_and_faults(counts: &[u64]) -> (u64, u64) {
     let sum = |is_right: bool| {
         let of_one = |(kind, count): (&Kind, &u64)| {

@@ -1,5 +1,6 @@
-//! A soak: servers that are built with AddressSanitizer, under clients that break off, stall, overflow and talk nonsense at random,
-//! among others whose requests are right and whose replies are checked. docs/soak.md is about running it.
+//! A soak: servers that are built with AddressSanitizer, under clients that break off, stall,
+//! overflow and talk nonsense at random, among others whose requests are right and whose replies
+//! are checked. docs/soak.md is about running it.
 //!
 //! ```text
 //!   rounds ── one after the other ──▶ a fresh server, `variant` × `service`
@@ -34,7 +35,8 @@ use kinds::{Client, Scene};
 use rounds::Round;
 use server::Server;
 
-/// How long a right request waits for its reply. A silent client holds a worker of a pool for a second or two.
+/// How long a right request waits for its reply. A silent client holds a worker of a pool for a
+/// second or two.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a server may take to end.
 const DRAIN: Duration = Duration::from_secs(40);
@@ -68,7 +70,8 @@ pub fn plan(architectures: &[String], services: &[String]) -> Result<Vec<String>
     Ok(rounds.into_iter().map(title).collect())
 }
 
-/// Runs the rounds one after the other, telling each on standard output in a line; returns how many had a finding.
+/// Runs the rounds one after the other, telling each on standard output in a line; returns how many
+/// had a finding.
 ///
 /// # Errors
 ///

@@ -11,7 +11,8 @@ use super::wire::Wire;
 const INDEX: &[u8] = include_bytes!("../../../services/demo/index.html");
 const HELLO: &[u8] = include_bytes!("../../../services/demo/hello.txt");
 
-/// The built-in long page, as services/src/http/demo.rs makes it: too long for one write, too long to be gathered with others.
+/// The built-in long page, as services/src/http/demo.rs makes it: too long for one write, too long
+/// to be gathered with others.
 static LARGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let line = |number| {
         let text = format!("Line {number:4} of 1600: the dual of this one is an event.");
@@ -42,12 +43,14 @@ enum Body {
     Any,
 }
 
-/// The head of the reply to each request of a round, with the date masked: the same request has the same for ever.
+/// The head of the reply to each request of a round, with the date masked: the same request has the
+/// same for ever.
 #[derive(Default)]
 pub(super) struct Heads(Mutex<HashMap<Vec<u8>, Vec<u8>>>);
 
 impl Question {
-    /// Something that the service answers on every connection; a `short` one, and its reply, fit into a socket's buffer many times.
+    /// Something that the service answers on every connection; a `short` one, and its reply, fit
+    /// into a socket's buffer many times.
     pub(super) fn of(service: Protocol, random: &mut SplitMix64, short: bool) -> Self {
         match service {
             Protocol::Echo | Protocol::Chat => {

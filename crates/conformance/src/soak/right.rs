@@ -1,4 +1,5 @@
-//! Right requests, in each of the ways that a client may put them. Whatever the other clients do, the replies must be right.
+//! Right requests, in each of the ways that a client may put them. Whatever the other clients do,
+//! the replies must be right.
 
 use std::io;
 use std::thread::sleep;
@@ -32,7 +33,8 @@ pub(super) fn kept_alive(client: &mut Client<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A request and the end of what the client has to say; then the reply, and the end of the connection.
+/// A request and the end of what the client has to say; then the reply, and the end of the
+/// connection.
 pub(super) fn half_closed(client: &mut Client<'_>) -> Result<(), String> {
     if client.scene.service == Protocol::Chat {
         return chat::leave(client);

@@ -1,4 +1,5 @@
-//! The server of a round, and everything that may be wrong with it: it dies, it complains, it keeps connections, it does not end.
+//! The server of a round, and everything that may be wrong with it: it dies, it complains, it keeps
+//! connections, it does not end.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -12,8 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::rounds::Round;
 
-/// What the sanitizers are asked for. A report ends the process, with a code that nothing else has. Fake stacks would move locals
-/// off the fibers' stacks, which is where they are to be looked at.
+/// What the sanitizers are asked for. A report ends the process, with a code that nothing else has.
+/// Fake stacks would move locals off the fibers' stacks, which is where they are to be looked at.
 const SANITIZER: &str = "exitcode=86:detect_stack_use_after_return=0:strict_string_checks=1:check_initialization_order=1:detect_leaks=1";
 
 /// What no server says that is well: the sanitizer, a panic, a stack that has overflowed.

@@ -1,4 +1,5 @@
-//! A client's end of one connection: bounded in time and in what it takes, and able to break off in each of the ways there are.
+//! A client's end of one connection: bounded in time and in what it takes, and able to break off in
+//! each of the ways there are.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -24,7 +25,8 @@ impl Wire {
         let deadline = Instant::now() + PATIENCE;
         let stream = loop {
             match TcpStream::connect_timeout(&address, PATIENCE) {
-                // Our own want of ports, which connections that have ended hold for a second, is no fault of the server.
+                // Our own want of ports, which connections that have ended hold for a second, is no
+                // fault of the server.
                 Err(error)
                     if error.kind() == ErrorKind::AddrNotAvailable && Instant::now() < deadline =>
                 {

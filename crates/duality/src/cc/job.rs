@@ -168,7 +168,8 @@ impl Job {
     }
 }
 
-/// The arguments with those of response files (`@FILE`) in their place. What cannot be read is left for clang to report.
+/// The arguments with those of response files (`@FILE`) in their place. What cannot be read is left
+/// for clang to report.
 fn expand(arguments: &[OsString]) -> Vec<OsString> {
     let mut expanded = Vec::new();
     for argument in arguments {

@@ -55,7 +55,8 @@ pub(super) fn link(
         }
         clang.arg(known.argument());
     }
-    // The pass writes none for a program that it has nothing to do for, and an old one would be taken for this program's.
+    // The pass writes none for a program that it has nothing to do for, and an old one would be
+    // taken for this program's.
     for path in [&wishes.report, &wishes.graph].into_iter().flatten() {
         if path.as_os_str() != "-" {
             let _ = fs::remove_file(path);
@@ -134,7 +135,8 @@ impl<'a> Report<'a> {
     }
 }
 
-/// How many functions may block, and how many of them were converted: the first line of the pass's report.
+/// How many functions may block, and how many of them were converted: the first line of the pass's
+/// report.
 fn counts(report: &str) -> Option<(u64, u64)> {
     let (blocking, rest) = report.lines().next()?.split_once(" functions may block; ")?;
     Some((blocking.parse().ok()?, rest.split(' ').next()?.parse().ok()?))

@@ -1,7 +1,8 @@
-//! Links that were made before: a program of the same inputs is taken from the cache, not converted again.
+//! Links that were made before: a program of the same inputs is taken from the cache, not converted
+//! again.
 //!
-//! lld writes the names of the files that it has read (`--dependency-file`). A program is known by its command, and is the same
-//! as long as each of these files has the same contents.
+//! lld writes the names of the files that it has read (`--dependency-file`). A program is known by
+//! its command, and is the same as long as each of these files has the same contents.
 
 use std::collections::hash_map::DefaultHasher;
 use std::env;
@@ -55,7 +56,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// The link that this command makes; none where there is no cache, or where it makes more than a program.
+    /// The link that this command makes; none where there is no cache, or where it makes more than
+    /// a program.
     pub(super) fn of(clang: &Command, job: &Job) -> Option<Self> {
         let arguments: Vec<&OsStr> = clang.get_args().collect();
         // A probe of configure may link to /dev/null.
@@ -141,7 +143,8 @@ fn without_output<'a>(arguments: &'a [&'a OsStr]) -> impl Iterator<Item = &'a &'
     })
 }
 
-/// Which libraries are where the command looks for them first: a new one stands in front of one that was read.
+/// Which libraries are where the command looks for them first: a new one stands in front of one
+/// that was read.
 fn libraries(arguments: &[&OsStr]) -> Vec<PathBuf> {
     let all = |option: &[u8]| -> Vec<&OsStr> {
         let named = arguments.iter().enumerate().filter_map(|(index, argument)| {

@@ -56,8 +56,9 @@ pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCod
         Kind::Other => {}
         Kind::Compile => {
             clang.args(debugging(&job, wishes.report.is_some()));
-            // Native code beside the bitcode, so that every ar, nm and linker can read the object. What checks a
-            // program is put into the native code only, so that is not for programs that check themselves.
+            // Native code beside the bitcode, so that every ar, nm and linker can read the object.
+            // What checks a program is put into the native code only, so that is not for programs
+            // that check themselves.
             if !job.sanitized {
                 clang.arg("-ffat-lto-objects");
             }
@@ -89,7 +90,8 @@ pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCod
     link::link(&clang, &toolchain, &job, wishes)
 }
 
-/// Every diagnostic names its line. The report names variables too, which only full debugging information has.
+/// Every diagnostic names its line. The report names variables too, which only full debugging
+/// information has.
 fn debugging(job: &Job, names: bool) -> Option<&'static str> {
     match (job.debug, names) {
         (true, _) => None,

@@ -1,4 +1,5 @@
-//! Where the programs are that do the work: clang, lld and the binary utilities of LLVM 19, and the pass.
+//! Where the programs are that do the work: clang, lld and the binary utilities of LLVM 19, and the
+//! pass.
 
 use std::env;
 use std::ffi::OsString;
@@ -6,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// The LLVM that the pass is built for. A plugin works with the LLVM that it was built for, and no other.
+/// The LLVM that the pass is built for. A plugin works with the LLVM that it was built for, and no
+/// other.
 pub(super) const VERSION: &str = "19";
 /// What brings the programs on Debian and Ubuntu.
 pub(super) const PACKAGES: &str = "apt-get install clang-19 lld-19 llvm-19";
@@ -47,7 +49,8 @@ pub(super) fn find(name: &str) -> Option<PathBuf> {
     on_path.chain([own]).find(|program| program.is_file())
 }
 
-/// The pass: in the folder that the environment names, beside the command as installed, or where xtask builds it.
+/// The pass: in the folder that the environment names, beside the command as installed, or where
+/// xtask builds it.
 pub(super) fn pass() -> Option<PathBuf> {
     if let Some(folder) = env::var_os(FOLDER) {
         return Some(Path::new(&folder).join(PASS)).filter(|pass| pass.is_file());

@@ -1,6 +1,8 @@
-//! `duality compare --binary`: a server given by its command line, natively, on user-level threads, and as `duality cc` compiled it.
+//! `duality compare --binary`: a server given by its command line, natively, on user-level threads,
+//! and as `duality cc` compiled it.
 //!
-//! The subjects are [`Way`]s to run one server. A further way is one more entry of [`Binary::ways`].
+//! The subjects are [`Way`]s to run one server. A further way is one more entry of
+//! [`Binary::ways`].
 
 use std::collections::BTreeMap;
 use std::env;
@@ -32,7 +34,8 @@ const NATIVE: &str = "native";
 const RUN: (&str, &str) = ("duality-run", "Should you run it by `duality run`?");
 const COMPILED: (&str, &str) = ("duality-cc", "Should you convert it by `duality cc`?");
 
-/// How many kernel threads a compiled program has for its threads. The runtime of `duality cc` reads it.
+/// How many kernel threads a compiled program has for its threads. The runtime of `duality cc`
+/// reads it.
 const CORES: &str = "DUALITY_CORES";
 
 /// The length of a turn, in microseconds. The runtime of `duality cc` reads it.
@@ -148,8 +151,8 @@ impl Binary {
         Ok([native, run].into_iter().chain(compiled).collect())
     }
 
-    /// The environment of the compiled program, which has as many kernel threads as `duality run` takes, unless the caller says
-    /// otherwise.
+    /// The environment of the compiled program, which has as many kernel threads as `duality run`
+    /// takes, unless the caller says otherwise.
     fn environment_on(&self, cpus: usize) -> BTreeMap<String, String> {
         let mut environment = self.environment.clone();
         if env::var_os(CORES).is_none() {
@@ -158,8 +161,8 @@ impl Binary {
         environment
     }
 
-    /// A plan that says what is asked of the ways, and whose service is called as the program where a load command speaks the
-    /// program's own protocol.
+    /// A plan that says what is asked of the ways, and whose service is called as the program where
+    /// a load command speaks the program's own protocol.
     pub(super) fn asking(&self, mut experiment: Experiment) -> Experiment {
         if experiment.design.load_command.is_some() {
             let name = Path::new(&self.words[0]).file_name().unwrap_or_default();
@@ -198,7 +201,8 @@ fn options(tuning: Tuning, tick: Option<Duration>) -> Result<Vec<String>, Failur
     Ok(options)
 }
 
-/// The same for a compiled program, whose runtime is told by its environment. Its threads have no stacks.
+/// The same for a compiled program, whose runtime is told by its environment. Its threads have no
+/// stacks.
 fn environment(tuning: Tuning, tick: Option<Duration>) -> BTreeMap<String, String> {
     let given = tuning.given();
     let cores = given.iter().find_map(|option| option.strip_prefix("--cores="));
@@ -222,7 +226,8 @@ fn check(name: &str) -> Result<(), Failure> {
     }
 }
 
-/// Refuses a compiled program that is not there or is the native one, and says so where it does not look like one of `duality cc`.
+/// Refuses a compiled program that is not there or is the native one, and says so where it does not
+/// look like one of `duality cc`.
 fn check_compiled(compiled: &[String], native: &[String]) -> Result<(), Failure> {
     let name = &compiled[0];
     let refused = |problem: String| Err(Failure::misuse(format!("--compiled: {problem}")));
@@ -236,7 +241,8 @@ fn check_compiled(compiled: &[String], native: &[String]) -> Result<(), Failure>
             "it is the command of --binary: name the program that `duality cc` made".to_owned(),
         );
     }
-    // What cannot be read is told when it is started. A program that starts another one may have no mark.
+    // What cannot be read is told when it is started. A program that starts another one may have no
+    // mark.
     let program = fs::read(&path).unwrap_or_default();
     if program.starts_with(b"\x7fELF") && !program.windows(MARK.len()).any(|part| part == MARK) {
         log::tell(format_args!(

@@ -17,15 +17,17 @@ pub(super) struct ClientFlags {
     /// Make so many requests a second, whether or not the server keeps up
     #[arg(short = 'R', long, value_name = "PER_SECOND")]
     rate: Option<f64>,
-    /// How requests come in an open loop: constant, poisson, uniform or sinusoidal [default: constant]
+    /// How requests come in an open loop: constant, poisson, uniform or sinusoidal [default:
+    /// constant]
     ///
-    /// constant is the kindest to a server, poisson what many users make who do not know of each other.
+    /// constant is the kindest to a server, poisson what many users make who do not know of each
+    /// other.
     #[arg(long, help_heading = heading::CLIENTS)]
     arrivals: Option<String>,
     /// Shortest and longest wait between uniform or sinusoidal arrivals, such as 100us..2ms
     ///
-    /// Instead of a rate. With one, uniform waits go from 0 to twice the mean, and the rate of sinusoidal
-    /// ones swings between half and twice of it.
+    /// Instead of a rate. With one, uniform waits go from 0 to twice the mean, and the rate of
+    /// sinusoidal ones swings between half and twice of it.
     #[arg(long, value_name = "MIN..MAX", help_heading = heading::CLIENTS)]
     wait: Option<Waits>,
     /// How long sinusoidal waits take to swing to and fro once [default: 1s]

@@ -33,15 +33,18 @@ const NOT_OF_A_BINARY: [&str; 5] = ["subject", "architectures", "peers", "store"
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// The service (see `duality services`), or a plan: a file called PLAN.toml, which flags override
+    /// The service (see `duality services`), or a plan: a file called PLAN.toml, which flags
+    /// override
     #[arg(value_name = "SERVICE|PLAN.toml")]
     subject: Option<String>,
-    /// A server given by its command line, with {port} in it, instead of a service: natively and by `duality run` (docs/run.md)
+    /// A server given by its command line, with {port} in it, instead of a service: natively and by
+    /// `duality run` (docs/run.md)
     ///
     /// For example: duality compare --binary "./server {port} site" --url http://127.0.0.1:{port}/
     ///
-    /// The server runs in this working directory. --cores, --stack-size and --tick go to `duality run`. The report answers whether
-    /// to run it so: yes, no, or that nothing can be told, at each number of connections.
+    /// The server runs in this working directory. --cores, --stack-size and --tick go to `duality
+    /// run`. The report answers whether to run it so: yes, no, or that nothing can be told, at each
+    /// number of connections.
     #[arg(
         long,
         value_name = "COMMAND",
@@ -49,16 +52,20 @@ pub(super) struct Arguments {
         help_heading = heading::BINARY
     )]
     binary: Option<String>,
-    /// The same server as `duality cc` compiled it, with {port}: measured as a third way to run it (docs/cc.md)
+    /// The same server as `duality cc` compiled it, with {port}: measured as a third way to run it
+    /// (docs/cc.md)
     ///
-    /// Build the server twice, once by your compiler and once by CC="duality cc", and name both. For example:
+    /// Build the server twice, once by your compiler and once by CC="duality cc", and name both.
+    /// For example:
     ///
     /// cc -O2 -pthread server.c -o server; duality cc -O2 -pthread server.c -o server-cc
     ///
     /// duality compare --binary "./server {port} site" --compiled "./server-cc {port} site"
     ///
-    /// --cores and --tick set its DUALITY_CORES and DUALITY_TICK. Without --cores it has a kernel thread for each processor of
-    /// --server-cpus. The report answers whether to convert the server, beside whether to run it by `duality run`.
+    /// --cores and --tick set its DUALITY_CORES and DUALITY_TICK. Without --cores it has a kernel
+    /// thread for each processor of
+    /// --server-cpus. The report answers whether to convert the server, beside whether to run it by
+    /// `duality run`.
     #[arg(
         long,
         value_name = "COMMAND",
@@ -67,16 +74,20 @@ pub(super) struct Arguments {
         help_heading = heading::BINARY
     )]
     compiled: Option<String>,
-    /// A command that makes the load, with {port} and maybe {connections} in it, for protocols that `duality load` does not speak
+    /// A command that makes the load, with {port} and maybe {connections} in it, for protocols that
+    /// `duality load` does not speak
     ///
-    /// It is run once for each measurement, makes its requests, ends, and prints `requests NUMBER`; `seconds NUMBER`, `errors
-    /// NUMBER`, `p50_us NUMBER` and `p99_us NUMBER` too, if it can. An exit status other than 0 fails the measurement.
-    /// docs/run.md has all names, and examples/load/ has commands for memcached, Redis and MariaDB. For example:
+    /// It is run once for each measurement, makes its requests, ends, and prints `requests NUMBER`;
+    /// `seconds NUMBER`, `errors NUMBER`, `p50_us NUMBER` and `p99_us NUMBER` too, if it can. An
+    /// exit status other than 0 fails the measurement. docs/run.md has all names, and
+    /// examples/load/ has commands for memcached, Redis and MariaDB. For example:
     ///
-    /// duality compare --binary "memcached -p {port}" --load-command "examples/load/memcached.py {port} {connections}"
+    /// duality compare --binary "memcached -p {port}" --load-command "examples/load/memcached.py
+    /// {port} {connections}"
     #[arg(long, value_name = "COMMAND", value_parser = Words::parse, help_heading = heading::BINARY)]
     load_command: Option<Words>,
-    /// Processor time after which `duality run`, or a compiled program, gives another thread its turn [default: 10ms]
+    /// Processor time after which `duality run`, or a compiled program, gives another thread its
+    /// turn [default: 10ms]
     #[arg(
         long,
         value_name = "TIME",
@@ -101,16 +112,21 @@ pub(super) struct Arguments {
     /// Which architectures, such as threads,epoll; without it, all
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     architectures: Option<Vec<String>>,
-    /// Servers that are not ours, measured beside them: nginx, lighttpd, apache-prefork, apache-worker, apache-event; st, pth and pthreads, which `cargo xtask peers` builds; and those that the plan defines
+    /// Servers that are not ours, measured beside them: nginx, lighttpd, apache-prefork,
+    /// apache-worker, apache-event; st, pth and pthreads, which `cargo xtask peers` builds; and
+    /// those that the plan defines
     #[arg(long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     peers: Option<Vec<String>>,
-    /// The architecture or peer whose figures all others are also given as multiples of; without it, the peer, where there is one
+    /// The architecture or peer whose figures all others are also given as multiples of; without
+    /// it, the peer, where there is one
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// Do not measure an architecture once more, as a control, to see what chance does (docs/method.md)
+    /// Do not measure an architecture once more, as a control, to see what chance does
+    /// (docs/method.md)
     #[arg(long, help_heading = heading::MEASURING)]
     no_control: bool,
-    /// How many connections are open at once [default: 1,10,100,1000, or those that the service can do with]
+    /// How many connections are open at once [default: 1,10,100,1000, or those that the service can
+    /// do with]
     #[arg(short, long, value_delimiter = ',', value_name = "N,…", display_order = 0)]
     concurrency: Option<Vec<usize>>,
     /// Each connection carries request after request (the default)
@@ -119,10 +135,13 @@ pub(super) struct Arguments {
     /// How often each cell is measured, each time with a fresh server [default: 3]
     #[arg(long, help_heading = heading::MEASURING)]
     repeats: Option<usize>,
-    /// How many blocks of slices follow the windows of a session, in which all servers are driven in turn; 0 measures one after the other [default: such that the whole takes about two minutes]
+    /// How many blocks of slices follow the windows of a session, in which all servers are driven
+    /// in turn; 0 measures one after the other [default: such that the whole takes about two
+    /// minutes]
     #[arg(long, value_name = "N", help_heading = heading::MEASURING)]
     blocks: Option<usize>,
-    /// How long each cell is measured, before the blocks [default: 120ms; without blocks, such that the whole takes about two minutes]
+    /// How long each cell is measured, before the blocks [default: 120ms; without blocks, such that
+    /// the whole takes about two minutes]
     #[arg(long, value_parser = parse_duration, help_heading = heading::MEASURING)]
     window: Option<Duration>,
     /// What is dropped before each measurement
@@ -130,8 +149,9 @@ pub(super) struct Arguments {
     warm_up: Option<Duration>,
     /// How long the whole may take, such as 10m; a longer run tells smaller differences apart
     ///
-    /// Blocks fill the time. What does not fit gets fewer blocks (15 in all at least), then shorter windows (0.5 s at
-    /// least), then fewer repeats (3 at least). Whatever takes longer than expected stops when its time is spent, and
+    /// Blocks fill the time. What does not fit gets fewer blocks (15 in all at least), then shorter
+    /// windows (0.5 s at least), then fewer repeats (3 at least). Whatever takes longer than
+    /// expected stops when its time is spent, and
     /// --resume goes on.
     #[arg(long, value_parser = parse_duration, value_name = "TIME", help_heading = heading::MEASURING)]
     budget: Option<Duration>,
@@ -148,13 +168,15 @@ pub(super) struct Arguments {
     path: Option<String>,
     #[command(flatten)]
     setup: SetupFlags,
-    /// Where `guestbook` and `phone` keep what they are told: a new one for each cell (sqlite, redis), or one that is there (sqlite:PATH, redis://HOST:PORT) [default: sqlite]
+    /// Where `guestbook` and `phone` keep what they are told: a new one for each cell (sqlite,
+    /// redis), or one that is there (sqlite:PATH, redis://HOST:PORT) [default: sqlite]
     #[arg(long, value_name = "STORE", help_heading = heading::SERVICE)]
     store: Option<Store>,
     /// Decides the order of the cells; without it, the time
     #[arg(long, help_heading = heading::MEASURING)]
     seed: Option<u64>,
-    /// Where results.jsonl, report.html and summary.json go, those of a plan each in a directory of the experiment's name; without it, a new directory duality-results-TIME
+    /// Where results.jsonl, report.html and summary.json go, those of a plan each in a directory of
+    /// the experiment's name; without it, a new directory duality-results-TIME
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Only explain what would be measured, what is unavailable and why, and how long it takes

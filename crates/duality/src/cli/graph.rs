@@ -122,7 +122,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     print(&graph.text())
 }
 
-/// Has the service's own client make the requests. How fast they are answered does not matter, so the load may share processors.
+/// Has the service's own client make the requests. How fast they are answered does not matter, so
+/// the load may share processors.
 fn load_server(
     arguments: &Arguments,
     address: &str,

@@ -35,8 +35,8 @@ docs/load.md explains what each of these measures.")]
 pub(super) struct Arguments {
     /// What to ask: SERVICE://HOST:PORT, for http and guestbook with a /PATH
     ///
-    /// The services are http, echo, time, quote, game, chat, phone, guestbook and blocks. localhost:8080, :8080 and 8080 are
-    /// http servers too.
+    /// The services are http, echo, time, quote, game, chat, phone, guestbook and blocks.
+    /// localhost:8080, :8080 and 8080 are http servers too.
     target: Target,
     /// Connections that are open at once
     #[arg(short, long, default_value_t = 100)]
@@ -54,10 +54,11 @@ pub(super) struct Arguments {
     clients: ClientFlags,
     /// Search for the highest rate that keeps this, such as p99=10ms
     ///
-    /// One of p50, p90, p99, p99.9, p99.99 and max, counted from when a request was due; and nothing may
-    /// fail. Short loads of a fifth of --duration narrow the rate down from --rate to 3 %, and one of the
-    /// whole of it confirms the result. Where that is too short for the percentile (1,000 requests for p99, 10,000 for
-    /// p99.9), short loads take as long as --duration, and the last one up to three times as long.
+    /// One of p50, p90, p99, p99.9, p99.99 and max, counted from when a request was due; and
+    /// nothing may fail. Short loads of a fifth of --duration narrow the rate down from --rate to 3
+    /// %, and one of the whole of it confirms the result. Where that is too short for the
+    /// percentile (1,000 requests for p99, 10,000 for p99.9), short loads take as long as
+    /// --duration, and the last one up to three times as long.
     #[arg(long, value_name = "PERCENTILE=LIMIT", value_parser = parse_slo, conflicts_with = "requests")]
     slo: Option<Slo>,
     /// What chance depends on: the same seed gives the same arrivals

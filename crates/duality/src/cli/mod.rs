@@ -157,8 +157,9 @@ fn end(result: Result<ExitCode, Failure>) -> ExitCode {
     }
 }
 
-/// Reads the command line. `run` and `cc` stand before the start of another program, so they are looked for first: to
-/// describe all commands takes a millisecond. The arguments of `cc` are a compiler's, which clap could not read.
+/// Reads the command line. `run` and `cc` stand before the start of another program, so they are
+/// looked for first: to describe all commands takes a millisecond. The arguments of `cc` are a
+/// compiler's, which clap could not read.
 fn parse() -> Result<Command, clap::Error> {
     if cc::named() || std::env::args_os().nth(1).is_some_and(|command| command == "cc") {
         return Ok(Command::Cc(cc::Arguments::of_process()));
@@ -170,7 +171,8 @@ fn parse() -> Result<Command, clap::Error> {
     Arguments::try_parse().map(|arguments| arguments.command)
 }
 
-/// Writes text to standard output. Its reader may have gone (`| head`): then nobody misses the rest.
+/// Writes text to standard output. Its reader may have gone (`| head`): then nobody misses the
+/// rest.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match writeln!(io::stdout(), "{}", text.trim_end()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

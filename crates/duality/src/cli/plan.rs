@@ -1,5 +1,5 @@
-//! `duality compare PLAN.toml`: the experiments of a plan, one after the other; and `duality plan new`. docs/plans.md
-//! says what a plan can ask for.
+//! `duality compare PLAN.toml`: the experiments of a plan, one after the other; and `duality plan
+//! new`. docs/plans.md says what a plan can ask for.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};

@@ -1,4 +1,5 @@
-//! `serve --user`: a server that is started as root, for a port below 1024 or a log, and does not stay so.
+//! `serve --user`: a server that is started as root, for a port below 1024 or a log, and does not
+//! stay so.
 //!
 //! ```text
 //! root ──lower──▶ the service is opened: its store belongs to the user
@@ -63,8 +64,8 @@ impl Privileges {
         seteuid(Uid::from_raw(0)).and_then(|()| setegid(Gid::from_raw(0))).map_err(failed)
     }
 
-    /// Gives the privileges up for good, in all kernel threads. A server that stays root and listens at `address` beyond this machine is
-    /// told so.
+    /// Gives the privileges up for good, in all kernel threads. A server that stays root and
+    /// listens at `address` beyond this machine is told so.
     pub(super) fn drop_for_good(self, address: SocketAddr) -> Result<(), Failure> {
         let Some((user, _)) = self.user else {
             if geteuid().is_root() && !address.ip().is_loopback() {

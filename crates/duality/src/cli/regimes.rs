@@ -1,4 +1,5 @@
-//! `duality compare PLAN.toml` where the plan is one of regimes of load, and `duality report` of its results.
+//! `duality compare PLAN.toml` where the plan is one of regimes of load, and `duality report` of
+//! its results.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -36,7 +36,8 @@ pub(super) struct Arguments {
     /// A run, or two to compare: a directory that `compare` wrote, or the results.jsonl in it
     #[arg(required = true, num_args = 1..=2, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// The page to write, or of a plan the directory for its pages [default: report.html, or beside the plan's results]
+    /// The page to write, or of a plan the directory for its pages [default: report.html, or beside
+    /// the plan's results]
     #[arg(short, long, value_name = "PATH")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -44,7 +45,8 @@ pub(super) struct Arguments {
     /// Print JSON (format version 1)
     #[arg(long)]
     json: bool,
-    /// Print tables as Markdown, and write no page: rate, mean, p99, load, slope, cpu, memory, switches
+    /// Print tables as Markdown, and write no page: rate, mean, p99, load, slope, cpu, memory,
+    /// switches
     #[arg(long, value_delimiter = ',', value_name = "TABLE,…", conflicts_with_all = ["out", "json"])]
     markdown: Vec<Table>,
     /// Exit with code 1 when the second run is worse by more than this, in percent [default: 5]
@@ -185,8 +187,8 @@ fn compare(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), Failu
     judge(&comparisons, &regressions, percent)
 }
 
-/// The experiments that both runs have, and the names of those that only one has. Two that are alone in their
-/// runs belong together whatever they are called.
+/// The experiments that both runs have, and the names of those that only one has. Two that are
+/// alone in their runs belong together whatever they are called.
 fn matched<'a>(before: &'a Run, after: &'a Run) -> (Vec<(&'a Found, &'a Found)>, Vec<String>) {
     if let ([one], [other]) = (before.experiments.as_slice(), after.experiments.as_slice()) {
         return (vec![(one, other)], Vec::new());

@@ -69,7 +69,8 @@ pub(super) struct Arguments {
     /// Programs that the program starts run on user-level threads too (else natively)
     #[arg(long, env = "DUALITY_RUN_CHILDREN")]
     children: bool,
-    /// List all threads with their stacks on standard error when this signal (12, USR2) comes, unless the program handles it
+    /// List all threads with their stacks on standard error when this signal (12, USR2) comes,
+    /// unless the program handles it
     #[arg(long, value_name = "SIGNAL", value_parser = parse_signal, env = "DUALITY_RUN_DUMP_SIGNAL")]
     dump_signal: Option<i32>,
     /// The program and its arguments

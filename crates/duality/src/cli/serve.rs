@@ -30,12 +30,14 @@ pub(super) struct Arguments {
     architecture: String,
     /// Where to listen; port 0 takes a free one
     ///
-    /// A port alone, as in 8080 or :8080, is one of 127.0.0.1; 0.0.0.0:8080 is one of all addresses of this machine.
+    /// A port alone, as in 8080 or :8080, is one of 127.0.0.1; 0.0.0.0:8080 is one of all addresses
+    /// of this machine.
     #[arg(short, long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT", value_parser = listen_address)]
     listen: SocketAddr,
     #[command(flatten)]
     setup: SetupFlags,
-    /// Where `guestbook` and `phone` keep what they are told: sqlite:PATH or redis://HOST:PORT [default: sqlite:SERVICE.sqlite]
+    /// Where `guestbook` and `phone` keep what they are told: sqlite:PATH or redis://HOST:PORT
+    /// [default: sqlite:SERVICE.sqlite]
     #[arg(long, value_name = "STORE")]
     store: Option<Location>,
     /// Acknowledge a write to the store once the disk has it, so that it survives a power cut too
@@ -53,7 +55,8 @@ pub(super) struct Arguments {
     /// Be this user once the port is bound, where the server is started as root
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Seconds that a drain may take, after SIGTERM, SIGHUP or Ctrl-C, before connections are cut off
+    /// Seconds that a drain may take, after SIGTERM, SIGHUP or Ctrl-C, before connections are cut
+    /// off
     #[arg(long, default_value_t = 30, value_name = "SECONDS", help_heading = heading::LIMITS)]
     drain_limit: u32,
     #[command(flatten)]
@@ -135,7 +138,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     watch.finish().map_err(Failure::failed)
 }
 
-/// The address in `ADDRESS:PORT`, in which the address may be a name, or left out: then it is 127.0.0.1.
+/// The address in `ADDRESS:PORT`, in which the address may be a name, or left out: then it is
+/// 127.0.0.1.
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix(':').unwrap_or(text);
     if let Ok(port) = port.parse::<u16>() {

@@ -1,4 +1,5 @@
-//! The flags that set a service up. `serve` takes them, and `compare` hands them on to the servers that it starts.
+//! The flags that set a service up. `serve` takes them, and `compare` hands them on to the servers
+//! that it starts.
 
 use std::path::PathBuf;
 
@@ -20,7 +21,8 @@ pub(crate) struct SetupFlags {
     templates: Option<PathBuf>,
     /// How `guestbook` talks to Redis [default: pipelined]
     ///
-    /// pipelined: in one round trip; separate: three calls, one after the other, as ZeroHTTPd makes them
+    /// pipelined: in one round trip; separate: three calls, one after the other, as ZeroHTTPd makes
+    /// them
     #[arg(long, value_parser = redis_calls(), help_heading = heading::SERVICE)]
     redis_calls: Option<RedisCalls>,
     /// The file that `blocks` reads and writes [default: one that is made for the time]

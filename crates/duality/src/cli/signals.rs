@@ -1,7 +1,7 @@
 //! Signals by number or by name, as kill(1) takes them.
 
-/// The names of the signals from 1 on, as Linux counts them on x86_64 and aarch64. Real-time signals are counted from
-/// `RTMIN` or from `RTMAX`.
+/// The names of the signals from 1 on, as Linux counts them on x86_64 and aarch64. Real-time
+/// signals are counted from `RTMIN` or from `RTMAX`.
 const NAMES: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
     "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",

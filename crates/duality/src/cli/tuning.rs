@@ -1,5 +1,5 @@
-//! What can be chosen about an architecture. `serve` takes these flags, and `compare` hands them on to the
-//! servers that it starts; so does the key `server-arguments` of a plan.
+//! What can be chosen about an architecture. `serve` takes these flags, and `compare` hands them on
+//! to the servers that it starts; so does the key `server-arguments` of a plan.
 //!
 //! A new flag is an entry of the list below, and the field of its name in [`Options`].
 
@@ -17,9 +17,9 @@ use crate::catalogue::Listed;
 
 /// Makes [`Tuning`] of a list of flags.
 ///
-/// An entry of `options` sets the field of the same name in [`Options`]. The expression behind it is
-/// the value that a child process gets when the flag is absent; `None` passes nothing. `serve` itself
-/// applies the entries of `limits`.
+/// An entry of `options` sets the field of the same name in [`Options`]. The expression behind it
+/// is the value that a child process gets when the flag is absent; `None` passes nothing. `serve`
+/// itself applies the entries of `limits`.
 macro_rules! flags {
     (
         $default:ident;
@@ -59,8 +59,8 @@ macro_rules! flags {
                 options
             }
 
-            /// The arguments for a server that is started as a child process, defaults included: all servers
-            /// of an experiment get the same values, and its record shows which.
+            /// The arguments for a server that is started as a child process, defaults included:
+            /// all servers of an experiment get the same values, and its record shows which.
             pub(super) fn to_arguments(self) -> Vec<String> {
                 let $default = Options::default();
                 let (mut always, mut where_said) = (Vec::new(), Vec::new());
@@ -83,10 +83,12 @@ flags! {
         /// Processes of prefork, threads of pool and of the work pools [default: 100]
         #[arg(long, value_parser = at_least_one)]
         workers: usize = Some(default.workers);
-        /// Kernel threads of uthreads, select, poll, epoll, uring and handwritten, each with a listener and loop of its own [default: 1]
+        /// Kernel threads of uthreads, select, poll, epoll, uring and handwritten, each with a
+        /// listener and loop of its own [default: 1]
         #[arg(long, value_parser = at_least_one)]
         cores: usize = Some(default.cores);
-        /// Connections that may wait to be accepted; the kernel caps it at net.core.somaxconn [default: 4096]
+        /// Connections that may wait to be accepted; the kernel caps it at net.core.somaxconn
+        /// [default: 4096]
         #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
         backlog: i32 = Some(default.backlog);
         /// Connections served at a time; further ones wait for a slot, then are refused [default:
@@ -97,48 +99,57 @@ flags! {
         /// other services by a close.
         #[arg(long, value_parser = at_least_one, value_name = "N", help_heading = heading::LIMITS)]
         max_connections: usize = None;
-        /// Stack of each thread, kernel or user-level, such as 64K or 1M; a service may need more than 16K [default: 128K]
+        /// Stack of each thread, kernel or user-level, such as 64K or 1M; a service may need more
+        /// than 16K [default: 128K]
         #[arg(long, value_parser = parse_size, value_name = "BYTES")]
         stack_size: usize = Some(default.stack_size);
         /// How the threads of pool come by connections [default: list]
         #[arg(long, value_parser = by_name::<HandOver>())]
         hand_over: HandOver = Some(default.hand_over);
-        /// How the loop beneath uthreads learns what is ready: select, poll, epoll or uring [default: uring, or else epoll]
+        /// How the loop beneath uthreads learns what is ready: select, poll, epoll or uring
+        /// [default: uring, or else epoll]
         ///
-        /// On the poller of an event loop, uthreads differ from it in the stacks alone: compare them with epoll on
-        /// `--poller epoll`. The default is the one that costs least where many connections are busy; where the kernel
-        /// refuses io_uring, that is epoll.
+        /// On the poller of an event loop, uthreads differ from it in the stacks alone: compare
+        /// them with epoll on `--poller epoll`. The default is the one that costs least where many
+        /// connections are busy; where the kernel refuses io_uring, that is epoll.
         #[arg(long)]
         poller: Kind = Some(Kind::best());
         /// What a loop that is busy with many connections does first [default: serve]
         ///
-        /// serve: while 1,024 connections are under way (not waiting for their clients) and the loop is busy, others wait.
-        /// It keeps the rate under overload. accept: each connection begins as soon as it is accepted. It is the fairer
-        /// one when few are slow to be served. In both, the acceptor's turn in a round is 64 connections long. For the
-        /// architectures on loops: uthreads, select, poll, epoll, uring.
+        /// serve: while 1,024 connections are under way (not waiting for their clients) and the
+        /// loop is busy, others wait. It keeps the rate under overload. accept: each connection
+        /// begins as soon as it is accepted. It is the fairer one when few are slow to be served.
+        /// In both, the acceptor's turn in a round is 64 connections long. For the architectures on
+        /// loops: uthreads, select, poll, epoll, uring.
         #[arg(long, value_parser = by_name::<Prefer>())]
         prefer: Prefer = Some(default.prefer);
-        /// Accepted connections that may wait for their turn in the server; the next wait in the kernel [default: no limit]
+        /// Accepted connections that may wait for their turn in the server; the next wait in the
+        /// kernel [default: no limit]
         ///
-        /// They wait in the queues of loops that serve first, or in the list of pool. Without a limit no client meets a full
-        /// accept queue of the kernel, which drops what it has no room for, so that the client tries again after a second.
-        /// With one, the server holds fewer descriptors, and a load balancer sees sooner that it is late. 0 accepts no
-        /// connection before its turn. With a limit, uring makes a system call for each connection that it accepts.
+        /// They wait in the queues of loops that serve first, or in the list of pool. Without a
+        /// limit no client meets a full accept queue of the kernel, which drops what it has no room
+        /// for, so that the client tries again after a second. With one, the server holds fewer
+        /// descriptors, and a load balancer sees sooner that it is late. 0 accepts no connection
+        /// before its turn. With a limit, uring makes a system call for each connection that it
+        /// accepts.
         #[arg(long, value_name = "N")]
         accept_queue: usize = None;
-        /// Connections that a work pool or staged has under way at a time; the next wait to be accepted [default: no limit]
+        /// Connections that a work pool or staged has under way at a time; the next wait to be
+        /// accepted [default: no limit]
         ///
-        /// A bound somewhat above the number of workers keeps what a request has in memory in the caches, so that the rate
-        /// holds under overload. A connection that rests between two requests counts too: leave it out where clients keep
-        /// connections open.
+        /// A bound somewhat above the number of workers keeps what a request has in memory in the
+        /// caches, so that the rate holds under overload. A connection that rests between two
+        /// requests counts too: leave it out where clients keep connections open.
         #[arg(long, value_parser = at_least_one, value_name = "N")]
         admit: usize = None;
         /// The most threads of each stage of staged [default: 10]
         ///
-        /// A stage has one, and one more each 100 ms that its queue is long; a thread that has nothing to do for a second ends.
+        /// A stage has one, and one more each 100 ms that its queue is long; a thread that has
+        /// nothing to do for a second ends.
         #[arg(long, value_name = "N")]
         stage_threads: NonZeroUsize = Some(default.stage_threads);
-        /// Tasks that may wait at each stage of staged before it admits no further connection [default: 1024]
+        /// Tasks that may wait at each stage of staged before it admits no further connection
+        /// [default: 1024]
         #[arg(long, value_name = "N")]
         stage_queue: NonZeroUsize = Some(default.stage_queue);
         /// What a full server does with further connections [default: delay]
@@ -153,29 +164,35 @@ flags! {
         /// Which queues of libdispatch gcd has [default: concurrent]
         #[arg(long, value_parser = by_name::<GcdQueues>())]
         gcd_queues: GcdQueues = Some(default.gcd_queues);
-        /// How long a loop with nothing to do goes on looking before it sleeps, such as 50us [default: 0ms]
+        /// How long a loop with nothing to do goes on looking before it sleeps, such as 50us
+        /// [default: 0ms]
         ///
-        /// Whatever comes in that time is answered without waking a processor, which shortens latencies at low load. It costs
-        /// the time of a processor that is otherwise idle: give each loop one of its own (--cpus), or the loop takes it from
-        /// the very clients and helpers that it waits for.
+        /// Whatever comes in that time is answered without waking a processor, which shortens
+        /// latencies at low load. It costs the time of a processor that is otherwise idle: give
+        /// each loop one of its own (--cpus), or the loop takes it from the very clients and
+        /// helpers that it waits for.
         #[arg(long, value_parser = parse_duration, value_name = "TIME")]
         busy_poll: Duration = Some(default.busy_poll);
         /// Who reads files for the services on a loop [default: helpers]
         ///
-        /// helpers: threads, while the loop serves others. inline: the loop itself, while all its connections wait; quicker
-        /// where all files are in the page cache. What is sent straight from a file (sendfile) is read by the loop in both.
-        /// Work on SQLite goes to helpers always.
+        /// helpers: threads, while the loop serves others. inline: the loop itself, while all its
+        /// connections wait; quicker where all files are in the page cache. What is sent straight
+        /// from a file (sendfile) is read by the loop in both. Work on SQLite goes to helpers
+        /// always.
         #[arg(long, value_parser = by_name::<Disk>())]
         disk: Disk = Some(default.disk);
-        /// The most helper threads, for the disk and other work that would hold up a loop [default: 4]
+        /// The most helper threads, for the disk and other work that would hold up a loop [default:
+        /// 4]
         #[arg(long, value_name = "N")]
         disk_helpers: NonZeroUsize = Some(default.disk_helpers);
     }
     limits {
-        /// Descriptors that the server may have open; no more than the hard limit [default: the hard limit]
+        /// Descriptors that the server may have open; no more than the hard limit [default: the
+        /// hard limit]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..), help_heading = heading::LIMITS)]
         descriptors: u64;
-        /// Address space that the server may have, such as 2G: what is only reserved, such as stacks, counts [default: no limit]
+        /// Address space that the server may have, such as 2G: what is only reserved, such as
+        /// stacks, counts [default: no limit]
         #[arg(long, value_name = "BYTES", value_parser = parse_address_space, help_heading = heading::LIMITS)]
         address_space: u64;
     }

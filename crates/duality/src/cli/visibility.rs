@@ -13,7 +13,8 @@ use crate::watch::{RecordsFile, Settings};
 #[derive(Args)]
 #[command(next_help_heading = heading::VISIBILITY)]
 pub(super) struct Visibility {
-    /// At the end, write the counters (tasks, switches, rounds, bytes …) as a line of JSON to FILE, or to standard error (-)
+    /// At the end, write the counters (tasks, switches, rounds, bytes …) as a line of JSON to FILE,
+    /// or to standard error (-)
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
     /// Write the counters so often, each time another line, such as every 1s
@@ -25,12 +26,14 @@ pub(super) struct Visibility {
     /// Report a task that holds its event loop for longer, such as 100ms
     #[arg(long, value_name = "TIME", value_parser = period)]
     stall: Option<Duration>,
-    /// At the end, write the blocking graph to FILE as JSON: where tasks may wait, and what they do in between
+    /// At the end, write the blocking graph to FILE as JSON: where tasks may wait, and what they do
+    /// in between
     ///
     /// `duality graph` draws it. While it is kept, each operation takes about a microsecond more.
     #[arg(long, value_name = "FILE")]
     graph: Option<PathBuf>,
-    /// At the end, write a row for each request to FILE (.csv or .jsonl): when it came and was answered, how busy the server was
+    /// At the end, write a row for each request to FILE (.csv or .jsonl): when it came and was
+    /// answered, how busy the server was
     #[arg(long, value_name = "FILE")]
     records: Option<RecordsFile>,
     /// How many requests are recorded at most; each takes 48 bytes of memory

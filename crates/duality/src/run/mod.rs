@@ -110,7 +110,8 @@ fn prepare(settings: &Settings) -> io::Result<(OwnedFd, OsString)> {
 }
 
 fn engine_file() -> io::Result<OwnedFd> {
-    // Some systems make such files non-executable unless they are asked not to; older kernels do not know the flag.
+    // Some systems make such files non-executable unless they are asked not to; older kernels do
+    // not know the flag.
     let file = memfd_create("duality-engine", MemfdFlags::CLOEXEC | MemfdFlags::EXEC)
         .or_else(|_| memfd_create("duality-engine", MemfdFlags::CLOEXEC))?;
     let mut file = std::fs::File::from(file);
@@ -132,8 +133,8 @@ fn engine_file() -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Moves a descriptor above those that the program may have, or at least to the end of them: it may count on the low
-/// ones.
+/// Moves a descriptor above those that the program may have, or at least to the end of them: it may
+/// count on the low ones.
 fn out_of_the_way(file: OwnedFd) -> io::Result<OwnedFd> {
     const MOST: u64 = 1 << 20;
     const ROOM: u64 = 16;

@@ -115,7 +115,8 @@ impl Program {
         if !missing.is_empty() {
             return Err(missing.join("; "));
         }
-        // "libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)", and the linker itself without an arrow.
+        // "libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)", and the linker itself without an
+        // arrow.
         let paths = text.lines().filter_map(|line| {
             let path = line.split("=>").last()?.trim().split(" (").next()?;
             path.starts_with('/').then(|| PathBuf::from(path))

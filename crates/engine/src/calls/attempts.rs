@@ -1,7 +1,8 @@
-//! Calls that may wait for another process, and are tried first: a helper makes those that would wait.
+//! Calls that may wait for another process, and are tried first: a helper makes those that would
+//! wait.
 //!
-//! A helper costs some microseconds, most of them for two switches. Each call here has a form that fails at once
-//! where it would wait.
+//! A helper costs some microseconds, most of them for two switches. Each call here has a form that
+//! fails at once where it would wait.
 
 use crate::entry::frame::Frame;
 use crate::kernel::sys::{self, EAGAIN, ETIMEDOUT, error, failed, sys};
@@ -9,7 +10,8 @@ use crate::kernel::user;
 use crate::schedule::helpers::{Interrupted, offload};
 use crate::schedule::pump::count_call;
 
-/// Makes the call with other arguments at first. A helper makes the call itself if the result is `would_wait`.
+/// Makes the call with other arguments at first. A helper makes the call itself if the result is
+/// `would_wait`.
 fn try_first(
     frame: &Frame,
     arguments: sys::Arguments,
@@ -66,7 +68,8 @@ pub(crate) fn semop(frame: &mut Frame) -> isize {
     try_first(frame, arguments, EAGAIN, Interrupted::Fails)
 }
 
-/// mq_timedsend(2) and mq_timedreceive(2): with a time that has passed, they end where they would wait.
+/// mq_timedsend(2) and mq_timedreceive(2): with a time that has passed, they end where they would
+/// wait.
 pub(crate) fn message_queue(frame: &mut Frame) -> isize {
     let past = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let mut arguments = frame.arguments();

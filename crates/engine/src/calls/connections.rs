@@ -134,8 +134,8 @@ fn ended(
     }
 }
 
-/// Makes a call that knows no flag against blocking, with `O_NONBLOCK` set for its duration. Other calls that
-/// look at the flag, or change it, wait meanwhile.
+/// Makes a call that knows no flag against blocking, with `O_NONBLOCK` set for its duration. Other
+/// calls that look at the flag, or change it, wait meanwhile.
 fn with_nonblocking(descriptor: &Descriptor, number: usize, call: impl FnOnce() -> isize) -> isize {
     descriptor.alone(|| with_flag(number, call))
 }

@@ -70,7 +70,8 @@ pub(crate) fn opens(frame: &mut Frame) -> isize {
     result
 }
 
-/// open(2), openat(2), creat(2): a FIFO waits for its other end, and `/proc` knows nothing of our threads.
+/// open(2), openat(2), creat(2): a FIFO waits for its other end, and `/proc` knows nothing of our
+/// threads.
 pub(crate) fn open(frame: &mut Frame) -> isize {
     type Argument = fn(&mut Frame) -> &mut usize;
     let (path_at, flags, argument): (_, _, Argument) = match frame.number() {
@@ -202,9 +203,9 @@ fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -
     opened
 }
 
-/// Has a helper open the reading end of a FIFO once more, which waits for a writer. It finds the file by the end that is
-/// open already: the path may be gone as soon as the writer has come. A writer that has come and gone has been
-/// seen by the end that is open.
+/// Has a helper open the reading end of a FIFO once more, which waits for a writer. It finds the
+/// file by the end that is open already: the path may be gone as soon as the writer has come. A
+/// writer that has come and gone has been seen by the end that is open.
 fn wait_for_writer(opened: usize) -> isize {
     let mut path = [0u8; 32];
     let prefix = b"/proc/self/fd/";
@@ -223,7 +224,8 @@ fn wait_for_writer(opened: usize) -> isize {
     let result = offload_until(libc::SYS_openat, arguments, Interrupted::Restarts, gone);
     closed::end_wait(&mut lock(), core::slice::from_ref(&node));
     if failed(result) {
-        // A signal may come together with the writer: then the writer counts, as it does in the kernel.
+        // A signal may come together with the writer: then the writer counts, as it does in the
+        // kernel.
         return if has_writer(opened) { opened as isize } else { result };
     }
     if result as usize != opened {

@@ -1,7 +1,7 @@
 //! futex(2): the waits beneath every lock, condition variable, semaphore and join of libc.
 //!
-//! Waiters stand in buckets by address. A word in memory that other processes may share goes to the kernel
-//! instead: its waits are offloaded, its wakes passed on.
+//! Waiters stand in buckets by address. A word in memory that other processes may share goes to the
+//! kernel instead: its waits are offloaded, its wakes passed on.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -118,7 +118,8 @@ pub(crate) fn wake_at(locked: &mut Locked, key: usize, most: i32, bits: u32) -> 
 /// Waits of this process in the kernel, for memory of its own.
 static IN_KERNEL: AtomicU32 = AtomicU32::new(0);
 
-/// futex_waitv(2), futex_wait(2): a helper waits for several words, and wakes are passed on to the kernel meanwhile.
+/// futex_waitv(2), futex_wait(2): a helper waits for several words, and wakes are passed on to the
+/// kernel meanwhile.
 pub(crate) fn wait_in_kernel(frame: &mut Frame) -> isize {
     IN_KERNEL.fetch_add(1, Ordering::SeqCst);
     let result = offload(frame.number(), frame.arguments(), Interrupted::Fails);
@@ -161,7 +162,8 @@ pub(crate) fn futex(frame: &mut Frame) -> isize {
     result.unwrap_or_else(|error| error)
 }
 
-/// Whether the words are memory at all, which the kernel looks at unless it is told that they are private.
+/// Whether the words are memory at all, which the kernel looks at unless it is told that they are
+/// private.
 fn is_there(frame: &Frame, command: i32) -> bool {
     let two = matches!(command, FUTEX_REQUEUE | FUTEX_CMP_REQUEUE | FUTEX_WAKE_OP);
     user::load_word(frame.rdi).is_ok() && (!two || user::load_word(frame.r8).is_ok())
@@ -241,7 +243,8 @@ fn requeue(frame: &Frame, command: i32) -> Result<isize, isize> {
     Ok(if command == FUTEX_REQUEUE { woken } else { woken + moved })
 }
 
-/// `FUTEX_WAKE_OP`: changes a second word, wakes at the first, and at the second if its old value asks for it.
+/// `FUTEX_WAKE_OP`: changes a second word, wakes at the first, and at the second if its old value
+/// asks for it.
 fn wake_operation(frame: &Frame) -> Result<isize, isize> {
     let encoded = frame.r9 as u32;
     let signed = |shift: u32| ((encoded << (20 - shift)) as i32) >> 20;
@@ -278,10 +281,12 @@ fn wake_operation(frame: &Frame) -> Result<isize, isize> {
     Ok(woken)
 }
 
-/// Takes a lock with priority inheritance. One worker has no priorities to pass on, so what is left is ownership.
+/// Takes a lock with priority inheritance. One worker has no priorities to pass on, so what is left
+/// is ownership.
 ///
-/// The kernel knows nothing of the owner of a lock in shared memory, if the owner is a thread of ours or of another
-/// process on an engine. So a lock with an owner in another process is looked at again and again.
+/// The kernel knows nothing of the owner of a lock in shared memory, if the owner is a thread of
+/// ours or of another process on an engine. So a lock with an owner in another process is looked at
+/// again and again.
 fn own(frame: &Frame, operation: i32, command: i32, is_shared: bool) -> Result<isize, isize> {
     /// Nanoseconds between two looks.
     const LOOKS: Nanoseconds = 1_000_000;

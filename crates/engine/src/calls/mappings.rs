@@ -20,7 +20,8 @@ pub(crate) fn mmap(frame: &mut Frame) -> isize {
     }
     let mut result = frame.pass();
     if result == error(libc::ENOMEM) && is_stack(flags) {
-        // Threads that are about to end would have given their stacks back meanwhile, on processors of their own.
+        // Threads that are about to end would have given their stacks back meanwhile, on processors
+        // of their own.
         pump::give_turn();
         result = frame.pass();
     }
@@ -90,7 +91,8 @@ pub(crate) fn munmap(frame: &mut Frame) -> isize {
     result
 }
 
-/// madvise(2): a thread that ends gives back its stack, which the next one would have to fault in again.
+/// madvise(2): a thread that ends gives back its stack, which the next one would have to fault in
+/// again.
 pub(crate) fn madvise(frame: &mut Frame) -> isize {
     if frame.rdx as i32 == libc::MADV_DONTNEED && stacks::contains(frame.rdi) {
         return 0;

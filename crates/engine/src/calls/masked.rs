@@ -1,4 +1,5 @@
-//! Calls that have a mask of signals of their own: ppoll(2), pselect(2), epoll_pwait(2), sigsuspend(2).
+//! Calls that have a mask of signals of their own: ppoll(2), pselect(2), epoll_pwait(2),
+//! sigsuspend(2).
 
 use crate::kernel::lock::lock;
 use crate::schedule::worker::current;

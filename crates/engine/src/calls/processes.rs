@@ -37,7 +37,8 @@ const VFORK: u64 = libc::CLONE_VFORK as u64;
 /// Another process executes in our memory, and may do so at any time.
 pub(crate) static MEMORY_IS_SHARED: AtomicBool = AtomicBool::new(false);
 
-/// Another process has the same table of descriptors: what the engine opened is to be closed at the end.
+/// Another process has the same table of descriptors: what the engine opened is to be closed at the
+/// end.
 static FILES_ARE_SHARED: AtomicBool = AtomicBool::new(false);
 
 /// What a clone asks for.
@@ -105,7 +106,8 @@ fn make(frame: &mut Frame, request: &Request) -> isize {
 
 /// A clone that makes a process with memory of its own.
 fn fork_as(frame: &mut Frame, request: &Request) -> Result<isize, isize> {
-    // The child begins here too, on the copy of this stack; the stack that it asks for is for the program.
+    // The child begins here too, on the copy of this stack; the stack that it asks for is for the
+    // program.
     let mut plain = *frame;
     let mut arguments: [u64; 11] = [0; 11];
     if request.stack == 0 {
@@ -146,8 +148,8 @@ fn fork_as(frame: &mut Frame, request: &Request) -> Result<isize, isize> {
 
 /// vfork(2), posix_spawn(3): the child borrows our memory until it executes a program.
 ///
-/// The worker stays inside the engine, so that the thread is not moved to another one before the call. The
-/// child's first call clears the mark.
+/// The worker stays inside the engine, so that the thread is not moved to another one before the
+/// call. The child's first call clears the mark.
 pub(crate) fn vfork(frame: &mut Frame) -> isize {
     worker().vfork_parent.set(MAIN.id.get());
     // The child inherits what the kernel blocks. From here on, a signal changes that no more.

@@ -1,9 +1,10 @@
 //! Rings of io_uring(7): a program waits for completions like for a descriptor.
 //!
-//! A ring can ask the kernel to post completions only when the thread that submits enters the kernel for
-//! them (`IORING_SETUP_COOP_TASKRUN`, `IORING_SETUP_DEFER_TASKRUN`), or to serve one kernel thread alone
-//! (`IORING_SETUP_SINGLE_ISSUER`). Here that thread sleeps in epoll, which would never hear of a
-//! completion, and its threads share workers. The flags only save time, so the kernel does not see them.
+//! A ring can ask the kernel to post completions only when the thread that submits enters the
+//! kernel for them (`IORING_SETUP_COOP_TASKRUN`, `IORING_SETUP_DEFER_TASKRUN`), or to serve one
+//! kernel thread alone (`IORING_SETUP_SINGLE_ISSUER`). Here that thread sleeps in epoll, which
+//! would never hear of a completion, and its threads share workers. The flags only save time, so
+//! the kernel does not see them.
 
 use libc::POLLIN;
 
@@ -52,7 +53,8 @@ pub(crate) fn io_uring_setup(frame: &mut Frame) -> isize {
     ring
 }
 
-/// io_uring_register(2). The short names of rings belong to a kernel thread, so there are none, as before Linux 5.18.
+/// io_uring_register(2). The short names of rings belong to a kernel thread, so there are none, as
+/// before Linux 5.18.
 pub(crate) fn io_uring_register(frame: &mut Frame) -> isize {
     const REGISTER_RING_FDS: u32 = 20;
     const SYNC_CANCEL: u32 = 24;
@@ -91,7 +93,8 @@ pub(crate) fn io_uring_enter(frame: &mut Frame) -> isize {
         )
     };
     let result = match registry::get(ring) {
-        // A set of signals, a timeout or several completions: the kernel knows how to wait for them.
+        // A set of signals, a timeout or several completions: the kernel knows how to wait for
+        // them.
         Some(descriptor) if argument == 0 && wanted as u32 == 1 => loop {
             let seen = descriptor.seen(Direction::Read);
             // Completions that the kernel holds back for this thread are posted now.

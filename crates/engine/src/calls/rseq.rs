@@ -1,8 +1,9 @@
 //! Restartable sequences (rseq(2)), which belong to kernel threads.
 //!
-//! glibc registers an area in the main thread's storage with the kernel thread that the process begins with. Once
-//! there are several workers, the main thread may run on another one: then the area would tell of a kernel
-//! thread that it has nothing to do with. So the registration is taken back. glibc asks the kernel instead.
+//! glibc registers an area in the main thread's storage with the kernel thread that the process
+//! begins with. Once there are several workers, the main thread may run on another one: then the
+//! area would tell of a kernel thread that it has nothing to do with. So the registration is taken
+//! back. glibc asks the kernel instead.
 
 use crate::entry::frame::duality_rseq_offset;
 use crate::entry::settings;
@@ -14,7 +15,8 @@ pub(crate) fn leave() {
     const UNREGISTER: i32 = 1;
     /// glibc's own, for x86.
     const SIGNATURE: usize = 0x5305_3053;
-    /// Bytes that have been registered: the first version of the area, and as many as later kernels asked for.
+    /// Bytes that have been registered: the first version of the area, and as many as later kernels
+    /// asked for.
     const LENGTHS: [usize; 3] = [32, 64, 96];
     // SAFETY: reads a variable of the dynamic linker, if there is one.
     let offset = unsafe { duality_rseq_offset() };

@@ -80,7 +80,8 @@ pub(crate) fn rt_sigaction(frame: &mut Frame) -> isize {
 
 /// rt_sigreturn(2): the frame is the one that the stack pointer points into.
 pub(crate) fn rt_sigreturn(frame: &mut Frame) -> isize {
-    // SAFETY: the program says that a frame is there; where there is none, it dies as it would natively.
+    // SAFETY: the program says that a frame is there; where there is none, it dies as it would
+    // natively.
     let context = unsafe { &mut *(frame.rsp as *mut Context) };
     let thread = current();
     flood::leaves_by_sigreturn();
@@ -187,7 +188,8 @@ fn take_now(thread: ThreadRef, set: u64) -> Result<Option<Pending>, isize> {
     if let Some(taken) = take_pending(&mut locked, thread, set) {
         return Ok(Some(taken));
     }
-    // The kernel holds what every thread blocks, the engine what came before: the lower number is first.
+    // The kernel holds what every thread blocks, the engine what came before: the lower number is
+    // first.
     let ours = process_bits() & set;
     let lower = if ours == 0 { set } else { set & ((1 << ours.trailing_zeros()) - 1) };
     match take_from_kernel(lower)? {
@@ -268,7 +270,8 @@ fn signals_itself(process: i32, number: i32) -> bool {
         && handling::action(&mut lock(), number).runs()
 }
 
-/// The handler has run when the call returns, whatever kernel thread the kernel would have given the signal to.
+/// The handler has run when the call returns, whatever kernel thread the kernel would have given
+/// the signal to.
 fn take_now_and_here(number: i32, mut info: libc::siginfo_t) -> isize {
     info.si_signo = number;
     add_pending(&mut lock(), current(), Pending { number, info });
@@ -355,7 +358,8 @@ fn from_us(number: i32, code: i32) -> libc::siginfo_t {
     info
 }
 
-/// timer_create(2): a timer for one of our threads signals the process, and the engine finds the thread.
+/// timer_create(2): a timer for one of our threads signals the process, and the engine finds the
+/// thread.
 pub(crate) fn timer_create(frame: &mut Frame) -> isize {
     const THREAD_FIELD: usize = 16;
     let Ok(Some(mut event)) = user::read_optional::<[u64; 8]>(frame.rsi) else {

@@ -1,4 +1,5 @@
-//! The timeouts of sockets (`SO_RCVTIMEO`, `SO_SNDTIMEO` of socket(7)): calls that wait end with them.
+//! The timeouts of sockets (`SO_RCVTIMEO`, `SO_SNDTIMEO` of socket(7)): calls that wait end with
+//! them.
 
 use crate::descriptors::facts;
 use crate::descriptors::registry::{Descriptor, Direction, Kind};

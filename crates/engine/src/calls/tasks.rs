@@ -1,4 +1,5 @@
-//! The calls of a converted program's runtime, which come with numbers that no kernel has: see `engine.h`.
+//! The calls of a converted program's runtime, which come with numbers that no kernel has: see
+//! `engine.h`.
 
 use crate::calls::futex;
 use crate::descriptors::closed;
@@ -47,7 +48,8 @@ pub(crate) fn call(frame: &Frame) -> isize {
 
 /// The task that the runtime names.
 fn task(frame: &Frame) -> TaskRef {
-    // SAFETY: the runtime is part of the program, and gives its tasks, which it keeps while they wait.
+    // SAFETY: the runtime is part of the program, and gives its tasks, which it keeps while they
+    // wait.
     unsafe { &*(frame.rdi as *const Task) }
 }
 
@@ -127,7 +129,8 @@ fn attempt(frame: &Frame) -> isize {
     if result == RESTART { EINTR } else { result }
 }
 
-/// Whether the descriptor that the task waited for has been closed meanwhile: its number may be another file's by now.
+/// Whether the descriptor that the task waited for has been closed meanwhile: its number may be
+/// another file's by now.
 fn has_lost_its_file(task: TaskRef) -> bool {
     registry::get(task.waiter.waits_for.get())
         .is_some_and(|descriptor| task.waited_before(descriptor.generation()))

@@ -44,7 +44,8 @@ pub(crate) fn get_robust_list(frame: &mut Frame) -> isize {
     written.map_or_else(|fault| fault, |()| 0)
 }
 
-/// rseq(2): the area of the main thread is the kernel's, where there is one worker; the others learn that there is none.
+/// rseq(2): the area of the main thread is the kernel's, where there is one worker; the others
+/// learn that there is none.
 pub(crate) fn rseq(frame: &mut Frame) -> isize {
     const UNREGISTER: usize = 1;
     const REGISTRATION_FAILED: i32 = -2;
@@ -68,7 +69,8 @@ pub(crate) fn prctl(frame: &mut Frame) -> isize {
             ring::retire(&mut lock());
             frame.pass()
         }
-        // It would trap the engine's calls, and none of the program's that the engine answers: as on a kernel without it.
+        // It would trap the engine's calls, and none of the program's that the engine answers: as
+        // on a kernel without it.
         PR_SET_SYSCALL_USER_DISPATCH => EINVAL,
         libc::PR_SET_NAME => {
             let mut name = [0; 16];
@@ -152,7 +154,8 @@ pub(crate) fn about_process(frame: &mut Frame) -> isize {
     }
 }
 
-/// Calls whose second argument is a thread, if the first says so: getpriority(2), ioprio_get(2) and their likes.
+/// Calls whose second argument is a thread, if the first says so: getpriority(2), ioprio_get(2) and
+/// their likes.
 pub(crate) fn about_kind_and_thread(frame: &mut Frame) -> isize {
     match translated(frame.rsi) {
         Some(id) => {
@@ -172,7 +175,8 @@ fn translated(id: usize) -> Option<usize> {
     THREADS.of(&mut lock()).find(id as i32).map(|_| 0)
 }
 
-/// sched_setaffinity(2): a thread of ours runs wherever its worker runs, and remembers what it asked for.
+/// sched_setaffinity(2): a thread of ours runs wherever its worker runs, and remembers what it
+/// asked for.
 pub(crate) fn sched_setaffinity(frame: &mut Frame) -> isize {
     let own = frame.rdi == 0 && !current().is(&MAIN);
     if !own && !is_ours(i64::from(frame.rdi as i32)) {

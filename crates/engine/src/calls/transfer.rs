@@ -248,8 +248,8 @@ impl Transfer<'_> {
         }
     }
 
-    /// Whether the ring can make the call: it fills one buffer from a stream. Where others could set `O_NONBLOCK`
-    /// meanwhile, it cannot.
+    /// Whether the ring can make the call: it fills one buffer from a stream. Where others could
+    /// set `O_NONBLOCK` meanwhile, it cannot.
     fn suits_ring(&self, kind: Kind) -> bool {
         let plain = match self.shape {
             Shape::Buffer => true,
@@ -424,7 +424,8 @@ impl Transfer<'_> {
         if self.done == 0 {
             return call(list, count);
         }
-        // The first buffer that is not done, cut to what is left of it: the others follow by and by.
+        // The first buffer that is not done, cut to what is left of it: the others follow by and
+        // by.
         let mut skipped = 0;
         for index in 0..count {
             let entry = list + index * size_of::<libc::iovec>();

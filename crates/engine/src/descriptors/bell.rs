@@ -1,7 +1,7 @@
 //! The bell that ends a worker's sleep, and the epoll that tells of the program's descriptors.
 //!
-//! They have numbers that the program does not use. The bell is an eventfd that is never read: each ring is an
-//! edge, of which epoll tells one worker.
+//! They have numbers that the program does not use. The bell is an eventfd that is never read: each
+//! ring is an edge, of which epoll tells one worker.
 
 use crate::kernel::lock::Setting;
 use crate::kernel::sys::sys;
@@ -13,8 +13,8 @@ pub(crate) static BELL: Setting<i32> = Setting::new(-1);
 /// What the bell's events carry.
 pub(crate) const BELL_DATA: u64 = u64::MAX;
 
-/// Ends the sleep of the worker that waits for events, or has the next look find the bell. Handlers of signals
-/// and helpers may call it.
+/// Ends the sleep of the worker that waits for events, or has the next look find the bell. Handlers
+/// of signals and helpers may call it.
 pub(crate) fn ring() {
     let once = 1u64;
     sys!(SYS_write, BELL.get(), &raw const once, 8);

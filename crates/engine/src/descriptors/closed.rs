@@ -1,8 +1,8 @@
 //! Files that calls wait for although their descriptors have been closed.
 //!
-//! Natively a call that waits keeps its file open. Here the engine keeps a copy of the descriptor, out of the
-//! program's way, with which the calls go on. The last of them closes it. A thread asks for the
-//! copy when it has been woken. A task gets the copy as the argument of its call.
+//! Natively a call that waits keeps its file open. Here the engine keeps a copy of the descriptor,
+//! out of the program's way, with which the calls go on. The last of them closes it. A thread asks
+//! for the copy when it has been woken. A task gets the copy as the argument of its call.
 
 use alloc::vec::Vec;
 
@@ -25,8 +25,9 @@ struct Kept {
 
 static KEPT: Guarded<Vec<Kept>> = Guarded::new(Vec::new());
 
-/// Before a descriptor is closed: calls that wait for it go on with its file, as the kernel's do, by way of
-/// another descriptor. A call that waits for several stays in its wait. The others end theirs: see
+/// Before a descriptor is closed: calls that wait for it go on with its file, as the kernel's do,
+/// by way of another descriptor. A call that waits for several stays in its wait. The others end
+/// theirs: see
 /// [`goes_on_with`]. Returns whether there are such calls.
 pub(crate) fn for_waiters(number: usize) -> bool {
     let Some(descriptor) = get(number) else { return false };
@@ -76,8 +77,8 @@ pub(crate) fn for_waiters(number: usize) -> bool {
     true
 }
 
-/// The descriptor with which the current thread's call goes on, after its own one was closed. The caller gives it back.
-/// A task has it already.
+/// The descriptor with which the current thread's call goes on, after its own one was closed. The
+/// caller gives it back. A task has it already.
 pub(crate) fn goes_on_with(number: usize) -> Option<usize> {
     if current().task.get().is_some() {
         return None;
@@ -109,8 +110,8 @@ pub(crate) fn end_call(task: TaskRef) {
     }
 }
 
-/// A wait for several descriptors is over: takes its nodes out of their lists, and gives back what was
-/// kept for it.
+/// A wait for several descriptors is over: takes its nodes out of their lists, and gives back what
+/// was kept for it.
 pub(crate) fn end_wait(locked: &mut Locked, nodes: &[PollNode]) {
     for node in nodes {
         node.unlink(locked);

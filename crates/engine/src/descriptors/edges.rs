@@ -1,7 +1,8 @@
 //! What is known of a descriptor in one direction: the edges that have come, and who waits.
 //!
-//! Edges are counted, since another worker may take one between an attempt and the wait that follows it: a
-//! call says how many had been `seen` before its attempt, and does not park if there are more.
+//! Edges are counted, since another worker may take one between an attempt and the wait that
+//! follows it: a call says how many had been `seen` before its attempt, and does not park if there
+//! are more.
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -11,7 +12,8 @@ use crate::schedule::waiter::{Waiter, WaiterRef};
 
 /// Waits of one direction.
 pub(crate) struct Side {
-    /// Twice the number of edges so far; one more if an attempt has shown since that the next would block.
+    /// Twice the number of edges so far; one more if an attempt has shown since that the next would
+    /// block.
     edges: AtomicU32,
     /// The first that waits: changes under the lock.
     first: AtomicPtr<Waiter>,

@@ -1,8 +1,9 @@
 //! What the engine knows of each descriptor: its kind, its flags, who waits for it.
 //!
-//! A descriptor is registered with epoll when a thread first waits for it, for all events, edge-triggered,
-//! and stays so until it is closed. Between two edges, the engine remembers what it has seen: a read that
-//! came up short has emptied the socket, so the next one parks without another attempt.
+//! A descriptor is registered with epoll when a thread first waits for it, for all events,
+//! edge-triggered, and stays so until it is closed. Between two edges, the engine remembers what it
+//! has seen: a read that came up short has emptied the socket, so the next one parks without
+//! another attempt.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -328,7 +329,8 @@ impl Descriptor {
         }
     }
 
-    /// Whether the socket was empty when a thread last received by way of the ring. A hint, for the ring finds out.
+    /// Whether the socket was empty when a thread last received by way of the ring. A hint, for the
+    /// ring finds out.
     pub(crate) fn is_drained(&self) -> bool {
         self.drained.load(Ordering::Relaxed)
     }
@@ -343,8 +345,8 @@ impl Descriptor {
         facts & (facts::MODE_KNOWN | facts::NONBLOCKING) == facts::MODE_KNOWN
     }
 
-    /// Makes a call while no other worker makes one like it: a look whether the call would block, or a change of
-    /// the file's flags, would not hold.
+    /// Makes a call while no other worker makes one like it: a look whether the call would block,
+    /// or a change of the file's flags, would not hold.
     pub(crate) fn alone<T>(&self, call: impl FnOnce() -> T) -> T {
         if !lock::is_shared() {
             return call();
@@ -357,8 +359,8 @@ impl Descriptor {
         result
     }
 
-    /// Before the number refers to nothing, or to another file: forgets what was known, and wakes what
-    /// waits.
+    /// Before the number refers to nothing, or to another file: forgets what was known, and wakes
+    /// what waits.
     pub(crate) fn renew(&self, number: usize) {
         self.forget(number);
         if self.is_waited_for() {
@@ -404,8 +406,8 @@ impl Descriptor {
         self.set_drained(false);
     }
 
-    /// After the number's file has been closed or replaced. Calls that began to wait for the former file
-    /// since [`renew`](Self::renew), on another worker, look again.
+    /// After the number's file has been closed or replaced. Calls that began to wait for the former
+    /// file since [`renew`](Self::renew), on another worker, look again.
     pub(crate) fn gone(&self) {
         if self.has(facts::REGISTERED | facts::REFUSED) || self.is_waited_for() {
             self.have_them_look_again();

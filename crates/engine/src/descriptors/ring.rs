@@ -1,4 +1,5 @@
-//! The engine's own ring of io_uring(7), with `--poller uring`: two queues in memory shared with the kernel.
+//! The engine's own ring of io_uring(7), with `--poller uring`: two queues in memory shared with
+//! the kernel.
 //!
 //! ```text
 //!   receive.rs ── push ──▶ submissions ──▶ the kernel receives into a parked thread's buffer
@@ -6,14 +7,14 @@
 //!   pump.rs ◀── next ◀── completions ◀── (data, result)
 //! ```
 //!
-//! The ring receives from stream sockets, and does nothing else. epoll tells of everything else. The ring
-//! tells when epoll has events, by a poll that is submitted again after each look.
+//! The ring receives from stream sockets, and does nothing else. epoll tells of everything else.
+//! The ring tells when epoll has events, by a poll that is submitted again after each look.
 //!
-//! A submission names its descriptor by number until the kernel has taken the submission. So before a
-//! descriptor is closed, the kernel takes the submissions that name it (`take_before_close`).
+//! A submission names its descriptor by number until the kernel has taken the submission. So before
+//! a descriptor is closed, the kernel takes the submissions that name it (`take_before_close`).
 //!
-//! With one worker, the kernel completes requests when the worker enters it (`DEFER_TASKRUN`). With several,
-//! any of them may submit or look, so the kernel interrupts the worker that submitted.
+//! With one worker, the kernel completes requests when the worker enters it (`DEFER_TASKRUN`). With
+//! several, any of them may submit or look, so the kernel interrupts the worker that submitted.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -124,7 +125,8 @@ pub(crate) fn descriptor() -> i32 {
     DESCRIPTOR.get()
 }
 
-/// Sets up the ring, if it was asked for. Where the kernel refuses, says so and leaves the work to epoll.
+/// Sets up the ring, if it was asked for. Where the kernel refuses, says so and leaves the work to
+/// epoll.
 pub(crate) fn open(locked: &mut Locked, epoll: i32) {
     EPOLL.set(epoll);
     ACTIVE.store(false, Ordering::Relaxed);
@@ -238,7 +240,8 @@ impl Ring {
     /// The submissions that the kernel has not taken.
     fn waiting(&self) -> impl Iterator<Item = &Submission> {
         let head = self.submissions.head.load(Ordering::Acquire);
-        // SAFETY: the mask keeps the index inside the entries, which are written under the lock alone.
+        // SAFETY: the mask keeps the index inside the entries, which are written under the lock
+        // alone.
         let entry = |at: u32| unsafe { &*self.entries.add((at & self.submissions.mask) as usize) };
         (0..self.submissions.length()).map(move |index| entry(head.wrapping_add(index)))
     }
@@ -251,8 +254,8 @@ fn push(locked: &mut Locked, submission: Submission) {
         flush(locked);
     }
     let tail = ring.submissions.tail.load(Ordering::Relaxed);
-    // SAFETY: the mask keeps the index inside the entries. The queue is not full, so the kernel has taken
-    // what was in this place. The caller holds the lock.
+    // SAFETY: the mask keeps the index inside the entries. The queue is not full, so the kernel has
+    // taken what was in this place. The caller holds the lock.
     unsafe { ring.entries.add((tail & ring.submissions.mask) as usize).write(submission) };
     ring.submissions.tail.store(tail.wrapping_add(1), Ordering::Release);
 }
@@ -362,7 +365,8 @@ struct Wait {
     time: *const libc::timespec,
 }
 
-/// Submits, and waits for a completion or for `timeout`, without the lock. A time of zero does not wait.
+/// Submits, and waits for a completion or for `timeout`, without the lock. A time of zero does not
+/// wait.
 pub(crate) fn enter(locked: &mut Locked, timeout: Option<&libc::timespec>) {
     let Some(ring) = *RING.of(locked) else { return };
     let at_once = timeout.is_some_and(|time| time.tv_sec == 0 && time.tv_nsec == 0);
@@ -405,7 +409,8 @@ fn next(locked: &mut Locked) -> Option<Event> {
             return None;
         }
         let head = ring.completions.head.load(Ordering::Relaxed);
-        // SAFETY: the mask keeps the index inside the mapping. The kernel has written what is before the tail.
+        // SAFETY: the mask keeps the index inside the mapping. The kernel has written what is
+        // before the tail.
         let done = unsafe { ring.results.add((head & ring.completions.mask) as usize).read() };
         ring.completions.head.store(head.wrapping_add(1), Ordering::Release);
         match done.data {
@@ -419,8 +424,8 @@ fn next(locked: &mut Locked) -> Option<Event> {
     }
 }
 
-/// Leaves the ring for good, before the program forbids itself system calls. Threads that receive go on with
-/// epoll.
+/// Leaves the ring for good, before the program forbids itself system calls. Threads that receive
+/// go on with epoll.
 pub(crate) fn retire(locked: &mut Locked) {
     if !is_active() {
         return;

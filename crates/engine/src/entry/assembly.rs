@@ -1,4 +1,5 @@
-//! From a patched system call into the dispatcher, and from one thread to another: the only assembly.
+//! From a patched system call into the dispatcher, and from one thread to another: the only
+//! assembly.
 //!
 //! ```text
 //!   the program's stack                     what a stub gives the entry
@@ -13,8 +14,8 @@
 //!   │ dispatch …            │
 //! ```
 //!
-//! Unwinders find their way: the entry describes itself as the frame of a signal handler, whose caller is
-//! the instruction after the call in libc.
+//! Unwinders find their way: the entry describes itself as the frame of a signal handler, whose
+//! caller is the instruction after the call in libc.
 //!
 //! `gs` points to the [`Worker`](crate::schedule::worker::Worker) of the kernel thread; programs on
 //! x86_64 Linux do not use it.
@@ -23,12 +24,13 @@ use core::arch::global_asm;
 
 global_asm!(
     ".pushsection .text.duality_entry, \"ax\", @progbits",
-    // Keeps the general registers. The engine clobbers vector registers: a caller that has one alive
-    // across the call enters below.
+    // Keeps the general registers. The engine clobbers vector registers: a caller that has one
+    // alive across the call enters below.
     ".globl duality_entry", ".hidden duality_entry", ".type duality_entry, @function",
     "duality_entry:",
     ".cfi_startproc", ".cfi_signal_frame",
-    // The frame's address is in rsp. CFA = *(rsp + 112); rip at 128; and the registers that a callee saves.
+    // The frame's address is in rsp. CFA = *(rsp + 112); rip at 128; and the registers that a
+    // callee saves.
     ".cfi_escape 0x0f, 0x04, 0x77, 0xf0, 0x00, 0x06",
     ".cfi_escape 0x10, 0x10, 0x03, 0x77, 0x80, 0x01",
     ".cfi_escape 0x10, 0x06, 0x02, 0x77, 0x20",
@@ -57,8 +59,8 @@ global_asm!(
     "jmp *%rcx",
     ".cfi_endproc", ".size duality_entry, . - duality_entry",
 
-    // Keeps the vector registers too, in an area of XSAVE beneath the red zone; the red zone has moved, but
-    // what the program keeps there stays where it is.
+    // Keeps the vector registers too, in an area of XSAVE beneath the red zone; the red zone has
+    // moved, but what the program keeps there stays where it is.
     ".globl duality_entry_vectors", ".hidden duality_entry_vectors",
     ".type duality_entry_vectors, @function",
     "duality_entry_vectors:",
@@ -105,8 +107,8 @@ global_asm!(
     "jmp *%rcx",
     ".size duality_entry_vectors, . - duality_entry_vectors",
 
-    // switch(save: *mut usize, load: usize, fs: usize): keeps what a callee saves on this stack, and goes on
-    // where the other stack was left. A zero `fs` leaves the register as it is.
+    // switch(save: *mut usize, load: usize, fs: usize): keeps what a callee saves on this stack,
+    // and goes on where the other stack was left. A zero `fs` leaves the register as it is.
     ".globl duality_switch", ".hidden duality_switch", ".type duality_switch, @function",
     "duality_switch:",
     "push %rbp", "push %rbx", "push %r12", "push %r13", "push %r14", "push %r15",
@@ -128,20 +130,20 @@ global_asm!(
     ".globl duality_worker_start", ".hidden duality_worker_start",
     "duality_worker_start:", "xor %ebp, %ebp", "call {worker_loop}", "ud2",
 
-    // A thread that was stopped in the middle of its own code comes here on the frame of a signal; when it
-    // is its turn again, the frame is returned from.
+    // A thread that was stopped in the middle of its own code comes here on the frame of a signal;
+    // when it is its turn again, the frame is returned from.
     ".globl duality_preempted", ".hidden duality_preempted",
     "duality_preempted:",
     "add $8, %rsp",
-    // rsp: the frame's context. What the engine does before the thread goes on may take the thread to another
-    // worker; so what belongs to the worker is filled in last. A signal that comes after the look at `attention`
-    // finds the thread between the marks, and has it come here again.
+    // rsp: the frame's context. What the engine does before the thread goes on may take the thread
+    // to another worker; so what belongs to the worker is filled in last. A signal that comes after
+    // the look at `attention` finds the thread between the marks, and has it come here again.
     ".globl duality_resume", ".hidden duality_resume",
     "duality_resume:",
     "mov %rsp, %rbx",
     "mov %rsp, %rdi",
-    // Where the context is to enter a handler, that handler's frame may be beneath on the same stack: the engine
-    // executes beneath both.
+    // Where the context is to enter a handler, that handler's frame may be beneath on the same
+    // stack: the engine executes beneath both.
     "mov %rsp, %rax",
     "sub {context_rsp}(%rsp), %rax",
     "cmp ${same_stack}, %rax",
@@ -160,7 +162,8 @@ global_asm!(
     "cmpl $0, %gs:{attention}",
     "jne 6f",
     "mov $15, %eax", "syscall", "ud2",
-    // Inside the engine again before the marks are left: else each signal of a storm would add a frame.
+    // Inside the engine again before the marks are left: else each signal of a storm would add a
+    // frame.
     "6: movl $1, %gs:{in_engine}",
     "movl $1, %gs:{mask_is_stale}",
     "jmp duality_resume",
@@ -181,8 +184,8 @@ global_asm!(
     "call {worker_loop}", "ud2",
     "4: ret",
 
-    // The area that glibc has registered for restartable sequences, as an offset from the thread's storage; zero
-    // where there is none.
+    // The area that glibc has registered for restartable sequences, as an offset from the thread's
+    // storage; zero where there is none.
     ".weak __rseq_offset",
     ".globl duality_rseq_offset", ".hidden duality_rseq_offset",
     "duality_rseq_offset:",

@@ -51,7 +51,8 @@ impl Frame {
         Self { rax: number as usize, rdi, rsi, rdx, r10, r8, r9, ..*self }
     }
 
-    /// Has the kernel execute the call with the program's own registers and stack, once the dispatcher is left.
+    /// Has the kernel execute the call with the program's own registers and stack, once the
+    /// dispatcher is left.
     pub(crate) fn leave_to_kernel(&mut self) -> isize {
         self.rip = match self.keeps_vectors() {
             true => duality_vectors_leave as *const () as usize,
@@ -109,13 +110,15 @@ unsafe extern "C" {
     pub(crate) fn duality_user_fault();
 }
 
-/// Whether a thread that was interrupted at `address` was about to go on from a frame: see the entry.
+/// Whether a thread that was interrupted at `address` was about to go on from a frame: see the
+/// entry.
 pub(crate) fn is_resuming(address: usize) -> bool {
     (duality_resume_begin as *const () as usize..duality_resume_end as *const () as usize)
         .contains(&address)
 }
 
-/// The initial stack of a context that starts at `start` with `stack` (a multiple of 16) as its stack pointer.
+/// The initial stack of a context that starts at `start` with `stack` (a multiple of 16) as its
+/// stack pointer.
 ///
 /// # Safety
 ///

@@ -1,7 +1,8 @@
-//! Patches the objects of the process: at the start those that are loaded, later those that are mapped.
+//! Patches the objects of the process: at the start those that are loaded, later those that are
+//! mapped.
 //!
-//! Memory is never writable and executable at once. The changed pages and the stubs are written into a file
-//! in memory, which is then mapped over the text:
+//! Memory is never writable and executable at once. The changed pages and the stubs are written
+//! into a file in memory, which is then mapped over the text:
 //!
 //! ```text
 //!   before   [ text of libc, from its file                      ]
@@ -203,7 +204,8 @@ impl Pages {
                     let end = segment.address + segment.bytes.len() as u64;
                     segment.executable && address < end && segment.address < address + PAGE
                 })?;
-                // A segment may begin or end inside the page; what is beside it in memory is padding.
+                // A segment may begin or end inside the page; what is beside it in memory is
+                // padding.
                 let end = segment.address + segment.bytes.len() as u64;
                 let from = address.max(segment.address);
                 let to = (address + PAGE).min(end);
@@ -266,7 +268,8 @@ pub(crate) fn patch_mapped(file: i32, mapped: Range<usize>, offset: u64) {
     if failed(view) {
         return;
     }
-    // SAFETY: mapped just now; the file is code that is about to be executed, and is not being written.
+    // SAFETY: mapped just now; the file is code that is about to be executed, and is not being
+    // written.
     let bytes = unsafe { core::slice::from_raw_parts(view as *const u8, length) };
     if let Err(site) = patch_from_file(file, bytes, &mapped, offset) {
         crate::show::report::unpatchable(&site.object, site.address);

@@ -1,7 +1,7 @@
 //! What `duality run` tells the engine, in one environment variable that the program does not see.
 //!
-//! `DUALITY_RUN=fd=19990:cores=2:uring=0:tick=10000:stats=1:children=0:signal=0:stack=0:preload=…` and `LD_PRELOAD`, whose value
-//! before ours is the last item.
+//! `DUALITY_RUN=fd=19990:cores=2:uring=0:tick=10000:stats=1:children=0:signal=0:stack=0:preload=…`
+//! and `LD_PRELOAD`, whose value before ours is the last item.
 
 use alloc::vec::Vec;
 
@@ -41,7 +41,8 @@ static FIRST_PROCESS: Setting<i32> = Setting::new(0);
 static OWN: crate::kernel::lock::Guarded<[Vec<u8>; 2]> =
     crate::kernel::lock::Guarded::new([Vec::new(), Vec::new()]);
 
-/// Reads the settings, and takes them out of the environment. `None`: the library was not loaded by `duality run`.
+/// Reads the settings, and takes them out of the environment. `None`: the library was not loaded by
+/// `duality run`.
 ///
 /// # Safety
 ///
@@ -188,7 +189,8 @@ impl Environment {
             if text.is_null() {
                 return None;
             }
-            // SAFETY: as above; the comparison ends at the first difference, so before the text does.
+            // SAFETY: as above; the comparison ends at the first difference, so before the text
+            // does.
             let same =
                 prefix.iter().enumerate().all(|(at, &byte)| unsafe { *text.add(at) == byte });
             if same {

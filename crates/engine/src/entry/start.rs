@@ -53,8 +53,8 @@ pub unsafe extern "C" fn start(_count: usize, _arguments: *mut *mut u8, environm
 ///
 /// # Safety
 ///
-/// `settings` is a text like the value of `DUALITY_RUN`, and the two numbers are what getauxval(3) gives for
-/// `AT_SYSINFO_EHDR` and `AT_HWCAP2`. The process has one thread.
+/// `settings` is a text like the value of `DUALITY_RUN`, and the two numbers are what getauxval(3)
+/// gives for `AT_SYSINFO_EHDR` and `AT_HWCAP2`. The process has one thread.
 #[cfg_attr(engine_object, unsafe(no_mangle))]
 pub unsafe extern "C" fn duality_engine_start(
     settings: *const core::ffi::c_char,

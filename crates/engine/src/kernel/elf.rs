@@ -49,8 +49,8 @@ pub(crate) fn exported(base: usize, name: &[u8]) -> Option<usize> {
         if strings == 0 || symbols == 0 {
             return None;
         }
-        // The old hash table begins with the counts of its buckets and of the symbols. Where there is none,
-        // the strings follow the symbols.
+        // The old hash table begins with the counts of its buckets and of the symbols. Where there
+        // is none, the strings follow the symbols.
         let count = match hash {
             0 => strings.checked_sub(symbols)? / size_of::<Elf64_Sym>(),
             hash => *(hash as *const u32).add(1) as usize,

@@ -1,10 +1,11 @@
 //! The one lock of the engine, and the state that it protects.
 //!
-//! The lock is held across a switch: the thread that parks takes it, and the thread or worker that is
-//! switched to releases it. So no worker sees a thread as parked before its stack has been left.
+//! The lock is held across a switch: the thread that parks takes it, and the thread or worker that
+//! is switched to releases it. So no worker sees a thread as parked before its stack has been left.
 //!
-//! With one worker, the lock is not taken at all: nothing else changes the engine's state. The second
-//! worker makes it real (`share`). A worker that finds it taken spins for a moment, then sleeps.
+//! With one worker, the lock is not taken at all: nothing else changes the engine's state. The
+//! second worker makes it real (`share`). A worker that finds it taken spins for a moment, then
+//! sleeps.
 
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -156,8 +157,8 @@ impl Locked {
 /// State that the lock protects.
 pub(crate) struct Guarded<T>(UnsafeCell<T>);
 
-// SAFETY: the content is reached through a mutable borrow of the proof that the lock is held, of which
-// there is one at a time.
+// SAFETY: the content is reached through a mutable borrow of the proof that the lock is held, of
+// which there is one at a time.
 unsafe impl<T> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {

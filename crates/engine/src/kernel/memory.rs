@@ -1,7 +1,8 @@
 //! The engine's own heap: size classes of powers of two, carved from anonymous mappings.
 //!
-//! The program's `malloc` cannot serve: a thread may enter the engine while it holds the lock of `malloc`.
-//! What is freed is used again, and not returned to the kernel, except for blocks above 64 KiB.
+//! The program's `malloc` cannot serve: a thread may enter the engine while it holds the lock of
+//! `malloc`. What is freed is used again, and not returned to the kernel, except for blocks above
+//! 64 KiB.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
@@ -90,8 +91,8 @@ fn class_of(layout: Layout) -> usize {
     (bytes / SMALLEST).trailing_zeros() as usize
 }
 
-// SAFETY: blocks are disjoint, and aligned to their size, which is a power of two, or to a page where that is less. What
-// is to be aligned to more than a page is refused.
+// SAFETY: blocks are disjoint, and aligned to their size, which is a power of two, or to a page
+// where that is less. What is to be aligned to more than a page is refused.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() > PAGE {
@@ -114,7 +115,8 @@ unsafe impl GlobalAlloc for Heap {
         let Ok(wanted) = Layout::from_size_align(size, layout.align()) else {
             return ptr::null_mut();
         };
-        // SAFETY: the caller promises what the two calls ask for, and both blocks have so many bytes.
+        // SAFETY: the caller promises what the two calls ask for, and both blocks have so many
+        // bytes.
         unsafe {
             let new = self.alloc(wanted);
             if !new.is_null() {

@@ -15,8 +15,8 @@ pub(crate) type Arguments = [usize; 6];
 pub(crate) fn call(number: i64, arguments: Arguments) -> isize {
     let result;
     let [a, b, c, d, e, f] = arguments;
-    // SAFETY: the registers are those of the x86_64 calling convention of the kernel, and the ones that
-    // it clobbers are declared.
+    // SAFETY: the registers are those of the x86_64 calling convention of the kernel, and the ones
+    // that it clobbers are declared.
     unsafe {
         asm!(
             "syscall",
@@ -63,8 +63,8 @@ pub(crate) const ENOSYS: isize = error(libc::ENOSYS);
 pub(crate) const ESRCH: isize = error(libc::ESRCH);
 pub(crate) const ETIMEDOUT: isize = error(libc::ETIMEDOUT);
 
-/// Interrupted, and to be executed again unless a handler without `SA_RESTART` runs: what the kernel calls
-/// `ERESTARTSYS`. It never reaches the program.
+/// Interrupted, and to be executed again unless a handler without `SA_RESTART` runs: what the
+/// kernel calls `ERESTARTSYS`. It never reaches the program.
 pub(crate) const RESTART: isize = -512;
 
 /// The call of a task waits; what the task has come to is kept (`schedule/task.rs`). These two
@@ -80,9 +80,9 @@ pub(crate) fn map(length: usize, protection: i32, flags: i32) -> Option<usize> {
     (address > 0).then_some(address as usize)
 }
 
-/// Addresses for a table, or nothing: the table is there as far as it is opened, see [`open_reserved`], so that a program
-/// that locks its memory (mlockall(2)) does not lock all of it. The addresses lie far from the program's libraries, whose
-/// neighbourhood is for the stubs.
+/// Addresses for a table, or nothing: the table is there as far as it is opened, see
+/// [`open_reserved`], so that a program that locks its memory (mlockall(2)) does not lock all of
+/// it. The addresses lie far from the program's libraries, whose neighbourhood is for the stubs.
 pub(crate) fn reserve(length: usize) -> Option<usize> {
     const FAR: usize = 0x0800_0000_0000;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -90,8 +90,8 @@ pub(crate) fn reserve(length: usize) -> Option<usize> {
     (address > 0).then_some(address as usize)
 }
 
-/// How many of `entries` entries a table may have, such that the most of a limit of the address space (RLIMIT_AS) is
-/// left to the program: a multiple of the steps in which tables grow.
+/// How many of `entries` entries a table may have, such that the most of a limit of the address
+/// space (RLIMIT_AS) is left to the program: a multiple of the steps in which tables grow.
 pub(crate) fn affordable(entries: usize, size: usize) -> usize {
     const SHARE: u64 = 16;
     const STEP: usize = 1024;
@@ -120,7 +120,8 @@ pub(crate) fn with_large_files<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Makes reserved addresses memory, which is zero; returns whether that worked. What was opened before stays as it is.
+/// Makes reserved addresses memory, which is zero; returns whether that worked. What was opened
+/// before stays as it is.
 pub(crate) fn open_reserved(start: usize, length: usize) -> bool {
     const PAGE: usize = 4096;
     let first = start & !(PAGE - 1);

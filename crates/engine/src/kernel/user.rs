@@ -1,7 +1,7 @@
 //! The program's memory, as the engine may touch it: a bad address is `EFAULT`, as from the kernel.
 //!
-//! The accesses are a few instructions between two marks. The handler of `SIGSEGV` knows the marks, and
-//! has an access that faults return 1.
+//! The accesses are a few instructions between two marks. The handler of `SIGSEGV` knows the marks,
+//! and has an access that faults return 1.
 
 use core::mem::MaybeUninit;
 
@@ -130,7 +130,8 @@ pub(crate) fn copy(to: usize, from: usize, length: usize) -> Result<(), isize> {
     if fault == 0 { Ok(()) } else { Err(EFAULT) }
 }
 
-/// Asks the kernel whether bytes can be written, for code that blocks the signals of faults. Some of the bytes change.
+/// Asks the kernel whether bytes can be written, for code that blocks the signals of faults. Some
+/// of the bytes change.
 ///
 /// # Errors
 ///

@@ -1,5 +1,6 @@
-//! System calls that other workers make: the kernel applies them to the calling thread alone, and the program
-//! means them for the process, as `setuid`; or it has one thread alone make them, as `ptrace`.
+//! System calls that other workers make: the kernel applies them to the calling thread alone, and
+//! the program means them for the process, as `setuid`; or it has one thread alone make them, as
+//! `ptrace`.
 
 use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 
@@ -36,8 +37,8 @@ pub(crate) fn everywhere(number: i64, arguments: Arguments) {
     send(&mut lock(), number, arguments, EVERYBODY);
 }
 
-/// Has the other workers execute a call, one after the other, until one returns something else than `refusal`:
-/// for calls that the kernel allows one thread alone.
+/// Has the other workers execute a call, one after the other, until one returns something else than
+/// `refusal`: for calls that the kernel allows one thread alone.
 pub(crate) fn until_done(number: i64, arguments: Arguments, refusal: isize) -> isize {
     let mut locked = lock();
     for other in worker::others(&mut locked) {

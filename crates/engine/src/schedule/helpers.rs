@@ -6,8 +6,9 @@
 //!     woken ◀── collect ◀── bell ◀── done ◀────────┘
 //! ```
 //!
-//! A helper has no thread-local storage and no libc, only a stack and the raw call. It blocks every signal
-//! except the engine's own, by which a call is interrupted on behalf of the thread that waits for it.
+//! A helper has no thread-local storage and no libc, only a stack and the raw call. It blocks every
+//! signal except the engine's own, by which a call is interrupted on behalf of the thread that
+//! waits for it.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
@@ -104,8 +105,8 @@ pub(crate) fn offload_on_kept(
     Some(result)
 }
 
-/// As [`offload`]; ends the call early, with another result, once `until` gives one. It is asked whenever the
-/// thread is woken.
+/// As [`offload`]; ends the call early, with another result, once `until` gives one. It is asked
+/// whenever the thread is woken.
 pub(crate) fn offload_until(
     number: i64,
     arguments: Arguments,
@@ -244,7 +245,8 @@ fn poke(helper: i32) {
 fn start_helper() -> bool {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let Some(stack) = sys::map(HELPER_STACK, protection, libc::MAP_NORESERVE) else { return false };
-    // SAFETY: the stack is the helper's own, and the helper uses nothing else of this kernel thread.
+    // SAFETY: the stack is the helper's own, and the helper uses nothing else of this kernel
+    // thread.
     let helper = unsafe { start_kernel_thread(stack + HELPER_STACK, helper, 0) };
     if failed(helper) {
         sys!(SYS_munmap, stack, HELPER_STACK);
@@ -254,7 +256,8 @@ fn start_helper() -> bool {
     true
 }
 
-/// A helper's life. It does not end while it is of use: requests that it gave to an io_uring would be cancelled.
+/// A helper's life. It does not end while it is of use: requests that it gave to an io_uring would
+/// be cancelled.
 extern "C" fn helper(_: usize) {
     let mask = !(1u64 << (HELPER_SIGNAL - 1));
     sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);

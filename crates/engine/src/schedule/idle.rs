@@ -6,14 +6,15 @@
 //!            └──▶ reserve: sleeps on a futex ──▶ deputy: looks again after a millisecond ◀─┘
 //! ```
 //!
-//! One worker at a time is the watcher, so an event wakes one, and the worker that ran a thread last is the one
-//! that waits for its next event. While the watcher runs a thread, a reserve stands in for it as deputy: if
-//! nobody has looked at the descriptors for a millisecond, the deputy becomes the watcher.
+//! One worker at a time is the watcher, so an event wakes one, and the worker that ran a thread
+//! last is the one that waits for its next event. While the watcher runs a thread, a reserve stands
+//! in for it as deputy: if nobody has looked at the descriptors for a millisecond, the deputy
+//! becomes the watcher.
 //!
-//! A reserve is summoned when threads are ready. A single ready thread often runs in a moment, when the current
-//! one waits, and then the reserve has come for nothing. So after each such time some single threads are
-//! skipped. One that is skipped is looked at again when the lock is released next, and at the latest when the
-//! current turn is over.
+//! A reserve is summoned when threads are ready. A single ready thread often runs in a moment, when
+//! the current one waits, and then the reserve has come for nothing. So after each such time some
+//! single threads are skipped. One that is skipped is looked at again when the lock is released
+//! next, and at the latest when the current turn is over.
 //!
 //! To wake a worker costs more than many a thread runs for. After several workers that came and
 //! soon had nothing to run, the next one without work does not watch while others run. It is deputy
@@ -122,8 +123,8 @@ pub(crate) fn expect(locked: &mut Locked, deadline: Nanoseconds) {
     }
 }
 
-/// A worker that was not asleep has looked. It may have taken the event of the bell that the watcher was to hear:
-/// an edge is told once.
+/// A worker that was not asleep has looked. It may have taken the event of the bell that the
+/// watcher was to hear: an edge is told once.
 pub(crate) fn remind_watcher(locked: &mut Locked) {
     let idle = IDLE.of(locked);
     if idle.watched && idle.hurried {
@@ -212,8 +213,8 @@ fn others_run(idle: &Idle, workers: usize) -> bool {
     idle.reserves + usize::from(idle.watched) + 1 < workers
 }
 
-/// Sleeps in reserve while there is nothing to do: no thread is ready, as `ready` counts, and no signal waits. As
-/// a deputy, it ends too when nobody looks at the descriptors any more.
+/// Sleeps in reserve while there is nothing to do: no thread is ready, as `ready` counts, and no
+/// signal waits. As a deputy, it ends too when nobody looks at the descriptors any more.
 pub(crate) fn stand_by(
     locked: &mut Locked,
     mut serving: bool,
@@ -233,7 +234,8 @@ pub(crate) fn stand_by(
         let timed_out = sleep(locked, calls, serving);
         let found = ready(locked);
         if IDLE.of(locked).summoned {
-            // Also after a time-out: the summons may have come at the same moment, and nobody else would answer it.
+            // Also after a time-out: the summons may have come at the same moment, and nobody else
+            // would answer it.
             came(locked, found);
         }
         let idle = IDLE.of(locked);

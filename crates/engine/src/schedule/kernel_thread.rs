@@ -1,11 +1,12 @@
-//! Kernel threads of the engine: they share everything with the process, and have a stack and no libc.
+//! Kernel threads of the engine: they share everything with the process, and have a stack and no
+//! libc.
 
 use crate::entry::frame::duality_clone;
 use crate::kernel::sys::sys;
 
-/// Starts a kernel thread that executes `work` with `argument` on a stack that ends at `stack_end`. It begins
-/// with all signals blocked. A worker's `work` returns, and the worker's loop follows; a helper's never does.
-/// Returns the number of the kernel thread, or the kernel's error.
+/// Starts a kernel thread that executes `work` with `argument` on a stack that ends at `stack_end`.
+/// It begins with all signals blocked. A worker's `work` returns, and the worker's loop follows; a
+/// helper's never does. Returns the number of the kernel thread, or the kernel's error.
 ///
 /// # Safety
 ///
@@ -24,7 +25,8 @@ pub(crate) unsafe fn start_kernel_thread(
     let top = (stack_end & !15) - 64;
     // SAFETY: promised by the caller.
     unsafe { (top as *mut [usize; 2]).write([work as usize, argument]) };
-    // SAFETY: the new thread finds there what it is to do, and uses nothing else of this kernel thread.
+    // SAFETY: the new thread finds there what it is to do, and uses nothing else of this kernel
+    // thread.
     without_signals(|| unsafe { duality_clone(flags as usize, top) })
 }
 

@@ -9,8 +9,9 @@
 //!   its call is over ──▶ it returns, and goes on when the runner asks for the next task
 //! ```
 //!
-//! So a call that blocks the thread of a loop, because nobody knew that it would, stops one task and not all. Of a loop's
-//! threads, one at a time is the runner: what the tasks share without locks stays right.
+//! So a call that blocks the thread of a loop, because nobody knew that it would, stops one task
+//! and not all. Of a loop's threads, one at a time is the runner: what the tasks share without
+//! locks stays right.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -141,8 +142,8 @@ pub(crate) fn join_loop(locked: &mut Locked, number: usize, turn: usize) {
     }
 }
 
-/// Adds a task to those that are ready, or `behind` them. Returns the thread that is to go on, if the
-/// loop had no runner.
+/// Adds a task to those that are ready, or `behind` them. Returns the thread that is to go on, if
+/// the loop had no runner.
 pub(crate) fn add(
     locked: &mut Locked,
     number: usize,
@@ -159,7 +160,8 @@ pub(crate) fn add(
     home.choose_runner()
 }
 
-/// What the current thread, of the loop with this number, does next. Before it waits, it is a spare thread.
+/// What the current thread, of the loop with this number, does next. Before it waits, it is a spare
+/// thread.
 pub(crate) fn next(locked: &mut Locked, number: usize) -> Next {
     let thread = current();
     let own = &mut LOOPS.of(locked)[number];
@@ -187,8 +189,8 @@ pub(crate) fn next(locked: &mut Locked, number: usize) -> Next {
     }
 }
 
-/// The turn of the current thread is over. Returns its task, once, if others have waited longer than
-/// `longest` for its end.
+/// The turn of the current thread is over. Returns its task, once, if others have waited longer
+/// than `longest` for its end.
 pub(crate) fn has_held(locked: &mut Locked, longest: Nanoseconds) -> Option<Held> {
     let number = number()?;
     let own = &mut LOOPS.of(locked)[number];
@@ -205,7 +207,8 @@ pub(crate) fn has_held(locked: &mut Locked, longest: Nanoseconds) -> Option<Held
     Some(Held { number, task, nanoseconds })
 }
 
-/// The current thread is about to wait for something other than a task. Returns the thread that goes on instead.
+/// The current thread is about to wait for something other than a task. Returns the thread that
+/// goes on instead.
 pub(crate) fn blocks(locked: &mut Locked) -> Option<ThreadRef> {
     let own = &mut LOOPS.of(locked)[number()?];
     if own.runner.is_some_and(|runner| runner.is(current())) {
@@ -234,8 +237,8 @@ pub(crate) fn may_go_on(locked: &mut Locked, thread: ThreadRef) -> bool {
     true
 }
 
-/// In the child of a fork: the current thread, the main one from now on, may be a loop's. Only the task that it runs is
-/// left.
+/// In the child of a fork: the current thread, the main one from now on, may be a loop's. Only the
+/// task that it runs is left.
 pub(crate) fn reset_after_fork(locked: &mut Locked) {
     let own = number();
     for (index, home) in LOOPS.of(locked).iter_mut().enumerate() {

@@ -82,7 +82,8 @@ fn start(locked: &mut Locked) -> Option<()> {
     Some(())
 }
 
-/// The first code of a worker other than the first. With the lock held, it returns into the worker's loop.
+/// The first code of a worker other than the first. With the lock held, it returns into the
+/// worker's loop.
 extern "C" fn begin(argument: usize) {
     // SAFETY: `start` passed a worker, which is never taken away once its kernel thread exists.
     let worker: &'static Worker = unsafe { &*(argument as *const Worker) };

@@ -1,4 +1,5 @@
-//! The worker's own loop: runs what is ready, looks at the descriptors, waits where there is nothing to run.
+//! The worker's own loop: runs what is ready, looks at the descriptors, waits where there is
+//! nothing to run.
 
 use crate::calls::processes;
 use crate::descriptors::bell::{BELL_DATA, EPOLL};

@@ -1,4 +1,5 @@
-//! Which thread runs: run queues, parked threads with and without deadlines, and the wait for events.
+//! Which thread runs: run queues, parked threads with and without deadlines, and the wait for
+//! events.
 //!
 //! ```text
 //!      wake                 its turn
@@ -9,8 +10,9 @@
 //!                                                     the worker's own stack: epoll_pwait2
 //! ```
 //!
-//! A thread switches directly to the next ready one. Only where there is none is the worker's own stack
-//! switched to, on which it waits for an event: a descriptor, the next deadline, a helper that is done.
+//! A thread switches directly to the next ready one. Only where there is none is the worker's own
+//! stack switched to, on which it waits for an event: a descriptor, the next deadline, a helper
+//! that is done.
 //!
 //! Each worker has a run queue, to which it adds the threads that it wakes. A thread at the end of
 //! its turn goes to the common queue, and so does one that yields. There the one that has waited
@@ -190,8 +192,8 @@ pub(crate) fn go_on(locked: &mut Locked, thread: Option<ThreadRef>) {
     }
 }
 
-/// Parks the current thread until it is woken, its deadline passes or a signal comes for it. On behalf of a task,
-/// suspends that instead.
+/// Parks the current thread until it is woken, its deadline passes or a signal comes for it. On
+/// behalf of a task, suspends that instead.
 pub(crate) fn park(locked: &mut Locked, deadline: Nanoseconds) -> Reason {
     if let Some(task) = current().task.get() {
         return suspend(locked, task, deadline);
@@ -218,7 +220,8 @@ pub(crate) fn park_through_signals(locked: &mut Locked, deadline: Nanoseconds) -
     thread.reason.get()
 }
 
-/// Has a task wait, unless its wait is over, and not because it was woken. The call must be left with `SUSPENDED`.
+/// Has a task wait, unless its wait is over, and not because it was woken. The call must be left
+/// with `SUSPENDED`.
 pub(crate) fn suspend(locked: &mut Locked, task: TaskRef, deadline: Nanoseconds) -> Reason {
     if let Some(reason) = task.take_end() {
         return reason;
@@ -285,7 +288,8 @@ pub(crate) fn let_others_run(locked: &mut Locked, computes: bool) -> bool {
     others
 }
 
-/// Leaves the current thread for ever. Its stack belongs to the program as soon as it has been left.
+/// Leaves the current thread for ever. Its stack belongs to the program as soon as it has been
+/// left.
 pub(crate) fn leave_for_good(locked: Locked) -> ! {
     let worker = worker();
     let thread = worker.current.get();

@@ -1,7 +1,7 @@
 //! The stacks of threads.
 //!
-//! libc maps a stack for each thread and protects its lower end: two regions each, of which the kernel
-//! allows 65,530. The engine carves them out of few large regions, and guards them with
+//! libc maps a stack for each thread and protects its lower end: two regions each, of which the
+//! kernel allows 65,530. The engine carves them out of few large regions, and guards them with
 //! `MADV_GUARD_INSTALL` where the kernel has it (Linux 6.13), which takes no region at all.
 
 use alloc::collections::BTreeMap;
@@ -15,7 +15,8 @@ const MADV_GUARD_INSTALL: usize = 102;
 const MADV_GUARD_REMOVE: usize = 103;
 /// Stacks are carved from pieces of at least this size.
 const PIECE: usize = 64 << 20;
-/// Addresses for the pieces: in the middle of nowhere, so that they are neighbours and become one region.
+/// Addresses for the pieces: in the middle of nowhere, so that they are neighbours and become one
+/// region.
 const FIRST_ADDRESS: usize = 0x1000_0000_0000;
 const LAST_ADDRESS: usize = 0x3000_0000_0000;
 

@@ -12,8 +12,8 @@
 //!   TRY ──▶ the call from its beginning, which finds here what it had come to
 //! ```
 //!
-//! So each call that a task can make is written once, for threads; where a thread would go on after `park`, a task's call
-//! begins anew.
+//! So each call that a task can make is written once, for threads; where a thread would go on after
+//! `park`, a task's call begins anew.
 
 use alloc::boxed::Box;
 use core::cell::Cell;
@@ -46,7 +46,8 @@ pub(crate) struct Task {
     ended: Cell<Option<Reason>>,
     /// The descriptor of the call is one that is kept for it: see `descriptors/closed.rs`.
     kept: Cell<bool>,
-    /// What the generation of the descriptor was when it began to wait for it, plus one; zero if it did not.
+    /// What the generation of the descriptor was when it began to wait for it, plus one; zero if it
+    /// did not.
     generation: Cell<u32>,
     pub(crate) number: Cell<i64>,
     pub(crate) arguments: Cell<[usize; 6]>,
@@ -77,8 +78,8 @@ impl Task {
     /// Makes the task one of the loop with this number.
     pub(crate) fn adopt(&'static self, home: usize) {
         let waiter = (&raw const self.waiter).cast_mut();
-        // SAFETY: the task is in no queue, so that nothing else refers to this part of it; and the caller runs it, or has
-        // made it just now.
+        // SAFETY: the task is in no queue, so that nothing else refers to this part of it; and the
+        // caller runs it, or has made it just now.
         unsafe { waiter.write(Waiter::of_task(home)) };
     }
 
@@ -111,8 +112,9 @@ impl Task {
         if self.deadline.get() == NEVER { deadline } else { self.deadline.get() }
     }
 
-    /// Whether it waits in a call that ends with EINTR also for a handler with SA_RESTART: one that has a
-    /// limit in time, or waits for several descriptors (signal(7)). What waits for an object is no call.
+    /// Whether it waits in a call that ends with EINTR also for a handler with SA_RESTART: one that
+    /// has a limit in time, or waits for several descriptors (signal(7)). What waits for an object
+    /// is no call.
     pub(crate) fn is_never_restarted(&self) -> bool {
         let waits_for_several = matches!(
             self.number.get(),
@@ -161,8 +163,8 @@ impl Task {
         self.nodes.set(Some(Box::new(Nodes(nodes))));
     }
 
-    /// Its wait is over: it leaves the list of its descriptor, and the call is told how it ended. Returns
-    /// its places in the lists of several, which it is to leave too.
+    /// Its wait is over: it leaves the list of its descriptor, and the call is told how it ended.
+    /// Returns its places in the lists of several, which it is to leave too.
     pub(crate) fn leave(&'static self, locked: &mut Locked) -> Option<Box<[PollNode]>> {
         if let Some(side) = self.side.take() {
             side.remove(locked, &self.waiter);

@@ -12,17 +12,17 @@ use crate::kernel::sys;
 use crate::schedule::task::TaskRef;
 use crate::schedule::waiter::{Queue, Reason, State, Waiter, WaiterRef};
 
-/// A thread. Its memory is never given back, so references to it stay good; what they refer to may be a
-/// later thread in the same place.
+/// A thread. Its memory is never given back, so references to it stay good; what they refer to may
+/// be a later thread in the same place.
 pub(crate) type ThreadRef = &'static Thread;
 
-/// Thread numbers start here: above all that the kernel gives (`PID_MAX_LIMIT` is 2²²), and small enough
-/// for the owner field of a mutex (30 bits).
+/// Thread numbers start here: above all that the kernel gives (`PID_MAX_LIMIT` is 2²²), and small
+/// enough for the owner field of a mutex (30 bits).
 const FIRST_ID: i32 = 1 << 22;
 /// So many threads, and no more.
 pub(crate) const MAX_THREADS: usize = 1 << 20;
-/// So many ranges of thread numbers are there. Processes whose numbers are near each other have different ones, for a
-/// mutex in shared memory names its owner by the thread's number alone.
+/// So many ranges of thread numbers are there. Processes whose numbers are near each other have
+/// different ones, for a mutex in shared memory names its owner by the thread's number alone.
 const RANGES: i32 = 1019;
 const LAST_ID: i32 = FIRST_ID + RANGES * MAX_THREADS as i32 - 1;
 
@@ -63,7 +63,8 @@ pub(crate) struct Thread {
     pub(crate) alternate_stack: Cell<libc::stack_t>,
     /// The lower end of its stack, if its maker said where that is.
     pub(crate) stack_end: Cell<usize>,
-    /// Where its own code was left, for debuggers: its `Frame`, or its `Context` plus one where it was interrupted.
+    /// Where its own code was left, for debuggers: its `Frame`, or its `Context` plus one where it
+    /// was interrupted.
     pub(crate) place: Cell<usize>,
     /// The call that it is in, for those who look.
     pub(crate) call: Cell<u32>,

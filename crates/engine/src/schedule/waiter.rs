@@ -1,4 +1,5 @@
-//! What waits in the engine's queues: a thread of the program, or a task of a converted program, which has no stack.
+//! What waits in the engine's queues: a thread of the program, or a task of a converted program,
+//! which has no stack.
 
 use core::cell::Cell;
 use core::ptr;

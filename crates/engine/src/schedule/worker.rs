@@ -1,7 +1,7 @@
 //! Kernel threads that run the program's threads, and what belongs to each of them alone.
 //!
-//! The first worker is the kernel thread that the process began with. The others start when there is work
-//! for them, up to `--cores`, and live as long as the process.
+//! The first worker is the kernel thread that the process began with. The others start when there
+//! is work for them, up to `--cores`, and live as long as the process.
 
 use core::arch::asm;
 use core::cell::{Cell, UnsafeCell};
@@ -44,7 +44,8 @@ pub(crate) struct Worker {
     description: Cell<usize>,
     /// What the kernel blocks for this worker.
     pub(crate) kernel_mask: AtomicU64,
-    /// Why the thread cannot go on as it was last prepared to (`dispatch::resume`): the two bits below.
+    /// Why the thread cannot go on as it was last prepared to (`dispatch::resume`): the two bits
+    /// below.
     pub(crate) attention: AtomicU32,
     /// The kernel may block other signals than the threads do, until the engine is left: see
     /// `signals/flood.rs`.
@@ -116,11 +117,12 @@ pub(crate) fn worker() -> &'static Worker {
     }
 }
 
-/// The engine executes from now on, or the program. One instruction: outside the engine, a signal may take the thread
-/// to another worker at any time.
+/// The engine executes from now on, or the program. One instruction: outside the engine, a signal
+/// may take the thread to another worker at any time.
 #[inline(always)]
 pub(crate) fn set_in_engine(inside: bool) {
-    // SAFETY: `gs` points to the worker, which the second field at offset 8 belongs to. No memory access moves across.
+    // SAFETY: `gs` points to the worker, which the second field at offset 8 belongs to. No memory
+    // access moves across.
     unsafe {
         asm!(
             "mov dword ptr gs:[{offset}], {inside:e}",
@@ -277,7 +279,8 @@ impl Worker {
 
     /// One of the events that the kernel wrote.
     pub(crate) fn event(&self, index: usize) -> libc::epoll_event {
-        // SAFETY: only the kernel writes there, for a call of this kernel thread, which is not under way.
+        // SAFETY: only the kernel writes there, for a call of this kernel thread, which is not
+        // under way.
         unsafe { (&*self.events.get())[index] }
     }
 }

@@ -37,7 +37,8 @@ pub(crate) fn dump(locked: &mut Locked) {
     }
 }
 
-/// Where a thread's own code was left, and its callers: object and offset, as addr2line(1) takes them.
+/// Where a thread's own code was left, and its callers: object and offset, as addr2line(1) takes
+/// them.
 fn stack(locked: &mut Locked, thread: ThreadRef) {
     let mut at = Cursor::at(thread.place.get());
     for depth in 0..DEEPEST {

@@ -1,6 +1,7 @@
 //! A description of the threads for debuggers, which a worker points to at `gs:16`.
 //!
-//! `crates/duality/src/run/threads.py` reads it with gdb: words in this order, then the offsets of fields.
+//! `crates/duality/src/run/threads.py` reads it with gdb: words in this order, then the offsets of
+//! fields.
 
 use core::cell::Cell;
 use core::mem::offset_of;

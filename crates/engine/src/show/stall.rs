@@ -1,7 +1,8 @@
 //! Tells which thread of a converted program holds its loop, and in which function.
 //!
-//! A task gives way at its calls. One that computes for long holds up the others of its loop, which the program's users
-//! see as a server that hangs. Ticks measure that, so a program that waits is never disturbed.
+//! A task gives way at its calls. One that computes for long holds up the others of its loop, which
+//! the program's users see as a server that hangs. Ticks measure that, so a program that waits is
+//! never disturbed.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -65,8 +66,8 @@ fn name_of(task: TaskRef, into: &mut [u8]) -> &[u8] {
     crate::kernel::user::read_text(naming(task), into).unwrap_or(b"")
 }
 
-/// The innermost function of the program itself, rather than of a library that it calls, and the address in its file; or
-/// the program, where its file has no symbols.
+/// The innermost function of the program itself, rather than of a library that it calls, and the
+/// address in its file; or the program, where its file has no symbols.
 fn function_at(into: &mut [u8]) -> (&str, u64) {
     const DEEPEST: usize = 32;
     let mut locked = lock();

@@ -33,7 +33,8 @@ impl File {
             return None;
         }
         let mut value = core::mem::MaybeUninit::<T>::zeroed();
-        // SAFETY: what is read from files are structures of integers, for which all zeros are a value.
+        // SAFETY: what is read from files are structures of integers, for which all zeros are a
+        // value.
         let place = unsafe { value.assume_init_mut() };
         user::read_raw(self.start + offset as usize, place).ok()?;
         Some(*place)
@@ -50,7 +51,8 @@ impl Drop for File {
     }
 }
 
-/// The name of the function that has the address, which is one of the file. `None`: the file has no symbols.
+/// The name of the function that has the address, which is one of the file. `None`: the file has no
+/// symbols.
 pub(crate) fn name_of(address: u64, into: &mut [u8]) -> Option<&[u8]> {
     const SYMBOLS: u32 = 2;
     const FUNCTION: u8 = 2;

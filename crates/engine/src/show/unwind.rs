@@ -1,9 +1,9 @@
 //! The stack of a thread that does not run, by the tables that every object carries for exceptions.
 //!
-//! Each step finds the function of an address (`.eh_frame_hdr`, sorted), and interprets what its entry in
-//! `.eh_frame` says about that address: where the caller's stack pointer is, and where registers have been
-//! saved. The tables and the stack are read as the program's memory: what is damaged ends the walk, and nothing
-//! faults. Nothing is allocated.
+//! Each step finds the function of an address (`.eh_frame_hdr`, sorted), and interprets what its
+//! entry in `.eh_frame` says about that address: where the caller's stack pointer is, and where
+//! registers have been saved. The tables and the stack are read as the program's memory: what is
+//! damaged ends the walk, and nothing faults. Nothing is allocated.
 //!
 //! Source: System V ABI for x86_64, section 3.7; DWARF 5, section 6.4; LSB, "Exception Frames".
 
@@ -111,7 +111,8 @@ impl Cursor {
 }
 
 impl Cursor {
-    /// The first function of a thread's own: its object, and the offset there. Beneath it are two functions of libc.
+    /// The first function of a thread's own: its object, and the offset there. Beneath it are two
+    /// functions of libc.
     pub(crate) fn start_routine(self, locked: &mut Locked) -> Option<(&[u8], u64)> {
         const OF_LIBC: usize = 2;
         /// More callers than any stack has.

@@ -1,6 +1,7 @@
 //! The frames that signal handlers run on, in the kernel's own format: the engine builds them too.
 //!
-//! Source: `struct rt_sigframe` and `struct ucontext` of the kernel for x86_64; signal(7), sigreturn(2).
+//! Source: `struct rt_sigframe` and `struct ucontext` of the kernel for x86_64; signal(7),
+//! sigreturn(2).
 
 use core::arch::asm;
 
@@ -136,7 +137,8 @@ pub(crate) enum Beneath {
     Nothing,
     /// The engine executes on the stack of the context, for a call that has not returned.
     Call,
-    /// The context is part of a frame on a stack of the program, and the engine executes beneath that frame.
+    /// The context is part of a frame on a stack of the program, and the engine executes beneath
+    /// that frame.
     Frame,
 }
 
@@ -145,7 +147,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// There is no memory for the frame, on a stack that ran over or is not there. The context is as it was.
+    /// There is no memory for the frame, on a stack that ran over or is not there. The context is
+    /// as it was.
     pub(crate) fn enter_handler(
         &mut self,
         thread: &Thread,
@@ -159,7 +162,8 @@ impl Context {
         let bytes = self.vector_bytes()?;
         let mut vectors_stay = false;
         if beneath == Beneath::Frame && place_of_vectors(top, bytes) == self.vectors {
-            // They are where they belong already, and stay there: small stacks have no room for two copies.
+            // They are where they belong already, and stay there: small stacks have no room for two
+            // copies.
             vectors_stay = true;
             top = self.vectors;
             if frame_below(top) < own_end {
@@ -167,8 +171,8 @@ impl Context {
             }
         } else if beneath == Beneath::Frame {
             let place = frame_below(place_of_vectors(top, bytes));
-            // A frame above this one is in memory that the program has left. Without it, handlers that follow each
-            // other without a pause would go down the stack.
+            // A frame above this one is in memory that the program has left. Without it, handlers
+            // that follow each other without a pause would go down the stack.
             let end = own_end.max(self.vectors + bytes);
             if place < end && top > here - MARGIN && top < here + (1 << 20) {
                 top = here - MARGIN;
@@ -218,8 +222,8 @@ impl Context {
         ]
     }
 
-    /// How many bytes the vector registers of the context take: the kernel says so, or a program that made the
-    /// context by itself.
+    /// How many bytes the vector registers of the context take: the kernel says so, or a program
+    /// that made the context by itself.
     fn vector_bytes(&self) -> Result<u64, isize> {
         if self.vectors == 0 {
             return Ok(0);
@@ -238,9 +242,9 @@ impl Context {
         Ok(place)
     }
 
-    /// Moves the context to the stack that it belongs to, as one that `sigreturn` goes on with, and makes
-    /// this one go on at `entry` with the new frame on top of its stack. For the handler of signals, whose contexts
-    /// are the kernel's.
+    /// Moves the context to the stack that it belongs to, as one that `sigreturn` goes on with, and
+    /// makes this one go on at `entry` with the new frame on top of its stack. For the handler of
+    /// signals, whose contexts are the kernel's.
     ///
     /// # Errors
     ///
@@ -250,7 +254,8 @@ impl Context {
         let top = self.rsp - RED_ZONE;
         let vectors = if self.vectors == 0 { 0 } else { place_of_vectors(top, bytes) };
         let place = frame_below(if vectors == 0 { top } else { vectors });
-        // The handler blocks what a fault raises, so a copy that faulted would be the end of the process.
+        // The handler blocks what a fault raises, so a copy that faulted would be the end of the
+        // process.
         user::probe_for_writing(place as usize, (top - place) as usize)?;
         self.copy_vectors(top, bytes)?;
         let saved = Self { vectors, ..*self };
@@ -274,8 +279,8 @@ fn frame_below(address: u64) -> u64 {
 }
 
 impl Frame {
-    /// The thread as one that was interrupted after its call: it goes on at `rip` with `result`. Its vector registers
-    /// are still where they were.
+    /// The thread as one that was interrupted after its call: it goes on at `rip` with `result`.
+    /// Its vector registers are still where they were.
     fn interrupted(&self, rip: usize, result: usize) -> Context {
         // SAFETY: all zeros are a context.
         let zeros: Context = unsafe { core::mem::zeroed() };
@@ -306,7 +311,8 @@ impl Frame {
     }
 }
 
-/// A thread whose call is over, as a context. It lies on the thread's stack, and its vector registers above it.
+/// A thread whose call is over, as a context. It lies on the thread's stack, and its vector
+/// registers above it.
 #[repr(C)]
 pub(crate) struct AfterCall {
     context: Context,
@@ -317,7 +323,8 @@ pub(crate) struct AfterCall {
 struct Legacy([u8; LEGACY_BYTES]);
 
 impl AfterCall {
-    /// A thread that goes on at `rip` with `result`. Of the vector registers, what lives across a call is kept.
+    /// A thread that goes on at `rip` with `result`. Of the vector registers, what lives across a
+    /// call is kept.
     #[inline(always)]
     pub(crate) fn new(frame: &Frame, rip: usize, result: usize) -> Self {
         let mut area = Legacy([0; LEGACY_BYTES]);

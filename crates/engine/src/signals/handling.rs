@@ -1,4 +1,5 @@
-//! Signals: the kernel's handler is always ours, and what the program sees is delivered by the engine.
+//! Signals: the kernel's handler is always ours, and what the program sees is delivered by the
+//! engine.
 //!
 //! ```text
 //!   kernel ──▶ handler, on the worker's signal stack, with all signals blocked
@@ -78,8 +79,8 @@ fn take_from(list: &mut Vec<Pending>, bits: &AtomicU64, wanted: u64) -> Option<P
     Some(pending)
 }
 
-/// The place of the signal that comes first, as in the kernel: faults before all others, then the lowest number, and of
-/// one number the oldest.
+/// The place of the signal that comes first, as in the kernel: faults before all others, then the
+/// lowest number, and of one number the oldest.
 fn next_of(list: &[Pending], wanted: u64) -> Option<usize> {
     let wanted_ones = list.iter().enumerate().filter(|(_, one)| bit(one.number) & wanted != 0);
     let order = |number: i32| (bit(number) & masks::FAULTS == 0, number);
@@ -215,7 +216,8 @@ fn overruns(list: &mut [Pending], pending: &Pending) -> bool {
 pub(crate) fn route_timer(number: i32, timer: i32, thread: i32) {
     let mut locked = lock();
     if (1..=64).contains(&number) {
-        // The kernel would act by default, for it does not know that the thread waits for the signal.
+        // The kernel would act by default, for it does not know that the thread waits for the
+        // signal.
         ROUTED.fetch_or(bit(number), Ordering::Relaxed);
         let action = action(&mut locked, number);
         install(&mut locked, number, action);
@@ -225,8 +227,8 @@ pub(crate) fn route_timer(number: i32, timer: i32, thread: i32) {
     timers.push((timer, thread));
 }
 
-/// What the engine needs of the stack of a thread that is interrupted in its own code. Where less is left, the engine
-/// looks at the signal when the thread makes its next call.
+/// What the engine needs of the stack of a thread that is interrupted in its own code. Where less
+/// is left, the engine looks at the signal when the thread makes its next call.
 const ROOM: u64 = 8 << 10;
 
 /// What the kernel calls for every signal.
@@ -288,7 +290,8 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
     }
 }
 
-/// A faulting instruction: the thread's own handler, or the death that the program would die natively.
+/// A faulting instruction: the thread's own handler, or the death that the program would die
+/// natively.
 fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
     let worker = worker();
     let thread = current();
@@ -346,7 +349,8 @@ pub(crate) fn act_by_default(number: i32) {
 /// The length of the stack on which the kernel delivers signals to a worker.
 pub(crate) const STACK_BYTES: usize = 64 << 10;
 
-/// Tells the kernel what to do with a signal, such that the engine learns what the program wants to know.
+/// Tells the kernel what to do with a signal, such that the engine learns what the program wants to
+/// know.
 pub(crate) fn install(locked: &mut Locked, number: i32, action: Action) -> isize {
     // First, for a signal may come as soon as the kernel knows.
     let previous = core::mem::replace(&mut ACTIONS.of(locked)[number as usize], action);

@@ -1,9 +1,11 @@
 //! What threads block, and what the kernel blocks for them.
 //!
-//! What the kernel blocks is what every thread blocks. libc blocks all signals around the making of a
-//! thread: such a mask is not told to the kernel, and what comes in the meantime waits in the engine.
+//! What the kernel blocks is what every thread blocks. libc blocks all signals around the making of
+//! a thread: such a mask is not told to the kernel, and what comes in the meantime waits in the
+//! engine.
 //!
-//! Every worker has the same mask. A worker that changes it nudges the others, whose handlers adopt it.
+//! Every worker has the same mask. A worker that changes it nudges the others, whose handlers adopt
+//! it.
 
 use crate::kernel::lock::{Guarded, Locked};
 use crate::kernel::sys::sys;
@@ -120,7 +122,8 @@ pub(crate) fn adopt() {
     sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const wanted, 0, 8);
 }
 
-/// In the handler: the interrupted code goes on with the mask that is wanted now, unless it has one of its own.
+/// In the handler: the interrupted code goes on with the mask that is wanted now, unless it has one
+/// of its own.
 pub(crate) fn adopt_in_handler(mask: &mut u64) {
     if *mask == worker().kernel_mask.load(Ordering::Relaxed) {
         let wanted = WANTED.load(Ordering::Relaxed);

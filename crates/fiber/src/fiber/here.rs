@@ -23,7 +23,8 @@ thread_local! {
 
 /// What a kernel thread knows of its fibers.
 pub(crate) struct Here {
-    /// The one that runs and may leave, null outside every fiber and while a function runs on top of one.
+    /// The one that runs and may leave, null outside every fiber and while a function runs on top
+    /// of one.
     pub(crate) running: Cell<*const Fiber>,
     /// The one that a function runs on top of, null without one.
     pub(crate) on_top_of: Cell<*const Fiber>,
@@ -50,7 +51,8 @@ impl Here {
     ) -> usize {
         let own = self.stack.replace(bounds);
         let left = Left::here_for(bounds);
-        // SAFETY: the caller says that a stack was left or prepared at `to`, and that `from` lives until it is gone on with.
+        // SAFETY: the caller says that a stack was left or prepared at `to`, and that `from` lives
+        // until it is gone on with.
         let message = unsafe { switch(from, to, message) };
         left.back();
         self.stack.set(own);
@@ -64,7 +66,8 @@ pub(crate) fn run_functions(mut message: usize) {
     while message != GO_ON {
         let function = ptr::with_exposed_provenance_mut::<OnTop<'_>>(message);
         let no_fiber = NoFiber::begin();
-        // SAFETY: `send` has lent it until we switch back, which the function cannot: no fiber runs for it.
+        // SAFETY: `send` has lent it until we switch back, which the function cannot: no fiber runs
+        // for it.
         unsafe { (*function)() };
         drop(no_fiber);
         // SAFETY: there is no next one.
@@ -72,8 +75,8 @@ pub(crate) fn run_functions(mut message: usize) {
     }
 }
 
-/// While it lives, no fiber is the running one. A function that left the fiber would return to a caller whose frame
-/// it borrows from, and be gone on with after that frame is gone.
+/// While it lives, no fiber is the running one. A function that left the fiber would return to a
+/// caller whose frame it borrows from, and be gone on with after that frame is gone.
 struct NoFiber {
     fiber: *const Fiber,
 }
@@ -85,7 +88,8 @@ impl NoFiber {
 }
 
 impl Drop for NoFiber {
-    /// Also after a panic of the function, which is one of the fiber: the fiber may catch it, and run on.
+    /// Also after a panic of the function, which is one of the fiber: the fiber may catch it, and
+    /// run on.
     fn drop(&mut self) {
         HERE.with(|here| here.running.set(self.fiber));
     }
@@ -95,32 +99,33 @@ impl Drop for NoFiber {
 ///
 /// # Panics
 ///
-/// Outside every fiber, within [`below`](crate::below), in what [runs on top of a fiber](Fiber::run_on_top), and in what the drop of a fiber
-/// drops.
+/// Outside every fiber, within [`below`](crate::below), in what [runs on top of a
+/// fiber](Fiber::run_on_top), and in what the drop of a fiber drops.
 #[inline(always)]
 pub fn suspend() {
     // SAFETY: there is no next one.
     unsafe { suspend_for(|| None) };
 }
 
-/// Leaves the running fiber for the one that `next` names, which goes on as if it had been resumed instead of this one;
-/// if it names none, as by [`suspend`].
+/// Leaves the running fiber for the one that `next` names, which goes on as if it had been resumed
+/// instead of this one; if it names none, as by [`suspend`].
 ///
-/// Part of its callers, like those of its callers that can be: between a switch and the next one of this thread, a
-/// return from a function that was called before the first is one that the processor predicts wrongly, unless the other
-/// fiber has made the same calls.
+/// Part of its callers, like those of its callers that can be: between a switch and the next one of
+/// this thread, a return from a function that was called before the first is one that the processor
+/// predicts wrongly, unless the other fiber has made the same calls.
 ///
 /// # Safety
 ///
-/// `next` does not switch. What it names is suspended, or the running fiber; it belongs to this kernel thread, and stays
-/// where it is until it has been left again.
+/// `next` does not switch. What it names is suspended, or the running fiber; it belongs to this
+/// kernel thread, and stays where it is until it has been left again.
 ///
 /// # Panics
 ///
 /// As [`suspend`] does, before `next` is called.
 #[inline(always)]
 pub unsafe fn suspend_for(next: impl FnOnce() -> Option<NonNull<Fiber>>) {
-    // SAFETY: the contract of `leave` is this function's own: the caller says that `next` does not switch, and what it names.
+    // SAFETY: the contract of `leave` is this function's own: the caller says that `next` does not
+    // switch, and what it names.
     let message = unsafe { leave(next) };
     if message != GO_ON {
         run_functions(message);
@@ -134,8 +139,8 @@ pub unsafe fn suspend_for(next: impl FnOnce() -> Option<NonNull<Fiber>>) {
 /// As for that one.
 #[inline(always)]
 unsafe fn leave(next: impl FnOnce() -> Option<NonNull<Fiber>>) -> usize {
-    // SAFETY: it has no destructor, so it lives as long as the kernel thread, which a fiber does not leave. All that follows
-    // in a closure would not be a part of the callers.
+    // SAFETY: it has no destructor, so it lives as long as the kernel thread, which a fiber does
+    // not leave. All that follows in a closure would not be a part of the callers.
     let here = unsafe { &*HERE.with(ptr::from_ref) };
     let running = here.running.get();
     assert!(
@@ -151,7 +156,8 @@ unsafe fn leave(next: impl FnOnce() -> Option<NonNull<Fiber>>) -> usize {
         }
         None => (&here.resumer, here.resumer_stack.get()),
     };
-    // SAFETY: this fiber runs, and so is alive. The other was left there, as is asked of the caller; or else the
-    // resumer was, when it switched to a fiber, and whichever fiber it was, this one runs instead.
+    // SAFETY: this fiber runs, and so is alive. The other was left there, as is asked of the
+    // caller; or else the resumer was, when it switched to a fiber, and whichever fiber it was,
+    // this one runs instead.
     unsafe { here.switch(&(*running).left_at, to, bounds, GO_ON) }
 }

@@ -17,8 +17,9 @@ use crate::sanitizer::{Left, left_for_good};
 use crate::stack::{Occupied, Stack};
 use crate::switch::{StackPointer, nowhere, prepare, room_for, switch};
 
-// What a switch hands over is one word. To a fiber: that it goes on, or where a function is that is to run on its stack first.
-// From a fiber: that the resumer goes on, that the fiber has ended, or where the payload is that it panicked with.
+// What a switch hands over is one word. To a fiber: that it goes on, or where a function is that is
+// to run on its stack first. From a fiber: that the resumer goes on, that the fiber has ended, or
+// where the payload is that it panicked with.
 
 pub(crate) const GO_ON: usize = 0;
 const ENDED: usize = 1;
@@ -32,7 +33,8 @@ pub(crate) type Payload = Box<dyn Any + Send>;
 /// Dropping a suspended fiber unwinds its stack, so that what lives on it is dropped.
 #[repr(C)]
 pub struct Fiber {
-    /// Where its stack was left; null while it runs, and when it has ended. First, so that a switch has nothing to add.
+    /// Where its stack was left; null while it runs, and when it has ended. First, so that a switch
+    /// has nothing to add.
     pub(crate) left_at: Cell<StackPointer>,
     /// Taken only by `into_stack`, which consumes the fiber, and by the drop.
     pub(crate) stack: ManuallyDrop<Occupied>,
@@ -52,13 +54,14 @@ impl Fiber {
         Self::with(stack, || (), |_| entry())
     }
 
-    /// Makes a fiber that will run `entry` on a value that lies, pinned, at the base of the stack itself, where `make`
-    /// makes it. A value that is to be aligned to more than 64 bytes does not compile.
+    /// Makes a fiber that will run `entry` on a value that lies, pinned, at the base of the stack
+    /// itself, where `make` makes it. A value that is to be aligned to more than 64 bytes does not
+    /// compile.
     ///
     /// # Panics
     ///
-    /// When the value and what `entry` captures leave less than 4 KiB of the stack, before anything is written there; and
-    /// with what `make` panics with.
+    /// When the value and what `entry` captures leave less than 4 KiB of the stack, before anything
+    /// is written there; and with what `make` panics with.
     #[inline]
     pub fn with<T: 'static>(
         stack: Stack,
@@ -67,45 +70,49 @@ impl Fiber {
     ) -> Self {
         const { assert!(align_of::<T>() <= LINE) };
         Self::begin(stack, |room| {
-            // SAFETY: `begin` gives room for a value of this type on the stack, which the fiber keeps as long as the body.
+            // SAFETY: `begin` gives room for a value of this type on the stack, which the fiber
+            // keeps as long as the body.
             let mut value = unsafe { InPlace::new(make(), room) };
             move || entry(value.pinned())
         })
     }
 
-    /// Makes a fiber that will run the body that `make` makes, which is given a place for a value at the base of the stack.
-    /// Apart, so that the type of the body has a name.
+    /// Makes a fiber that will run the body that `make` makes, which is given a place for a value
+    /// at the base of the stack. Apart, so that the type of the body has a name.
     #[inline]
     fn begin<T, B: FnOnce()>(stack: Stack, make: impl FnOnce(*mut T) -> B) -> Self {
         let stack = Occupied::new(stack, size_of::<T>(), room_for::<B>());
         let body = make(stack.room());
-        // SAFETY: `Occupied::new` has left room for the body; nothing runs on the stack, and `main` takes the body.
+        // SAFETY: `Occupied::new` has left room for the body; nothing runs on the stack, and `main`
+        // takes the body.
         let left_at = unsafe { prepare(stack.base(), body, main) };
         Self { left_at: Cell::new(left_at), stack: ManuallyDrop::new(stack) }
     }
 
-    /// Runs the fiber, and those that it passes the processor to, until one of them suspends itself or ends; true when
-    /// that one has ended.
+    /// Runs the fiber, and those that it passes the processor to, until one of them suspends itself
+    /// or ends; true when that one has ended.
     ///
     /// # Panics
     ///
-    /// When the fiber runs or has ended, and with whatever the `entry` of the one that came back panics with.
-    // Not a part of its caller, which the switch would leave without registers, also where it takes other ways.
+    /// When the fiber runs or has ended, and with whatever the `entry` of the one that came back
+    /// panics with.
+    // Not a part of its caller, which the switch would leave without registers, also where it takes
+    // other ways.
     #[inline(never)]
     pub fn resume(&self) -> bool {
         self.assert_suspended();
         came_back(self.enter(self, GO_ON))
     }
 
-    /// Runs `function` on the stack of the fiber, on top of what it was left in, and leaves it there again. Boost.Context
-    /// calls this "ontop".
+    /// Runs `function` on the stack of the fiber, on top of what it was left in, and leaves it
+    /// there again. Boost.Context calls this "ontop".
     ///
     /// The fiber does not run meanwhile: a [`suspend`](crate::suspend) in `function` panics.
     ///
     /// # Panics
     ///
-    /// When the fiber runs or has ended. A panic of `function` is one of the fiber: it comes out of the call by which the
-    /// fiber suspended itself.
+    /// When the fiber runs or has ended. A panic of `function` is one of the fiber: it comes out of
+    /// the call by which the fiber suspended itself.
     pub fn run_on_top(&self, mut function: impl FnMut()) {
         self.assert_suspended();
         came_back(self.send(self, &mut function));
@@ -123,14 +130,15 @@ impl Fiber {
         message
     }
 
-    /// Switches to the fiber, which must be suspended, with `running` as the one that runs. Returns what comes back.
+    /// Switches to the fiber, which must be suspended, with `running` as the one that runs. Returns
+    /// what comes back.
     #[inline]
     fn enter(&self, running: *const Self, message: usize) -> usize {
         HERE.with(|here| {
             let outer = (here.running.replace(running), here.resumer.get());
             let outer_stack = here.resumer_stack.replace(here.stack.get());
-            // SAFETY: the fiber was left there, or prepared, and nothing else goes on there. The last of the fibers
-            // that it passes the processor to comes back here.
+            // SAFETY: the fiber was left there, or prepared, and nothing else goes on there. The
+            // last of the fibers that it passes the processor to comes back here.
             let message =
                 unsafe { here.switch(&here.resumer, &self.left_at, self.stack.bounds(), message) };
             here.running.set(outer.0);
@@ -192,8 +200,9 @@ extern "C" fn main<F: FnOnce()>(body: *mut F, message: usize) -> ! {
     HERE.with(|here| {
         here.stack.set(here.resumer_stack.get());
         left_for_good(here.resumer_stack.get());
-        // SAFETY: the resumer was left there when it switched to a fiber, and nothing has gone on there, for this fiber runs
-        // instead. No switch comes back, so the cell that this stack's pointer is noted in need not live.
+        // SAFETY: the resumer was left there when it switched to a fiber, and nothing has gone on
+        // there, for this fiber runs instead. No switch comes back, so the cell that this stack's
+        // pointer is noted in need not live.
         unsafe { switch(&nowhere(), &here.resumer, message) };
     });
     abort()
@@ -225,7 +234,8 @@ impl<T> InPlace<T> {
     ///
     /// The place has room for it, and no other code uses it for as long as this lives.
     unsafe fn new(value: T, place: *mut T) -> Self {
-        // SAFETY: there is room for the value, and nothing that this overwrites is used, by what is asked of the caller.
+        // SAFETY: there is room for the value, and nothing that this overwrites is used, by what is
+        // asked of the caller.
         unsafe { place.write(value) };
         Self(place)
     }

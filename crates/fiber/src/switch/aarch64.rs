@@ -1,4 +1,5 @@
-//! AArch64, by its procedure call standard: x19 to x29, the low halves of v8 to v15 and the stack pointer are kept.
+//! AArch64, by its procedure call standard: x19 to x29, the low halves of v8 to v15 and the stack
+//! pointer are kept.
 //!
 //! ```text
 //!   left:    │ (free) │ where to go on │ x29 │ x19 ◀─ place
@@ -18,12 +19,13 @@ pub(super) fn first(main: usize) -> First {
     [0, 0, begin as *const () as usize, main]
 }
 
-/// Leaves the running stack, notes in `from` where, takes `to` and goes on there, where `message` is handed over.
-/// Returns the message of the switch that comes back. The two may be the same.
+/// Leaves the running stack, notes in `from` where, takes `to` and goes on there, where `message`
+/// is handed over. Returns the message of the switch that comes back. The two may be the same.
 ///
 /// # Safety
 ///
-/// `to` is where a stack was left or prepared, and nothing else goes on there; `from` is valid until then.
+/// `to` is where a stack was left or prepared, and nothing else goes on there; `from` is valid
+/// until then.
 #[inline(always)]
 pub(crate) unsafe fn switch(
     from: &Cell<StackPointer>,
@@ -31,7 +33,8 @@ pub(crate) unsafe fn switch(
     message: usize,
 ) -> usize {
     let handed;
-    // SAFETY: each register that is kept is stored, or said to be changed; so is all else that a call may change.
+    // SAFETY: each register that is kept is stored, or said to be changed; so is all else that a
+    // call may change.
     unsafe {
         asm!(
             "adr x3, 2f",

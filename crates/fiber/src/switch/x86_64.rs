@@ -18,12 +18,13 @@ pub(super) fn first(main: usize) -> First {
     [begin as *const () as usize, main]
 }
 
-/// Leaves the running stack, notes in `from` where, takes `to` and goes on there, where `message` is handed over.
-/// Returns the message of the switch that comes back. The two may be the same.
+/// Leaves the running stack, notes in `from` where, takes `to` and goes on there, where `message`
+/// is handed over. Returns the message of the switch that comes back. The two may be the same.
 ///
 /// # Safety
 ///
-/// `to` is where a stack was left or prepared, and nothing else goes on there; `from` is valid until then.
+/// `to` is where a stack was left or prepared, and nothing else goes on there; `from` is valid
+/// until then.
 #[inline(always)]
 pub(crate) unsafe fn switch(
     from: &Cell<StackPointer>,
@@ -31,7 +32,8 @@ pub(crate) unsafe fn switch(
     message: usize,
 ) -> usize {
     let handed;
-    // SAFETY: each register that is kept is pushed, or said to be changed; so is all else that a call may change.
+    // SAFETY: each register that is kept is pushed, or said to be changed; so is all else that a
+    // call may change.
     unsafe {
         asm!(
             "push rbx",

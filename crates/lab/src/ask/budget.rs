@@ -1,8 +1,10 @@
 //! Fitting experiments into the time that there is.
 //!
-//! What was asked for is kept when it fits. Otherwise blocks get fewer, down to what a verdict needs; then windows and warm-ups get
-//! shorter, down to half a second and a fifth of one; and then repeats get fewer, down to three. What was asked to be less than that
-//! stays, and what still does not fit is refused. A tenth of the time is kept in reserve, for servers take their time to start.
+//! What was asked for is kept when it fits. Otherwise blocks get fewer, down to what a verdict
+//! needs; then windows and warm-ups get shorter, down to half a second and a fifth of one; and then
+//! repeats get fewer, down to three. What was asked to be less than that stays, and what still does
+//! not fit is refused. A tenth of the time is kept in reserve, for servers take their time to
+//! start.
 
 use std::time::Duration;
 
@@ -12,7 +14,8 @@ use crate::record::Design;
 
 /// What of the budget is planned.
 const PLANNED: f64 = 0.9;
-/// What of it those aim at who may choose how long a window is: their guess leaves out what connections cost.
+/// What of it those aim at who may choose how long a window is: their guess leaves out what
+/// connections cost.
 const AIMED: f64 = 0.85;
 /// No window gets shorter.
 const SHORTEST_WINDOW: f64 = 0.5;

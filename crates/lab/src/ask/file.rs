@@ -16,9 +16,9 @@
 //! command = ["my-echo", "{port}"]
 //! ```
 //!
-//! [`parse`] is a pure function of the text, which it takes for hostile: everything is bounded, and what is
-//! wrong is told with its line and column. What only they can tell who know the services and
-//! architectures is a [`Misfit`], for which [`Experiment::problem`] finds the position.
+//! [`parse`] is a pure function of the text, which it takes for hostile: everything is bounded, and
+//! what is wrong is told with its line and column. What only they can tell who know the services
+//! and architectures is a [`Misfit`], for which [`Experiment::problem`] finds the position.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -166,8 +166,8 @@ pub fn parse(text: &str) -> Result<Plan, Problem> {
     Ok(Plan { title, source, experiments, peers, budget })
 }
 
-/// The keys at the top. What tables hold is looked at one by one, when defaults and experiments are put
-/// together.
+/// The keys at the top. What tables hold is looked at one by one, when defaults and experiments are
+/// put together.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {

@@ -83,7 +83,8 @@ impl Definition {
     }
 }
 
-/// A word in which `{duality}` is this program, and `{peers}` the folder of what `cargo xtask peers` has built.
+/// A word in which `{duality}` is this program, and `{peers}` the folder of what `cargo xtask
+/// peers` has built.
 fn on_this_machine(word: &str) -> String {
     let this = std::env::current_exe().unwrap_or_default().display().to_string();
     // Without the folder the program is said to be missing, by the name that is written.

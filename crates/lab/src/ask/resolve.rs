@@ -22,7 +22,8 @@ use crate::measure::store::Store;
 use crate::model::UnitCosts;
 use crate::record::{Carrier, Design, Peer, Variant};
 
-/// The numbers of connections that are compared by default, those of ZeroHTTPd's and Kerneis's plots.
+/// The numbers of connections that are compared by default, those of ZeroHTTPd's and Kerneis's
+/// plots.
 const CONCURRENCY: [usize; 4] = [1, 10, 100, 1000];
 /// How often each cell is measured by default.
 const REPEATS: usize = 3;
@@ -269,8 +270,8 @@ fn peers(
     settings.peers.iter().flatten().map(named).collect()
 }
 
-/// Which peers are not installed or cannot answer what is asked, and why. `is_demo` tells whether the
-/// built-in pages are served.
+/// Which peers are not installed or cannot answer what is asked, and why. `is_demo` tells whether
+/// the built-in pages are served.
 fn unavailable_peers(design: &Design, is_demo: bool) -> BTreeMap<(String, usize), String> {
     let asks_demo_page = is_demo && matches!(design.path.as_str(), "/" | "/index.html");
     let mut unavailable = BTreeMap::new();
@@ -334,7 +335,8 @@ fn concurrency(
     }
 }
 
-/// The numbers of connections of a load command. One that is not told how many has one number, which the user may know.
+/// The numbers of connections of a load command. One that is not told how many has one number,
+/// which the user may know.
 fn concurrency_of_command(words: &[String], asked: Option<&[usize]>) -> Result<Vec<usize>, Misfit> {
     match (load_command::takes_connections(words), asked) {
         (_, Some([one])) => Ok(vec![*one]),

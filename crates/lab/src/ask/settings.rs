@@ -1,8 +1,9 @@
-//! What an experiment asks for, in the words that plan files (their keys) and `duality compare` (its
-//! flags) share.
+//! What an experiment asks for, in the words that plan files (their keys) and `duality compare`
+//! (its flags) share.
 //!
-//! Everything is optional: what is not said has a default, which may depend on the service. [`check`]
-//! finds what makes no sense whatever the service is; who knows the services checks the rest.
+//! Everything is optional: what is not said has a default, which may depend on the service.
+//! [`check`] finds what makes no sense whatever the service is; who knows the services checks the
+//! rest.
 //!
 //! [`check`]: Settings::check
 
@@ -35,7 +36,8 @@ pub(super) const LONGEST_TEXT: usize = 4096;
 /// The longest warm-up or window.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The shortest window: in less, a server is not in a steady state, and a tick of the machine is a tenth of what is counted.
+/// The shortest window: in less, a server is not in a steady state, and a tick of the machine is a
+/// tenth of what is counted.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(50);
 /// The shortest warm-up that warms anything up; none at all is 0.
 const SHORTEST_WARM_UP: Duration = Duration::from_millis(10);

@@ -1,4 +1,5 @@
-//! An architecture as a plan names it: by its name alone, or with options of its own under another name.
+//! An architecture as a plan names it: by its name alone, or with options of its own under another
+//! name.
 //!
 //! ```toml
 //! architectures = [

@@ -15,7 +15,8 @@ pub(super) struct Stage<'g> {
     pub(super) waited_us: f64,
 }
 
-/// The stages, in the order in which tasks first come to them. What precedes the first is called `begin`.
+/// The stages, in the order in which tasks first come to them. What precedes the first is called
+/// `begin`.
 pub(super) fn stages(graph: &Graph) -> Vec<Stage<'_>> {
     let mut found: Vec<Stage<'_>> = Vec::new();
     for (node, of) in graph.nodes.iter().zip(owners(graph)) {
@@ -42,7 +43,8 @@ pub(super) fn stages(graph: &Graph) -> Vec<Stage<'_>> {
     found
 }
 
-/// The stage node that each node belongs to: the one before it on the way from the beginning that most tasks took.
+/// The stage node that each node belongs to: the one before it on the way from the beginning that
+/// most tasks took.
 fn owners(graph: &Graph) -> Vec<Option<usize>> {
     let depths = graph.depths();
     let mut order: Vec<usize> = (0..graph.nodes.len()).collect();

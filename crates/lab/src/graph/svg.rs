@@ -1,4 +1,5 @@
-//! A graph as a drawing: a row for each step from the beginning, and edges as curves; those that lead back go round on the right.
+//! A graph as a drawing: a row for each step from the beginning, and edges as curves; those that
+//! lead back go round on the right.
 
 use std::fmt::Write;
 
@@ -97,7 +98,8 @@ fn edges(graph: &Graph, places: &[(f64, f64)], right: f64, svg: &mut String) {
     }
 }
 
-/// Where each node is: its row is its distance from the beginning, and within a row nodes stand below those that lead to them.
+/// Where each node is: its row is its distance from the beginning, and within a row nodes stand
+/// below those that lead to them.
 fn layout(graph: &Graph) -> Vec<(f64, f64)> {
     let depths = graph.depths();
     let deepest = depths.iter().flatten().max().copied().unwrap_or(0);

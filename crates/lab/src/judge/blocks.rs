@@ -1,15 +1,18 @@
-//! What blocks say of the subjects in them: their means beside each other, and how far chance puts equal ones apart.
+//! What blocks say of the subjects in them: their means beside each other, and how far chance puts
+//! equal ones apart.
 //!
-//! The model is that of a randomised block design (Fisher 1935): a value is the effect of its subject, plus that of its block,
-//! plus chance. Blocks take out what drifts on the machine from one to the next. Not every subject needs to be in every block: the
-//! effects are those of least squares (the intra-block analysis, Cochran & Cox 1957, chapter 9), and subjects that never met in a
-//! block are compared by way of those that they met.
+//! The model is that of a randomised block design (Fisher 1935): a value is the effect of its
+//! subject, plus that of its block, plus chance. Blocks take out what drifts on the machine from
+//! one to the next. Not every subject needs to be in every block: the effects are those of least
+//! squares (the intra-block analysis, Cochran & Cox 1957, chapter 9), and subjects that never met
+//! in a block are compared by way of those that they met.
 
 use std::collections::BTreeMap;
 
 use crate::statistics::studentized_range::{critical, student};
 
-/// A subject whose residuals vary by so many times those of the others has noise of its own, and is tested by it.
+/// A subject whose residuals vary by so many times those of the others has noise of its own, and is
+/// tested by it.
 const OWN_NOISE: f64 = 2.0;
 
 /// With fewer blocks, chance alone makes subjects noisy. Such a subject is tested by its own noise.
@@ -84,7 +87,8 @@ impl Fit {
         self.blocks.len()
     }
 
-    /// A family of comparisons among `count` subjects, of which some two are put apart by chance with probability `alpha`.
+    /// A family of comparisons among `count` subjects, of which some two are put apart by chance
+    /// with probability `alpha`.
     pub fn family(&self, count: usize, alpha: f64) -> Family<'_> {
         let count = count.max(2);
         Family {
@@ -134,15 +138,17 @@ impl Fit {
         let deviation = |(squares, count): (f64, usize)| (squares / count.max(1) as f64).sqrt();
         let mut all: Vec<f64> = members.iter().map(|&subject| deviation(sums[subject])).collect();
         all.sort_by(f64::total_cmp);
-        // The median one: a noisy subject also makes its blocks' means noisy, and with them all residuals.
+        // The median one: a noisy subject also makes its blocks' means noisy, and with them all
+        // residuals.
         let usual = all[all.len() / 2];
         for &subject in members.iter().filter(|_| members.len() > 2) {
             self.noisy[subject] = deviation(sums[subject]) > OWN_NOISE * usual;
         }
     }
 
-    /// The pooled residual variance, or the mean square of subjects within sessions where that is larger: then a server
-    /// process has a bias of its own, and more blocks of the same one would not make it smaller.
+    /// The pooled residual variance, or the mean square of subjects within sessions where that is
+    /// larger: then a server process has a bias of its own, and more blocks of the same one would
+    /// not make it smaller.
     fn find_variance(&mut self, members: &[usize]) -> Option<()> {
         let mut cells: BTreeMap<(usize, usize), (f64, usize)> = BTreeMap::new();
         let (mut squares, mut values) = (0.0, 0_usize);
@@ -225,7 +231,8 @@ fn linked(blocks: &[Observed], count: usize) -> Vec<bool> {
     }
 }
 
-/// The effects of `members`, whose sum is 0, and the inverse of their normal equations, both in places of all subjects.
+/// The effects of `members`, whose sum is 0, and the inverse of their normal equations, both in
+/// places of all subjects.
 fn solve(
     blocks: &[Observed],
     members: &[usize],
@@ -263,7 +270,8 @@ fn solve(
     Some((effects, inverse))
 }
 
-/// The inverse of a matrix that is symmetric and positive definite, by elimination (Gauss & Jordan); none if it is not.
+/// The inverse of a matrix that is symmetric and positive definite, by elimination (Gauss &
+/// Jordan); none if it is not.
 fn invert(mut matrix: Matrix) -> Option<Matrix> {
     let size = matrix.len();
     for (row, line) in matrix.iter_mut().enumerate() {

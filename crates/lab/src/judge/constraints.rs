@@ -1,7 +1,8 @@
 //! Whether an architecture keeps what it must.
 //!
-//! A limit is kept when the median of the repeats keeps it. When the interval of that median holds the limit,
-//! the next experiment might find the opposite, and the recommendation says that it is not sure.
+//! A limit is kept when the median of the repeats keeps it. When the interval of that median holds
+//! the limit, the next experiment might find the opposite, and the recommendation says that it is
+//! not sure.
 
 use duality_load::Latency;
 use serde::Serialize;

@@ -1,8 +1,9 @@
-//! What was observed of each subject at one number of connections, in rounds that compare it with the others, and the metric that
-//! decides.
+//! What was observed of each subject at one number of connections, in rounds that compare it with
+//! the others, and the metric that decides.
 //!
-//! A round is a block of slices, with all its subjects side by side, or one repeat of windows where servers are measured in turn.
-//! Disturbed rounds are set apart here, before any figure is looked at.
+//! A round is a block of slices, with all its subjects side by side, or one repeat of windows where
+//! servers are measured in turn. Disturbed rounds are set apart here, before any figure is looked
+//! at.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +16,15 @@ use crate::statistics::{median, student_95};
 
 /// Steal of more than this share of a processor spoils a block.
 const MOST_STOLEN: f64 = 0.10;
-/// Steal within so many seconds before and after a block counts, too: it is counted in ticks and comes in spells.
+/// Steal within so many seconds before and after a block counts, too: it is counted in ticks and
+/// comes in spells.
 const STEAL_AROUND: f64 = 0.6;
-/// A load generator that waits for its processor for more than this share of a slice spoils the rate of that slice.
+/// A load generator that waits for its processor for more than this share of a slice spoils the
+/// rate of that slice.
 const MOST_WAITED: f64 = 0.20;
-/// A server that uses less than this share of its processor waits for something else. Server and load generator wait for each other
-/// a little even when both are busy; a higher limit would make the metric change from one experiment to the next.
+/// A server that uses less than this share of its processor waits for something else. Server and
+/// load generator wait for each other a little even when both are busy; a higher limit would make
+/// the metric change from one experiment to the next.
 const BUSY: f64 = 0.80;
 /// What decides.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -30,7 +34,8 @@ pub enum Metric {
     ServerCpu,
     /// Correct replies a second: where servers wait, or use several processors.
     Rate,
-    /// The corrected latency at this percentile, in microseconds: where the rate is given (an open loop).
+    /// The corrected latency at this percentile, in microseconds: where the rate is given (an open
+    /// loop).
     Latency(&'static str),
 }
 
@@ -144,7 +149,8 @@ impl<'a> Rounds<'a> {
         let design = &heading.design;
         if design.clients.pattern == "open" {
             let asked = heading.constraints.slo.first().map(|slo| slo.percentile.name());
-            // The tail of a short window on a shared machine is the hypervisor's, unless somebody asks for it.
+            // The tail of a short window on a shared machine is the hypervisor's, unless somebody
+            // asks for it.
             return Metric::Latency(asked.unwrap_or("p50"));
         }
         let cpus = design.server_cpus.len().max(1) as f64;
@@ -297,7 +303,8 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// How many of the blocks of a session count, as far as that can be known before the others are measured.
+/// How many of the blocks of a session count, as far as that can be known before the others are
+/// measured.
 pub fn sound(heading: &Heading, blocks: &[&Block]) -> usize {
     let subjects: BTreeSet<&str> =
         blocks.iter().flat_map(|block| &block.slices).map(|slice| slice.subject.as_str()).collect();
@@ -309,7 +316,8 @@ pub fn sound(heading: &Heading, blocks: &[&Block]) -> usize {
     }
 }
 
-/// Which of some blocks, in the order of measurement, the hypervisor spoilt: the steal within [`STEAL_AROUND`] seconds counts, too.
+/// Which of some blocks, in the order of measurement, the hypervisor spoilt: the steal within
+/// [`STEAL_AROUND`] seconds counts, too.
 fn disturbed(blocks: &[&Block]) -> Vec<bool> {
     let next_to =
         |one: &Block, other: &Block| (one.session, one.group) == (other.session, other.group);

@@ -1,4 +1,5 @@
-//! A row: all windows of one subject at one number of connections, as medians with intervals, and its faults.
+//! A row: all windows of one subject at one number of connections, as medians with intervals, and
+//! its faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,7 +59,8 @@ pub struct Medians {
     pub cpu_us: f64,
     /// The same, with its interval.
     pub cpu: Estimate,
-    /// Whether rates and processor times are those of blocks, to which it does not matter that a window was invalid.
+    /// Whether rates and processor times are those of blocks, to which it does not matter that a
+    /// window was invalid.
     pub of_blocks: bool,
     /// The load generator's processor time for each request.
     pub client_cpu_us: f64,
@@ -74,8 +76,8 @@ pub struct Medians {
     pub client_cpu_share: f64,
     /// Whether the load generator was the limit in at least half of the repeats.
     pub client_was_limit: bool,
-    /// Whether more than 1 in 10 connections got no reply within the window, so that the figures describe
-    /// fewer connections than they claim.
+    /// Whether more than 1 in 10 connections got no reply within the window, so that the figures
+    /// describe fewer connections than they claim.
     pub starved: bool,
     /// Whether the listen queue was the limit in at least half of the repeats.
     pub queue_was_limit: bool,
@@ -84,8 +86,9 @@ pub struct Medians {
     pub fates: Fates,
     /// How many connections got a reply within the window.
     pub served: f64,
-    /// Whether at least half of the repeats are invalid: the load generator could not do its work, and the figures, which are
-    /// those of all repeats then, are not to be trusted. Fewer invalid repeats are left out of the figures.
+    /// Whether at least half of the repeats are invalid: the load generator could not do its work,
+    /// and the figures, which are those of all repeats then, are not to be trusted. Fewer invalid
+    /// repeats are left out of the figures.
     pub invalid: bool,
 }
 
@@ -203,8 +206,9 @@ impl Row {
 }
 
 impl Medians {
-    /// Has rates and processor times be those of blocks, where there are any: many short slices among those of the other subjects
-    /// are steadier than one window in each repeat. What a repeat measured is the mean of its blocks then.
+    /// Has rates and processor times be those of blocks, where there are any: many short slices
+    /// among those of the other subjects are steadier than one window in each repeat. What a repeat
+    /// measured is the mean of its blocks then.
     pub(crate) fn take_blocks(&mut self, subject: &str, blocks: &[&Block], seed: u64) {
         let mean = |sessions: Option<usize>, of: fn(&crate::record::Slice) -> f64| -> Vec<f64> {
             let blocks =
@@ -289,7 +293,8 @@ pub(crate) fn row(subject: &str, concurrency: usize, outcomes: &[&Outcome], seed
     Row { subject: subject.to_owned(), concurrency, figures, warnings }
 }
 
-/// Leaves invalid repeats out and says so, unless they are half of all or more: then it is true that the whole is invalid.
+/// Leaves invalid repeats out and says so, unless they are half of all or more: then it is true
+/// that the whole is invalid.
 fn left_out(measured: &mut Vec<&Measured>, warnings: &mut Vec<Warning>) -> bool {
     let all = measured.len();
     let mut reasons: BTreeMap<&str, (usize, &str)> = BTreeMap::new();

@@ -1,7 +1,8 @@
-//! What the figures of a row are worth: its noise, its outliers, and whether it was measured in a steady state. docs/method.md has the
-//! definitions.
+//! What the figures of a row are worth: its noise, its outliers, and whether it was measured in a
+//! steady state. docs/method.md has the definitions.
 //!
-//! Nothing is dropped for being odd. What is marked here stays in the figures, and its mark is one of the row's warnings.
+//! Nothing is dropped for being odd. What is marked here stays in the figures, and its mark is one
+//! of the row's warnings.
 
 use duality_load::{Warning, WarningKind};
 

@@ -1,7 +1,9 @@
-//! How each way to run a program compares with the program as it is: one finding for each way at each number of connections.
+//! How each way to run a program compares with the program as it is: one finding for each way at
+//! each number of connections.
 //!
-//! The verdict names the best of all. Someone who asks "should I run it so?" asks about one way, which may be neither the best nor
-//! the worst. The intervals are those of the verdict: they hold for all pairs together.
+//! The verdict names the best of all. Someone who asks "should I run it so?" asks about one way,
+//! which may be neither the best nor the worst. The intervals are those of the verdict: they hold
+//! for all pairs together.
 
 use serde::Serialize;
 
@@ -12,7 +14,8 @@ pub struct Way {
     pub subject: String,
     /// What follows.
     pub change: Change,
-    /// By how much it is worse than the native program, as a share: 0.06 is 6 %; negative when it is better.
+    /// By how much it is worse than the native program, as a share: 0.06 is 6 %; negative when it
+    /// is better.
     pub difference: f64,
     /// The simultaneous interval of that.
     pub low: f64,
@@ -46,7 +49,8 @@ pub(crate) struct Pair {
 }
 
 impl Way {
-    /// The way `subject`, which is `beside` the native program as the native program is `against` it.
+    /// The way `subject`, which is `beside` the native program as the native program is `against`
+    /// it.
     pub(crate) fn of(subject: &str, beside: Pair, against: Pair) -> Self {
         let change = match (beside.level, against.level) {
             (false, _) => Change::Worse,

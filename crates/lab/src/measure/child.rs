@@ -1,4 +1,5 @@
-//! Commands of this program that run as processes of their own: servers that are loaded for a moment, and loads.
+//! Commands of this program that run as processes of their own: servers that are loaded for a
+//! moment, and loads.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};

@@ -1,6 +1,7 @@
 //! Cells and slices whose load is a command, run once for each.
 //!
-//! A server's first run warms it up and is not counted. The second is its cell, and each slice of a block is one more.
+//! A server's first run warms it up and is not counted. The second is its cell, and each slice of a
+//! block is one more.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;

@@ -1,5 +1,5 @@
-//! What a server has used: its own count, and from /proc that of its living descendants, whom it can
-//! only count once they have ended (fork, prefork).
+//! What a server has used: its own count, and from /proc that of its living descendants, whom it
+//! can only count once they have ended (fork, prefork).
 
 use std::time::Duration;
 use std::{fs, io};
@@ -35,7 +35,8 @@ pub(crate) fn children(parent: u32) -> Vec<u32> {
     text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// The processor time of a process, of threads that have ended, too: its clock (clock_getcpuclockid(3)), which counts nanoseconds.
+/// The processor time of a process, of threads that have ended, too: its clock
+/// (clock_getcpuclockid(3)), which counts nanoseconds.
 fn cpu_of(pid: u32) -> io::Result<Duration> {
     let pid = i32::try_from(pid).map_err(io::Error::other)?;
     let clock = nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(pid))?;
@@ -66,7 +67,8 @@ pub(crate) fn of_living(children: &[u32]) -> Counters {
     of_tasks(folders.iter().map(String::as_str))
 }
 
-/// What the first threads of processes have used (`/proc/PID`), or any threads (`/proc/PID/task/TID`).
+/// What the first threads of processes have used (`/proc/PID`), or any threads
+/// (`/proc/PID/task/TID`).
 pub(crate) fn of_tasks<'a>(folders: impl Iterator<Item = &'a str>) -> Counters {
     let mut total = Counters::default();
     for folder in folders {
@@ -89,15 +91,16 @@ pub(crate) fn own_waits() -> u64 {
     of_tasks(folders.iter().map(String::as_str)).voluntary_switches
 }
 
-/// The most memory that a process has had since it began its program, in bytes. (`ru_maxrss` would not
-/// do: it includes what the process was before `exec`, a copy of this one.)
+/// The most memory that a process has had since it began its program, in bytes. (`ru_maxrss` would
+/// not do: it includes what the process was before `exec`, a copy of this one.)
 pub(crate) fn peak_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().find_map(|line| line.strip_prefix("VmHWM:")).map_or(0, kibibytes)
 }
 
-/// The memory of a server and its children in bytes: what is their own, in shares where several have it, and the pages of files that
-/// the largest maps, once. Shares of files would not do: a program that other servers run as well would cost each of them less.
+/// The memory of a server and its children in bytes: what is their own, in shares where several
+/// have it, and the pages of files that the largest maps, once. Shares of files would not do: a
+/// program that other servers run as well would cost each of them less.
 pub(crate) fn shared_memory(parent: u32, children: &[u32]) -> u64 {
     let own = |pid: u32| {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
@@ -117,7 +120,8 @@ pub(crate) fn shared_memory(parent: u32, children: &[u32]) -> u64 {
     own(parent) + all + mapped
 }
 
-/// The tenth field of /proc/PID/stat (proc_pid_stat(5)), of which the second may hold anything in its parentheses.
+/// The tenth field of /proc/PID/stat (proc_pid_stat(5)), of which the second may hold anything in
+/// its parentheses.
 fn page_faults(stat: &str) -> u64 {
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     fields.split_whitespace().nth(7).and_then(|field| field.parse().ok()).unwrap_or(0)

@@ -1,4 +1,5 @@
-//! What is seen while an experiment runs: a live table and a bar on a terminal, else a line for each cell.
+//! What is seen while an experiment runs: a live table and a bar on a terminal, else a line for
+//! each cell.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -38,7 +38,8 @@ pub struct Experiment {
     pub command: Vec<String>,
     /// What must be kept to be recommended.
     pub constraints: Constraints,
-    /// What operations cost here, if it was measured: the reasons for what is recommended are made of that.
+    /// What operations cost here, if it was measured: the reasons for what is recommended are made
+    /// of that.
     pub unit_costs: UnitCosts,
     /// How long it may take in all; none for as long as it takes.
     pub budget: Option<Duration>,
@@ -92,8 +93,8 @@ impl Experiment {
         self.unavailable.get(&(key.subject.clone(), key.concurrency)).map(String::as_str)
     }
 
-    /// How many servers can be alive at once at so many connections, to be driven in turn; 1 where they are measured one after the
-    /// other.
+    /// How many servers can be alive at once at so many connections, to be driven in turn; 1 where
+    /// they are measured one after the other.
     pub fn side_by_side(&self, concurrency: usize) -> usize {
         if self.design.load_command.is_some() {
             return if self.design.blocks > 0 { usize::MAX } else { 1 };
@@ -153,8 +154,8 @@ impl Experiment {
         load.check_descriptors().err().map(|error| error.to_string())
     }
 
-    /// Why no client can load the service with `connections` connections, if so: what is found before
-    /// anything starts.
+    /// Why no client can load the service with `connections` connections, if so: what is found
+    /// before anything starts.
     pub fn misfit(&self, connections: usize) -> Option<String> {
         if self.design.load_command.is_some() {
             return None;

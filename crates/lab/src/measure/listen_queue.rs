@@ -6,12 +6,13 @@
 //!            └── again after 1, 3, 7 … s (RFC 6298) ◀─┘
 //! ```
 //!
-//! Then most connections wait for a timer of the client's kernel, and the server is asked by the few that got in. Kerneis &
-//! Chroboczek found that in 2009 when the measured load of their servers stayed near 130 however much was
-//! offered: `somaxconn` was 128. The median latency does not show it, and the mean becomes irregular.
+//! Then most connections wait for a timer of the client's kernel, and the server is asked by the
+//! few that got in. Kerneis & Chroboczek found that in 2009 when the measured load of their servers
+//! stayed near 130 however much was offered: `somaxconn` was 128. The median latency does not show
+//! it, and the mean becomes irregular.
 //!
-//! `length` asks the kernel how long the queue is, whoever's server it belongs to; `judge` is the diagnosis, a
-//! function of figures alone.
+//! `length` asks the kernel how long the queue is, whoever's server it belongs to; `judge` is the
+//! diagnosis, a function of figures alone.
 
 use std::net::SocketAddr;
 
@@ -20,8 +21,8 @@ use duality_load::{Listeners, Report};
 use crate::format::{connections, grouped};
 use crate::record::ListenQueue;
 
-/// A request that took this long was held up by a retransmission, if anything was dropped: Linux waits no less before
-/// one, and Kerneis's outliers were those of "200 ms or more".
+/// A request that took this long was held up by a retransmission, if anything was dropped: Linux
+/// waits no less before one, and Kerneis's outliers were those of "200 ms or more".
 const PAUSE_US: f64 = 200_000.0;
 
 /// The figures of a cell that the diagnosis is made from.
@@ -43,11 +44,11 @@ pub(crate) struct Figures {
 
 /// Whether the queue was the limit. It takes all of this:
 ///
-/// - Each request has a connection of its own. Where connections stay, a queue that is full is one that nobody empties, and a
-///   longer one would not be emptied either.
+/// - Each request has a connection of its own. Where connections stay, a queue that is full is one
+///   that nobody empties, and a longer one would not be emptied either.
 /// - Most connections are missing: neither in service nor in the queue.
-/// - Those that are missing wait for a retransmission: each has been dropped at least once, and most
-///   requests are quick, so that it is not the server that is slow.
+/// - Those that are missing wait for a retransmission: each has been dropped at least once, and
+///   most requests are quick, so that it is not the server that is slow.
 pub(crate) fn judge(figures: &Figures) -> bool {
     let Figures { offered, keep_alive, length, prompt_load, median_us, overflows } = *figures;
     let offered = offered as f64;
@@ -56,7 +57,8 @@ pub(crate) fn judge(figures: &Figures) -> bool {
     !keep_alive && missing > offered / 2.0 && overflows as f64 >= missing && median_us < PAUSE_US
 }
 
-/// The queue of a cell whose load was `report`, at `address`; none where the kernel does not tell its length.
+/// The queue of a cell whose load was `report`, at `address`; none where the kernel does not tell
+/// its length.
 pub(crate) fn examine(report: &Report, length: Option<u64>) -> Option<ListenQueue> {
     let latencies = report.latencies().ok()?;
     let prompt = latencies.iter_recorded().map(|recorded| {
@@ -79,7 +81,8 @@ pub(crate) fn examine(report: &Report, length: Option<u64>) -> Option<ListenQueu
 }
 
 impl ListenQueue {
-    /// The diagnosis in words, when it was the limit; `is_peer` decides who can be told what to raise.
+    /// The diagnosis in words, when it was the limit; `is_peer` decides who can be told what to
+    /// raise.
     pub(crate) fn warning(&self, report: &Report, is_peer: bool) -> Option<String> {
         let remedy = if is_peer { "the backlog of its configuration" } else { "--backlog" };
         self.was_limit.then(|| {
@@ -96,8 +99,8 @@ impl ListenQueue {
     }
 }
 
-/// How many connections the queue of the listener at `address` holds, as the kernel tells it; the sum where several
-/// listeners share a port. None where it does not tell.
+/// How many connections the queue of the listener at `address` holds, as the kernel tells it; the
+/// sum where several listeners share a port. None where it does not tell.
 pub(crate) fn length(address: SocketAddr) -> Option<u64> {
     Listeners::at(address).ok().map(|listeners| listeners.queue).filter(|length| *length > 0)
 }

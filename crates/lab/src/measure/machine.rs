@@ -48,8 +48,8 @@ pub fn describe() -> Machine {
     }
 }
 
-/// Processors for the server (the first one) and for the load generator (those that share no core with
-/// it). Both empty when there are not two cores: then neither is pinned.
+/// Processors for the server (the first one) and for the load generator (those that share no core
+/// with it). Both empty when there are not two cores: then neither is pinned.
 pub fn split_cpus() -> (Vec<usize>, Vec<usize>) {
     let allowed = allowed();
     let Some(&server) = allowed.first() else { return (Vec::new(), Vec::new()) };

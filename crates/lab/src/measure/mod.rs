@@ -270,8 +270,8 @@ mod tests {
         Experiment { unavailable, ..experiment::tests::experiment() }
     }
 
-    /// Measures with a mock, which is interrupted after so many cells, what is not `done`: all cells, which were tried, and
-    /// whether it is complete.
+    /// Measures with a mock, which is interrupted after so many cells, what is not `done`: all
+    /// cells, which were tried, and whether it is complete.
     fn run_mock(
         experiment: &Experiment,
         done: &[Cell],

@@ -18,13 +18,15 @@ pub(crate) struct Used {
 
 /// Looks at processors from one moment to the next.
 pub(crate) struct Watch {
-    /// The processors, and whether they are the servers'. All of the machine, as the servers', where nothing is pinned.
+    /// The processors, and whether they are the servers'. All of the machine, as the servers',
+    /// where nothing is pinned.
     cpus: Vec<(usize, bool)>,
     is_pinned: bool,
     /// The kernel threads of their soft interrupts.
     soft_interrupts: BTreeMap<usize, u32>,
-    /// The kernel counts the time of soft interrupts within that of the process that they interrupt, and not apart: it shows when
-    /// the processes here used more than all have, but for soft interrupts.
+    /// The kernel counts the time of soft interrupts within that of the process that they
+    /// interrupt, and not apart: it shows when the processes here used more than all have, but for
+    /// soft interrupts.
     counts_interrupts_as_processes: bool,
     last: Option<Moment>,
 }
@@ -59,7 +61,8 @@ impl Watch {
         Self { cpus, is_pinned, soft_interrupts, counts_interrupts_as_processes: false, last: None }
     }
 
-    /// What happened since it was looked last; nothing the first time. `used` is what the measurement has used until now.
+    /// What happened since it was looked last; nothing the first time. `used` is what the
+    /// measurement has used until now.
     pub(crate) fn look(&mut self, used: Used) -> Disturbance {
         let waited = self.soft_interrupts.iter().map(|(&cpu, &pid)| (cpu, run_queue_wait(pid)));
         let now = Moment {
@@ -202,7 +205,8 @@ mod tests {
         let stranger = |found: &Disturbance| -> f64 {
             found.processors.iter().map(|processor| processor.strangers).sum()
         };
-        // Other tests run beside this one, and they are strangers, too: at least it is within bounds.
+        // Other tests run beside this one, and they are strangers, too: at least it is within
+        // bounds.
         assert!((0.0..=own.processors.len() as f64).contains(&stranger(&own)));
     }
 }

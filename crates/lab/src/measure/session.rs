@@ -1,4 +1,5 @@
-//! A session: fresh servers, all alive at once, each measured in a window of its own and then all in blocks of slices.
+//! A session: fresh servers, all alive at once, each measured in a window of its own and then all
+//! in blocks of slices.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,7 +72,8 @@ pub(super) fn run(
     Ok(complete)
 }
 
-/// Groups of which each can be alive at once: all together, or some at a time beside the one that links them.
+/// Groups of which each can be alive at once: all together, or some at a time beside the one that
+/// links them.
 fn groups<'a>(keys: &[&'a CellKey], room: usize, link: &str) -> Vec<Vec<&'a CellKey>> {
     if keys.len() <= room {
         return vec![keys.to_vec()];
@@ -156,7 +158,8 @@ impl<'a> Session<'a> {
             if self.interrupted.load(Ordering::Relaxed) {
                 return Ok(false);
             }
-            // Who is in all groups is measured in all, and blocks that are missing need their servers anew.
+            // Who is in all groups is measured in all, and blocks that are missing need their
+            // servers anew.
             let is_known = results::done(&journal.records.cells).contains(key);
             if !is_known {
                 journal.cell(cell_of(key, started_at, outcome))?;
@@ -334,8 +337,9 @@ struct Lost {
     problem: std::io::Error,
 }
 
-/// The processor time of a server that has answered everything, once it has also done what follows an answer. The kernel counts the
-/// time of a thread that runs only at ticks; of one that rests it is exact.
+/// The processor time of a server that has answered everything, once it has also done what follows
+/// an answer. The kernel counts the time of a thread that runs only at ticks; of one that rests it
+/// is exact.
 pub(super) fn settled(server: &mut dyn Server) -> std::io::Result<Duration> {
     let mut used = server.cpu()?;
     let mut left = SETTLING;

@@ -1,4 +1,5 @@
-//! How the lab starts programs that are not ours: where they run, what ends them, and what becomes of their output.
+//! How the lab starts programs that are not ours: where they run, what ends them, and what becomes
+//! of their output.
 
 use std::fs::File;
 use std::io;
@@ -11,10 +12,12 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::measure::peers::find;
 
-/// A command that starts `program`. Where setpriv(1) is installed, the program gets `signal` when this process is killed.
+/// A command that starts `program`. Where setpriv(1) is installed, the program gets `signal` when
+/// this process is killed.
 pub(crate) fn command(program: &str, signal: &str) -> Command {
     let program = find(program).unwrap_or_else(|| program.into());
-    // The program may get another working directory, in which a relative path would mean another file.
+    // The program may get another working directory, in which a relative path would mean another
+    // file.
     let program = std::path::absolute(&program).unwrap_or(program);
     match find("setpriv") {
         Some(setpriv) => {
@@ -26,8 +29,8 @@ pub(crate) fn command(program: &str, signal: &str) -> Command {
     }
 }
 
-/// Calls `spawn` while this thread is on `cpus`, so that the started program and its children run there. They may have as many
-/// descriptors as the hard limit allows.
+/// Calls `spawn` while this thread is on `cpus`, so that the started program and its children run
+/// there. They may have as many descriptors as the hard limit allows.
 pub(crate) fn pinned<T>(cpus: &[usize], spawn: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

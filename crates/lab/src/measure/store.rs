@@ -1,8 +1,8 @@
-//! Where the servers of an experiment keep what they are told: a fresh store for each cell, or one that
-//! is there already.
+//! Where the servers of an experiment keep what they are told: a fresh store for each cell, or one
+//! that is there already.
 //!
-//! A fresh store is what makes a cell comparable with the next: a guestbook that has grown answers more
-//! slowly. It lives in a temporary directory and goes with the cell.
+//! A fresh store is what makes a cell comparable with the next: a guestbook that has grown answers
+//! more slowly. It lives in a temporary directory and goes with the cell.
 
 use std::env;
 use std::fmt;
@@ -34,8 +34,8 @@ pub enum Store {
     Sqlite,
     /// A new `redis-server` for each cell: our own, on loopback, which writes nothing to disk.
     Redis,
-    /// One that is there: `sqlite:PATH` or `redis://HOST:PORT`, as the server takes it. It keeps what
-    /// earlier cells put into it.
+    /// One that is there: `sqlite:PATH` or `redis://HOST:PORT`, as the server takes it. It keeps
+    /// what earlier cells put into it.
     At(String),
 }
 

@@ -129,8 +129,9 @@ impl<'a> Window<'a> {
     }
 }
 
-/// A stranger whose priority is above that of the kernel's soft interrupts has replies wait, and the client does not know of
-/// them yet: it does not wait for its processor, and its rate is a fraction of what it would be.
+/// A stranger whose priority is above that of the kernel's soft interrupts has replies wait, and
+/// the client does not know of them yet: it does not wait for its processor, and its rate is a
+/// fraction of what it would be.
 fn starvation(figures: &mut Measured, found: &Disturbance) {
     /// Half of what makes a client's own waits suspicious: every reply is late for it.
     const MOST: f64 = 0.05;
@@ -146,8 +147,8 @@ fn starvation(figures: &mut Measured, found: &Disturbance) {
     }
 }
 
-/// The processor time of this process and of its children that have ended: one of them makes the load. Servers end between
-/// measurements.
+/// The processor time of this process and of its children that have ended: one of them makes the
+/// load. Servers end between measurements.
 pub(super) fn own_cpu() -> Duration {
     let used = clock_gettime(ClockId::ProcessCPUTime);
     let own = Duration::new(used.tv_sec.unsigned_abs(), used.tv_nsec.unsigned_abs() as u32);
@@ -167,7 +168,8 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
     let cpu_us = closed.cpu_us.saturating_sub(opened.cpu_us) as f64;
     let (mut warnings, mut invalid) = (report.warnings, report.invalid);
     if !pinned {
-        // Where there is no processor to set apart, the two take turns: that is how it is measured there.
+        // Where there is no processor to set apart, the two take turns: that is how it is measured
+        // there.
         invalid.remove(Report::STARVED);
         let told = "Server and load generator shared processors: this machine has too few.";
         warnings.push(Warning::new(WarningKind::SharedProcessors, told));

@@ -1,4 +1,5 @@
-//! Stacked bars as SVG, after Demsky's figures 4-1 and 4-2: one bar for each architecture, t_independent at its foot.
+//! Stacked bars as SVG, after Demsky's figures 4-1 and 4-2: one bar for each architecture,
+//! t_independent at its foot.
 
 use std::fmt::Write;
 

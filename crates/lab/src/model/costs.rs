@@ -1,9 +1,10 @@
-//! What an operation costs under an architecture: unit costs of `duality model --costs`, put together such that
-//! nothing is paid for twice.
+//! What an operation costs under an architecture: unit costs of `duality model --costs`, put
+//! together such that nothing is paid for twice.
 //!
-//! A benchmark never measures one operation alone. To start a task and join it takes two turns as well, and to start
-//! a thread and join it a switch of the kernel; but turns and switches are counted, and have prices of their own.
-//! So they are taken off, and what is left is the price of the start. No price is below zero.
+//! A benchmark never measures one operation alone. To start a task and join it takes two turns as
+//! well, and to start a thread and join it a switch of the kernel; but turns and switches are
+//! counted, and have prices of their own. So they are taken off, and what is left is the price of
+//! the start. No price is below zero.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,8 @@ use serde_json::Value;
 
 use super::counts::Operation;
 
-/// The unit costs that a model needs, by name or group, as `duality model --costs --only` takes them.
+/// The unit costs that a model needs, by name or group, as `duality model --costs --only` takes
+/// them.
 pub const NEEDED: &[&str] =
     &["spawn", "yield-2", "lock", "contended", "condition", "offload", "kernel", "poller"];
 
@@ -52,7 +54,8 @@ pub struct Carrier {
 const POLLERS: [&str; 4] = ["select", "poll", "epoll", "uring"];
 
 impl Carrier {
-    /// The carrier that results tell of; none where nothing is counted, or its poller has no unit costs.
+    /// The carrier that results tell of; none where nothing is counted, or its poller has no unit
+    /// costs.
     pub fn of(recorded: &record::Carrier) -> Option<Self> {
         let priced = |name: &str| POLLERS.into_iter().find(|poller| *poller == name);
         Some(Self {
@@ -98,7 +101,8 @@ impl UnitCosts {
         Ok(UnitCosts(all))
     }
 
-    /// What an operation costs under an architecture whose poller watches so many descriptors, in nanoseconds.
+    /// What an operation costs under an architecture whose poller watches so many descriptors, in
+    /// nanoseconds.
     ///
     /// # Errors
     ///
@@ -173,8 +177,8 @@ impl UnitCosts {
         self.figure(cost, "kernel")
     }
 
-    /// A wait after which the processor rests. The next to run is another, where there are others. On a machine of one
-    /// processor, nobody comes from another to wake it.
+    /// A wait after which the processor rests. The next to run is another, where there are others.
+    /// On a machine of one processor, nobody comes from another to wake it.
     fn rest(&self, carrier: Carrier) -> Result<f64, Missing> {
         let switch = self.switch(carrier)?;
         let beyond = switch - self.figure("kernel-switch", "kernel")?;
@@ -189,7 +193,8 @@ impl UnitCosts {
         Ok(switch + (woken - thread).max(0.0))
     }
 
-    /// A round with one event, between those that were measured, and beyond them as between the last two.
+    /// A round with one event, between those that were measured, and beyond them as between the
+    /// last two.
     fn round(&self, poller: &'static str, watched: f64) -> Result<f64, Missing> {
         let at = |count: usize| self.figure(&format!("poller-{count}"), poller);
         let [few, some, many] = WATCHED;

@@ -1,4 +1,5 @@
-//! How often a server does what architectures differ in: counted by itself, and divided by the requests.
+//! How often a server does what architectures differ in: counted by itself, and divided by the
+//! requests.
 
 use std::ops::{Index, IndexMut};
 
@@ -39,7 +40,8 @@ pub enum Operation {
     KernelSwitch,
     /// A thread of the server waits, nothing else is to be done, and its processor rests.
     Rest,
-    /// The same, where the thread that waited is woken from another processor while its own is at work.
+    /// The same, where the thread that waited is woken from another processor while its own is at
+    /// work.
     Interruption,
     /// Work is given to a helper thread.
     Offload,
@@ -110,15 +112,16 @@ impl Operation {
 pub struct Counts([f64; Operation::ALL.len()]);
 
 impl Counts {
-    /// What a cell counted; none where the server does not count: a peer, `handwritten`, or a file that was written
-    /// before there were counts.
+    /// What a cell counted; none where the server does not count: a peer, `handwritten`, or a file
+    /// that was written before there were counts.
     pub fn of(cell: &Measured) -> Option<Self> {
         let counted = cell.operations?;
         let requests = cell.requests.max(1) as f64;
         let voluntary = cell.voluntary_switches as f64;
         let switches = voluntary + cell.involuntary_switches as f64;
-        // A waiting thread is woken by its client, on the client's processor. Whether its own is at work then is a matter of
-        // how many requests there are beside this one, and of how busy the server is.
+        // A waiting thread is woken by its client, on the client's processor. Whether its own is at
+        // work then is a matter of how many requests there are beside this one, and of how busy the
+        // server is.
         let others = 1.0 - 1.0 / cell.measured_load.max(1.0);
         let interruptions = voluntary * others * cell.server_cpu_share.clamp(0.0, 1.0);
         let each = |operation| {

@@ -1,9 +1,11 @@
-//! The column called "fitted": by which factor each term's price would have to be multiplied to explain most.
+//! The column called "fitted": by which factor each term's price would have to be multiplied to
+//! explain most.
 //!
-//! It is no part of the model, whose prices are measured. It tells whether what is left has the shape of a term: a factor
-//! near 1 says that the micro-benchmark has the price right, a larger one that the operation costs more in a
-//! server than alone (caches!), and 0 that the term explains nothing here. One factor holds for all workloads
-//! together, and each workload has a t_independent of its own:
+//! It is no part of the model, whose prices are measured. It tells whether what is left has the
+//! shape of a term: a factor near 1 says that the micro-benchmark has the price right, a larger one
+//! that the operation costs more in a server than alone (caches!), and 0 that the term explains
+//! nothing here. One factor holds for all workloads together, and each workload has a t_independent
+//! of its own:
 //!
 //! ```text
 //!   minimise  Σ over workloads, architectures  ((t_total − t_independent − Σ factor × term) / mean of t_total)²
@@ -14,8 +16,8 @@
 //! A factor beyond `MOST` is no price. Then all factors are withheld, since they were found
 //! together. [`Unfit`] has the reason.
 //!
-//! Solved by coordinate descent, which the one-sided bound does not disturb (Lawson & Hanson 1974, chapter 23, has
-//! the problem).
+//! Solved by coordinate descent, which the one-sided bound does not disturb (Lawson & Hanson 1974,
+//! chapter 23, has the problem).
 
 use std::fmt;
 

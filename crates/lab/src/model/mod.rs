@@ -1,7 +1,7 @@
 //! The cost model: how much of a request's processor time is the architecture's, and what for.
 //!
-//! After Demsky (2001, chapter 4). What a server takes for a request is split into what every architecture does alike
-//! and what this one does:
+//! After Demsky (2001, chapter 4). What a server takes for a request is split into what every
+//! architecture does alike and what this one does:
 //!
 //! ```text
 //!   t_total        = t_independent + t_dependent
@@ -9,9 +9,10 @@
 //!                                        (counted by the server)          (a micro-benchmark)
 //! ```
 //!
-//! The model is right if t_independent is the same for all architectures of a service; its measure is the coefficient
-//! of variation of t_independent over them, for no model and for each [`Term`] added in turn ([`Coefficients`]). Nothing
-//! is fitted, except in the one column that is called so ([`fit`]).
+//! The model is right if t_independent is the same for all architectures of a service; its measure
+//! is the coefficient of variation of t_independent over them, for no model and for each [`Term`]
+//! added in turn ([`Coefficients`]). Nothing is fitted, except in the one column that is called so
+//! ([`fit`]).
 //!
 //! ```text
 //!   results.jsonl ── counts.rs ──▶ Counts ─┐
@@ -69,8 +70,8 @@ pub struct Workload {
     pub subjects: Vec<Modelled>,
     /// Those that were not, and why.
     pub missing: Vec<(String, String)>,
-    /// By how much repeats of one cell differ: the root mean square of their coefficients of variation. None without
-    /// repeats. No model can do better.
+    /// By how much repeats of one cell differ: the root mean square of their coefficients of
+    /// variation. None without repeats. No model can do better.
     pub noise: Option<f64>,
 }
 
@@ -89,7 +90,8 @@ pub struct Modelled {
     pub architecture: String,
     /// How its server carries tasks.
     pub carrier: Carrier,
-    /// All of it: the server's processor time for a request, as measured; the median of the repeats.
+    /// All of it: the server's processor time for a request, as measured; the median of the
+    /// repeats.
     pub total: f64,
     /// How often a request takes each operation.
     pub counts: Counts,
@@ -127,7 +129,8 @@ impl Modelled {
         self.total - self.dependent()
     }
 
-    /// That the terms add up to more than there is, so that prices or counts are not those of this server.
+    /// That the terms add up to more than there is, so that prices or counts are not those of this
+    /// server.
     fn beyond(&self) -> String {
         format!(
             "where its time goes is not known here: the terms add up to {} of {} measured",
@@ -146,7 +149,8 @@ impl Modelled {
 ///
 /// # Errors
 ///
-/// [`Missing`], when nothing can be modelled at some number of connections since a unit cost is not known.
+/// [`Missing`], when nothing can be modelled at some number of connections since a unit cost is not
+/// known.
 pub fn workloads(
     name: &str,
     heading: &Heading,

@@ -1,8 +1,9 @@
 //! What the model says of a number of connections that it was not made from.
 //!
-//! Between two numbers of connections that were measured, counts and t_independent change in a straight line over the
-//! logarithm of the number; beyond them they keep on as between the last two. What a poller's round costs
-//! with so many descriptors is known from its unit cost, wherever the number lies.
+//! Between two numbers of connections that were measured, counts and t_independent change in a
+//! straight line over the logarithm of the number; beyond them they keep on as between the last
+//! two. What a poller's round costs with so many descriptors is known from its unit cost, wherever
+//! the number lies.
 
 use super::costs::Missing;
 use super::counts::Counts;
@@ -18,8 +19,8 @@ pub struct Check {
     pub architecture: String,
     /// The number of connections that is predicted for.
     pub connections: usize,
-    /// The server's processor time for a request, in microseconds; none where the line beyond what was measured leads
-    /// below nothing.
+    /// The server's processor time for a request, in microseconds; none where the line beyond what
+    /// was measured leads below nothing.
     pub predicted: Option<f64>,
     /// The same as measured; none when it was not.
     pub measured: Option<f64>,
@@ -38,8 +39,8 @@ impl Check {
     }
 }
 
-/// What each architecture takes for a request with so many connections, in microseconds, by `workloads` that are of
-/// one service and differ in their numbers of connections.
+/// What each architecture takes for a request with so many connections, in microseconds, by
+/// `workloads` that are of one service and differ in their numbers of connections.
 ///
 /// # Errors
 ///
@@ -100,7 +101,8 @@ pub fn check(predictions: &mut [Check], measured: &[Workload]) {
     }
 }
 
-/// The value at `at` of what changes in straight lines between `points`, which are sorted, over the logarithm.
+/// The value at `at` of what changes in straight lines between `points`, which are sorted, over the
+/// logarithm.
 fn on_the_line(points: &[(f64, f64)], at: f64) -> f64 {
     let [first, .., _] = points else { return points.first().map_or(0.0, |(_, value)| *value) };
     let inside =

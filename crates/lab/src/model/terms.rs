@@ -19,8 +19,8 @@ pub struct Term {
     pub operations: &'static [Operation],
 }
 
-/// All terms. The first four are Demsky's own, with his object inflation left out, which nothing here has; the fifth is
-/// the one that he added for serial echo; servers of today need the rest.
+/// All terms. The first four are Demsky's own, with his object inflation left out, which nothing
+/// here has; the fifth is the one that he added for serial echo; servers of today need the rest.
 pub const TERMS: [Term; 11] = [
     Term {
         name: "creation",
@@ -122,7 +122,8 @@ impl Term {
         let watched = counts.watched();
         for &operation in self.operations {
             let count = counts[operation];
-            // What does not take place needs no price: this machine may not have what it is made with.
+            // What does not take place needs no price: this machine may not have what it is made
+            // with.
             if count > 0.0 {
                 nanoseconds += count * costs.price(operation, carrier, watched)?;
             }

@@ -65,7 +65,8 @@ proptest! {
         prop_assert!(row.deviations.is_empty());
     }
 
-    /// Nor if a term costs more in servers than alone: the fit finds by how much, from all workloads together.
+    /// Nor if a term costs more in servers than alone: the fit finds by how much, from all
+    /// workloads together.
     #[test]
     fn a_fit_finds_what_a_price_lacks(
         many in prop::collection::vec(any_counts(), 3),

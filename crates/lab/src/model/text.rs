@@ -62,7 +62,8 @@ fn length(subject: &Modelled) -> f64 {
     subject.dependent() + subject.independent().max(0.0)
 }
 
-/// t_independent, then the terms, in letters. Rounding is of the ends, so that a bar is as long as its parts together.
+/// t_independent, then the terms, in letters. Rounding is of the ends, so that a bar is as long as
+/// its parts together.
 fn bar(subject: &Modelled, scale: f64) -> String {
     let parts = TERMS.iter().map(|term| term.letter).zip(subject.terms);
     let all = [(INDEPENDENT, subject.independent().max(0.0))].into_iter().chain(parts);
@@ -170,8 +171,8 @@ fn predictions(model: &Model) -> String {
     format!("\nPredictions for loads that the model was not made from\n{}", aligned(&lines))
 }
 
-/// Columns as wide as they must be: the first to the left, the others to the right; a column without a header is drawn
-/// as it is.
+/// Columns as wide as they must be: the first to the left, the others to the right; a column
+/// without a header is drawn as it is.
 fn aligned(lines: &[Vec<String>]) -> String {
     let headers = lines.first().map_or(0, Vec::len);
     let width = |column: usize| {

@@ -1,4 +1,5 @@
-//! How well the model holds: the coefficient of variation of t_independent over architectures, term by term.
+//! How well the model holds: the coefficient of variation of t_independent over architectures, term
+//! by term.
 
 use crate::statistics::median;
 
@@ -8,8 +9,8 @@ use super::{TERMS, Workload};
 /// Where a coefficient is below this, the model explains the differences between architectures.
 pub(super) const AIM: f64 = 0.05;
 
-/// The standard deviation of `values` (of a sample: n − 1) over their mean; none for fewer than two, or a mean that
-/// is not above zero.
+/// The standard deviation of `values` (of a sample: n − 1) over their mean; none for fewer than
+/// two, or a mean that is not above zero.
 pub fn coefficient(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -25,7 +26,8 @@ pub fn coefficient(values: &[f64]) -> Option<f64> {
 pub struct Coefficients {
     /// The coefficient with no term taken off, then with the first, the first two, …
     pub steps: [Option<f64>; TERMS.len() + 1],
-    /// With all terms taken off, each at the price that fits best; none where there is too little to fit.
+    /// With all terms taken off, each at the price that fits best; none where there is too little
+    /// to fit.
     pub fitted: Option<f64>,
     /// Who keeps it above the aim: all whose t_independent is further from the median than that.
     pub deviations: Vec<Deviation>,

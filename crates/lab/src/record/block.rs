@@ -1,4 +1,5 @@
-//! A block: the servers of a session driven in turn, each twice, so that what drifts on the machine hits all alike.
+//! A block: the servers of a session driven in turn, each twice, so that what drifts on the machine
+//! hits all alike.
 //!
 //! ```text
 //!   block        epoll   anna  threads  epoll…  ┊  …epoll  threads   anna   epoll
@@ -16,9 +17,11 @@ use serde::{Deserialize, Serialize};
 pub struct Block {
     /// How many connections were open at once, to each server.
     pub concurrency: usize,
-    /// Which session, from 0: each has fresh servers. It is the repeat of the cells that were measured at its start.
+    /// Which session, from 0: each has fresh servers. It is the repeat of the cells that were
+    /// measured at its start.
     pub session: usize,
-    /// Which group of the session, from 0: there is more than one where not all servers can be kept alive at once.
+    /// Which group of the session, from 0: there is more than one where not all servers can be kept
+    /// alive at once.
     #[serde(default)]
     pub group: usize,
     /// Which block of the session and group, from 0.
@@ -37,13 +40,15 @@ pub struct Slice {
     /// What was measured: the name of an architecture or a peer.
     #[serde(rename = "architecture")]
     pub subject: String,
-    /// Correct replies from the first request to the last reply: those that the processor times are about.
+    /// Correct replies from the first request to the last reply: those that the processor times are
+    /// about.
     pub requests: u64,
     /// The processor time of all processes of the server for them, in microseconds.
     pub server_cpu_us: f64,
     /// The load generator's, in microseconds.
     pub client_cpu_us: f64,
-    /// Correct replies a second once the server was under way, from 5 ms after the slice began to its end.
+    /// Correct replies a second once the server was under way, from 5 ms after the slice began to
+    /// its end.
     pub requests_per_second: f64,
     /// The share of the slice in which the server used its processors, from 0 to their number.
     pub server_cpu_share: f64,
@@ -63,7 +68,8 @@ pub struct Slice {
     pub errors: BTreeMap<String, u64>,
 }
 
-/// What happened on the pinned processors besides what was measured; empty where the kernel does not tell.
+/// What happened on the pinned processors besides what was measured; empty where the kernel does
+/// not tell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Disturbance {
     /// How long it was looked at, in seconds.
@@ -83,11 +89,13 @@ pub struct Processor {
     pub cpu: usize,
     /// Whether it is the servers'; the load generator's otherwise.
     pub is_of_servers: bool,
-    /// The share of the time that the hypervisor gave to others though somebody here wanted to run (steal, `/proc/stat`).
+    /// The share of the time that the hypervisor gave to others though somebody here wanted to run
+    /// (steal, `/proc/stat`).
     pub stolen: f64,
     /// The share of the time that processes used which are neither servers nor load generator.
     pub strangers: f64,
-    /// The share of the time that the kernel thread of its soft interrupts (`ksoftirqd`) waited to run: replies are late for it.
+    /// The share of the time that the kernel thread of its soft interrupts (`ksoftirqd`) waited to
+    /// run: replies are late for it.
     pub soft_interrupts_waited: f64,
 }
 

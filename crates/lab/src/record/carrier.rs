@@ -5,16 +5,18 @@ use serde::{Deserialize, Serialize};
 /// What the model and the recommendation need to know of an architecture with its options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carrier {
-    /// What a wait is. None where no straight-line service runs: nothing is counted there, and it is a yardstick that cannot be
-    /// chosen.
+    /// What a wait is. None where no straight-line service runs: nothing is counted there, and it
+    /// is a yardstick that cannot be chosen.
     pub world: Option<World>,
     /// What tells its loops which connections are ready; none without loops.
     pub poller: Option<String>,
-    /// Whether its loops look at every open connection in each round, as select and poll do, so that idle ones cost something.
+    /// Whether its loops look at every open connection in each round, as select and poll do, so
+    /// that idle ones cost something.
     pub looks_at_all: bool,
     /// Whether a connection has a process, and so an address space, of its own.
     pub processes: bool,
-    /// Whether kernel threads of the server wait side by side, so that another may run when one waits.
+    /// Whether kernel threads of the server wait side by side, so that another may run when one
+    /// waits.
     pub beside_others: bool,
 }
 
@@ -42,7 +44,8 @@ impl World {
 }
 
 impl Carrier {
-    /// What carried connections in results that do not say it themselves: the architectures that there were then.
+    /// What carried connections in results that do not say it themselves: the architectures that
+    /// there were then.
     pub fn in_older_results(architecture: &str, server_arguments: &[String]) -> Option<Self> {
         let block = Self {
             world: Some(World::Block),

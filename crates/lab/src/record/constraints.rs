@@ -1,4 +1,5 @@
-//! What an architecture must keep to be recommended: latencies and memory, as plans and results have it.
+//! What an architecture must keep to be recommended: latencies and memory, as plans and results
+//! have it.
 
 use std::fmt;
 

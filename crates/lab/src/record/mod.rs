@@ -1,7 +1,7 @@
 //! What an experiment writes down: one line of JSON for the experiment, then one for each cell.
 //!
-//! `results.jsonl` starts with an [`Experiment`] and goes on with a [`Cell`] for each measurement, in
-//! the order in which they were made. Field names carry their unit. Scripts may rely on them:
+//! `results.jsonl` starts with an [`Experiment`] and goes on with a [`Cell`] for each measurement,
+//! in the order in which they were made. Field names carry their unit. Scripts may rely on them:
 //! [`VERSION`] changes when one changes its meaning.
 
 mod block;
@@ -99,7 +99,8 @@ pub struct Heading {
     /// What must be kept to be recommended; another report may ask for something else.
     #[serde(default, skip_serializing_if = "Constraints::is_empty")]
     pub constraints: Constraints,
-    /// What operations cost on this machine, when the experiment began; none where nobody asked. It gives the reasons.
+    /// What operations cost on this machine, when the experiment began; none where nobody asked. It
+    /// gives the reasons.
     #[serde(default, skip_serializing_if = "UnitCosts::is_empty")]
     pub unit_costs: UnitCosts,
 }
@@ -129,7 +130,8 @@ pub struct Machine {
     pub cpus: usize,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Everything else that bears on results, by name: limits, system settings, clock source, governor.
+    /// Everything else that bears on results, by name: limits, system settings, clock source,
+    /// governor.
     pub settings: BTreeMap<String, String>,
 }
 

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! operations {
     ($($(#[$doc:meta])+ $name:ident,)+) => {
-        /// What a server counted of its own operations, as docs/visibility.md has them. What is not here is not
-        /// needed, or comes from the kernel.
+        /// What a server counted of its own operations, as docs/visibility.md has them. What is not
+        /// here is not needed, or comes from the kernel.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Operations {
@@ -15,7 +15,8 @@ macro_rules! operations {
         }
 
         impl Operations {
-            /// What was counted after `earlier`; none when there was nothing, for then nobody counts.
+            /// What was counted after `earlier`; none when there was nothing, for then nobody
+            /// counts.
             pub fn since(&self, earlier: &Self) -> Option<Self> {
                 let counted = Self { $($name: self.$name.saturating_sub(earlier.$name),)+ };
                 (counted != Self::default()).then_some(counted)
@@ -61,7 +62,8 @@ operations! {
     stores_opened,
     /// Pages of memory that the kernel gave or copied at their first use.
     page_faults,
-    /// How often the load generator waited, and so was woken by a reply. The lab counts it, and not the server.
+    /// How often the load generator waited, and so was woken by a reply. The lab counts it, and not
+    /// the server.
     client_waits,
 }
 

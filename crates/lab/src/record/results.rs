@@ -88,8 +88,8 @@ impl Results {
         Ok(Some((heading.design, records)))
     }
 
-    /// Opens the results file of an experiment that was cut short, and returns what is in it. A last line
-    /// that was cut short with it is removed.
+    /// Opens the results file of an experiment that was cut short, and returns what is in it. A
+    /// last line that was cut short with it is removed.
     ///
     /// # Errors
     ///
@@ -154,12 +154,13 @@ fn continues(design: &Design, begun: &Design) -> bool {
     resumed == *begun
 }
 
-/// Reads the results of one experiment from one or more files. Of a cell that was measured more than
-/// once, the last outcome counts.
+/// Reads the results of one experiment from one or more files. Of a cell that was measured more
+/// than once, the last outcome counts.
 ///
 /// # Errors
 ///
-/// [`Error::File`], [`Error::Line`]; [`Error::Different`] when the files are of several experiments.
+/// [`Error::File`], [`Error::Line`]; [`Error::Different`] when the files are of several
+/// experiments.
 pub fn read(paths: &[PathBuf]) -> Result<(Heading, Records), Error> {
     let mut all: Option<(Heading, Records)> = None;
     for path in paths {

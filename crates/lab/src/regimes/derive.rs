@@ -1,8 +1,9 @@
-//! From records to curves: T, #B, TP and #CP of each request, the mean at each x, and its moving average.
+//! From records to curves: T, #B, TP and #CP of each request, the mean at each x, and its moving
+//! average.
 //!
-//! Means are kept as sums, so that those of several cells add up to those of all their requests. Where x has many values, neighbours
-//! share a bin: below 32 each value has its own, from there on 16 bins double x. So a bin is at
-//! most a sixteenth wide.
+//! Means are kept as sums, so that those of several cells add up to those of all their requests.
+//! Where x has many values, neighbours share a bin: below 32 each value has its own, from there on
+//! 16 bins double x. So a bin is at most a sixteenth wide.
 //!
 //! Source: Truppel & Abreu, sections IV and VI.
 
@@ -156,7 +157,8 @@ impl Sums {
         self.bins.values().map(|(count, ..)| count).sum()
     }
 
-    /// The mean at each x, in the order of x, with its moving average: of up to nine neighbours, each by how many requests it stands for.
+    /// The mean at each x, in the order of x, with its moving average: of up to nine neighbours,
+    /// each by how many requests it stands for.
     #[must_use]
     pub fn curve(&self) -> Vec<Mean> {
         let sums: Vec<_> = self.bins.values().collect();

@@ -8,8 +8,9 @@
 //!                                                └─ summary ─▶ report, text
 //! ```
 //!
-//! A *regime* is how fast clients come: the wait between two of them swings from a longest to a shortest time and back. A cell is
-//! one subject under one regime, once; its server records for each request T, #B, TP and #CP ([`mod@derive`]).
+//! A *regime* is how fast clients come: the wait between two of them swings from a longest to a
+//! shortest time and back. A cell is one subject under one regime, once; its server records for
+//! each request T, #B, TP and #CP ([`mod@derive`]).
 
 pub mod derive;
 pub mod plan;

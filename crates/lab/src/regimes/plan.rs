@@ -21,7 +21,8 @@ use crate::ask::variant::Choice;
 
 /// More than these of a kind is a mistake.
 const MOST: usize = 100;
-/// The most clients of a regime: each has a record of 48 bytes, and a descriptor while it is served.
+/// The most clients of a regime: each has a record of 48 bytes, and a descriptor while it is
+/// served.
 const MOST_CLIENTS: u64 = 10_000_000;
 
 /// How clients reach the server.
@@ -49,7 +50,8 @@ pub struct Regime {
 }
 
 impl Regime {
-    /// How many clients come in a second, on average: the mean of 1/w over a swing from a to b is 1/√(a·b).
+    /// How many clients come in a second, on average: the mean of 1/w over a swing from a to b is
+    /// 1/√(a·b).
     #[must_use]
     pub fn rate(&self) -> f64 {
         1.0 / (self.shortest * self.longest).sqrt()

@@ -1,4 +1,5 @@
-//! What is kept of a run of regimes: `regimes.jsonl`, whose first line says what was planned, and each other one what a cell came to.
+//! What is kept of a run of regimes: `regimes.jsonl`, whose first line says what was planned, and
+//! each other one what a cell came to.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

@@ -1,4 +1,5 @@
-//! The page of a run of regimes: the three plots, all subjects overlaid, any regime selectable; and its tables.
+//! The page of a run of regimes: the three plots, all subjects overlaid, any regime selectable; and
+//! its tables.
 
 use std::io;
 use std::path::Path;
@@ -55,7 +56,8 @@ fn missing(summary: &Summary<'_>) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The table of rates: a row for each subject, with the rate under each load and what is kept under the heaviest.
+/// The table of rates: a row for each subject, with the rate under each load and what is kept under
+/// the heaviest.
 fn rates(summary: &Summary<'_>) -> Vec<Value> {
     let row = |name: &str| {
         let best = summary.best(name);
@@ -77,7 +79,8 @@ fn rates(summary: &Summary<'_>) -> Vec<Value> {
     summary.subjects().map(row).collect()
 }
 
-/// What the script draws: for each regime, and all together, the curves of each subject; and the points of each regime.
+/// What the script draws: for each regime, and all together, the curves of each subject; and the
+/// points of each regime.
 fn data(summary: &Summary<'_>, cells: &[Cell]) -> serde_json::Value {
     let round = |value: f64| format!("{value:.4e}").parse::<f64>().unwrap_or(value);
     let curves = |subject: &str, regime: Option<&str>| {

@@ -1,4 +1,5 @@
-//! Runs the cells of a plan: each by a server of its own, in an order that is random and mirrored from repeat to repeat.
+//! Runs the cells of a plan: each by a server of its own, in an order that is random and mirrored
+//! from repeat to repeat.
 
 use std::fs;
 use std::io::{IsTerminal, Write, stderr};
@@ -19,7 +20,8 @@ use crate::measure::machine;
 use crate::measure::noise::{Used, Watch};
 use crate::random::SplitMix64;
 
-/// Measures what the directory does not have yet, by the `duality` at `program`. True when nothing is left to measure.
+/// Measures what the directory does not have yet, by the `duality` at `program`. True when nothing
+/// is left to measure.
 ///
 /// # Errors
 ///
@@ -69,7 +71,8 @@ fn used() -> Used {
     Used { servers: cpu_of_children(), ..Used::default() }
 }
 
-/// Every cell once. A repeat goes backwards through what the one before went through, so that what drifts meets all alike.
+/// Every cell once. A repeat goes backwards through what the one before went through, so that what
+/// drifts meets all alike.
 fn order(plan: &Plan) -> Vec<(&Choice, &Regime, usize)> {
     let mut random = SplitMix64::new(plan.seed);
     let mut all = Vec::with_capacity(plan.cells());

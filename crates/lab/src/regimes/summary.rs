@@ -151,8 +151,8 @@ impl<'r> Summary<'r> {
         Some(self.figures(subject, &heaviest.name)?.rate / self.best(subject)?.rate)
     }
 
-    /// For a document: a figure of each subject under each load, as a table in Markdown. `None` for a figure that cells of a regime do not
-    /// have.
+    /// For a document: a figure of each subject under each load, as a table in Markdown. `None` for
+    /// a figure that cells of a regime do not have.
     #[must_use]
     pub fn markdown(&self, which: Table) -> Option<String> {
         let (title, told): (_, fn(&Figures) -> Option<String>) = match which {

@@ -1,12 +1,13 @@
-//! Medians, how sure they are, and straight lines: the arithmetic beneath a summary. docs/method.md says what is behind it.
+//! Medians, how sure they are, and straight lines: the arithmetic beneath a summary. docs/method.md
+//! says what is behind it.
 //!
-//! A value is a median, which one bad repeat does not move. Its interval is Student's, of the mean of the
-//! repeats' logarithms. Repeats are few, and the bootstrap, which assumes less, is wrong for few: of
-//! three values drawn anew it finds no median but these three, and 74 of 100 "95 %" intervals hold the true one
-//! (examples/coverage.rs counts that, and how the ones here do). From [`BOOTSTRAP_FROM`] repeats on the interval
-//! is the percentile bootstrap's (Efron & Tibshirani 1993, chapter 13), whose draws are seeded, so that the same
-//! results give the same page. One repeat says nothing about the next, so there is no interval then, rather than
-//! one of width zero.
+//! A value is a median, which one bad repeat does not move. Its interval is Student's, of the mean
+//! of the repeats' logarithms. Repeats are few, and the bootstrap, which assumes less, is wrong for
+//! few: of three values drawn anew it finds no median but these three, and 74 of 100 "95 %"
+//! intervals hold the true one (examples/coverage.rs counts that, and how the ones here do). From
+//! [`BOOTSTRAP_FROM`] repeats on the interval is the percentile bootstrap's (Efron & Tibshirani
+//! 1993, chapter 13), whose draws are seeded, so that the same results give the same page. One
+//! repeat says nothing about the next, so there is no interval then, rather than one of width zero.
 
 pub mod studentized_range;
 
@@ -20,11 +21,12 @@ pub const BOOTSTRAP_FROM: usize = 20;
 /// How often the bootstrap draws the repeats anew.
 pub const RESAMPLES: usize = 2000;
 
-/// Repeats that vary by more than this are noisy, and a smaller change than this is none to speak of.
+/// Repeats that vary by more than this are noisy, and a smaller change than this is none to speak
+/// of.
 pub const NOISE: f64 = 0.05;
 
-/// Repeats farther from the median than so many standard deviations, of which the median absolute deviation is an
-/// estimate, are outliers (Iglewicz & Hoaglin 1993).
+/// Repeats farther from the median than so many standard deviations, of which the median absolute
+/// deviation is an estimate, are outliers (Iglewicz & Hoaglin 1993).
 const OUTLYING: f64 = 3.5;
 
 /// Fewer repeats have no outliers: which of three is the odd one, nobody can tell.
@@ -34,8 +36,8 @@ const OUTLIERS_FROM: usize = 5;
 struct Confidence {
     /// What lies beyond either end.
     tail: f64,
-    /// Quantiles of Student's distribution, for 1 to 30 degrees of freedom; more have the last, which is a little
-    /// too much for them.
+    /// Quantiles of Student's distribution, for 1 to 30 degrees of freedom; more have the last,
+    /// which is a little too much for them.
     student: [f64; 30],
 }
 
@@ -49,7 +51,8 @@ const SURE: Confidence = Confidence {
     ],
 };
 
-/// Of a ratio: an experiment makes dozens of comparisons, of which 95 % would have one in twenty wrong.
+/// Of a ratio: an experiment makes dozens of comparisons, of which 95 % would have one in twenty
+/// wrong.
 const SURER: Confidence = Confidence {
     tail: 0.005,
     student: [
@@ -59,7 +62,8 @@ const SURER: Confidence = Confidence {
     ],
 };
 
-/// Where the true value lies: with 95 % confidence that of an [`estimate`], with 99 % that of a [`ratio`].
+/// Where the true value lies: with 95 % confidence that of an [`estimate`], with 99 % that of a
+/// [`ratio`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// The lower end.
@@ -119,8 +123,9 @@ pub fn estimate(values: &[f64], seed: u64) -> Option<Estimate> {
     Some(Estimate { value, interval: interval.map(|interval| interval.with(value)) })
 }
 
-/// The median of `above` over the median of `below`, with its 99 % interval; none when either has no values or
-/// the ratio is not a number. Two architectures differ only when the interval excludes 1.
+/// The median of `above` over the median of `below`, with its 99 % interval; none when either has
+/// no values or the ratio is not a number. Two architectures differ only when the interval excludes
+/// 1.
 pub fn ratio(above: &[f64], below: &[f64], seed: u64) -> Option<Estimate> {
     let of = |above: &[f64], below: &[f64]| {
         Some(median(above)? / median(below)?).filter(|ratio| ratio.is_finite())
@@ -135,9 +140,10 @@ pub fn ratio(above: &[f64], below: &[f64], seed: u64) -> Option<Estimate> {
     Some(Estimate { value, interval: interval.map(|interval| interval.with(value)) })
 }
 
-/// A low quantile of `values`, with an interval that holds it with 95 % confidence whatever their distribution is: between two of the
-/// values, by the binomial distribution of how many lie below the quantile. For what others make longer and nobody makes shorter. None
-/// without values; no interval where there are too few.
+/// A low quantile of `values`, with an interval that holds it with 95 % confidence whatever their
+/// distribution is: between two of the values, by the binomial distribution of how many lie below
+/// the quantile. For what others make longer and nobody makes shorter. None without values; no
+/// interval where there are too few.
 pub fn low_quantile(values: &[f64], quantile: f64) -> Option<Estimate> {
     const MISSED: f64 = 0.05;
     let mut sorted = values.to_vec();
@@ -157,16 +163,17 @@ pub fn low_quantile(values: &[f64], quantile: f64) -> Option<Estimate> {
     Some(Estimate { value, interval: interval.filter(|_| count > 2) })
 }
 
-/// How much `values` vary: the standard deviation of their logarithms, which is the coefficient of variation where that is
-/// small. None for fewer than two, or one that is not above zero.
+/// How much `values` vary: the standard deviation of their logarithms, which is the coefficient of
+/// variation where that is small. None for fewer than two, or one that is not above zero.
 pub fn variation(values: &[f64]) -> Option<f64> {
     logarithms(values).map(|logarithms| logarithms.variance.sqrt())
 }
 
-/// The smallest difference, as a share, that comparisons between subjects of so many `repeats` find four times in five,
-/// where repeats vary by `variation`. None for fewer than two repeats.
+/// The smallest difference, as a share, that comparisons between subjects of so many `repeats` find
+/// four times in five, where repeats vary by `variation`. None for fewer than two repeats.
 ///
-/// The power of Student's test by Johnson and Welch's approximation (1940) of the noncentral distribution.
+/// The power of Student's test by Johnson and Welch's approximation (1940) of the noncentral
+/// distribution.
 pub fn detectable(variation: f64, repeats: usize) -> Option<f64> {
     /// The 80th percentile of the normal distribution.
     const FOUR_IN_FIVE: f64 = 0.8416;
@@ -180,9 +187,9 @@ pub fn detectable(variation: f64, repeats: usize) -> Option<f64> {
     Some((errors * variation * (2.0 / repeats as f64).sqrt()).exp_m1())
 }
 
-/// Which of `values` are outliers, by their place: those farther from the median than 3.5 standard deviations, estimated
-/// by the median absolute deviation, and by more than [`NOISE`], since five values that happen to lie close
-/// together would make an outlier of any other.
+/// Which of `values` are outliers, by their place: those farther from the median than 3.5 standard
+/// deviations, estimated by the median absolute deviation, and by more than [`NOISE`], since five
+/// values that happen to lie close together would make an outlier of any other.
 pub fn outliers(values: &[f64]) -> Vec<usize> {
     /// The standard deviation of a normal distribution over its median absolute deviation.
     const NORMAL: f64 = 1.4826;
@@ -195,7 +202,8 @@ pub fn outliers(values: &[f64]) -> Vec<usize> {
     (0..values.len()).filter(|&place| far(distances[place])).collect()
 }
 
-/// By what share the last third of `rates`, one for each part of a window, is higher than the first, if that is more than
+/// By what share the last third of `rates`, one for each part of a window, is higher than the
+/// first, if that is more than
 /// [`NOISE`] and the 99 % interval of their ratio excludes 1. None for fewer than nine.
 pub fn trend(rates: &[f64]) -> Option<f64> {
     let third = rates.len() / 3;
@@ -211,7 +219,8 @@ pub fn trend(rates: &[f64]) -> Option<f64> {
     is_trend.then_some(share)
 }
 
-/// The least-squares line through `points`, each an x and a y; none with fewer than two different x.
+/// The least-squares line through `points`, each an x and a y; none with fewer than two different
+/// x.
 pub fn line(points: &[(f64, f64)]) -> Option<Line> {
     let count = points.len() as f64;
     let mean_x = points.iter().map(|(x, _)| x).sum::<f64>() / count;
@@ -246,9 +255,10 @@ fn logarithms(values: &[f64]) -> Option<Logarithms> {
     Some(Logarithms { mean, variance: squares / (count - 1.0) })
 }
 
-/// The interval of a product of samples' geometric means, each to the power before it: Student's, of one sample or of
-/// two. Two of one size need not vary alike for it (Posten 1978); Welch's test, which never asks that, finds much less
-/// when there are three repeats. Of different sizes the smaller counts.
+/// The interval of a product of samples' geometric means, each to the power before it: Student's,
+/// of one sample or of two. Two of one size need not vary alike for it (Posten 1978); Welch's test,
+/// which never asks that, finds much less when there are three repeats. Of different sizes the
+/// smaller counts.
 fn student(samples: &[(f64, &[f64])], confidence: &Confidence) -> Option<Interval> {
     let (mut mean, mut variance, mut freedom) = (0.0, 0.0, usize::MAX);
     for &(power, values) in samples {
@@ -263,19 +273,22 @@ fn student(samples: &[(f64, &[f64])], confidence: &Confidence) -> Option<Interva
 }
 
 impl Confidence {
-    /// How many standard errors it takes with so many degrees of freedom, of which there is at least one.
+    /// How many standard errors it takes with so many degrees of freedom, of which there is at
+    /// least one.
     fn critical(&self, freedom: usize) -> f64 {
         self.student[freedom.clamp(1, self.student.len()) - 1]
     }
 }
 
-/// How many standard errors a 95 % interval reaches to either side, with so many degrees of freedom.
+/// How many standard errors a 95 % interval reaches to either side, with so many degrees of
+/// freedom.
 pub(crate) fn student_95(freedom: usize) -> f64 {
     SURE.critical(freedom)
 }
 
 impl Interval {
-    /// The same, and `value` within: the median of repeats may lie beyond the interval of their mean.
+    /// The same, and `value` within: the median of repeats may lie beyond the interval of their
+    /// mean.
     fn with(self, value: f64) -> Self {
         Self { low: self.low.min(value), high: self.high.max(value) }
     }
@@ -318,7 +331,8 @@ mod tests {
         assert_eq!(low_quantile(&[5.0], 0.1).unwrap().interval, None);
     }
 
-    /// A sample of a normal distribution (Box & Muller 1958), `mean` with a standard deviation of 2 % of it.
+    /// A sample of a normal distribution (Box & Muller 1958), `mean` with a standard deviation of 2
+    /// % of it.
     fn sample(random: &mut SplitMix64, mean: f64, count: usize) -> Vec<f64> {
         let mut uniform = || (random.next() as f64 + 0.5) / u64::MAX as f64;
         let mut normal =
@@ -410,7 +424,8 @@ mod tests {
         assert!(!excludes_one(&[100.0, 104.0, 99.0], &[101.0, 98.0, 103.0]));
     }
 
-    /// Worked by hand: means 2 and 1 of the logarithms' thousands, variances 1 and 1, and 4 degrees of freedom.
+    /// Worked by hand: means 2 and 1 of the logarithms' thousands, variances 1 and 1, and 4 degrees
+    /// of freedom.
     #[test]
     fn the_interval_of_a_ratio_is_students() {
         let powers = |exponents: [f64; 3]| exponents.map(|exponent| (exponent / 1000.0).exp());

@@ -1,22 +1,26 @@
-//! Tukey's studentized range: how far apart the best and the worst of several equal means lie by chance.
+//! Tukey's studentized range: how far apart the best and the worst of several equal means lie by
+//! chance.
 //!
-//! The distribution is that of `(max − min) / s` of k independent standard normal values, where `s²` is an independent estimate
-//! of their variance with ν degrees of freedom: R's `ptukey`, here by the trapezoidal rule, which is all but exact for integrands
-//! that die away like these (Trefethen & Weideman 2014). Of two values it is √2 times the size of Student's t.
+//! The distribution is that of `(max − min) / s` of k independent standard normal values, where
+//! `s²` is an independent estimate of their variance with ν degrees of freedom: R's `ptukey`, here
+//! by the trapezoidal rule, which is all but exact for integrands that die away like these
+//! (Trefethen & Weideman 2014). Of two values it is √2 times the size of Student's t.
 
 use std::collections::BTreeMap;
 use std::f64::consts::{PI, SQRT_2};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Quantiles that have been found, by the bits of alpha, the count and the degrees of freedom. One takes up to half a second, and a
-/// report asks for the same few again and again.
+/// Quantiles that have been found, by the bits of alpha, the count and the degrees of freedom. One
+/// takes up to half a second, and a report asks for the same few again and again.
 static FOUND: Mutex<BTreeMap<(u64, usize, usize), f64>> = Mutex::new(BTreeMap::new());
 
-/// The quantile that the range of `count` values exceeds with probability `alpha`, with `freedom` degrees of freedom.
+/// The quantile that the range of `count` values exceeds with probability `alpha`, with `freedom`
+/// degrees of freedom.
 ///
 /// # Panics
 ///
-/// With fewer than two values, without a degree of freedom, or with an `alpha` that is not within 0 and 1.
+/// With fewer than two values, without a degree of freedom, or with an `alpha` that is not within 0
+/// and 1.
 pub fn critical(alpha: f64, count: usize, freedom: usize) -> f64 {
     assert!(count >= 2 && freedom >= 1 && alpha > 0.0 && alpha < 1.0, "no such quantile");
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,7 +53,8 @@ pub fn student(alpha: f64, freedom: usize) -> f64 {
 fn exceeds(quantile: f64, count: usize, freedom: usize) -> f64 {
     /// Beyond so many standard errors of it there is nothing.
     const REACH: f64 = 9.0;
-    // In so many steps the deviation is gone through: with few degrees of freedom the density does not begin at zero smoothly.
+    // In so many steps the deviation is gone through: with few degrees of freedom the density does
+    // not begin at zero smoothly.
     let steps = if freedom < 8 { 2048 } else { 128 };
     let degrees = freedom as f64;
     let reach = REACH / (2.0 * degrees).sqrt();
@@ -76,8 +81,8 @@ fn exceeds(quantile: f64, count: usize, freedom: usize) -> f64 {
     sum * step
 }
 
-/// Where standard normal values are: the places of a sum over them, each with its density times the step, and its probability of
-/// not being exceeded.
+/// Where standard normal values are: the places of a sum over them, each with its density times the
+/// step, and its probability of not being exceeded.
 static PLACES: LazyLock<Vec<(f64, f64, f64)>> = LazyLock::new(|| {
     let place = |place: i32| {
         let z = STEP * f64::from(place);

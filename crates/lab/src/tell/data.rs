@@ -1,4 +1,5 @@
-//! What an experiment came to, as data: `summary.json` beside the report, and `duality report RUN --json`.
+//! What an experiment came to, as data: `summary.json` beside the report, and `duality report RUN
+//! --json`.
 //!
 //! Scripts may rely on it: names carry units, and [`VERSION`] changes when one changes its meaning.
 
@@ -11,8 +12,8 @@ use crate::tell::summary::{Again, Summary};
 /// The version of the format.
 pub const VERSION: u32 = 2;
 
-/// The medians of every cell and what they are worth, the control, and the recommendation: choice, sentences, who leads at which load, where the
-/// lead changes, who does not keep the constraints.
+/// The medians of every cell and what they are worth, the control, and the recommendation: choice,
+/// sentences, who leads at which load, where the lead changes, who does not keep the constraints.
 pub fn summary(answer: &Answer<'_>) -> Value {
     let Answer { heading, summary, recommendation, .. } = answer;
     json!({

@@ -1,5 +1,5 @@
-//! What the cells of an experiment come to: one row for each subject, which is an architecture or a peer, at each
-//! concurrency.
+//! What the cells of an experiment come to: one row for each subject, which is an architecture or a
+//! peer, at each concurrency.
 //!
 //! [`Summary::of`] takes what has been measured so far, so it serves the terminal after a whole
 //! experiment and after a Ctrl-C alike. A cell that was measured again (`--resume` after a failure)
@@ -37,9 +37,11 @@ pub struct Summary {
     pub done: usize,
     /// Decides the draws of the bootstrap.
     pub seed: u64,
-    /// Which of the subjects nobody can choose ([`Design::is_yardstick`](crate::record::Design::is_yardstick)).
+    /// Which of the subjects nobody can choose
+    /// ([`Design::is_yardstick`](crate::record::Design::is_yardstick)).
     pub yardsticks: BTreeSet<String>,
-    /// Those that look at idle connections in each round ([`Design::looks_at_all`](crate::record::Design::looks_at_all)).
+    /// Those that look at idle connections in each round
+    /// ([`Design::looks_at_all`](crate::record::Design::looks_at_all)).
     pub looking_at_all: BTreeSet<String>,
     /// What must be kept to be recommended.
     pub constraints: Constraints,
@@ -51,7 +53,8 @@ pub struct Summary {
     pub verdicts: Vec<Verdict>,
 }
 
-/// An architecture that was measured twice, under two names: what differs between the two is not the architecture.
+/// An architecture that was measured twice, under two names: what differs between the two is not
+/// the architecture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Again {
     /// The architecture.
@@ -162,7 +165,8 @@ impl Summary {
         faults
     }
 
-    /// The architectures that can be chosen at a number of connections but for constraints, with their figures.
+    /// The architectures that can be chosen at a number of connections but for constraints, with
+    /// their figures.
     pub fn candidates(&self, concurrency: usize) -> Vec<(&Row, &Medians)> {
         self.rows
             .iter()
@@ -205,7 +209,8 @@ impl Summary {
         (done < planned).then(|| format!("partial: {done} of {planned} cells"))
     }
 
-    /// What must be known of the figures: a line for each subject that a warning is about, or one for all where it is about many.
+    /// What must be known of the figures: a line for each subject that a warning is about, or one
+    /// for all where it is about many.
     pub(crate) fn warnings(&self) -> Vec<String> {
         /// Warnings of one kind that are about more rows than these are told together.
         const FEW: usize = 3;
@@ -242,7 +247,8 @@ impl Summary {
         lines
     }
 
-    /// Why there are no figures, each reason once, with the subject and the concurrencies that it is about.
+    /// Why there are no figures, each reason once, with the subject and the concurrencies that it
+    /// is about.
     pub(crate) fn missing(&self) -> Vec<String> {
         let mut notes: Vec<(String, Vec<String>)> = Vec::new();
         for row in self.all_rows() {

@@ -1,5 +1,5 @@
-//! What an experiment came to, as text for the terminal: what was disturbed and the verdict's tables, then what could not be measured,
-//! the warnings, and the recommendation.
+//! What an experiment came to, as text for the terminal: what was disturbed and the verdict's
+//! tables, then what could not be measured, the warnings, and the recommendation.
 
 use std::fmt::Write;
 
@@ -13,9 +13,11 @@ use crate::tell::summary::Summary;
 type Samples = fn(&Medians) -> &[f64];
 
 impl Summary {
-    /// Tables for the terminal, then what could not be measured, the warnings and the recommendation.
+    /// Tables for the terminal, then what could not be measured, the warnings and the
+    /// recommendation.
     ///
-    /// Figures are also given as multiples of those of the `baseline`, of the native program, or of the peer if there is one.
+    /// Figures are also given as multiples of those of the `baseline`, of the native program, or of
+    /// the peer if there is one.
     pub fn render_text(&self, said: &Recommendation, baseline: Option<&str>) -> String {
         let mut text = String::new();
         if let Some(partial) = self.partial() {
@@ -67,7 +69,8 @@ impl Summary {
             .or_else(|| peers.next().filter(|_| self.peers.len() == 1).map(String::as_str))
     }
 
-    /// What was measured in `row` over the baseline's at as many connections; none where that was not measured.
+    /// What was measured in `row` over the baseline's at as many connections; none where that was
+    /// not measured.
     fn beside(&self, baseline: &str, row: &Row, own: &[f64], samples: Samples) -> Option<Estimate> {
         let mut beside =
             self.of_subject(baseline).filter(|other| other.concurrency == row.concurrency);

@@ -1,7 +1,8 @@
-//! Chromium, led over its DevTools protocol: what a person does with a page, with real keys and a real viewport.
+//! Chromium, led over its DevTools protocol: what a person does with a page, with real keys and a
+//! real viewport.
 //!
-//! The protocol is spoken over a pair of pipes (`--remote-debugging-pipe`), as JSON ended by a NUL; the shell puts them where
-//! Chromium expects them, at descriptors 3 and 4.
+//! The protocol is spoken over a pair of pipes (`--remote-debugging-pipe`), as JSON ended by a NUL;
+//! the shell puts them where Chromium expects them, at descriptors 3 and 4.
 
 #![expect(clippy::print_stderr, reason = "why a test is skipped")]
 
@@ -120,7 +121,8 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // It writes into its profile until it has ended. timeout(1) passes the signal on; but if Chromium has gone, so has it.
+        // It writes into its profile until it has ended. timeout(1) passes the signal on; but if
+        // Chromium has gone, so has it.
         if !std::thread::panicking() {
             self.session = None;
             self.ask("Browser.close", &json!({}));

@@ -24,7 +24,8 @@ pub(crate) struct Shape {
     pub(crate) rate: f64,
 }
 
-/// A server that takes so much for a request, beside a client that takes 10 µs, with both all but busy.
+/// A server that takes so much for a request, beside a client that takes 10 µs, with both all but
+/// busy.
 pub(crate) fn busy(server_us: f64) -> Shape {
     Shape { server_us, client_us: 10.0, rate: 0.95e6 / server_us.max(10.0) }
 }
@@ -157,7 +158,8 @@ impl Trial {
         Summary::of(&self.heading, &self.records)
     }
 
-    /// Has each server process have a bias of its own in each session, with this standard deviation.
+    /// Has each server process have a bias of its own in each session, with this standard
+    /// deviation.
     pub(crate) fn with_biases(mut self, deviation: f64) -> Self {
         let mut biases: BTreeMap<(usize, String), f64> = BTreeMap::new();
         for block in &mut self.records.blocks {

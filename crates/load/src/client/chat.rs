@@ -13,13 +13,13 @@ const LINES: u32 = 100;
 
 pub(crate) static ENTRY: Entry = Entry::plain("chat", |_| Arc::new(Chat { lines: LINES }));
 
-/// Talk in one room with all the other connections of the load. A request is one delivery: of a line,
-/// to one member. The load has no end, or ends after a number of deliveries: `l (l - 1) m` of them are
-/// m lines of each of l members.
+/// Talk in one room with all the other connections of the load. A request is one delivery: of a
+/// line, to one member. The load has no end, or ends after a number of deliveries: `l (l - 1) m` of
+/// them are m lines of each of l members.
 #[derive(Debug)]
 pub(crate) struct Chat {
-    /// The most lines of each member that are under way at a time. There are fewer where so many would
-    /// be more than 64 KiB for a member that has read none.
+    /// The most lines of each member that are under way at a time. There are fewer where so many
+    /// would be more than 64 KiB for a member that has read none.
     pub(crate) lines: u32,
 }
 

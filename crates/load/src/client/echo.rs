@@ -12,8 +12,8 @@ use crate::pattern;
 /// What `echo://` sends: 64 bytes, no two halves alike, so that a shifted reply is a wrong one.
 const MESSAGE: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.\n";
 
-/// The most bytes of one request. A client that sends more before it reads could fill the buffers of
-/// both directions, and then it and the server would wait for each other.
+/// The most bytes of one request. A client that sends more before it reads could fill the buffers
+/// of both directions, and then it and the server would wait for each other.
 pub(crate) const LONGEST: usize = 32 * 1024;
 
 pub(crate) static ENTRY: Entry =

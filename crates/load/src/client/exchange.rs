@@ -51,7 +51,8 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// A client that sends `request` and takes nothing but `reply`, which is not empty, for an answer.
+    /// A client that sends `request` and takes nothing but `reply`, which is not empty, for an
+    /// answer.
     pub(crate) fn new(request: &[u8], reply: &[u8]) -> Self {
         // One byte more than the reply, so that a byte too many is seen.
         let size = (reply.len() + 1).min(LONGEST_PIECE);
@@ -69,8 +70,8 @@ impl Client for Exchange {
     }
 }
 
-/// Reads `reply`, and takes nothing else for an answer. A byte too many is seen if the buffer is longer
-/// than the reply.
+/// Reads `reply`, and takes nothing else for an answer. A byte too many is seen if the buffer is
+/// longer than the reply.
 #[inline]
 pub(super) async fn expect(
     stream: &mut TcpStream,

@@ -5,9 +5,9 @@
 //!   second    ├────── BALL 0 ─▶┤├─ BALL 1 ─▶         BALL 2 ─▶┤├─ BALL 3 …
 //! ```
 //!
-//! Each adds one to what it gets and hits it back at once; a request is the time from one hit to the
-//! next. So whoever leaves after a request owes the other nothing, and only the first request of a
-//! connection differs: it waits for the opponent, and serves or is served.
+//! Each adds one to what it gets and hits it back at once; a request is the time from one hit to
+//! the next. So whoever leaves after a request owes the other nothing, and only the first request
+//! of a connection differs: it waits for the opponent, and serves or is served.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,9 @@
-//! The client of `guestbook`: GET the page, whose visitor counter must have grown since the last time,
-//! and POST a remark once in a while.
+//! The client of `guestbook`: GET the page, whose visitor counter must have grown since the last
+//! time, and POST a remark once in a while.
 //!
-//! A remark is full of characters that mean something to HTML. Among them is a copy of the counter's
-//! own mark-up: a page that shows a remark as it was written has two counters, and is wrong.
+//! A remark is full of characters that mean something to HTML. Among them is a copy of the
+//! counter's own mark-up: a page that shows a remark as it was written has two counters, and is
+//! wrong.
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Clients, one for each service: how one request is sent on a connection, and its reply checked.
 //!
-//! A new client is a file here, and its line in [`ALL`]. The file has two parts. A [`Client`] sends the
-//! requests of one connection and checks the replies. A [`Protocol`] describes the service, and makes
-//! the first `Client` of a load. Only chat has no `Client`: its members answer each other, so they are
-//! a pattern (`pattern/chat/`).
+//! A new client is a file here, and its line in [`ALL`]. The file has two parts. A [`Client`] sends
+//! the requests of one connection and checks the replies. A [`Protocol`] describes the service, and
+//! makes the first `Client` of a load. Only chat has no `Client`: its members answer each other, so
+//! they are a pattern (`pattern/chat/`).
 //!
 //! [`Client`]: crate::request::Client
 

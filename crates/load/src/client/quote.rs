@@ -1,5 +1,5 @@
-//! The client of `quote`: ask one stock's price after the other. A price follows from its symbol, so
-//! every answer can be checked.
+//! The client of `quote`: ask one stock's price after the other. A price follows from its symbol,
+//! so every answer can be checked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -58,7 +58,8 @@ impl Client for Time {
     }
 }
 
-/// RFC 867 leaves the form of the time open; so this is one line of printable ASCII with a digit in it.
+/// RFC 867 leaves the form of the time open; so this is one line of printable ASCII with a digit in
+/// it.
 fn check_line(text: &[u8]) -> Result<(), Failure> {
     let line = text.strip_suffix(b"\n").ok_or(Failure::Malformed("the line has no end"))?;
     let line = line.strip_suffix(b"\r").unwrap_or(line);

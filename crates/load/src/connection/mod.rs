@@ -14,8 +14,8 @@ use crate::recorder::Recorder;
 use crate::request::{Client, Reply};
 use crate::sources::{Route, connect};
 
-/// How long a connection that could not be opened waits before the next attempt: this at first, twice
-/// as long each time it fails again, and no longer than a second.
+/// How long a connection that could not be opened waits before the next attempt: this at first,
+/// twice as long each time it fails again, and no longer than a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -36,8 +36,8 @@ pub(crate) struct Connection<C> {
     pub(crate) number: usize,
     client: C,
     stream: Option<TcpStream>,
-    /// It was opened for the request that is under way; if not, the server may have closed it since it was
-    /// last used, which is its right.
+    /// It was opened for the request that is under way; if not, the server may have closed it since
+    /// it was last used, which is its right.
     fresh: bool,
     /// How long to wait before the next attempt if it cannot be opened.
     pause: Duration,
@@ -65,8 +65,8 @@ impl<C: Client> Connection<C> {
         self.receive(load).await
     }
 
-    /// Sends one request, on a new connection if it is not open or turns out to have been closed since it
-    /// was last used.
+    /// Sends one request, on a new connection if it is not open or turns out to have been closed
+    /// since it was last used.
     #[inline]
     pub(super) async fn send(&mut self, load: &Load) -> Result<(), Failure> {
         self.fresh = false;
@@ -79,8 +79,8 @@ impl<C: Client> Connection<C> {
         self.send_anew(load).await
     }
 
-    /// Reads the reply to the request that was sent last. A connection that turns out to have been closed
-    /// before that request is replaced, and the request made again: that is no failure.
+    /// Reads the reply to the request that was sent last. A connection that turns out to have been
+    /// closed before that request is replaced, and the request made again: that is no failure.
     #[inline]
     pub(super) async fn receive(&mut self, load: &Load) -> Result<Reply, Failure> {
         if let Some(stream) = &mut self.stream {
@@ -101,9 +101,10 @@ impl<C: Client> Connection<C> {
         self.client.send(stream).await
     }
 
-    /// Tells the recorder how the request ended that began at `start`, and leaves the connection open only
-    /// if it may carry another. Returns when the next request may begin: after a pause if there was no
-    /// connection, so that a server that cannot be reached is not asked in a busy loop.
+    /// Tells the recorder how the request ended that began at `start`, and leaves the connection
+    /// open only if it may carry another. Returns when the next request may begin: after a pause if
+    /// there was no connection, so that a server that cannot be reached is not asked in a busy
+    /// loop.
     #[inline]
     pub(super) async fn end(
         &mut self,

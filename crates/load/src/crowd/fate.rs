@@ -17,17 +17,18 @@ pub struct Fate {
     pub open: usize,
     /// How many connections were opened in all. More than `members` were opened in place of others.
     pub opened: u64,
-    /// Requests, beside those with which idle connections begin, to which the whole of the reply came. Of slow
-    /// readers, it is the bytes of the replies that are counted, and divided.
+    /// Requests, beside those with which idle connections begin, to which the whole of the reply
+    /// came. Of slow readers, it is the bytes of the replies that are counted, and divided.
     pub answered: u64,
     /// Connections that the server ended.
     pub cut: u64,
-    /// How long it had let them be, unless there are none: idle ones since their reply, slow senders since the
-    /// request began, slow readers since they were connected.
+    /// How long it had let them be, unless there are none: idle ones since their reply, slow
+    /// senders since the request began, slow readers since they were connected.
     pub cut_after_seconds: Option<Spans>,
     /// Connections that could not be opened, or were sent away because the server was full.
     pub refused: u64,
-    /// Connections given up because the server left a complete request unanswered, or answered it wrongly.
+    /// Connections given up because the server left a complete request unanswered, or answered it
+    /// wrongly.
     pub unanswered: u64,
 }
 

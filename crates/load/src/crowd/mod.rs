@@ -8,14 +8,14 @@
 //!   measured      ├ request, reply ┤├ request, reply ┤├ request, reply ┤ …
 //! ```
 //!
-//! On the open internet most connections are like this, some by nature, some by malice: slow senders hold
-//! a server up before a request is complete (slowloris), slow readers when its output blocks. Two questions
-//! are asked: what becomes of them, which is the [`Fate`] of each kind, and whether the measured clients
-//! suffer, which is the rest of the report.
+//! On the open internet most connections are like this, some by nature, some by malice: slow
+//! senders hold a server up before a request is complete (slowloris), slow readers when its output
+//! blocks. Two questions are asked: what becomes of them, which is the [`Fate`] of each kind, and
+//! whether the measured clients suffer, which is the rest of the report.
 //!
-//! Every kind is a file here: how it comes in, and how it stays until the server ends it. One that has been
-//! ended is replaced after a rest. All of them come in before the load begins. A kind knows nothing of the
-//! service but its [`Question`].
+//! Every kind is a file here: how it comes in, and how it stays until the server ends it. One that
+//! has been ended is replaced after a rest. All of them come in before the load begins. A kind
+//! knows nothing of the service but its [`Question`].
 
 mod fate;
 mod idle;
@@ -45,16 +45,16 @@ const ENTERING: usize = 64;
 /// Connections beside the measured ones, how many of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crowd {
-    /// Those that have made one request and then rest in silence, for as long as the server lets them. It was
-    /// made because servers soon cut connections that have never said a thing.
+    /// Those that have made one request and then rest in silence, for as long as the server lets
+    /// them. It was made because servers soon cut connections that have never said a thing.
     pub idle: usize,
-    /// Those that make requests faster than they take the replies, 100 bytes at a time. Their buffers are
-    /// small, so that replies pile up in the server until its output blocks.
+    /// Those that make requests faster than they take the replies, 100 bytes at a time. Their
+    /// buffers are small, so that replies pile up in the server until its output blocks.
     pub slow_readers: usize,
     /// Those that send their requests a byte at a time.
     pub slow_senders: usize,
-    /// How long the slow ones rest from one piece to the next, and all of them before they take the place of one
-    /// that the server has ended. 1 s unless told.
+    /// How long the slow ones rest from one piece to the next, and all of them before they take the
+    /// place of one that the server has ended. 1 s unless told.
     pub rest: Duration,
 }
 
@@ -170,7 +170,8 @@ pub(crate) struct NotGathered {
     pub(crate) failure: Failure,
 }
 
-/// Has the crowd of `options` come in; of the slow ones, who are there to be refused, not all need be let in.
+/// Has the crowd of `options` come in; of the slow ones, who are there to be refused, not all need
+/// be let in.
 pub(crate) async fn gather(options: &Options) -> Result<Gathered, NotGathered> {
     let mut gathered = Gathered::default();
     let Some(question) = options.target.question() else { return Ok(gathered) };

@@ -55,8 +55,8 @@ impl Question {
         self.hear(stream, Vec::new()).await
     }
 
-    /// What it means that the server has said `words` before the request was complete: an echo comes byte
-    /// for byte, but nobody else can have an answer yet.
+    /// What it means that the server has said `words` before the request was complete: an echo
+    /// comes byte for byte, but nobody else can have an answer yet.
     pub(super) fn hear_early(&self, words: &[u8]) -> Result<(), Failure> {
         match &self.end {
             End::Bytes(reply) if !words.is_empty() && reply.starts_with(words) => Ok(()),

@@ -15,8 +15,9 @@ use crate::request::read_more;
 /// How much is read at a time.
 const PIECE: usize = 100;
 
-/// How much of the replies is asked for ahead of what has been read. It must be more than the kernels on both
-/// sides keep, which, with what is set here, is some 50 KiB; or the server's output would never block.
+/// How much of the replies is asked for ahead of what has been read. It must be more than the
+/// kernels on both sides keep, which, with what is set here, is some 50 KiB; or the server's output
+/// would never block.
 const PILE: u64 = 256 * 1024;
 
 /// The smallest that a kernel allows is half of it.

@@ -1,9 +1,10 @@
 //! The peak goodput: the highest rate of an open loop at which a percentile of the latencies stays
 //! within a limit and nothing fails.
 //!
-//! Each probe is a load of its own, on connections of its own; a short one takes a fifth of the time of
-//! the long one by which the result is confirmed. Where that would be too few requests for the percentile, probes are
-//! longer, within a bound; and where they are too few then, the result says so.
+//! Each probe is a load of its own, on connections of its own; a short one takes a fifth of the
+//! time of the long one by which the result is confirmed. Where that would be too few requests for
+//! the percentile, probes are longer, within a bound; and where they are too few then, the result
+//! says so.
 
 mod search;
 mod slo;
@@ -33,17 +34,17 @@ const PRECISION: f64 = 1.03;
 /// How much shorter short probes are.
 const SHORTER: u32 = 5;
 
-/// How much longer than they are otherwise probes may be, so that there are enough requests: a short one as long as
-/// the long one, and that three times as long.
+/// How much longer than they are otherwise probes may be, so that there are enough requests: a
+/// short one as long as the long one, and that three times as long.
 const LONGER_SHORT: u32 = SHORTER;
 const LONGER: u32 = 3;
 
-/// A window is longer by this than it takes for as many requests as are needed, since some are cut off at its edges, and
-/// random arrivals may be fewer than they are on average.
+/// A window is longer by this than it takes for as many requests as are needed, since some are cut
+/// off at its edges, and random arrivals may be fewer than they are on average.
 const MARGIN: f64 = 1.2;
 
-/// Of the requests that are due, so many must be answered, give or take one on each connection: or else
-/// the others pile up, however short the window is.
+/// Of the requests that are due, so many must be answered, give or take one on each connection: or
+/// else the others pile up, however short the window is.
 const KEPT_UP: f64 = 0.98;
 
 /// The remedy where the generator was the limit.
@@ -91,8 +92,8 @@ pub struct Probe {
     pub window_seconds: f64,
     /// Correct replies in a second.
     pub goodput_per_second: f64,
-    /// The percentile in question, in microseconds from when a request was due; `None` when nothing was
-    /// answered, and nothing late.
+    /// The percentile in question, in microseconds from when a request was due; `None` when nothing
+    /// was answered, and nothing late.
     pub latency_us: Option<f64>,
     /// The requests that it is of.
     #[serde(default)]
@@ -110,10 +111,11 @@ pub struct Probe {
     pub client_was_limit: bool,
 }
 
-/// Searches for the highest rate at which the server at `options.target` keeps `slo`, beginning with that
-/// of `options.pattern`, which is an open loop. The load that confirms the result is as long as
-/// [`Stop::After`] in `options` says. Blocks until that is found, or `interrupted`; the result then says
-/// that it was.
+/// Searches for the highest rate at which the server at `options.target` keeps `slo`, beginning
+/// with that of `options.pattern`, which is an open loop. The load that confirms the result is as
+/// long as
+/// [`Stop::After`] in `options` says. Blocks until that is found, or `interrupted`; the result then
+/// says that it was.
 ///
 /// # Errors
 ///
@@ -193,7 +195,8 @@ pub fn peak_goodput(
     Ok(goodput)
 }
 
-/// How long a probe at `rate` is measured, so that it has enough requests for its percentile if that is within the bound.
+/// How long a probe at `rate` is measured, so that it has enough requests for its percentile if
+/// that is within the bound.
 fn probe_window(window: Duration, length: Length, rate: f64, slo: &Slo) -> Duration {
     let (usual, most) = match length {
         Length::Short => (window / SHORTER, window / SHORTER * LONGER_SHORT),

@@ -7,10 +7,10 @@
 //!                                           ▲ until the two are 3 % apart; then confirm in a long window
 //! ```
 //!
-//! A measurement is noisy, in both directions. A rate that is missed by bad luck would hide all above
-//! it: so a miss in a short window counts only if it is repeated. A rate that is met by good luck is
-//! found out by the long window: then it goes down until one is met there too, and up again from that
-//! in long windows only.
+//! A measurement is noisy, in both directions. A rate that is missed by bad luck would hide all
+//! above it: so a miss in a short window counts only if it is repeated. A rate that is met by good
+//! luck is found out by the long window: then it goes down until one is met there too, and up again
+//! from that in long windows only.
 
 /// What a probe is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,8 @@ pub(super) struct Range {
     /// No lower ones are tried, and no higher ones.
     pub(super) lowest: f64,
     pub(super) highest: f64,
-    /// The ratio, above 1, of a rate that is missed to one that is met, below which they are the same.
+    /// The ratio, above 1, of a rate that is missed to one that is met, below which they are the
+    /// same.
     pub(super) precision: f64,
 }
 
@@ -48,8 +49,8 @@ pub(super) fn highest<E>(
     confirm(good, range, |rate| met(rate, Length::Long))
 }
 
-/// A rate that is met, and a higher one that is not, if even the lowest is met; the two are the same if
-/// even the highest is.
+/// A rate that is met, and a higher one that is not, if even the lowest is met; the two are the
+/// same if even the highest is.
 fn bracket<E>(
     range: Range,
     mut met: impl FnMut(f64) -> Result<bool, E>,

@@ -49,8 +49,9 @@ impl Percentile {
         }
     }
 
-    /// So many requests tell it: ten of them are beyond it, so that one more or less that is slow by chance does not
-    /// decide. Of the longest of all there is no such number; it is the one of p99.
+    /// So many requests tell it: ten of them are beyond it, so that one more or less that is slow
+    /// by chance does not decide. Of the longest of all there is no such number; it is the one of
+    /// p99.
     pub(super) fn requests(self) -> u64 {
         match self {
             Self::P50 | Self::P90 => 100,
@@ -90,9 +91,9 @@ impl fmt::Display for Slo {
 }
 
 impl Slo {
-    /// This percentile of all requests of an open loop, or less: what was not answered when the window
-    /// closed counts with the time that it had waited, if that is beyond the limit already. `None` when
-    /// there is nothing to count.
+    /// This percentile of all requests of an open loop, or less: what was not answered when the
+    /// window closed counts with the time that it had waited, if that is beyond the limit already.
+    /// `None` when there is nothing to count.
     pub(super) fn latency(&self, measurement: &Measurement) -> Option<Duration> {
         let mut latencies = measurement.latencies.clone();
         if let Some(OpenCounts { unanswered, .. }) = &measurement.open_loop {

@@ -1,5 +1,5 @@
-//! Limited parallelism: a request is under way on every connection, but one client deals with them in
-//! order.
+//! Limited parallelism: a request is under way on every connection, but one client deals with them
+//! in order.
 //!
 //! ```text
 //!                  send on each      then, again and again: read the reply, and send on each
@@ -9,9 +9,10 @@
 //!   connection l          ├──────────────────────┤├──────────────────────────┤ …
 //! ```
 //!
-//! The server has up to l requests to do at a time, but gets the next one from a connection only when
-//! the client has come round to it: one slow reply holds all others up. From Demsky's measurements
-//! (MIT 2001). A latency is that which the client sees, until it reads the reply in its turn.
+//! The server has up to l requests to do at a time, but gets the next one from a connection only
+//! when the client has come round to it: one slow reply holds all others up. From Demsky's
+//! measurements (MIT 2001). A latency is that which the client sees, until it reads the reply in
+//! its turn.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,10 +1,12 @@
-//! Load patterns, one file each: how many requests are under way at a time, and when the next begins.
+//! Load patterns, one file each: how many requests are under way at a time, and when the next
+//! begins.
 //!
 //! A new pattern is a file here, with its [`Named`] entry and its function `load`, and a variant of
 //! [`Pattern`], with a line in each of [`Pattern::NAMED`], [`Pattern::name`] and [`load`].
 //!
-//! A pattern knows nothing of what a request is: it drives any [`Client`] on [`Connection`]s. It tells
-//! the [`Recorder`](crate::recorder::Recorder) how each request began; a connection tells how it ended.
+//! A pattern knows nothing of what a request is: it drives any [`Client`] on [`Connection`]s. It
+//! tells the [`Recorder`](crate::recorder::Recorder) how each request began; a connection tells how
+//! it ended.
 
 pub(crate) mod chat;
 pub(crate) mod closed;
@@ -29,10 +31,11 @@ pub use open::arrivals::Arrivals;
 pub enum Pattern {
     /// Every connection makes its next request when the last is answered.
     Closed,
-    /// All connections are open, and one request is under way at a time: on each connection in turn.
+    /// All connections are open, and one request is under way at a time: on each connection in
+    /// turn.
     Serial,
-    /// A request is under way on every connection; replies are read in the order of the connections,
-    /// and each is followed by the next request on its connection.
+    /// A request is under way on every connection; replies are read in the order of the
+    /// connections, and each is followed by the next request on its connection.
     Limited,
     /// Requests are due when these arrivals say, whatever became of those before.
     Open(Arrivals),

@@ -1,4 +1,5 @@
-//! What a load measured, as data (`duality load --json`, the lab's cells); [`text`] says it in words.
+//! What a load measured, as data (`duality load --json`, the lab's cells); [`text`] says it in
+//! words.
 
 mod latency;
 mod open_loop;
@@ -37,8 +38,8 @@ const BUSY_CLIENT: f64 = 0.95;
 
 /// What a load measured in its window.
 ///
-/// Requests are counted when their correct reply is complete within the window; latencies are those of
-/// requests that also began in it.
+/// Requests are counted when their correct reply is complete within the window; latencies are those
+/// of requests that also began in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The version of this format: 1.
@@ -61,8 +62,8 @@ pub struct Report {
     pub requests_per_second: f64,
     /// From the beginning of a request to the last byte of its reply, in microseconds. Without
     /// keep-alive, a request begins before its connection is made; where the server then ends the
-    /// connection, that end is the last of it. In an open loop it begins when it was due, and so these
-    /// are the corrected latencies.
+    /// connection, that end is the last of it. In an open loop it begins when it was due, and so
+    /// these are the corrected latencies.
     pub latency_us: Latency,
     /// How many requests were under way on average: the time that all of them had in the window,
     /// over its length. That is n · t_r / t of n requests of mean latency t_r in a window of t, but
@@ -74,9 +75,9 @@ pub struct Report {
     pub measured_load: f64,
     /// Failed requests by kind: `connect-refused`, `connect-timeout`, `connect-failed`, `no-ports`,
     /// `no-descriptors`, `reset`, `closed-early`, `timed-out`, `wrong-status`, `wrong-bytes`,
-    /// `malformed`, `store-unavailable`, `other-left`, `too-slow`, `server-full`, `io`. All wrong replies
-    /// before the window opened or after it closed are `wrong-outside`. Kinds that did not occur are left
-    /// out.
+    /// `malformed`, `store-unavailable`, `other-left`, `too-slow`, `server-full`, `io`. All wrong
+    /// replies before the window opened or after it closed are `wrong-outside`. Kinds that did not
+    /// occur are left out.
     pub errors: BTreeMap<String, u64>,
     /// Bytes of the correct replies, with their heads.
     pub bytes_received: u64,
@@ -86,12 +87,12 @@ pub struct Report {
     pub connections_served: u64,
     /// CPU time of the load's kernel thread over the window's length: 1 is all of one core.
     pub client_cpu_share: f64,
-    /// For how much of the window the load's thread could have run and had no CPU, from 0 to 1: another thread had it.
-    /// 0 where the kernel does not tell.
+    /// For how much of the window the load's thread could have run and had no CPU, from 0 to 1:
+    /// another thread had it. 0 where the kernel does not tell.
     #[serde(default)]
     pub client_wait_share: f64,
-    /// The client used (nearly) all of its core, or what delayed the requests of an open loop was in the
-    /// main the client itself, so the server may be able to do more than this.
+    /// The client used (nearly) all of its core, or what delayed the requests of an open loop was
+    /// in the main the client itself, so the server may be able to do more than this.
     pub client_was_limit: bool,
     /// How often the server's accept queue was full during the run. This and the next are of its
     /// own listeners; 0 where the kernel does not tell, and of a server on another machine.
@@ -105,13 +106,15 @@ pub struct Report {
     /// What became of the connections beside the measured ones, by kind: `idle`, `slow-readers`,
     /// `slow-senders`. Kinds that there were none of are left out.
     pub crowd: BTreeMap<String, Fate>,
-    /// Why the figures are not to be trusted, in a sentence each, by kind: `starved` ([`Report::STARVED`]), `send-lag`,
-    /// `littles-law`. In each case the generator could not do its work, or did it wrong. Empty if all is well.
+    /// Why the figures are not to be trusted, in a sentence each, by kind: `starved`
+    /// ([`Report::STARVED`]), `send-lag`, `littles-law`. In each case the generator could not do
+    /// its work, or did it wrong. Empty if all is well.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub invalid: BTreeMap<String, String>,
     /// What a reader of the figures should know, in full sentences.
     pub warnings: Vec<Warning>,
-    /// Correct replies in a second, in each twentieth of the window; none of a load that stops after a number of requests.
+    /// Correct replies in a second, in each twentieth of the window; none of a load that stops
+    /// after a number of requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices_requests_per_second: Vec<f64>,
     /// All latencies, in nanoseconds, to three digits: an HdrHistogram in V2 format, compressed, in

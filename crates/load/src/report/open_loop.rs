@@ -24,13 +24,14 @@ pub struct OpenLoop {
     pub due: u64,
     /// Those of them that had not been sent when it closed.
     pub unsent: u64,
-    /// From when a request was sent to the last byte of its reply, in microseconds: what a client measures
-    /// that does not ask how long its requests had to wait before. Of the same requests as
+    /// From when a request was sent to the last byte of its reply, in microseconds: what a client
+    /// measures that does not ask how long its requests had to wait before. Of the same requests as
     /// [`Report::latency_us`].
     pub raw_latency_us: Latency,
     /// From when a request was due until it was sent, in microseconds, for whatever reason.
     pub send_lag_us: Latency,
-    /// The part of it for which the generator is to blame: the request was due, and a connection free.
+    /// The part of it for which the generator is to blame: the request was due, and a connection
+    /// free.
     pub generator_lag_us: Latency,
     /// The raw latencies in the format of [`Report::histogram`].
     pub raw_histogram: String,

@@ -1,5 +1,5 @@
-//! What the server did beside answering: it went away, stood still, or answered wrong. The figures of such a load are complete,
-//! and say little of the server.
+//! What the server did beside answering: it went away, stood still, or answered wrong. The figures
+//! of such a load are complete, and say little of the server.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! Whether the generator could do its work: the reasons why it could not, each with its number. What it then
-//! measured is no lower bound of what the server can do, as that of a generator that was merely busy is, but says nothing.
+//! Whether the generator could do its work: the reasons why it could not, each with its number.
+//! What it then measured is no lower bound of what the server can do, as that of a generator that
+//! was merely busy is, but says nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,15 +9,16 @@ use super::{Report, duration};
 use crate::measurement::Measurement;
 use crate::{Options, Pattern, Stop};
 
-/// A generator that stands ready and still for a larger share of the window: it makes up to a tenth fewer requests, twice of
-/// what counts as noise.
+/// A generator that stands ready and still for a larger share of the window: it makes up to a tenth
+/// fewer requests, twice of what counts as noise.
 const LONGEST_WAIT: f64 = 0.1;
 
-/// A timer is late by some tens of microseconds, and by more on a virtual machine: a lag of so many microseconds or less can
-/// make latencies worthless that are no longer, but not a server's rate.
+/// A timer is late by some tens of microseconds, and by more on a virtual machine: a lag of so many
+/// microseconds or less can make latencies worthless that are no longer, but not a server's rate.
 const LAG_OF_TIMERS: f64 = 1000.0;
 
-/// By how much of their number connections may be accounted for wrongly. What is recorded is exact to 0.1 %.
+/// By how much of their number connections may be accounted for wrongly. What is recorded is exact
+/// to 0.1 %.
 const TOLERANCE: f64 = 0.05;
 
 impl Report {
@@ -85,8 +87,9 @@ fn late(report: &Report) -> Option<String> {
     })
 }
 
-/// Little's law, N = X·R: connections that are always in use are as many as there are requests a second times the seconds that
-/// each takes. To the requests that the latencies tell of is added what is known of others, and of the time between.
+/// Little's law, N = X·R: connections that are always in use are as many as there are requests a
+/// second times the seconds that each takes. To the requests that the latencies tell of is added
+/// what is known of others, and of the time between.
 fn unaccounted(report: &Report, options: &Options, measurement: &Measurement) -> Option<String> {
     let is_closed = !matches!(options.pattern, Pattern::Open(_));
     // The members of a chat do not make requests one by one.

@@ -1,4 +1,5 @@
-//! What a reader of figures must know, by kind: whoever goes on with it looks at the kind, and never at the wording.
+//! What a reader of figures must know, by kind: whoever goes on with it looks at the kind, and
+//! never at the wording.
 
 use std::fmt;
 use std::time::Duration;
@@ -187,8 +188,8 @@ fn failed(measurement: &Measurement) -> Vec<Warning> {
     warnings
 }
 
-/// What was still unanswered at the end, if the percentiles would be other ones with it: when it is one
-/// in a thousand or more, or had waited for much longer than anything that was counted.
+/// What was still unanswered at the end, if the percentiles would be other ones with it: when it is
+/// one in a thousand or more, or had waited for much longer than anything that was counted.
 fn overdue_warning(measurement: &Measurement) -> Option<String> {
     let Overdue { count, longest } = measurement.overdue;
     let many = count.saturating_mul(1000) >= measurement.latencies.len();

@@ -1,6 +1,8 @@
-//! One request on a connection: what a client of any service provides, and how all of them read and write.
+//! One request on a connection: what a client of any service provides, and how all of them read and
+//! write.
 //!
-//! A client opens no connection and counts nothing: that is the pattern's part. The clients themselves are in `client/`.
+//! A client opens no connection and counts nothing: that is the pattern's part. The clients
+//! themselves are in `client/`.
 
 pub(crate) mod line;
 
@@ -13,8 +15,8 @@ use crate::failure::Failure;
 /// The client of one service on one connection. A clone is for another connection; a client is kept
 /// when its connection is replaced.
 pub(crate) trait Client: Clone + Send + 'static {
-    /// Makes the first request of a load: it shows whether there is a server, and a client may learn
-    /// from the reply what the others must be.
+    /// Makes the first request of a load: it shows whether there is a server, and a client may
+    /// learn from the reply what the others must be.
     fn learn(
         &mut self,
         stream: &mut TcpStream,
@@ -25,8 +27,8 @@ pub(crate) trait Client: Clone + Send + 'static {
         }
     }
 
-    /// Hears that a new connection takes the place of the last one, or is the first: what the client knew
-    /// of the last is void.
+    /// Hears that a new connection takes the place of the last one, or is the first: what the
+    /// client knew of the last is void.
     fn connected(&mut self) {}
 
     /// Sends one request on `stream`; it is short enough to be sent while nobody reads it.
@@ -56,7 +58,8 @@ pub(crate) async fn send_all(stream: &mut TcpStream, request: &[u8]) -> Result<(
     stream.write_all(request).await.map_err(|error| Failure::from_transfer(error, 0))
 }
 
-/// Reads more of a reply of which `received` bytes have come; that nothing comes any more is a failure.
+/// Reads more of a reply of which `received` bytes have come; that nothing comes any more is a
+/// failure.
 #[inline]
 pub(crate) async fn read_more(
     stream: &mut TcpStream,

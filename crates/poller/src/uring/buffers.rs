@@ -1,4 +1,5 @@
-//! Provided buffers: the kernel takes one when bytes arrive, so that a connection without any has none.
+//! Provided buffers: the kernel takes one when bytes arrive, so that a connection without any has
+//! none.
 //!
 //! ```text
 //!    ring     ┌─▶ [ 7 │ 2 │ 9 │ … ] ──▶ the kernel takes the oldest and fills it
@@ -7,8 +8,8 @@
 //!             └──────────── a task has copied its bytes out
 //! ```
 //!
-//! The ring is first in, first out, so that all buffers in it pass through the caches one after the other:
-//! there are few at first, and more when they have not been enough.
+//! The ring is first in, first out, so that all buffers in it pass through the caches one after the
+//! other: there are few at first, and more when they have not been enough.
 
 use std::ffi::c_void;
 use std::io;
@@ -95,8 +96,8 @@ impl Buffers {
         self.held += 1;
     }
 
-    /// Moves bytes out of the chain, as many as there are or as `target` has room for, and gives empty buffers
-    /// back to the kernel.
+    /// Moves bytes out of the chain, as many as there are or as `target` has room for, and gives
+    /// empty buffers back to the kernel.
     pub(super) fn read(&mut self, chain: &mut Chain, target: &mut [u8]) -> usize {
         let mut filled = 0;
         while chain.count > 0 && filled < target.len() {
@@ -144,8 +145,8 @@ impl Buffers {
     fn bytes(&self, number: u16) -> &[u8] {
         let length = usize::from(self.contents[usize::from(number)].length);
         assert!(length <= SIZE, "the kernel wrote no more than there was room for");
-        // SAFETY: the buffer lies within the mapping, which the kernel has filled with zeroes at least; and a
-        // buffer with a length is ours: nothing writes to it.
+        // SAFETY: the buffer lies within the mapping, which the kernel has filled with zeroes at
+        // least; and a buffer with a length is ours: nothing writes to it.
         unsafe {
             let start = self.memory.start.add(usize::from(number) * SIZE);
             std::slice::from_raw_parts(start.as_ptr(), length)
@@ -161,10 +162,11 @@ impl Buffers {
 
     fn push(&mut self, number: u16) {
         let ring = self.ring.start.cast::<BufRingEntry>();
-        // SAFETY: the index is masked to the ring's entries, all of which are within the mapping, and the
-        // place at the tail is ours. There are as many places as buffers, so that the kernel has taken what was
-        // there before. The tail lies in the first entry, in a field that the others leave alone
-        // (io_uring_register(2)), and is aligned; only this thread writes it.
+        // SAFETY: the index is masked to the ring's entries, all of which are within the mapping,
+        // and the place at the tail is ours. There are as many places as buffers, so that the
+        // kernel has taken what was there before. The tail lies in the first entry, in a field that
+        // the others leave alone (io_uring_register(2)), and is aligned; only this thread writes
+        // it.
         unsafe {
             let place = ring.add(usize::from(self.tail & (MOST - 1))).as_mut();
             place.set_addr(self.memory.start.add(usize::from(number) * SIZE).addr().get() as u64);

@@ -10,25 +10,29 @@
 //!                         wait() = one io_uring_enter(2) for all of it
 //! ```
 //!
-//! A [`Ring`] is a [`Poller`], and it performs what is asked of sockets all the time. [`receive`](Ring::receive),
-//! [`send`](Ring::send) and [`accept`](Ring::accept) have the shape of system calls that do not block, so
-//! that a loop attempts, arms and waits as it does elsewhere; but they only move bytes to and from queues,
-//! and no system call is made before [`wait`](Poller::wait), which makes one for all. A connection that is
-//! accepted once and received from once is asked for nothing more: the kernel goes on by itself.
+//! A [`Ring`] is a [`Poller`], and it performs what is asked of sockets all the time.
+//! [`receive`](Ring::receive),
+//! [`send`](Ring::send) and [`accept`](Ring::accept) have the shape of system calls that do not
+//! block, so that a loop attempts, arms and waits as it does elsewhere; but they only move bytes to
+//! and from queues, and no system call is made before [`wait`](Poller::wait), which makes one for
+//! all. A connection that is accepted once and received from once is asked for nothing more: the
+//! kernel goes on by itself.
 //!
-//! The ring names a descriptor by its number, in requests that it passes on later. So a caller that gives it a
-//! socket promises not to close it before [`close`](Ring::close) or [`forget`](Poller::forget): the number would
-//! mean another file. That is why those three are unsafe.
+//! The ring names a descriptor by its number, in requests that it passes on later. So a caller that
+//! gives it a socket promises not to close it before [`close`](Ring::close) or
+//! [`forget`](Poller::forget): the number would mean another file. That is why those three are
+//! unsafe.
 //!
-//! A poll by io_uring always reports that the peer has ended its side (`POLLRDHUP`), asked for or not, and a
-//! report ends a poll that is not of the kind that goes on. So a poll for writing goes on: it reports the
-//! peer's end once, and later that there is room.
+//! A poll by io_uring always reports that the peer has ended its side (`POLLRDHUP`), asked for or
+//! not, and a report ends a poll that is not of the kind that goes on. So a poll for writing goes
+//! on: it reports the peer's end once, and later that there is room.
 //!
 //! Descriptors that the ring operates on are in blocking mode (the ring never blocks): to a
 //! non-blocking one io_uring reports "would block" where it should wait.
 //!
-//! Source: Jens Axboe, Linux 5.1, 2019; io_uring_enter(2), io_uring_setup(2), io_uring_register(2). What is used of it
-//! needs Linux 6.1: multishot accept and receive, provided buffers in a ring, task work that is deferred.
+//! Source: Jens Axboe, Linux 5.1, 2019; io_uring_enter(2), io_uring_setup(2), io_uring_register(2).
+//! What is used of it needs Linux 6.1: multishot accept and receive, provided buffers in a ring,
+//! task work that is deferred.
 
 mod buffers;
 mod name;
@@ -108,18 +112,20 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// ENOSYS or EPERM where io_uring is forbidden (a container's filter, `kernel.io_uring_disabled`),
-    /// EINVAL before Linux 6.1, ENOMEM, EMFILE.
+    /// ENOSYS or EPERM where io_uring is forbidden (a container's filter,
+    /// `kernel.io_uring_disabled`), EINVAL before Linux 6.1, ENOMEM, EMFILE.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { queue: Queue::new()?, sources: Vec::new(), lingering: VecDeque::new() })
     }
 
     /// Accepts a connection; its socket is in blocking mode.
     ///
-    /// From the first call on the kernel accepts all that come, whether they are taken or not, until
-    /// [`stop_accepting`](Ring::stop_accepting). A bound on those that wait has to leave room for the accept queue: one
-    /// completion of a multishot accept goes on until the queue is empty. To have connections stay in the queue, call
-    /// accept(2) when the listener is [armed](Poller::arm) and readable.
+    /// From the first call on the kernel accepts all that come, whether they are taken or not,
+    /// until
+    /// [`stop_accepting`](Ring::stop_accepting). A bound on those that wait has to leave room for
+    /// the accept queue: one completion of a multishot accept goes on until the queue is empty. To
+    /// have connections stay in the queue, call accept(2) when the listener is [armed](Poller::arm)
+    /// and readable.
     ///
     /// # Errors
     ///
@@ -127,7 +133,8 @@ impl Ring {
     ///
     /// # Safety
     ///
-    /// The listener stays open until [`close`](Self::close) or [`forget`](Poller::forget) with this token.
+    /// The listener stays open until [`close`](Self::close) or [`forget`](Poller::forget) with this
+    /// token.
     pub unsafe fn accept(&mut self, listener: BorrowedFd<'_>, token: Token) -> io::Result<OwnedFd> {
         let source = find(&mut self.sources, token);
         if let Some(descriptor) = source.accepted.get_or_insert_default().pop_front() {
@@ -167,7 +174,8 @@ impl Ring {
     ///
     /// # Safety
     ///
-    /// The socket stays open until [`close`](Self::close) or [`forget`](Poller::forget) with this token.
+    /// The socket stays open until [`close`](Self::close) or [`forget`](Poller::forget) with this
+    /// token.
     pub unsafe fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -190,7 +198,8 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if not, and then [`arm`](Poller::arm) for writing tells when; those of `send(2)`.
+    /// `WouldBlock` if not, and then [`arm`](Poller::arm) for writing tells when; those of
+    /// `send(2)`.
     pub fn all_sent(&mut self, token: Token) -> io::Result<()> {
         let source = find(&mut self.sources, token);
         if source.sending.is_some() {
@@ -199,8 +208,8 @@ impl Ring {
         source.failed.take().map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Ends the watch over `descriptor` and closes it, after all that was taken has been sent; what has not
-    /// been half a minute later is lost.
+    /// Ends the watch over `descriptor` and closes it, after all that was taken has been sent; what
+    /// has not been half a minute later is lost.
     pub fn close(&mut self, descriptor: OwnedFd, token: Token) {
         let busy = self.leave(token);
         if busy { self.queue.close(descriptor) } else { drop(descriptor) }
@@ -352,7 +361,8 @@ impl Ring {
         }
     }
 
-    /// Ends the watch over a source: whether a request, passed to the kernel or not, has its descriptor.
+    /// Ends the watch over a source: whether a request, passed to the kernel or not, has its
+    /// descriptor.
     fn leave(&mut self, token: Token) -> bool {
         let Some(source) = self.sources.get_mut(token.0 as usize) else { return false };
         let next = Source {
@@ -401,7 +411,8 @@ impl Drop for Ring {
             let left = end.saturating_duration_since(Instant::now());
             let Ok(_) = self.round(Some(left), &mut ignored) else { break };
         }
-        // By name, each is found at once; by none, the kernel looks through all for each (15,000 took it three seconds).
+        // By name, each is found at once; by none, the kernel looks through all for each (15,000
+        // took it three seconds).
         for index in 0..self.sources.len() {
             self.leave(Token(index as u32));
         }
@@ -423,7 +434,8 @@ fn accepted(source: &mut Source, completion: Completion) {
     if !completion.more {
         source.reading = Reading::Not;
     }
-    // SAFETY: only `Queue::accept` is given a name of this purpose, by which `complete` has chosen this function.
+    // SAFETY: only `Queue::accept` is given a name of this purpose, by which `complete` has chosen
+    // this function.
     match unsafe { completion.into_descriptor() } {
         Ok(descriptor) => source.accepted.get_or_insert_default().push_back(descriptor),
         Err(Errno::CANCELED) => {}

@@ -1,9 +1,9 @@
 //! The two queues that are shared with the kernel: requests go in, completions come out.
 //!
-//! The safe face of the ring: each request is made from what it needs, and its memory is proved to live
-//! for long enough here, in one place. That memory is [`Buffers`] and [`Sends`]; the kernel may use it until the
-//! last completion of the last request. [`Queue`] counts requests, and its drop waits for them; memory that the
-//! kernel does not give back is leaked.
+//! The safe face of the ring: each request is made from what it needs, and its memory is proved to
+//! live for long enough here, in one place. That memory is [`Buffers`] and [`Sends`]; the kernel
+//! may use it until the last completion of the last request. [`Queue`] counts requests, and its
+//! drop waits for them; memory that the kernel does not give back is leaked.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,9 +29,11 @@ const WAIT_ALL: u32 = 0x100;
 /// The one group of provided buffers.
 const GROUP: u16 = 0;
 
-/// How long the end of a ring waits for the kernel to end cancelled requests. It takes microseconds.
+/// How long the end of a ring waits for the kernel to end cancelled requests. It takes
+/// microseconds.
 const LAST: Duration = Duration::from_secs(2);
-/// How long it waits for those that were cancelled by their names, before it has the kernel look for all that are left.
+/// How long it waits for those that were cancelled by their names, before it has the kernel look
+/// for all that are left.
 const BY_NAME: Duration = Duration::from_millis(20);
 /// The pause before requests are submitted again that the kernel had no memory for.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -77,7 +79,8 @@ impl Completion {
     ///
     /// It is a completion of [`Queue::accept`]. The result of another request is no descriptor.
     pub(super) unsafe fn into_descriptor(self) -> Result<OwnedFd, Errno> {
-        // SAFETY: the result of an accept is a new descriptor, and the completion, its only owner, ends here.
+        // SAFETY: the result of an accept is a new descriptor, and the completion, its only owner,
+        // ends here.
         self.result.map(|number| unsafe { OwnedFd::from_raw_fd(number as i32) })
     }
 }
@@ -103,8 +106,9 @@ impl Queue {
             under_way: 0,
             taken: VecDeque::new(),
         };
-        // SAFETY: the mapping of the buffers' ring has that address and so many entries. The kernel reads it only for a
-        // request that receives, and while there is one, the drop does not unmap it.
+        // SAFETY: the mapping of the buffers' ring has that address and so many entries. The kernel
+        // reads it only for a request that receives, and while there is one, the drop does not
+        // unmap it.
         unsafe {
             queue.ring.submitter().register_buf_ring_with_flags(address, entries, GROUP, 0)?;
         }
@@ -128,7 +132,8 @@ impl Queue {
     pub(super) fn send(&mut self, socket: BorrowedFd<'_>, flight: Flight, name: u64) {
         // The kernel goes on until all is sent.
         let flags = (SendFlags::NOSIGNAL.bits() | WAIT_ALL) as i32;
-        // The memory: `Sends` neither moves nor frees it before `landed`, which follows the completion.
+        // The memory: `Sends` neither moves nor frees it before `landed`, which follows the
+        // completion.
         let (address, length) = self.sends.memory(flight);
         let request = opcode::Send::new(Fd(socket.as_raw_fd()), address, length).flags(flags);
         self.begin(request.build(), name);
@@ -153,7 +158,8 @@ impl Queue {
         self.push(&request);
     }
 
-    /// Closes `descriptor` after all that was asked for before has begun, and so refers to its file.
+    /// Closes `descriptor` after all that was asked for before has begun, and so refers to its
+    /// file.
     pub(super) fn close(&mut self, descriptor: OwnedFd) {
         let request = opcode::Close::new(Fd(descriptor.into_raw_fd())).build();
         self.push(&request.flags(squeue::Flags::SKIP_SUCCESS));
@@ -180,8 +186,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes the completions that are there, to be handed out later. Without any, waits a little: the kernel lacks
-    /// memory.
+    /// Takes the completions that are there, to be handed out later. Without any, waits a little:
+    /// the kernel lacks memory.
     fn make_room(&mut self) {
         let before = self.taken.len();
         self.taken.extend(self.ring.completion().map(|entry| Completion::of(&entry)));
@@ -190,8 +196,8 @@ impl Queue {
         }
     }
 
-    /// Passes all requests to the kernel and waits for a completion, for `timeout` at most. Returns early
-    /// when a signal comes.
+    /// Passes all requests to the kernel and waits for a completion, for `timeout` at most. Returns
+    /// early when a signal comes.
     pub(super) fn submit_and_wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let ready = !self.taken.is_empty() || !self.ring.completion().is_empty();
         let outcome = match timeout {
@@ -265,9 +271,9 @@ impl Queue {
     }
 
     fn push(&mut self, request: &squeue::Entry) {
-        // SAFETY: a request that refers to memory is made by `receive` or `send`, and counted by `begin`. Its memory is
-        // in `buffers` and `sends`, which neither move, free nor change it before its last completion, and
-        // which the drop frees only while no request is under way.
+        // SAFETY: a request that refers to memory is made by `receive` or `send`, and counted by
+        // `begin`. Its memory is in `buffers` and `sends`, which neither move, free nor change it
+        // before its last completion, and which the drop frees only while no request is under way.
         while unsafe { self.ring.submission().push(request) }.is_err() {
             self.submit();
         }

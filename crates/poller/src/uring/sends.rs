@@ -1,8 +1,8 @@
 //! Bytes on their way: what tasks have written, copied, until the kernel has sent it.
 //!
-//! A write is done when its bytes are here, as it is elsewhere when they are in the socket's buffer; the
-//! kernel reads them at any time before the completion. So each has memory of its own, which is used
-//! again, the last first, because that is still in the caches.
+//! A write is done when its bytes are here, as it is elsewhere when they are in the socket's
+//! buffer; the kernel reads them at any time before the completion. So each has memory of its own,
+//! which is used again, the last first, because that is still in the caches.
 
 use std::io::{self, IoSlice};
 

@@ -1,4 +1,5 @@
-//! Tasks as blocks: the stretches between two stage boundaries, each of which an architecture queues as it likes.
+//! Tasks as blocks: the stretches between two stage boundaries, each of which an architecture
+//! queues as it likes.
 //!
 //! ```text
 //!   Tasks::start(future)
@@ -9,14 +10,17 @@
 //!                                                                                                     the task ends
 //! ```
 //!
-//! The service is the same straight-line code as everywhere. Here [`task::stage`](crate::task::stage()) ends a block: the task
-//! leaves the kernel thread, and is handed to `dispatch` with the stage it has reached. What a *wait* is, is a second, separate
-//! choice ([`Waits`]): in a work pool the kernel thread waits in place (Truppel & Abreu); in a staged server the task waits in a
+//! The service is the same straight-line code as everywhere. Here
+//! [`task::stage`](crate::task::stage()) ends a block: the task leaves the kernel thread, and is
+//! handed to `dispatch` with the stage it has reached. What a *wait* is, is a second, separate
+//! choice ([`Waits`]): in a work pool the kernel thread waits in place (Truppel & Abreu); in a
+//! staged server the task waits in a
 //! [`Reactor`], and comes back as another block when it is woken (SEDA).
 //!
-//! A task may go on another kernel thread after each block. Its state moves with it, so services' futures are `Send`; what
-//! is said of the task to others, such as its stage, is in atomic numbers. The life of a task (queued, running, woken while it
-//! runs, ended) is kept by the crate `async-task`.
+//! A task may go on another kernel thread after each block. Its state moves with it, so services'
+//! futures are `Send`; what is said of the task to others, such as its stage, is in atomic numbers.
+//! The life of a task (queued, running, woken while it runs, ended) is kept by the crate
+//! `async-task`.
 
 mod reactor;
 mod readiness;
@@ -51,10 +55,12 @@ pub type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// What a wait within a block is.
 #[derive(Clone, Debug)]
 pub enum Waits {
-    /// The kernel thread that runs the block waits in place, as in the block world. What a task spawns is a kernel thread there,
-    /// so that no block waits for one that has no thread to run on.
+    /// The kernel thread that runs the block waits in place, as in the block world. What a task
+    /// spawns is a kernel thread there, so that no block waits for one that has no thread to run
+    /// on.
     InPlace,
-    /// The task leaves its kernel thread, and is dispatched again when the reactor, another task or a time has woken it.
+    /// The task leaves its kernel thread, and is dispatched again when the reactor, another task or
+    /// a time has woken it.
     Suspend(Reactor),
 }
 
@@ -79,14 +85,15 @@ impl fmt::Debug for Tasks {
 }
 
 impl Tasks {
-    /// Tasks whose waits are as `waits` says. Each block that is to run is given to `dispatch`, on the kernel thread that ran the
-    /// block before it or woke the task.
+    /// Tasks whose waits are as `waits` says. Each block that is to run is given to `dispatch`, on
+    /// the kernel thread that ran the block before it or woke the task.
     pub fn new(waits: Waits, dispatch: impl Fn(Block) + Send + Sync + 'static) -> Self {
         let (dispatch, scope) = (Box::new(dispatch), Scope::here());
         Self { group: Arc::new(Group { waits, dispatch, scope, begun: AtomicU64::new(0) }) }
     }
 
-    /// Starts a task, which belongs to a connection of its own: dispatches its first block, before any stage.
+    /// Starts a task, which belongs to a connection of its own: dispatches its first block, before
+    /// any stage.
     pub fn start(&self, future: BoxedFuture) {
         start(&self.group, None, future);
     }
@@ -128,8 +135,8 @@ fn start(group: &Arc<Group>, connection: Option<u64>, future: BoxedFuture) {
     runnable.schedule();
 }
 
-/// A stretch of a task, up to its next stage boundary or the wait that suspends it: to be run once, on any kernel thread. One that
-/// is dropped ends its task.
+/// A stretch of a task, up to its next stage boundary or the wait that suspends it: to be run once,
+/// on any kernel thread. One that is dropped ends its task.
 pub struct Block {
     runnable: Runnable<Arc<TaskState>>,
 }
@@ -148,7 +155,8 @@ impl Block {
     /// The most that [`stage`](Block::stage) is.
     pub const LAST_STAGE: usize = Label::MOST;
 
-    /// Whose it is: the connections of a server count from 0. What a connection's task has spawned is of the same connection.
+    /// Whose it is: the connections of a server count from 0. What a connection's task has spawned
+    /// is of the same connection.
     pub fn connection(&self) -> u64 {
         self.state().connection
     }
@@ -163,8 +171,10 @@ impl Block {
         self.state().stage().name()
     }
 
-    /// How urgent it is: what the service said at the boundary ([`Stage::priority`](crate::task::Stage::priority)), and else how
-    /// many boundaries the task has passed since it last was at its first stage. So what has been started comes before what has not.
+    /// How urgent it is: what the service said at the boundary
+    /// ([`Stage::priority`](crate::task::Stage::priority)), and else how many boundaries the task
+    /// has passed since it last was at its first stage. So what has been started comes before what
+    /// has not.
     pub fn priority(&self) -> u32 {
         self.state().priority.load(Ordering::Relaxed)
     }
@@ -194,7 +204,8 @@ impl Block {
     }
 }
 
-/// What is known of a task between its blocks. The numbers belong to whoever runs the task; a dispatcher reads them.
+/// What is known of a task between its blocks. The numbers belong to whoever runs the task; a
+/// dispatcher reads them.
 pub(crate) struct TaskState {
     group: Arc<Group>,
     connection: u64,
@@ -210,7 +221,8 @@ pub(crate) struct TaskState {
     number: u64,
     /// Its place among the tasks of the reactor, if its waits suspend.
     slot: AtomicU32,
-    /// For dumps: whether it waits only to be run; what it waits for, or waited for last, and since when.
+    /// For dumps: whether it waits only to be run; what it waits for, or waited for last, and since
+    /// when.
     is_queued: AtomicBool,
     wait: AtomicU32,
     since: AtomicU64,
@@ -256,8 +268,8 @@ impl TaskState {
         start(&self.group, Some(self.connection), future);
     }
 
-    /// How the running task waits, where waits suspend: it returns `Pending`, and is woken at `deadline` or at the ambient one if
-    /// nothing else does it before.
+    /// How the running task waits, where waits suspend: it returns `Pending`, and is woken at
+    /// `deadline` or at the ambient one if nothing else does it before.
     pub(crate) fn wait(
         &self,
         context: &Context<'_>,
@@ -278,7 +290,8 @@ impl TaskState {
         self.since.store(thread_slots::coarse_milliseconds(), Ordering::Relaxed);
     }
 
-    /// What a dump tells of it; `now` is of the coarse clock, in milliseconds, and `due` is the time of its timer.
+    /// What a dump tells of it; `now` is of the coarse clock, in milliseconds, and `due` is the
+    /// time of its timer.
     fn report(&self, now: u64, due: Option<Duration>) -> TaskReport {
         let wait = Wait::unpack(self.wait.load(Ordering::Relaxed)).unwrap_or(Wait::Nothing);
         TaskReport {

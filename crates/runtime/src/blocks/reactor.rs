@@ -1,4 +1,5 @@
-//! A reactor: one kernel thread that learns which descriptors are ready, for tasks that run on any other.
+//! A reactor: one kernel thread that learns which descriptors are ready, for tasks that run on any
+//! other.
 //!
 //! ```text
 //!   kernel threads that run blocks                              the reactor's kernel thread
@@ -8,11 +9,13 @@
 //!   deadline ──────────────────▶ timers ◀── expire ─────┘
 //! ```
 //!
-//! A descriptor is registered once, edge-triggered and for both directions, when an attempt on it has first met "would block"; no
-//! call of epoll_ctl(2) follows until it closes. An edge may come between an attempt and the wait, on another kernel thread, so it
-//! is kept in the source, and who is about to wait looks there first.
+//! A descriptor is registered once, edge-triggered and for both directions, when an attempt on it
+//! has first met "would block"; no call of epoll_ctl(2) follows until it closes. An edge may come
+//! between an attempt and the wait, on another kernel thread, so it is kept in the source, and who
+//! is about to wait looks there first.
 //!
-//! Source: epoll(7); the shape is that of every library that shares one epoll among threads, since libevent.
+//! Source: epoll(7); the shape is that of every library that shares one epoll among threads, since
+//! libevent.
 
 use std::fmt;
 use std::io;
@@ -187,7 +190,8 @@ impl Reactor {
         drop(removed);
     }
 
-    /// Has the task of that slot woken by `waker` at `deadline`, in place of the deadline that it had.
+    /// Has the task of that slot woken by `waker` at `deadline`, in place of the deadline that it
+    /// had.
     pub(super) fn set_timer(&self, slot: u32, deadline: Instant, waker: &Waker) {
         let mut tasks = lock(&self.inner.tasks);
         let TaskTable { timers, slots, sleeps_until } = &mut *tasks;
@@ -246,7 +250,8 @@ impl Reactor {
 
     /// Notes an event, and adds those to `woken` who waited for it.
     fn note(&self, source: usize, flags: EventFlags, woken: &mut Vec<Waker>) {
-        // It may have been deregistered in this very round, and its number may be another's, which then looks in vain.
+        // It may have been deregistered in this very round, and its number may be another's, which
+        // then looks in vain.
         let Some(source) = lock(&self.inner.sources).get(source).cloned() else { return };
         let has_failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         let hangup = has_failed || flags.contains(EventFlags::RDHUP);
@@ -295,8 +300,8 @@ impl Source {
         self.readiness.exhaust(direction);
     }
 
-    /// `Ready` when another attempt is worth it; otherwise the task will be woken by the next event. An attempt has met "would
-    /// block" before.
+    /// `Ready` when another attempt is worth it; otherwise the task will be woken by the next
+    /// event. An attempt has met "would block" before.
     pub(crate) fn poll_ready(&self, context: &Context<'_>, direction: Direction) -> Poll<()> {
         let waker = context.waker();
         let is_known = |known: &Waker| known.will_wake(waker);
@@ -306,8 +311,8 @@ impl Source {
         }
     }
 
-    /// Ends the registration of `descriptor`, which is this source's and about to be closed. One that has no duplicates leaves
-    /// epoll by itself.
+    /// Ends the registration of `descriptor`, which is this source's and about to be closed. One
+    /// that has no duplicates leaves epoll by itself.
     pub(crate) fn deregister(&self, descriptor: BorrowedFd<'_>, is_duplicated: bool) {
         if is_duplicated {
             let _ = epoll::delete(&self.reactor.inner.epoll, descriptor.as_fd());

@@ -1,4 +1,5 @@
-//! What is known of a descriptor that tasks on any kernel thread wait for: whether there has been an event, and who waits for one.
+//! What is known of a descriptor that tasks on any kernel thread wait for: whether there has been
+//! an event, and who waits for one.
 //!
 //! ```text
 //!   a task                                                the reactor
@@ -9,7 +10,8 @@
 //!        └─no─▶ leaves its waker, Pending
 //! ```
 //!
-//! Both sides change it under one lock, so an edge that comes between the attempt and the wait is found by the wait.
+//! Both sides change it under one lock, so an edge that comes between the attempt and the wait is
+//! found by the wait.
 
 use std::mem;
 
@@ -54,7 +56,8 @@ impl<W> Readiness<W> {
         self.lock()[direction as usize].is_exhausted
     }
 
-    /// An attempt moved less than it could have. An event that has come since the last wait may be of what came later.
+    /// An attempt moved less than it could have. An event that has come since the last wait may be
+    /// of what came later.
     pub(super) fn exhaust(&self, direction: Direction) {
         let one_way = &mut self.lock()[direction as usize];
         if !mem::take(&mut one_way.has_come) {
@@ -62,8 +65,9 @@ impl<W> Readiness<W> {
         }
     }
 
-    /// True when another attempt is worth it; otherwise the next event will wake the waiter that `waker` makes. An attempt has met
-    /// "would block" before. `is_known` says of a waiter whether it wakes the same.
+    /// True when another attempt is worth it; otherwise the next event will wake the waiter that
+    /// `waker` makes. An attempt has met "would block" before. `is_known` says of a waiter whether
+    /// it wakes the same.
     pub(super) fn is_ready(
         &self,
         direction: Direction,
@@ -85,8 +89,8 @@ impl<W> Readiness<W> {
         false
     }
 
-    /// Notes that there was an event, of the readiness for reading, for writing or of both, and whether none may follow; returns those
-    /// to wake.
+    /// Notes that there was an event, of the readiness for reading, for writing or of both, and
+    /// whether none may follow; returns those to wake.
     pub(super) fn note(&self, ready: [bool; 2], hangup: bool) -> [Option<W>; 2] {
         let mut directions = self.lock();
         let mut index = 0;
@@ -156,8 +160,8 @@ mod loom_tests {
 
     use super::*;
 
-    /// A descriptor to which bytes come, one at a time and each with an edge; a reader takes them all. A wake that is lost shows as
-    /// a deadlock.
+    /// A descriptor to which bytes come, one at a time and each with an edge; a reader takes them
+    /// all. A wake that is lost shows as a deadlock.
     #[test]
     fn loom_a_reader_gets_all_that_comes() {
         loom::model(|| {

@@ -13,8 +13,8 @@ thread_local! {
 /// Calls `operation` with the task whose block this kernel thread runs, if it runs one.
 #[inline]
 pub(crate) fn running<R>(operation: impl FnOnce(Option<&TaskState>) -> R) -> R {
-    // SAFETY: non-null only while the guard that `enter` returned, which borrows the state, is alive; and the operation is called
-    // now, and can keep no reference.
+    // SAFETY: non-null only while the guard that `enter` returned, which borrows the state, is
+    // alive; and the operation is called now, and can keep no reference.
     operation(unsafe { RUNNING.get().as_ref() })
 }
 

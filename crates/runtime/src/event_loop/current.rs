@@ -20,8 +20,9 @@ pub(crate) fn with_loop<R>(operation: impl FnOnce(Option<&Core>) -> R) -> R {
     operation(unsafe { this_loop() })
 }
 
-/// The loop of this kernel thread, or `None` in the block world: for what waits. A wait is to be inlined into its
-/// callers ([`suspend_for`](duality_fiber::suspend_for) says why), which a closure may not be.
+/// The loop of this kernel thread, or `None` in the block world: for what waits. A wait is to be
+/// inlined into its callers ([`suspend_for`](duality_fiber::suspend_for) says why), which a closure
+/// may not be.
 ///
 /// # Safety
 ///

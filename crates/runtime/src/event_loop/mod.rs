@@ -84,25 +84,27 @@ impl EventLoop {
     ///
     /// # Errors
     ///
-    /// When no descriptor is left for the loop's wake-up, or address space for its table of tasks (4 GiB; under
-    /// `RLIMIT_AS` a sixty-fourth of the limit), or too many loops are alive (1,023).
+    /// When no descriptor is left for the loop's wake-up, or address space for its table of tasks
+    /// (4 GiB; under `RLIMIT_AS` a sixty-fourth of the limit), or too many loops are alive (1,023).
     pub fn new(poller: Box<dyn Poller>, world: LoopWorld) -> io::Result<Self> {
         Ok(Self { core: Box::new(Core::new(poller, world)?) })
     }
 
-    /// Has the loop, when nothing is ready, go on looking for `budget` before it sleeps in its poller. Zero,
-    /// as at the start, is to sleep at once.
+    /// Has the loop, when nothing is ready, go on looking for `budget` before it sleeps in its
+    /// poller. Zero, as at the start, is to sleep at once.
     ///
-    /// What arrives within the budget is answered without the wake-up of a processor and of a kernel thread;
-    /// the price is a processor that is never idle for less than the budget.
+    /// What arrives within the budget is answered without the wake-up of a processor and of a
+    /// kernel thread; the price is a processor that is never idle for less than the budget.
     #[must_use]
     pub fn busy_polling(mut self, budget: Duration) -> Self {
         self.core.options_mut().busy_poll = budget;
         self
     }
 
-    /// Has [`fs`](crate::fs) open and read files on the loop itself, and not by the helper threads of
-    /// [`task::offload`](crate::task::offload). All tasks wait for the disk then, and none for a helper.
+    /// Has [`fs`](crate::fs) open and read files on the loop itself, and not by the helper threads
+    /// of
+    /// [`task::offload`](crate::task::offload). All tasks wait for the disk then, and none for a
+    /// helper.
     #[must_use]
     pub fn disk_in_place(mut self) -> Self {
         self.core.options_mut().disk_in_place = true;
@@ -154,8 +156,9 @@ pub fn reserve() -> io::Result<ReservedTask> {
     })
 }
 
-/// How many accepted connections of this kernel thread's loop rest: a task waits to read from them, or
-/// to write to them, so that it is their clients' turn. One that is waited for in both ways counts twice.
+/// How many accepted connections of this kernel thread's loop rest: a task waits to read from them,
+/// or to write to them, so that it is their clients' turn. One that is waited for in both ways
+/// counts twice.
 ///
 /// # Panics
 ///

@@ -6,11 +6,13 @@
 //!                   └─ suspend: return Pending to the loop, which polls the task again
 //! ```
 //!
-//! In the park world a task is a fiber: a user-level thread. Its future is polled once, on the fiber's stack,
-//! and never returns `Pending`, because each wait within it leaves the stack and comes back.
+//! In the park world a task is a fiber: a user-level thread. Its future is polled once, on the
+//! fiber's stack, and never returns `Pending`, because each wait within it leaves the stack and
+//! comes back.
 //!
-//! In the suspend world the compiler has turned the service into a state machine that holds what is alive at
-//! each wait, and no more: the continuation of selective CPS conversion (Kerneis & Chroboczek 2009).
+//! In the suspend world the compiler has turned the service into a state machine that holds what is
+//! alive at each wait, and no more: the continuation of selective CPS conversion (Kerneis &
+//! Chroboczek 2009).
 
 use std::future::Future;
 use std::task::{Context, Waker};
@@ -36,8 +38,8 @@ impl Core {
         {
             self.timers.borrow_mut().set(name.slot(), deadline);
         }
-        // A timer that is still set when the task is woken otherwise is left alone: the next deadline
-        // replaces it, and should there be none, it wakes the task in vain once.
+        // A timer that is still set when the task is woken otherwise is left alone: the next
+        // deadline replaces it, and should there be none, it wakes the task in vain once.
         self.leave(ambient)
     }
 
@@ -56,8 +58,8 @@ impl Core {
             (LoopWorld::Park { .. }, Some(deadline)) => self.park_before(deadline),
             (LoopWorld::Park { .. }, None) => {
                 let trace = graph::leave();
-                // SAFETY: a fiber that is given a turn is suspended, or had its turn until now; and it stays in its
-                // control block until the turn ends.
+                // SAFETY: a fiber that is given a turn is suspended, or had its turn until now; and
+                // it stays in its control block until the turn ends.
                 unsafe { suspend_for(|| self.next_fiber()) };
                 graph::come_back(trace);
                 Waited::Again
@@ -65,8 +67,8 @@ impl Core {
         }
     }
 
-    /// Parks the running task under an ambient deadline. Other tasks run on this kernel thread in between, each
-    /// with its own deadline.
+    /// Parks the running task under an ambient deadline. Other tasks run on this kernel thread in
+    /// between, each with its own deadline.
     #[cold]
     fn park_before(&self, deadline: Instant) -> Waited {
         set_ambient_deadline(None);
@@ -76,7 +78,8 @@ impl Core {
     }
 }
 
-/// The fiber that runs the future that `make` makes on `stack`; `waker` wakes the task that the fiber becomes.
+/// The fiber that runs the future that `make` makes on `stack`; `waker` wakes the task that the
+/// fiber becomes.
 #[inline(always)]
 pub(super) fn fiber<F: Future<Output = ()> + 'static>(
     stack: Stack,
@@ -87,8 +90,9 @@ pub(super) fn fiber<F: Future<Output = ()> + 'static>(
         let mut context = Context::from_waker(&waker);
         // `Pending` comes only from a foreign future, which will use the waker.
         while future.as_mut().poll(&mut context).is_pending() {
-            // SAFETY: the reference ends with this call. The loop that has given this fiber a turn lives until the fiber has
-            // ended or is dropped, and a drop unwinds from here without another look at the loop.
+            // SAFETY: the reference ends with this call. The loop that has given this fiber a turn
+            // lives until the fiber has ended or is dropped, and a drop unwinds from here without
+            // another look at the loop.
             let core = unsafe { current::this_loop() }.expect("a fiber is run by a loop");
             core.leave(None);
         }

@@ -6,13 +6,15 @@
 //!                                                       └─ every sixteen turns, for sixteen at once ────┘
 //! ```
 //!
-//! A micro-optimisation. The processor waits for a prefetch, too, where it has to look up the page first. With many tasks the
-//! tables of their pages are in no cache (some 0.8 µs by a profile, a tenth of a request at 15,000 connections). But the
-//! processor looks up several pages at a time. So it is asked for one line of each of sixteen pages, and for the other lines
-//! when the pages are known. With many tasks, more of each stack is asked for than with few: all that calls return to before
-//! the task waits again, as far as can be told. A line that comes late holds up more than its reader: where it is written, the
-//! store waits, behind it all later stores, and whatever needs them done, as a system call does that refers to a file. With
-//! few tasks, all this would cost more than it gains: a tenth of a wake.
+//! A micro-optimisation. The processor waits for a prefetch, too, where it has to look up the page
+//! first. With many tasks the tables of their pages are in no cache (some 0.8 µs by a profile, a
+//! tenth of a request at 15,000 connections). But the processor looks up several pages at a time.
+//! So it is asked for one line of each of sixteen pages, and for the other lines when the pages are
+//! known. With many tasks, more of each stack is asked for than with few: all that calls return to
+//! before the task waits again, as far as can be told. A line that comes late holds up more than
+//! its reader: where it is written, the store waits, behind it all later stores, and whatever needs
+//! them done, as a system call does that refers to a file. With few tasks, all this would cost more
+//! than it gains: a tenth of a wake.
 //!
 //! | gain | measured by | delete it if it gains less than |
 //! | --- | --- | --- |
@@ -47,13 +49,15 @@ impl Tasks {
         }
     }
 
-    /// Asks for the memory of the tasks that begin a round, where tasks are many: no turn came before them that could do so.
+    /// Asks for the memory of the tasks that begin a round, where tasks are many: no turn came
+    /// before them that could do so.
     pub(super) fn prefetch_first(&self) {
         let queued = self.ready.len();
         if self.used.get() <= MANY {
             return;
         }
-        // The pages of all first, then the other lines of those that [`prefetch_group`](Tasks::prefetch_group) leaves out.
+        // The pages of all first, then the other lines of those that
+        // [`prefetch_group`](Tasks::prefetch_group) leaves out.
         for (most, lines) in [(PAGES + GROUP, 1), (PAGES, LINES_OF_MANY)] {
             for others in 0..queued.min(most) {
                 // SAFETY: so many are queued.
@@ -75,7 +79,8 @@ impl Tasks {
         }
     }
 
-    /// Apart, since it would take registers that its caller has to save first, also when few tasks take turns.
+    /// Apart, since it would take registers that its caller has to save first, also when few tasks
+    /// take turns.
     ///
     /// # Safety
     ///
@@ -83,7 +88,8 @@ impl Tasks {
     #[inline(never)]
     unsafe fn prefetch_some(&self, queued: usize) {
         if self.used.get() > MANY {
-            // SAFETY: so many are queued, and more than `STACK_AHEAD`, by what is asked of the caller.
+            // SAFETY: so many are queued, and more than `STACK_AHEAD`, by what is asked of the
+            // caller.
             return unsafe { self.prefetch_group(queued) };
         }
         // SAFETY: more are queued.
@@ -132,9 +138,10 @@ impl Task {
     /// Asks for what the task touches first, by its control block.
     #[inline(always)]
     fn prefetch_body(&self, lines: usize) {
-        // SAFETY: there is no exclusive reference to it. It is asked for as a turn begins, so no future is polled, nor is a
-        // body dropped. A fiber may run even so, the one that has queued itself and leaves; but fibers are reached by shared
-        // references, and its place is null then, which leads to addresses that are fetched in vain.
+        // SAFETY: there is no exclusive reference to it. It is asked for as a turn begins, so no
+        // future is polled, nor is a body dropped. A fiber may run even so, the one that has queued
+        // itself and leaves; but fibers are reached by shared references, and its place is null
+        // then, which leads to addresses that are fetched in vain.
         match unsafe { &*self.body.get() } {
             Some(TaskBody::Fiber(fiber)) => fiber.prefetch(lines),
             Some(TaskBody::Future(future)) => {

@@ -1,6 +1,7 @@
 //! What a loop can tell of its tasks: what they wait for, since when, and where their stacks stand.
 //!
-//! A task notes in its control block what it is about to wait for. The clock is that of the loop's round. The loop is asked by
+//! A task notes in its control block what it is about to wait for. The clock is that of the loop's
+//! round. The loop is asked by
 //! [`visibility::survey`](crate::visibility::survey()), and answers between two rounds.
 
 use std::cell::Cell;

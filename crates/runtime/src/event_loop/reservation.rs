@@ -27,8 +27,8 @@ impl<T> Reservation<T> {
     /// How many become usable at a time: 1 MiB.
     const STEP: usize = (1 << 20) / size_of::<T>();
 
-    /// Reserves room for `most` values. Under a limit on address space (`RLIMIT_AS`), reserves at most a sixty-fourth of the
-    /// limit, because stacks and the heap need address space too.
+    /// Reserves room for `most` values. Under a limit on address space (`RLIMIT_AS`), reserves at
+    /// most a sixty-fourth of the limit, because stacks and the heap need address space too.
     ///
     /// # Errors
     ///
@@ -62,8 +62,8 @@ impl<T> Reservation<T> {
         unsafe { self.first.add(index) }
     }
 
-    /// Makes the place of a value usable, and all before it. Ends the process, as every allocation does, when there is
-    /// no memory for it.
+    /// Makes the place of a value usable, and all before it. Ends the process, as every allocation
+    /// does, when there is no memory for it.
     ///
     /// # Panics
     ///

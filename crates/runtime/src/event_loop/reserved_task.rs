@@ -1,5 +1,5 @@
-//! Room for a task that does not exist yet. An acceptor reserves it before it accepts a connection, so that every
-//! connection that is accepted can be served.
+//! Room for a task that does not exist yet. An acceptor reserves it before it accepts a connection,
+//! so that every connection that is accepted can be served.
 
 use std::fmt;
 
@@ -26,7 +26,8 @@ impl ReservedTask {
         Self { stack }
     }
 
-    /// Starts `future` as a task of this kernel thread's loop. A panic in it is reported and ends it.
+    /// Starts `future` as a task of this kernel thread's loop. A panic in it is reported and ends
+    /// it.
     ///
     /// # Panics
     ///

@@ -7,8 +7,9 @@
 //!            │ task 0   │ task 1   │ …      so a task runs in place while others come and go
 //! ```
 //!
-//! With a million tasks, no memory of the next task is in a cache. But the queue says which tasks come next, so their
-//! memory is asked for some turns ahead (`prefetch.rs`). Without that, cache misses are most of what a wake costs.
+//! With a million tasks, no memory of the next task is in a cache. But the queue says which tasks
+//! come next, so their memory is asked for some turns ahead (`prefetch.rs`). Without that, cache
+//! misses are most of what a wake costs.
 
 use std::cell::{Cell, UnsafeCell};
 use std::io;
@@ -29,7 +30,8 @@ pub(crate) enum TaskBody {
     Fiber(Fiber),
 }
 
-/// A control block. The table gives only shared references to it, because a wake may come while the body runs.
+/// A control block. The table gives only shared references to it, because a wake may come while the
+/// body runs.
 #[repr(C, align(64))]
 pub(crate) struct Task {
     /// None in a slot without a task.
@@ -64,7 +66,8 @@ impl Task {
         self.name.get()
     }
 
-    /// Begins a turn at `now`. The task is not queued then, and waits for a foreign future, unless it says what it waits for.
+    /// Begins a turn at `now`. The task is not queued then, and waits for a foreign future, unless
+    /// it says what it waits for.
     #[inline]
     pub(crate) fn begin_turn(&self, now: u32) {
         self.wait.set(Some(Wait::Foreign));
@@ -119,8 +122,9 @@ impl Task {
     /// The task does not [end](Tasks::end) while the reference is used.
     #[inline]
     pub(crate) unsafe fn fiber(&self) -> Option<&Fiber> {
-        // SAFETY: only `end` changes a body, and by what is asked of the caller it does not do so now. The other exclusive
-        // reference is that of `poll`, to bodies that are no fibers; it is gone before the future runs.
+        // SAFETY: only `end` changes a body, and by what is asked of the caller it does not do so
+        // now. The other exclusive reference is that of `poll`, to bodies that are no fibers; it is
+        // gone before the future runs.
         match unsafe { &*self.body.get() } {
             Some(TaskBody::Fiber(fiber)) => Some(fiber),
             _ => None,
@@ -138,8 +142,9 @@ impl Task {
     /// When the body is not a future, and with what the future panics with.
     #[inline]
     pub(crate) unsafe fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: no other code uses the future, by what is asked of the caller, nor the body: what looks at bodies
-        // (`fiber`, `prefetch_body`) is done with them before it returns, but for fibers, which this one is not.
+        // SAFETY: no other code uses the future, by what is asked of the caller, nor the body: what
+        // looks at bodies (`fiber`, `prefetch_body`) is done with them before it returns, but for
+        // fibers, which this one is not.
         match unsafe { &mut *self.body.get() } {
             Some(TaskBody::Future(future)) => future.as_mut().poll(context),
             _ => panic!("a task that is no fiber is a future until it ends"),
@@ -157,7 +162,8 @@ const NO_SLOT: u32 = u32::MAX;
 pub(crate) struct Tasks {
     /// The run queue. An entry whose task is not marked as queued is void: that task has ended.
     pub(super) ready: Ready,
-    /// The [idle task](Tasks::idle_task) between turns. In the queue's cache line, because both are written when a turn begins.
+    /// The [idle task](Tasks::idle_task) between turns. In the queue's cache line, because both are
+    /// written when a turn begins.
     running: Cell<NonNull<Task>>,
     /// The name of its first task in its first slot.
     first: TaskName,
@@ -207,9 +213,9 @@ impl Tasks {
 
     /// Adds a task, ready to run, whose body `make` makes. `make` must not add a task.
     ///
-    /// Inlined into its callers, and nothing that could panic comes between making the body and writing it. So the body is
-    /// made in its place. Otherwise it would be written to memory in words and read in pairs of words, which stalls the
-    /// processor.
+    /// Inlined into its callers, and nothing that could panic comes between making the body and
+    /// writing it. So the body is made in its place. Otherwise it would be written to memory in
+    /// words and read in pairs of words, which stalls the processor.
     #[inline(always)]
     pub(crate) fn insert(&self, make: impl FnOnce() -> TaskBody, now: u32) -> TaskName {
         let name = self.next_name();
@@ -225,7 +231,8 @@ impl Tasks {
         if is_new {
             self.used.set(slot + 1);
         } else {
-            // SAFETY: the slot has been used, so its control block is written; its body is gone, so there is no reference to it.
+            // SAFETY: the slot has been used, so its control block is written; its body is gone, so
+            // there is no reference to it.
             self.free.set(unsafe { place.as_ref() }.since());
         }
         // SAFETY: the place is usable, and no task is there that anyone could refer to.
@@ -261,7 +268,8 @@ impl Tasks {
         }
     }
 
-    /// What runs while no task has its turn: a control block without a task, marked as queued and never in the queue.
+    /// What runs while no task has its turn: a control block without a task, marked as queued and
+    /// never in the queue.
     fn idle_task(&self) -> NonNull<Task> {
         // SAFETY: there is room for one.
         unsafe { self.blocks.place(0) }
@@ -285,7 +293,8 @@ impl Tasks {
     /// The task that has its turn.
     #[inline]
     pub(crate) fn running(&self) -> &Task {
-        // SAFETY: it is the idle task, or `next` has set it: a control block of this table that has been written.
+        // SAFETY: it is the idle task, or `next` has set it: a control block of this table that has
+        // been written.
         unsafe { self.running.get().as_ref() }
     }
 
@@ -328,19 +337,21 @@ impl Tasks {
         slots.filter_map(|slot| self.at(slot)).filter(|task| task.name().is_some())
     }
 
-    /// Ends a task: from here on it cannot be woken. `drop_body` drops or takes its body; afterwards its slot is free. If
-    /// `drop_body` panics, the slot is lost, and the task must not be ended again.
+    /// Ends a task: from here on it cannot be woken. `drop_body` drops or takes its body;
+    /// afterwards its slot is free. If `drop_body` panics, the slot is lost, and the task must not
+    /// be ended again.
     ///
     /// # Safety
     ///
-    /// The task does not run, and no reference to its body is used any more. While `drop_body` runs, no turn begins.
+    /// The task does not run, and no reference to its body is used any more. While `drop_body`
+    /// runs, no turn begins.
     #[inline]
     pub(crate) unsafe fn end(&self, name: TaskName, drop_body: impl FnOnce(&mut Option<TaskBody>)) {
         let Some(task) = self.named(name) else { return };
         task.name.set(None);
         task.set_queued(false);
-        // SAFETY: there is no reference to the body, by what is asked of the caller, and none is made: the name no longer
-        // leads here, and what is queued is looked at as a turn begins.
+        // SAFETY: there is no reference to the body, by what is asked of the caller, and none is
+        // made: the name no longer leads here, and what is queued is looked at as a turn begins.
         drop_body(unsafe { &mut *task.body.get() });
         task.since.set(self.free.replace(name.slot()));
     }
@@ -366,8 +377,8 @@ impl Tasks {
     #[inline]
     pub(crate) fn at(&self, slot: u32) -> Option<&Task> {
         let slot = slot as usize;
-        // SAFETY: it has been written, and stays as long as the table. References to it are shared ones only, and all in it
-        // is in cells.
+        // SAFETY: it has been written, and stays as long as the table. References to it are shared
+        // ones only, and all in it is in cells.
         (slot < self.used.get()).then(|| unsafe { self.place(slot).as_ref() })
     }
 
@@ -378,7 +389,8 @@ impl Tasks {
     /// There is room for it.
     #[inline]
     unsafe fn place(&self, slot: usize) -> NonNull<Task> {
-        // SAFETY: the caller says that there is room for the slot, and the first control block is the idle task's.
+        // SAFETY: the caller says that there is room for the slot, and the first control block is
+        // the idle task's.
         unsafe { self.blocks.place(slot + 1) }
     }
 }

@@ -1,8 +1,8 @@
 //! The waker of a loop's task: its name in a word.
 //!
-//! There is nothing to count and nothing to free: making, cloning and dropping one costs nothing. On
-//! the loop's own kernel thread a wake is a push to the loop's queue; from any other it goes through
-//! the loop's inbox ([`remote`]). A wake for a task, or a loop, that is gone does nothing.
+//! There is nothing to count and nothing to free: making, cloning and dropping one costs nothing.
+//! On the loop's own kernel thread a wake is a push to the loop's queue; from any other it goes
+//! through the loop's inbox ([`remote`]). A wake for a task, or a loop, that is gone does nothing.
 
 use std::ptr;
 use std::task::{RawWaker, RawWakerVTable, Waker};

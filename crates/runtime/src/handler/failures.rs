@@ -1,7 +1,8 @@
 //! Connections whose service ended with an error: a hook is called for each, or the first few are
 //! logged, a line each.
 //!
-//! The counters are shared with child processes, so that a server of many processes says no more than another.
+//! The counters are shared with child processes, so that a server of many processes says no more
+//! than another.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -18,8 +19,9 @@ use crate::{log, shared, task};
 /// So many errors are told; one more line says that the others are not.
 const TOLD: u64 = 5;
 
-/// The addresses of so many clients are asked for from the start. To ask is a system call (getpeername(2)), which a
-/// connection that carries one request would feel: later ones are asked once an error has been told, until the last is.
+/// The addresses of so many clients are asked for from the start. To ask is a system call
+/// (getpeername(2)), which a connection that carries one request would feel: later ones are asked
+/// once an error has been told, until the last is.
 const ASKED: u64 = 1000;
 
 /// Is called with the client's address, where it is known, and the error that the service returned.

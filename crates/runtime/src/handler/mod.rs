@@ -61,8 +61,8 @@ impl Handler {
         Self { serve: beginning(serve), refuse: beginning(close) }
     }
 
-    /// The same handler, which does `refuse` with a connection that is one too many. Without it, such a
-    /// connection is closed without a word.
+    /// The same handler, which does `refuse` with a connection that is one too many. Without it,
+    /// such a connection is closed without a word.
     #[must_use]
     pub fn refusing<R, F>(mut self, refuse: R) -> Self
     where

@@ -1,12 +1,14 @@
-//! Connections that no network carries: a generator within the server's process hands requests straight to the architecture.
+//! Connections that no network carries: a generator within the server's process hands requests
+//! straight to the architecture.
 //!
 //! ```text
 //!   Injector::inject ──a byte──▶ pipe ──▶ TcpListener::accept ──▶ a TcpStream: first the request, then the end of input;
 //!                                                                  what is written to it is counted and dropped
 //! ```
 //!
-//! The service runs as it does over TCP: only the attempts to receive and to send differ, which neither make a system call nor
-//! would block. The stream's descriptor is one of `/dev/null`, so that limits of descriptors hold.
+//! The service runs as it does over TCP: only the attempts to receive and to send differ, which
+//! neither make a system call nor would block. The stream's descriptor is one of `/dev/null`, so
+//! that limits of descriptors hold.
 //!
 //! Source: Truppel & Abreu, section V.A.
 
@@ -22,7 +24,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 /// Bytes of an injected request.
 const REQUEST: usize = 8;
 
-/// The generator's end of an injected listener. When it is dropped, the listener has accepted its last.
+/// The generator's end of an injected listener. When it is dropped, the listener has accepted its
+/// last.
 #[derive(Debug)]
 pub struct Injector {
     pipe: OwnedFd,
@@ -39,8 +42,8 @@ pub struct Tally {
 }
 
 impl Injector {
-    /// A client connects, and has sent its request. Where the listener does not keep up, this waits as long as some
-    /// ten thousand clients wait to be accepted.
+    /// A client connects, and has sent its request. Where the listener does not keep up, this waits
+    /// as long as some ten thousand clients wait to be accepted.
     ///
     /// # Errors
     ///
@@ -115,7 +118,8 @@ impl Injections {
     }
 }
 
-/// An injected client. Its numbers are atomic because a stream may be looked at from several threads; one at a time changes them.
+/// An injected client. Its numbers are atomic because a stream may be looked at from several
+/// threads; one at a time changes them.
 #[derive(Debug)]
 pub(super) struct Injected {
     /// How many there were before it.
@@ -126,7 +130,8 @@ pub(super) struct Injected {
 }
 
 impl Injected {
-    /// What it sends: bytes that look random and follow from its number (SplitMix64, Steele, Lea & Flood 2014), and the end.
+    /// What it sends: bytes that look random and follow from its number (SplitMix64, Steele, Lea &
+    /// Flood 2014), and the end.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> usize {
         let mut mixed = self.number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

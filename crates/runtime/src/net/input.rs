@@ -10,16 +10,16 @@
 //!   idle
 //! ```
 //!
-//! So ten thousand idle connections have no more blocks than one busy one has; and the block that the next
-//! connection reads into is one that is still in a cache. A task of the block world keeps its block
-//! while it waits, since it waits in the system call that fills it.
+//! So ten thousand idle connections have no more blocks than one busy one has; and the block that
+//! the next connection reads into is one that is still in a cache. A task of the block world keeps
+//! its block while it waits, since it waits in the system call that fills it.
 
 use crate::event_loop::spare::{self, Purpose};
 
 /// A buffer that is filled at its end and used from its beginning.
 ///
-/// [`TcpStream::fill`](super::TcpStream::fill) fills it. It has memory only while there is something in it,
-/// and grows to its limit only for input that needs it.
+/// [`TcpStream::fill`](super::TcpStream::fill) fills it. It has memory only while there is
+/// something in it, and grows to its limit only for input that needs it.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -102,7 +102,8 @@ impl Input {
         self.end < self.limit.min(self.bytes.len())
     }
 
-    /// Room for the next bytes; empty only if the buffer [`is_full`](Self::is_full), or there is no memory for more.
+    /// Room for the next bytes; empty only if the buffer [`is_full`](Self::is_full), or there is no
+    /// memory for more.
     #[inline]
     pub fn room(&mut self) -> &mut [u8] {
         if self.bytes.is_empty() {
@@ -146,8 +147,8 @@ impl Input {
         }
     }
 
-    /// Takes the memory of `spare`, unless there is some already: for loops other than the runtime's, whose
-    /// connections have spare memory in common.
+    /// Takes the memory of `spare`, unless there is some already: for loops other than the
+    /// runtime's, whose connections have spare memory in common.
     pub fn borrow_from(&mut self, spare: &mut Vec<u8>) {
         if self.bytes.is_empty() {
             std::mem::swap(&mut self.bytes, spare);

@@ -111,8 +111,10 @@ impl TcpListener {
         Ok(Self { socket, rest: Rest::default(), injections: None })
     }
 
-    /// A listener whose connections come from the injector and from no network: for load without TCP.
-    /// [`accept_until_drain`](Self::accept_until_drain) returns `None` when it has accepted all and the injector is gone.
+    /// A listener whose connections come from the injector and from no network: for load without
+    /// TCP.
+    /// [`accept_until_drain`](Self::accept_until_drain) returns `None` when it has accepted all and
+    /// the injector is gone.
     ///
     /// # Errors
     ///
@@ -134,11 +136,13 @@ impl TcpListener {
         bound(address, false).map(drop)
     }
 
-    /// Leaves each connection in the kernel's accept queue until [`accept`](Self::accept) is called for it.
+    /// Leaves each connection in the kernel's accept queue until [`accept`](Self::accept) is called
+    /// for it.
     ///
-    /// So does every listener that is not used on a loop with a ring (io_uring), whose accept takes all that the
-    /// queue holds in one go, and each that comes later, whether a task waits for them or not. There this costs the
-    /// system call a connection that the ring saves. What the ring has taken until now is accepted first.
+    /// So does every listener that is not used on a loop with a ring (io_uring), whose accept takes
+    /// all that the queue holds in one go, and each that comes later, whether a task waits for them
+    /// or not. There this costs the system call a connection that the ring saves. What the ring has
+    /// taken until now is accepted first.
     #[doc(hidden)]
     pub fn accept_on_demand(&mut self) {
         self.socket.make_system_calls();
@@ -197,8 +201,9 @@ impl TcpListener {
         }
         loop {
             let Self { socket, rest, .. } = self;
-            // A wait with a deadline looks before it accepts, and would not find out that nothing is
-            // left: the drain may have found connections in the queue that have been accepted since.
+            // A wait with a deadline looks before it accepts, and would not find out that nothing
+            // is left: the drain may have found connections in the queue that have been accepted
+            // since.
             if current::waits_in_place() && drain::requested() && rest.is_over(socket.as_fd()) {
                 socket.end_listener();
                 return Ok(None);

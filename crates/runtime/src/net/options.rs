@@ -33,15 +33,16 @@ use rustix::net::{bind, sockopt};
 pub struct ConnectOptions {
     /// The address of this machine that it comes from, with a port that the kernel chooses.
     ///
-    /// Each source address has the ephemeral ports for itself (`net.ipv4.ip_local_port_range`, ip(7)), so
-    /// that with several of them a client can hold more connections to one server than there are ports.
+    /// Each source address has the ephemeral ports for itself (`net.ipv4.ip_local_port_range`,
+    /// ip(7)), so that with several of them a client can hold more connections to one server than
+    /// there are ports.
     pub source: Option<IpAddr>,
-    /// Bytes that the kernel keeps of what has come and was not read (`SO_RCVBUF`, socket(7)): the peer is
-    /// never offered a wider window. The kernel has a least size, some 2 KiB.
+    /// Bytes that the kernel keeps of what has come and was not read (`SO_RCVBUF`, socket(7)): the
+    /// peer is never offered a wider window. The kernel has a least size, some 2 KiB.
     pub receive_buffer: Option<u32>,
-    /// The most bytes that the peer may put into one segment, 88 to 32,767 (`TCP_MAXSEG`, tcp(7)). Its own
-    /// kernel also measures by it how much it takes from the peer ahead of us, which on a loopback device,
-    /// with its segments of 64 KiB, is more than a megabyte.
+    /// The most bytes that the peer may put into one segment, 88 to 32,767 (`TCP_MAXSEG`, tcp(7)).
+    /// Its own kernel also measures by it how much it takes from the peer ahead of us, which on a
+    /// loopback device, with its segments of 64 KiB, is more than a megabyte.
     pub largest_segment: Option<u16>,
 }
 
@@ -76,8 +77,9 @@ impl ConnectOptions {
             set(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes.into())?;
         }
         if let Some(source) = self.source {
-            // bind(2) by itself would choose the port there and then, knowing nothing of the peer, and so no
-            // two sockets of the address could have the same. The option is of level IP for IPv6, too.
+            // bind(2) by itself would choose the port there and then, knowing nothing of the peer,
+            // and so no two sockets of the address could have the same. The option is of level IP
+            // for IPv6, too.
             set(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
             bind(socket, &SocketAddr::new(source, 0))?;
         }
@@ -87,8 +89,8 @@ impl ConnectOptions {
 
 /// Sets a socket option for which rustix has no function.
 fn set(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
-    // SAFETY: the descriptor is open for as long as it is borrowed; the value is an int, of an int's length,
-    // and outlives the call, which only reads it.
+    // SAFETY: the descriptor is open for as long as it is borrowed; the value is an int, of an
+    // int's length, and outlives the call, which only reads it.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

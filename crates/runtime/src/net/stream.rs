@@ -95,13 +95,14 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `connect(2)`, and `TimedOut`, which is how a `time::timeout` around it ends it in the block
-    /// world.
+    /// Those of `connect(2)`, and `TimedOut`, which is how a `time::timeout` around it ends it in
+    /// the block world.
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
         Self::connect_with(address, &ConnectOptions::default()).await
     }
 
-    /// Opens a connection from `source`, one of this machine's addresses; see [`ConnectOptions::source`].
+    /// Opens a connection from `source`, one of this machine's addresses; see
+    /// [`ConnectOptions::source`].
     ///
     /// # Errors
     ///
@@ -115,9 +116,9 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of [`connect`](TcpStream::connect) and of `setsockopt(2)`; `AddrNotAvailable` when the source is
-    /// not an address of this machine, or has no port left; an error of `bind(2)` when it is not of the
-    /// same family as `address`.
+    /// Those of [`connect`](TcpStream::connect) and of `setsockopt(2)`; `AddrNotAvailable` when the
+    /// source is not an address of this machine, or has no port left; an error of `bind(2)` when it
+    /// is not of the same family as `address`.
     pub async fn connect_with(address: SocketAddr, options: &ConnectOptions) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let nonblocking = nonblocking_here();
@@ -126,8 +127,8 @@ impl TcpStream {
         let descriptor = socket_with(family, SocketType::STREAM, flags, None)?;
         sockopt::set_tcp_nodelay(&descriptor, true)?;
         options.apply(descriptor.as_fd())?;
-        // A kernel thread waits inside connect(2), where an ambient deadline does not reach it, but the
-        // socket's own limit does.
+        // A kernel thread waits inside connect(2), where an ambient deadline does not reach it, but
+        // the socket's own limit does.
         let limit = current::waits_in_place().then(ambient_deadline).flatten();
         if let Some(deadline) = limit {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -176,9 +177,9 @@ impl TcpStream {
         self.operate(Direction::Read, |socket| socket.receive(buffer))
     }
 
-    /// Reads what is there into the room of `input`, waiting for at least one byte; 0 is the end, or that
-    /// there is no room, or no memory for it. Where tasks share a kernel thread, an input in which there is nothing has no
-    /// memory while this waits.
+    /// Reads what is there into the room of `input`, waiting for at least one byte; 0 is the end,
+    /// or that there is no room, or no memory for it. Where tasks share a kernel thread, an input
+    /// in which there is nothing has no memory while this waits.
     ///
     /// # Errors
     ///
@@ -262,15 +263,18 @@ impl TcpStream {
         }
     }
 
-    /// Writes some of `bytes`, and says how many. If that is all of them, writing has ended then, as by
-    /// [`shutdown`](TcpStream::shutdown): the last bytes and the end leave in one packet instead of two.
+    /// Writes some of `bytes`, and says how many. If that is all of them, writing has ended then,
+    /// as by
+    /// [`shutdown`](TcpStream::shutdown): the last bytes and the end leave in one packet instead of
+    /// two.
     ///
-    /// The stream may be dropped at once. Input that was not read makes the close a reset, but the reset follows
-    /// the bytes and the end, where it would otherwise take their place.
+    /// The stream may be dropped at once. Input that was not read makes the close a reset, but the
+    /// reset follows the bytes and the end, where it would otherwise take their place.
     ///
     /// # Errors
     ///
-    /// Those of [`write`](TcpStream::write), and `NotConnected` when the peer has reset the connection.
+    /// Those of [`write`](TcpStream::write), and `NotConnected` when the peer has reset the
+    /// connection.
     #[inline]
     #[track_caller]
     pub fn write_last<'s>(
@@ -340,8 +344,8 @@ impl TcpStream {
         Ok(())
     }
 
-    /// Shuts down reading, writing or both (`shutdown(2)`). Writing ends after what has been written; both
-    /// end at once.
+    /// Shuts down reading, writing or both (`shutdown(2)`). Writing ends after what has been
+    /// written; both end at once.
     ///
     /// # Errors
     ///
@@ -359,10 +363,11 @@ impl TcpStream {
         Ok(rustix::net::shutdown(self.as_fd(), how)?)
     }
 
-    /// Another handle to the same connection, as in `std`: one task can read while another writes. The
-    /// connection closes when both are dropped; time-outs are each handle's own.
+    /// Another handle to the same connection, as in `std`: one task can read while another writes.
+    /// The connection closes when both are dropped; time-outs are each handle's own.
     ///
-    /// Both handles belong to tasks of one world: whether waits block is a property of the connection.
+    /// Both handles belong to tasks of one world: whether waits block is a property of the
+    /// connection.
     ///
     /// # Errors
     ///
@@ -371,8 +376,8 @@ impl TcpStream {
         Ok(Self::from_socket(self.socket.try_clone()?))
     }
 
-    /// Not an `async fn`, and neither are the operations made of it, for that keeps each argument twice:
-    /// what an idle connection consists of is one of these.
+    /// Not an `async fn`, and neither are the operations made of it, for that keeps each argument
+    /// twice: what an idle connection consists of is one of these.
     #[inline]
     #[track_caller]
     fn operate<'s, T: Default>(

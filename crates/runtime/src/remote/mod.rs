@@ -7,14 +7,14 @@
 //!   interrupt_all (a drain, a survey) ─▶ eventfd
 //! ```
 //!
-//! Each loop owns an *inbox* for its life: an entry of a table of the process, with a stack of messages
-//! (Treiber 1986) that others push to without a lock and the loop takes whole, and an eventfd that
-//! interrupts the loop's wait. Only the push that finds the stack empty writes to the eventfd. Inboxes
-//! are never freed, only taken again by later loops. So a waker that outlived its loop finds the inbox
-//! of a later loop at worst, and never freed memory.
+//! Each loop owns an *inbox* for its life: an entry of a table of the process, with a stack of
+//! messages (Treiber 1986) that others push to without a lock and the loop takes whole, and an
+//! eventfd that interrupts the loop's wait. Only the push that finds the stack empty writes to the
+//! eventfd. Inboxes are never freed, only taken again by later loops. So a waker that outlived its
+//! loop finds the inbox of a later loop at worst, and never freed memory.
 //!
-//! This module stands below the loop, so that draining and surveys, which interrupt loops, need not know
-//! what a loop is.
+//! This module stands below the loop, so that draining and surveys, which interrupt loops, need not
+//! know what a loop is.
 
 mod name;
 pub mod wakeup;
@@ -41,12 +41,13 @@ const LOOPS: usize = 1024;
 /// What other kernel threads ask of a loop.
 pub(crate) enum Message {
     Wake(TaskName),
-    /// Forget a descriptor that this loop watches, then close it. A loop of another id watches nothing
-    /// under this token, and only closes the descriptor.
+    /// Forget a descriptor that this loop watches, then close it. A loop of another id watches
+    /// nothing under this token, and only closes the descriptor.
     Close(LoopId, Token, OwnedFd),
 }
 
-/// One loop among those that the process has had. An id comes again after 65,536 loops of its number.
+/// One loop among those that the process has had. An id comes again after 65,536 loops of its
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LoopId {
     number: u16,
@@ -152,8 +153,8 @@ impl<E: Interrupt> Inbox<E> {
         }
     }
 
-    /// Clears the event first: a sender that finds the stack empty after it was taken signals again,
-    /// and that signal must not be cleared.
+    /// Clears the event first: a sender that finds the stack empty after it was taken signals
+    /// again, and that signal must not be cleared.
     fn take(&self) -> Vec<Message> {
         self.event.clear();
         self.messages.take()
@@ -240,8 +241,8 @@ impl<T> Drop for MessageStack<T> {
 
 // SAFETY: messages move from the pushing threads to the taking one, and are never shared.
 unsafe impl<T: Send> Send for MessageStack<T> {}
-// SAFETY: `push` and `take` change the stack by one atomic operation each, so that any threads may call them at once; a message
-// is moved in by one and out by one.
+// SAFETY: `push` and `take` change the stack by one atomic operation each, so that any threads may
+// call them at once; a message is moved in by one and out by one.
 unsafe impl<T: Send> Sync for MessageStack<T> {}
 
 #[cfg(all(test, not(loom)))]
@@ -276,7 +277,8 @@ mod loom_tests {
     #[derive(Default)]
     struct Deeds([UnsafeCell<bool>; 2]);
 
-    // SAFETY: loom fails the model where two threads are at a cell at once, or one looks without having been told.
+    // SAFETY: loom fails the model where two threads are at a cell at once, or one looks without
+    // having been told.
     unsafe impl Sync for Deeds {}
     // SAFETY: its cells are booleans, which belong to no thread.
     unsafe impl Send for Deeds {}
@@ -324,7 +326,8 @@ mod loom_tests {
         TaskName::first(1).of(0, task)
     }
 
-    /// The push that finds the stack empty signals; so after the last signal nothing may be left behind.
+    /// The push that finds the stack empty signals; so after the last signal nothing may be left
+    /// behind.
     #[test]
     fn loom_no_message_is_lost_and_each_batch_is_announced() {
         loom::model(|| {
@@ -348,11 +351,13 @@ mod loom_tests {
         });
     }
 
-    /// A loop that sleeps whenever it has taken what there was hears of every wake. A lost one shows as a deadlock.
+    /// A loop that sleeps whenever it has taken what there was hears of every wake. A lost one
+    /// shows as a deadlock.
     #[test]
     fn loom_a_loop_asleep_in_its_poller_hears_every_wake() {
         let mut model = loom::model::Builder::new();
-        // All interleavings are too many; two threads that are interrupted once each lose a wake where it can be lost.
+        // All interleavings are too many; two threads that are interrupted once each lose a wake
+        // where it can be lost.
         model.preemption_bound = Some(2);
         model.check(|| {
             let inbox = Arc::new(Inbox::new(Counter::default()));

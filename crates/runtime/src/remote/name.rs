@@ -11,9 +11,10 @@ const _: () = assert!(usize::BITS == 64, "a task's name needs a word of 64 bits"
 ///   │ loop (10) │ serial of the task (28)      │ slot of the task (26) │
 /// ```
 ///
-/// Loops have numbers from 1, so that a name is not 0, and none is a word as well. The slot is where the task lives, the
-/// serial which of the slot's tenants it is: the low bits of the loop's count of tasks. A stale name is recognised by it, and
-/// should it not be (a slot's tenant 2^28 tasks later), the wake is spurious, which every wait allows for.
+/// Loops have numbers from 1, so that a name is not 0, and none is a word as well. The slot is
+/// where the task lives, the serial which of the slot's tenants it is: the low bits of the loop's
+/// count of tasks. A stale name is recognised by it, and should it not be (a slot's tenant 2^28
+/// tasks later), the wake is spurious, which every wait allows for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskName(NonZero<u64>);
 
@@ -32,7 +33,8 @@ impl TaskName {
         Self(NonZero::new(bits).expect("loops have numbers from 1"))
     }
 
-    /// The name of another task of the loop whose first one this names. Of the serial the low bits are taken.
+    /// The name of another task of the loop whose first one this names. Of the serial the low bits
+    /// are taken.
     #[inline]
     pub(crate) fn of(self, serial: u32, slot: u32) -> Self {
         let serial = u64::from(serial) & ((1 << Self::SERIAL_BITS) - 1);

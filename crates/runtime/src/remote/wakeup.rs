@@ -1,9 +1,9 @@
 //! A wakeup for a loop that is not this crate's own: tells it of a drain, and of what other kernel
 //! threads have done for it.
 //!
-//! It is the inbox that each [`EventLoop`](crate::event_loop::EventLoop) has, without messages. A loop
-//! written by hand watches the descriptor, clears it when it becomes readable, and then looks what has
-//! changed.
+//! It is the inbox that each [`EventLoop`](crate::event_loop::EventLoop) has, without messages. A
+//! loop written by hand watches the descriptor, clears it when it becomes readable, and then looks
+//! what has changed.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use super::OwnInbox;
 
-/// A descriptor that becomes readable when the process is asked to drain, and when a [`WakeupSender`] sends.
+/// A descriptor that becomes readable when the process is asked to drain, and when a
+/// [`WakeupSender`] sends.
 pub struct Wakeup {
     inbox: OwnInbox,
 }
@@ -38,8 +39,8 @@ impl Wakeup {
         WakeupSender { number: self.inbox.number() }
     }
 
-    /// Makes it unreadable. Clear it first, and look what has changed afterwards: a change that comes in between
-    /// makes it readable again.
+    /// Makes it unreadable. Clear it first, and look what has changed afterwards: a change that
+    /// comes in between makes it readable again.
     pub fn clear(&self) {
         // There are no messages: this loop has no task that could be named.
         drop(self.inbox.take());
@@ -52,8 +53,8 @@ impl AsFd for Wakeup {
     }
 }
 
-/// Makes a [`Wakeup`] readable, from any kernel thread. Once the wakeup is gone, a send does nothing, or wakes a
-/// later loop for nothing.
+/// Makes a [`Wakeup`] readable, from any kernel thread. Once the wakeup is gone, a send does
+/// nothing, or wakes a later loop for nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct WakeupSender {
     number: u16,

@@ -9,8 +9,8 @@ use super::wait_queue::{Position, WaitQueue, Wake, Want};
 use crate::visibility::Wait;
 use crate::visibility::graph;
 
-/// A channel that holds at most `capacity` values. Senders that wait for room get it in the order in which
-/// they came.
+/// A channel that holds at most `capacity` values. Senders that wait for room get it in the order
+/// in which they came.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -263,7 +263,8 @@ impl<T> fmt::Debug for Receiver<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Receives the next value, waiting for it; `None` when every sender is gone and nothing is left.
+    /// Receives the next value, waiting for it; `None` when every sender is gone and nothing is
+    /// left.
     #[track_caller]
     pub fn recv(&mut self) -> impl Future<Output = Option<T>> {
         graph::arrive("receive", Location::caller());

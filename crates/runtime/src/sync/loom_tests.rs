@@ -1,5 +1,5 @@
-//! A semaphore's permits and its list of waiters under loom: the same files, with loom's atomics, whose making is
-//! not constant.
+//! A semaphore's permits and its list of waiters under loom: the same files, with loom's atomics,
+//! whose making is not constant.
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex, atomic};
@@ -14,7 +14,8 @@ mod permits;
 #[path = "waiter_list.rs"]
 mod waiter_list;
 
-/// A lock of one permit: what [`Semaphore`](super::Semaphore) does, with threads that park as its waiters.
+/// A lock of one permit: what [`Semaphore`](super::Semaphore) does, with threads that park as its
+/// waiters.
 struct Lock {
     permits: Permits,
     waiters: Mutex<WaiterList<thread::Thread>>,
@@ -68,7 +69,8 @@ impl Lock {
     }
 
     fn use_it(&self) {
-        // SAFETY: the permit is the only one; loom would find another thread that reaches the value.
+        // SAFETY: the permit is the only one; loom would find another thread that reaches the
+        // value.
         self.value.with_mut(|value| unsafe { *value += 1 });
         if self.permits.give_back() {
             let mut waiters = self.waiters.lock().unwrap();

@@ -1,10 +1,11 @@
 //! Synchronisation between tasks, of any world and across kernel threads.
 //!
-//! All of it stands on one queue of waiters (`wait_queue.rs`): a waiter leaves its waker there and waits as its
-//! world does. A semaphore, and so a mutex, does without that as long as nothing waits (`permits.rs`).
+//! All of it stands on one queue of waiters (`wait_queue.rs`): a waiter leaves its waker there and
+//! waits as its world does. A semaphore, and so a mutex, does without that as long as nothing waits
+//! (`permits.rs`).
 //!
-//! **Order.** All of it is fair: first come, first served, and what was handed to a waiter cannot be taken
-//! by a newcomer. A waiter comes when its future is polled first.
+//! **Order.** All of it is fair: first come, first served, and what was handed to a waiter cannot
+//! be taken by a newcomer. A waiter comes when its future is polled first.
 //!
 //! | | in which order |
 //! | --- | --- |
@@ -13,8 +14,9 @@
 //! | [`Notify::notify_waiters`] | tells all waiters; they run in the order in which they came |
 //! | [`channel`] | senders that wait for room get it in the order in which they came; values leave in the order in which they went in |
 //!
-//! `try_acquire`, `try_lock` and `try_send` fail while tasks wait. Being fair costs a switch of tasks for
-//! each release while tasks wait: a task that wants back what it just released goes to the end of the line.
+//! `try_acquire`, `try_lock` and `try_send` fail while tasks wait. Being fair costs a switch of
+//! tasks for each release while tasks wait: a task that wants back what it just released goes to
+//! the end of the line.
 
 use std::sync::atomic;
 

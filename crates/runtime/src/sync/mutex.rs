@@ -46,8 +46,8 @@ impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
     }
 }
 
-// SAFETY: the value is reached only by the task that has the permit, so that it moves between threads (hence
-// `T: Send`) but is never used by two at once.
+// SAFETY: the value is reached only by the task that has the permit, so that it moves between
+// threads (hence `T: Send`) but is never used by two at once.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {
@@ -56,7 +56,8 @@ impl<T> Mutex<T> {
         Self { semaphore: Semaphore::new(1), value: UnsafeCell::new(value) }
     }
 
-    /// Waits for the permit and takes it. A panic while it is held gives it back, with the value as it is.
+    /// Waits for the permit and takes it. A panic while it is held gives it back, with the value as
+    /// it is.
     #[track_caller]
     pub fn lock(&self) -> impl Future<Output = MutexGuard<'_, T>> {
         let permit = self.semaphore.acquire();
@@ -91,8 +92,8 @@ impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: this guard has the one permit, so no other reference to the value exists but those
-        // that borrow this guard.
+        // SAFETY: this guard has the one permit, so no other reference to the value exists but
+        // those that borrow this guard.
         unsafe { &*self.mutex.value.get() }
     }
 }

@@ -46,7 +46,8 @@ impl fmt::Debug for Notify {
 struct State {
     /// There is a notification for the next to come. Then nothing waits.
     kept: bool,
-    /// The same as outside, for those that wait: they know of nothing but this state, and a waiter's size counts.
+    /// The same as outside, for those that wait: they know of nothing but this state, and a
+    /// waiter's size counts.
     broadcasts: u64,
 }
 
@@ -57,8 +58,8 @@ impl Notify {
         Self { state: WaitQueue::new(Wait::Notify, state), broadcasts: AtomicU64::new(0) }
     }
 
-    /// Waits for a notification, or takes the one that is kept. A task that has called this before all are told
-    /// is among them, also before the first poll.
+    /// Waits for a notification, or takes the one that is kept. A task that has called this before
+    /// all are told is among them, also before the first poll.
     #[track_caller]
     pub fn notified(&self) -> impl Future<Output = ()> + Send {
         graph::arrive("notify", Location::caller());
@@ -66,8 +67,9 @@ impl Notify {
         self.state.until(Notified { seen: self.broadcasts.load(Ordering::Acquire) })
     }
 
-    /// Tells one task: the one that has waited longest, or the next to come. As long as none comes, once is as
-    /// good as many times. A task that is told but gives up its wait passes the notification on.
+    /// Tells one task: the one that has waited longest, or the next to come. As long as none comes,
+    /// once is as good as many times. A task that is told but gives up its wait passes the
+    /// notification on.
     pub fn notify_one(&self) {
         self.state.change(|state, waited| ((), state.tell_one(waited)));
     }

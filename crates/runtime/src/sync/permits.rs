@@ -5,12 +5,12 @@
 //!   │ how many there are                    │ w │     w: something may wait
 //! ```
 //!
-//! A task that finds no permit queues, with a lock held, *raises the flag and looks again*. A task that gives
-//! a permit back *adds it and sees the flag*. Both are one operation on one word, so one of the two comes
-//! first: then the waiter finds the permit, or else the giver finds the waiter.
+//! A task that finds no permit queues, with a lock held, *raises the flag and looks again*. A task
+//! that gives a permit back *adds it and sees the flag*. Both are one operation on one word, so one
+//! of the two comes first: then the waiter finds the permit, or else the giver finds the waiter.
 //!
-//! While the flag is up, a newcomer takes nothing without the lock. So a permit that is given back goes to
-//! the task that has waited longest.
+//! While the flag is up, a newcomer takes nothing without the lock. So a permit that is given back
+//! goes to the task that has waited longest.
 
 use super::atomic::{AtomicUsize, Ordering};
 
@@ -42,7 +42,8 @@ impl Permits {
         self.take_if(|word| word >= ONE && word & WAITED == 0, |word| word - ONE)
     }
 
-    /// Takes one, if there is one, and lowers the flag. The caller holds the lock, and nothing waits.
+    /// Takes one, if there is one, and lowers the flag. The caller holds the lock, and nothing
+    /// waits.
     pub(super) fn take_alone(&self) -> bool {
         self.take_if(|word| word >= ONE, |word| (word - ONE) & !WAITED)
     }

@@ -11,9 +11,9 @@ use crate::visibility::{self, Wait};
 
 /// A number of permits that tasks take and give back.
 ///
-/// It is fair: while tasks wait, a permit that is given back is handed to the one that has waited longest,
-/// and nothing that comes later can take it. So a task that gives its permit back and wants one again waits
-/// until all that wait now have had theirs.
+/// It is fair: while tasks wait, a permit that is given back is handed to the one that has waited
+/// longest, and nothing that comes later can take it. So a task that gives its permit back and
+/// wants one again waits until all that wait now have had theirs.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -52,8 +52,9 @@ impl Semaphore {
         }
     }
 
-    /// Takes a permit, waiting for one if need be. Tasks that wait get theirs in the order in which they were
-    /// polled first. A wait that is given up keeps nothing: a permit that it was handed goes to the next.
+    /// Takes a permit, waiting for one if need be. Tasks that wait get theirs in the order in which
+    /// they were polled first. A wait that is given up keeps nothing: a permit that it was handed
+    /// goes to the next.
     #[track_caller]
     pub fn acquire(&self) -> impl Future<Output = Permit<'_>> {
         graph::arrive("lock", Location::caller());

@@ -1,7 +1,8 @@
 //! Tasks that wait for something, in the order in which they came.
 //!
-//! A change of the state may *hand* something to the task that has waited longest. From then on it is that
-//! task's own: nothing that comes in between can take it. A task that gives up passes on what it was handed.
+//! A change of the state may *hand* something to the task that has waited longest. From then on it
+//! is that task's own: nothing that comes in between can take it. A task that gives up passes on
+//! what it was handed.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -64,8 +65,8 @@ impl<T> WaitQueue<T> {
         Self { wait, inner: Mutex::new(Inner { state, waiters: WaiterList::new() }) }
     }
 
-    /// Changes the state, wakes as the change says, and returns its result. The change is told whether
-    /// tasks wait.
+    /// Changes the state, wakes as the change says, and returns its result. The change is told
+    /// whether tasks wait.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut T, bool) -> (R, Wake)) -> R {
         let mut inner = self.lock();
         let waited = inner.waiters.has_waiting();
@@ -115,8 +116,8 @@ impl<T> Inner<T> {
     }
 }
 
-/// The wait for a state. By hand and not an `async fn`, which would keep what it was called with twice, as
-/// its arguments and as what it uses: a parked task is as large as what it waits in.
+/// The wait for a state. By hand and not an `async fn`, which would keep what it was called with
+/// twice, as its arguments and as what it uses: a parked task is as large as what it waits in.
 pub(super) struct Until<'a, T, W: Want<T>> {
     queue: &'a WaitQueue<T>,
     /// Its ticket, if it has queued.

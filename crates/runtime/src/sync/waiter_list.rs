@@ -6,8 +6,9 @@
 //!                             ▲ the next to be handed something
 //! ```
 //!
-//! Things are handed to the front of those that wait, so those that were handed something and have not
-//! come for it yet stand before all that wait. A [`WaiterList`] is plain data: its owner locks it.
+//! Things are handed to the front of those that wait, so those that were handed something and have
+//! not come for it yet stand before all that wait. A [`WaiterList`] is plain data: its owner locks
+//! it.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;

@@ -8,10 +8,11 @@
 //!     └─────────────▶ ABANDONED ◀───────────────┘     the joiner is dropped
 //! ```
 //!
-//! Each side makes at most one atomic read-modify-write: a task's life of a hundred nanoseconds has no time for a lock
-//! or a reference count. Each state gives each field to one side. The waker is the joiner's while PENDING and the
-//! completer's while TAKING. The value is the completer's before COMPLETE, and the joiner's after. The cell itself
-//! belongs to the joiner once it is COMPLETE, and to the completer once it is ABANDONED.
+//! Each side makes at most one atomic read-modify-write: a task's life of a hundred nanoseconds has
+//! no time for a lock or a reference count. Each state gives each field to one side. The waker is
+//! the joiner's while PENDING and the completer's while TAKING. The value is the completer's before
+//! COMPLETE, and the joiner's after. The cell itself belongs to the joiner once it is COMPLETE, and
+//! to the completer once it is ABANDONED.
 
 use std::ptr::NonNull;
 
@@ -76,13 +77,15 @@ impl<T, W> Completer<T, W> {
             match cell.state.load(Ordering::Acquire) {
                 PENDING if cell.becomes(PENDING, COMPLETE) => return None,
                 AWAITED if cell.becomes(AWAITED, TAKING) => {
-                    // SAFETY: the other side left it before it wrote AWAITED, and leaves it to us while TAKING.
+                    // SAFETY: the other side left it before it wrote AWAITED, and leaves it to us
+                    // while TAKING.
                     let waker = cell.waker.with_mut(|waker| unsafe { (*waker).take() });
                     cell.state.store(COMPLETE, Ordering::Release);
                     return waker;
                 }
                 ABANDONED => {
-                    // SAFETY: the other side will not look at it again, so it is ours, and came from a box.
+                    // SAFETY: the other side will not look at it again, so it is ours, and came
+                    // from a box.
                     drop(unsafe { Box::from_raw(owned.as_ptr()) });
                     return None;
                 }
@@ -107,19 +110,21 @@ impl<T, W> Joiner<T, W> {
             }
         };
         if !has_ended {
-            // SAFETY: the state is PENDING, and only we, who are borrowed exclusively, change it to AWAITED; so the other
-            // side will not touch the waker.
+            // SAFETY: the state is PENDING, and only we, who are borrowed exclusively, change it to
+            // AWAITED; so the other side will not touch the waker.
             cell.waker.with_mut(|left| unsafe { *left = Some(waker()) });
             if cell.becomes(PENDING, AWAITED) {
                 return None;
             }
         }
-        // SAFETY: the state is COMPLETE, so the other side has left the value and is done with the cell.
+        // SAFETY: the state is COMPLETE, so the other side has left the value and is done with the
+        // cell.
         cell.value.with_mut(|value| unsafe { (*value).take() })
     }
 
     fn cell(&self) -> &JoinCell<T, W> {
-        // SAFETY: the other side frees the cell only after ABANDONED, which is written when this is dropped.
+        // SAFETY: the other side frees the cell only after ABANDONED, which is written when this is
+        // dropped.
         unsafe { self.cell.as_ref() }
     }
 }
@@ -146,10 +151,11 @@ impl<T, W> JoinCell<T, W> {
     }
 }
 
-// SAFETY: value and waker move from one side to the other, and are never shared; the states say whose they are, as
-// the module's picture shows.
+// SAFETY: value and waker move from one side to the other, and are never shared; the states say
+// whose they are, as the module's picture shows.
 unsafe impl<T: Send, W: Send> Send for Completer<T, W> {}
-// SAFETY: what it takes is the value, and what it leaves is the waker: both move, and the states say whose they are.
+// SAFETY: what it takes is the value, and what it leaves is the waker: both move, and the states
+// say whose they are.
 unsafe impl<T: Send, W: Send> Send for Joiner<T, W> {}
 // SAFETY: all that it does is by exclusive reference.
 unsafe impl<T: Send, W: Send> Sync for Completer<T, W> {}

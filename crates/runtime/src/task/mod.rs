@@ -39,8 +39,8 @@ use join::{Completer, Joiner, join_cell};
 const THREAD_STACK: thread::ThreadStack =
     thread::ThreadStack::fixed(256 * 1024, "the thread of a task");
 
-/// Starts `future` as a task of its own: a kernel thread in the block world and in a work pool, a user-level thread or a
-/// state machine on this loop, or a task beside this one in a staged server.
+/// Starts `future` as a task of its own: a kernel thread in the block world and in a work pool, a
+/// user-level thread or a state machine on this loop, or a task beside this one in a staged server.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -96,8 +96,9 @@ where
 
 /// Lets other tasks run first.
 ///
-/// As by the waits for sockets and times, it is the running task that has another turn; the waker that this is polled
-/// with is not used, so a future that polls only those of many that were woken must not have it among them.
+/// As by the waits for sockets and times, it is the running task that has another turn; the waker
+/// that this is polled with is not used, so a future that polls only those of many that were woken
+/// must not have it among them.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -133,7 +134,8 @@ impl Future for YieldNow {
             graph::depart();
             return Poll::Ready(());
         }
-        // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
+        // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack
+        // below the task until then.
         let waited = match unsafe { current::this_loop() } {
             None => blocks::running(|task| match task.filter(|task| task.reactor().is_some()) {
                 Some(task) => {
@@ -160,8 +162,8 @@ impl Future for YieldNow {
     }
 }
 
-/// Waits until the running task's waker is used; may return early. For code that has its own way to tell a task
-/// something.
+/// Waits until the running task's waker is used; may return early. For code that has its own way to
+/// tell a task something.
 ///
 /// ```
 /// # use std::{future::poll_fn, task::Poll};
@@ -177,8 +179,9 @@ impl Future for YieldNow {
 /// # });
 /// ```
 ///
-/// A future that returns `Pending` does as well; but a user-level thread has to leave all that it is in then, and to come
-/// back to it. This waits where it stands. As for [`yield_now`], the waker that it is polled with is not used.
+/// A future that returns `Pending` does as well; but a user-level thread has to leave all that it
+/// is in then, and to come back to it. This waits where it stands. As for [`yield_now`], the waker
+/// that it is polled with is not used.
 #[inline]
 pub fn woken() -> impl Future<Output = ()> + Send {
     Woken { has_waited: false }
@@ -196,7 +199,8 @@ impl Future for Woken {
         if self.has_waited {
             return Poll::Ready(());
         }
-        // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
+        // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack
+        // below the task until then.
         let waited = match unsafe { current::this_loop() } {
             None if blocks::suspends() => Waited::Pending,
             None => block::wait(None),
@@ -212,9 +216,9 @@ impl Future for Woken {
     }
 }
 
-/// The group of the running task: the tasks of one loop have the same number, and so have all tasks of
-/// a process that are kernel threads. What tasks of a group share, such as a pool of connections, stays
-/// on its loop.
+/// The group of the running task: the tasks of one loop have the same number, and so have all tasks
+/// of a process that are kernel threads. What tasks of a group share, such as a pool of
+/// connections, stays on its loop.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -231,14 +235,14 @@ pub fn group() -> u32 {
     current::with_loop(|core| core.map_or(0, |core| core.number().into()))
 }
 
-/// Marks a stage boundary: a place where an architecture made of stages queues the task again, under the name of the stage
-/// that begins. The task may go on another kernel thread.
+/// Marks a stage boundary: a place where an architecture made of stages queues the task again,
+/// under the name of the stage that begins. The task may go on another kernel thread.
 ///
-/// The other architectures only note it: a dump tells for each task which stage it reached last, and a stalled loop is reported
-/// with it. That costs a few stores.
+/// The other architectures only note it: a dump tells for each task which stage it reached last,
+/// and a stalled loop is reported with it. That costs a few stores.
 ///
-/// It is noted at the call. A program has room for 256 names; further ones are not shown, and have one queue in common. Of a
-/// name, 127 bytes are shown.
+/// It is noted at the call. A program has room for 256 names; further ones are not shown, and have
+/// one queue in common. Of a name, 127 bytes are shown.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -259,7 +263,8 @@ pub fn stage(name: &'static str) -> Stage {
     Stage { label: show(name), priority: None, has_left: false }
 }
 
-/// Shows what a task of an architecture does, such as the one that accepts, as stages are shown. No block of a request begins.
+/// Shows what a task of an architecture does, such as the one that accepts, as stages are shown. No
+/// block of a request begins.
 #[doc(hidden)]
 #[inline]
 pub fn show_stage(name: &'static str) {
@@ -287,9 +292,10 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Chooses how urgent the stage is where stages are taken by priority (`workpool-priority`): of two that wait, the greater
-    /// number comes first. Without this it is the number of boundaries that the task has passed since it was at its first stage:
-    /// what has been started comes before what has not.
+    /// Chooses how urgent the stage is where stages are taken by priority (`workpool-priority`): of
+    /// two that wait, the greater number comes first. Without this it is the number of boundaries
+    /// that the task has passed since it was at its first stage: what has been started comes before
+    /// what has not.
     ///
     /// ```
     /// # use duality_runtime::{block_on, task};
@@ -325,7 +331,8 @@ impl Future for Stage {
     }
 }
 
-/// The name of the stage that the running task has reached last, if it has one and this kernel thread is seen.
+/// The name of the stage that the running task has reached last, if it has one and this kernel
+/// thread is seen.
 #[doc(hidden)]
 #[must_use]
 pub fn current_stage() -> Option<String> {
@@ -342,9 +349,10 @@ pub fn current_stage() -> Option<String> {
 
 /// Computes something without waiting, on the stack of the kernel thread.
 ///
-/// In the block and the suspend world that is where the task runs anyway. A user-level thread has a stack of its own, which
-/// is small, and, with thousands of them, in no cache when its turn comes: what goes deep (a parser, a template, a
-/// library's code) costs a cache miss there for every line that it touches for the first time, and would overflow it.
+/// In the block and the suspend world that is where the task runs anyway. A user-level thread has a
+/// stack of its own, which is small, and, with thousands of them, in no cache when its turn comes:
+/// what goes deep (a parser, a template, a library's code) costs a cache miss there for every line
+/// that it touches for the first time, and would overflow it.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -361,13 +369,15 @@ pub fn current_stage() -> Option<String> {
 ///
 /// # Panics
 ///
-/// With what `body` panics with. In the park world also when `body` waits, which it could by polling a future.
+/// With what `body` panics with. In the park world also when `body` waits, which it could by
+/// polling a future.
 #[inline]
 pub fn leaf<R>(body: impl FnOnce() -> R + Send) -> R {
     duality_fiber::below(body)
 }
 
-/// A task that was spawned; awaiting it gives what the task returned. Dropping it lets the task run on.
+/// A task that was spawned; awaiting it gives what the task returned. Dropping it lets the task run
+/// on.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -422,8 +432,8 @@ impl<T> Future for JoinHandle<T> {
 }
 
 pin_project! {
-    /// What runs as a task. By hand, since an `async` block would keep the future twice: as what it captures, and as
-    /// what it awaits.
+    /// What runs as a task. By hand, since an `async` block would keep the future twice: as what it
+    /// captures, and as what it awaits.
     struct Spawned<F: Future> {
         #[pin]
         future: F,
@@ -447,7 +457,8 @@ impl<F: Future> Future for Spawned<F> {
     }
 }
 
-/// The task's end of its handle: says what the task came to when it is dropped, which is an error unless it ended.
+/// The task's end of its handle: says what the task came to when it is dropped, which is an error
+/// unless it ended.
 struct Finish<T> {
     completer: Completer<Result<T, JoinError>, Waker>,
     outcome: Result<T, JoinError>,

@@ -1,8 +1,8 @@
 //! Work that would hold up a loop: disk, computation, blocking calls of other libraries.
 //!
-//! In the block world it runs in place, where it holds up no other task. On a loop it goes to helper
-//! threads, as in Flash's AMPED (Pai et al. 1999): a few kernel threads that the process's loops share,
-//! made when work waits and none is idle.
+//! In the block world it runs in place, where it holds up no other task. On a loop it goes to
+//! helper threads, as in Flash's AMPED (Pai et al. 1999): a few kernel threads that the process's
+//! loops share, made when work waits and none is idle.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -28,8 +28,8 @@ use loom::sync as shim;
 #[cfg(not(all(test, loom)))]
 use std::sync as shim;
 
-/// The most helper threads that a process makes, unless it says otherwise: as many calls keep a disk busy,
-/// and on a machine of few processors more of them only take turns.
+/// The most helper threads that a process makes, unless it says otherwise: as many calls keep a
+/// disk busy, and on a machine of few processors more of them only take turns.
 pub const HELPERS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 static MOST: AtomicUsize = AtomicUsize::new(HELPERS.get());
 const HELPER_STACK: thread::ThreadStack = thread::ThreadStack::fixed(1 << 20, "a helper thread");
@@ -107,7 +107,8 @@ pub fn offload<T: Send + 'static>(
 }
 
 async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    // A staged server too has a pool of threads to each stage, and what holds up one of those holds up no other stage.
+    // A staged server too has a pool of threads to each stage, and what holds up one of those holds
+    // up no other stage.
     if current::with_loop(|core| core.is_none()) {
         return work();
     }
@@ -148,8 +149,8 @@ struct ResultCell<T> {
     waiter: Option<Waker>,
 }
 
-/// Has a helper thread run `job`, which must not panic. [`offload`] is this for tasks. Here no task waits, and
-/// the job itself says when it is done: for loops that are not of this crate.
+/// Has a helper thread run `job`, which must not panic. [`offload`] is this for tasks. Here no task
+/// waits, and the job itself says when it is done: for loops that are not of this crate.
 pub fn submit(job: Box<dyn FnOnce() + Send>) {
     POOL.submit(job, MOST.load(Ordering::Relaxed), || {
         // A helper outlives the server that needs it first.
@@ -164,7 +165,8 @@ fn help() {
 }
 
 impl HelperPool {
-    /// Leaves a job to the helpers, of which there are to be `most`; `start` makes one, or says that it cannot.
+    /// Leaves a job to the helpers, of which there are to be `most`; `start` makes one, or says
+    /// that it cannot.
     fn submit(&self, job: Job, most: usize, start: impl FnOnce() -> bool) {
         let mut helpers = lock(&self.helpers);
         helpers.jobs.push_back(job);
@@ -180,8 +182,8 @@ impl HelperPool {
         }
         let mut helpers = lock(&self.helpers);
         helpers.alive -= 1;
-        // With no helper at all, holding up the loop is better than never answering. There may be more than this job:
-        // others counted on the helper that did not come.
+        // With no helper at all, holding up the loop is better than never answering. There may be
+        // more than this job: others counted on the helper that did not come.
         while helpers.alive == 0
             && let Some(job) = helpers.jobs.pop_front()
         {
@@ -250,8 +252,8 @@ mod loom_tests {
 
     use super::*;
 
-    /// Two threads submit a job each, and so many helpers can be made at most; both jobs are done. A job that no helper
-    /// comes for shows as a deadlock, or in the count.
+    /// Two threads submit a job each, and so many helpers can be made at most; both jobs are done.
+    /// A job that no helper comes for shows as a deadlock, or in the count.
     fn jobs_are_done(helpers: usize) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);

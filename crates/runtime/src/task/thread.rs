@@ -1,10 +1,10 @@
 //! Kernel threads, made by `pthread_create(3)` itself.
 //!
-//! `std::thread` gives each thread a signal stack to report overflows on, which costs five system calls
-//! over a thread's life, as much as the thread itself. An architecture that makes a thread for each
-//! connection is to be compared with C servers that do the same, so it makes plain ones: detached,
-//! with a stack of a chosen size and glibc's guard page below it. Overflows are reported nevertheless, at the
-//! price of one system call ([`run_watched`]).
+//! `std::thread` gives each thread a signal stack to report overflows on, which costs five system
+//! calls over a thread's life, as much as the thread itself. An architecture that makes a thread
+//! for each connection is to be compared with C servers that do the same, so it makes plain ones:
+//! detached, with a stack of a chosen size and glibc's guard page below it. Overflows are reported
+//! nevertheless, at the price of one system call ([`run_watched`]).
 
 use std::ffi::c_void;
 use std::fmt;
@@ -25,7 +25,8 @@ pub type ThreadBody = Box<dyn FnOnce() + Send>;
 pub struct ThreadStack(KernelStack);
 
 impl ThreadStack {
-    /// One of `size` bytes, chosen by the user. An overflow is reported as that of its `owner`, such as "a helper thread".
+    /// One of `size` bytes, chosen by the user. An overflow is reported as that of its `owner`,
+    /// such as "a helper thread".
     #[must_use]
     pub const fn chosen(size: usize, owner: &'static str) -> Self {
         Self(KernelStack { owner, size, remedy: LARGER })
@@ -60,8 +61,8 @@ impl fmt::Debug for Refused {
     }
 }
 
-/// Starts a detached kernel thread. A panic in `body` is reported and ends the thread; an overflow of its `stack` is
-/// reported and ends the process.
+/// Starts a detached kernel thread. A panic in `body` is reported and ends the thread; an overflow
+/// of its `stack` is reported and ends the process.
 ///
 /// # Errors
 ///
@@ -97,8 +98,8 @@ fn create(stack_size: usize, argument: *mut c_void) -> i32 {
         });
         return 0;
     }
-    // SAFETY: the attributes are initialised before they are used and destroyed after; size and state
-    // are valid for them. `main` takes the argument that is passed, and does so once.
+    // SAFETY: the attributes are initialised before they are used and destroyed after; size and
+    // state are valid for them. `main` takes the argument that is passed, and does so once.
     unsafe {
         let error = libc::pthread_attr_init(attributes.as_mut_ptr());
         if error != 0 {
@@ -124,7 +125,8 @@ extern "C" fn main(argument: *mut c_void) -> *mut c_void {
         });
         drain::within(scope.as_ref(), || super::contain(body));
     };
-    // SAFETY: this is the thread's first function, and `create` made a stack of this length. `contain` keeps panics in.
+    // SAFETY: this is the thread's first function, and `create` made a stack of this length.
+    // `contain` keeps panics in.
     unsafe { run_watched(stack.0, watched) };
     ptr::null_mut()
 }

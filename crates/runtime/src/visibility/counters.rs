@@ -57,8 +57,8 @@ counters! {
     tasks_created,
     /// Tasks that ended.
     tasks_ended,
-    /// Turns that a loop gave to a task: a fiber resumed, or a future polled. None in the block world,
-    /// where the kernel switches.
+    /// Turns that a loop gave to a task: a fiber resumed, or a future polled. None in the block
+    /// world, where the kernel switches.
     switches,
     /// Stage boundaries that tasks passed (`task::stage`).
     stages,
@@ -72,8 +72,8 @@ counters! {
     poller_rounds,
     /// Events that the pollers told.
     poller_events,
-    /// Descriptors that a loop watched as it asked its poller, over all rounds: divided by `poller_rounds`, how many
-    /// there are on average.
+    /// Descriptors that a loop watched as it asked its poller, over all rounds: divided by
+    /// `poller_rounds`, how many there are on average.
     descriptors_watched,
     /// Attempts of an operation on a socket: system calls that move bytes, accept or connect.
     attempts,
@@ -93,7 +93,8 @@ counters! {
     registrations,
     /// System calls for sockets beside the attempts: options, modes, poll(2) under a deadline.
     other_calls,
-    /// Pieces of work that were given to helper threads. None in the block world, where they are done in place.
+    /// Pieces of work that were given to helper threads. None in the block world, where they are
+    /// done in place.
     offloads,
     /// Files of a store that were opened.
     stores_opened,
@@ -101,12 +102,13 @@ counters! {
     read_bytes,
     /// Bytes that were written to sockets, by sendfile(2) too.
     written_bytes,
-    /// Nanoseconds in which a loop had nothing to do. None in the block world, where the kernel knows.
+    /// Nanoseconds in which a loop had nothing to do. None in the block world, where the kernel
+    /// knows.
     idle_ns,
     /// Bytes of the state of tasks: what the compiler keeps across a service's waits.
     task_state_allocated_bytes,
-    /// Bytes of the stacks that tasks were given, of kernel threads or user-level threads; reserved, of
-    /// which they use what they touch.
+    /// Bytes of the stacks that tasks were given, of kernel threads or user-level threads;
+    /// reserved, of which they use what they touch.
     task_stack_allocated_bytes,
 }
 

@@ -1,4 +1,5 @@
-//! How a signal handler, in this process or in a child of it, asks the watching kernel thread for a dump.
+//! How a signal handler, in this process or in a child of it, asks the watching kernel thread for a
+//! dump.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,7 +25,8 @@ pub fn prepare_dumps() -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for a dump. Async-signal-safe. A child process asks its parent, whose eventfd it has inherited.
+/// Asks for a dump. Async-signal-safe. A child process asks its parent, whose eventfd it has
+/// inherited.
 pub fn request_dump() {
     if let Some(event) = REQUESTED.get() {
         // It can only fail when the counter is full: then there are enough requests.

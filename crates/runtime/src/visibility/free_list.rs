@@ -1,11 +1,13 @@
-//! Which slots of a fixed number are free: a list without a lock (Treiber 1986), for threads and processes.
+//! Which slots of a fixed number are free: a list without a lock (Treiber 1986), for threads and
+//! processes.
 //!
 //! ```text
 //!   head: [ changes │ 3 ] ─▶ below[2]: 1 ─▶ below[0]: 0        slots 2 and 0 are free, and all from `opened` on
 //! ```
 //!
-//! The head carries a count of its changes: a thread that has read the head, and then what is below it, takes the slot
-//! only if no slot has been taken or given back in between (ABA). All zeroes is a list whose slots are all free.
+//! The head carries a count of its changes: a thread that has read the head, and then what is below
+//! it, takes the slot only if no slot has been taken or given back in between (ABA). All zeroes is
+//! a list whose slots are all free.
 
 use self::shim::{AtomicU32, AtomicU64, Ordering};
 
@@ -77,7 +79,8 @@ mod loom_tests {
 
     use super::*;
 
-    /// Slots with something in each that one thread may touch at a time: its holder. loom fails the model otherwise.
+    /// Slots with something in each that one thread may touch at a time: its holder. loom fails the
+    /// model otherwise.
     struct World {
         free: FreeList<3>,
         contents: [UnsafeCell<u32>; 3],
@@ -108,7 +111,8 @@ mod loom_tests {
         }
     }
 
-    /// One thread takes a slot while another takes two and gives the first of them back, which then is first again.
+    /// One thread takes a slot while another takes two and gives the first of them back, which then
+    /// is first again.
     #[test]
     fn loom_a_slot_has_one_holder() {
         let mut model = loom::model::Builder::new();

@@ -7,14 +7,16 @@
 //!             calls it; how long tasks were in it          to the beginning of the next
 //! ```
 //!
-//! A node is passed whenever its operation is called, whether or not it has to wait: an event loop that finds a request already there
-//! does not wait, where a kernel thread may, and the graph of a service is the same under all architectures. How long tasks were
-//! in it tells the difference.
+//! A node is passed whenever its operation is called, whether or not it has to wait: an event loop
+//! that finds a request already there does not wait, where a kernel thread may, and the graph of a
+//! service is the same under all architectures. How long tasks were in it tells the difference.
 //!
-//! Each task has a [`Trace`], which is this kernel thread's while the task runs on it. The sums are in one table, which child processes
-//! share. Without a table, an operation costs a load and a branch.
+//! Each task has a [`Trace`], which is this kernel thread's while the task runs on it. The sums are
+//! in one table, which child processes share. Without a table, an operation costs a load and a
+//! branch.
 //!
-//! Source: von Behren et al. 2003 (*Capriccio*, SOSP), section 4.1; they find the nodes by unwinding stacks.
+//! Source: von Behren et al. 2003 (*Capriccio*, SOSP), section 4.1; they find the nodes by
+//! unwinding stacks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -68,7 +70,8 @@ struct EdgeSums {
 
 static TABLE: OnceLock<&'static Table> = OnceLock::new();
 
-/// Has the graph of all tasks drawn from now on, of this process and the children that it forks later.
+/// Has the graph of all tasks drawn from now on, of this process and the children that it forks
+/// later.
 ///
 /// # Errors
 ///
@@ -78,8 +81,8 @@ pub fn prepare_graph() -> io::Result<()> {
         return Ok(());
     }
     let memory = pages::share(size_of::<Table>())?.cast::<Table>();
-    // SAFETY: the mapping is never unmapped, is aligned to a page and long enough, and all zeroes is a valid table: it consists of
-    // atomic integers.
+    // SAFETY: the mapping is never unmapped, is aligned to a page and long enough, and all zeroes
+    // is a valid table: it consists of atomic integers.
     let table: &'static Table = unsafe { memory.as_ref() };
     for name in ["begin", "end"] {
         table.names.find_or_add(name);
@@ -91,7 +94,8 @@ pub fn prepare_graph() -> io::Result<()> {
 /// A place where tasks may wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// The line that calls the operation, and what it does, such as `services/echo.rs:31 read`; or `begin`, or `end`.
+    /// The line that calls the operation, and what it does, such as `services/echo.rs:31 read`; or
+    /// `begin`, or `end`.
     pub name: String,
     /// How often tasks came here.
     pub count: u64,
@@ -153,7 +157,8 @@ pub(crate) struct Trace {
     /// When it came there, and when it went on.
     came: u64,
     left: u64,
-    /// The processor time that it has used since then, up to its last turn; and the kernel thread's clock when this turn began.
+    /// The processor time that it has used since then, up to its last turn; and the kernel thread's
+    /// clock when this turn began.
     used: u64,
     turn: u64,
 }
@@ -168,7 +173,8 @@ impl Trace {
         })
     }
 
-    /// That of a task that the running one starts; `None` where the running one has none, as those of architectures.
+    /// That of a task that the running one starts; `None` where the running one has none, as those
+    /// of architectures.
     #[inline]
     pub(crate) fn spawned() -> Option<Box<Self>> {
         TABLE.get()?;
@@ -336,7 +342,8 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// The running task, a fiber, gives its kernel thread to others; until [`come_back`], what it had is the caller's.
+/// The running task, a fiber, gives its kernel thread to others; until [`come_back`], what it had
+/// is the caller's.
 #[inline]
 pub(crate) fn leave() -> Option<Box<Trace>> {
     TABLE.get()?;

@@ -1,4 +1,5 @@
-//! The names of stages, as small numbers: what a kernel thread shows, a task notes and a parent process reads.
+//! The names of stages, as small numbers: what a kernel thread shows, a task notes and a parent
+//! process reads.
 //!
 //! ```text
 //!   task::stage("http: request")
@@ -10,8 +11,8 @@
 //!   names, in the table:     │ 1: accept │ 2: start │ 3: http: request │ …     copied, and never changed
 //! ```
 //!
-//! A child process shows a number and not an address: what a child has leaked, its parent does not have. The table is
-//! mapped before a child is forked, and a child adds to it as its parent does.
+//! A child process shows a number and not an address: what a child has leaked, its parent does not
+//! have. The table is mapped before a child is forked, and a child adds to it as its parent does.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -26,7 +27,8 @@ const MOST: usize = 256;
 /// Bytes of a name, at most; of a longer one the beginning is shown.
 const LONGEST: usize = 127;
 
-/// The names that this process has used, each at the place that its address leads to, or after it; 0 is none.
+/// The names that this process has used, each at the place that its address leads to, or after it;
+/// 0 is none.
 ///
 /// ```text
 ///   63         16 15        9 8       0
@@ -43,7 +45,8 @@ impl Label {
     pub(crate) const BITS: u32 = MOST.ilog2() + 1;
     const MASK: u64 = (1 << Self::BITS) - 1;
 
-    /// User-space addresses have 47 bits on x86-64 and 48 on aarch64, unless mmap(2) is asked for more.
+    /// User-space addresses have 47 bits on x86-64 and 48 on aarch64, unless mmap(2) is asked for
+    /// more.
     const ADDRESS_BITS: u32 = 48;
 
     #[inline]
@@ -68,7 +71,8 @@ impl Label {
         Self::NONE
     }
 
-    /// Finds the name among those of all processes, or adds it there, and notes in `place` where it is.
+    /// Finds the name among those of all processes, or adds it there, and notes in `place` where it
+    /// is.
     #[cold]
     fn learn(name: &str, place: &AtomicU64, key: u64) -> Self {
         let index = thread_slots::names().and_then(|names| names.find_or_add(cut(name)));
@@ -100,12 +104,13 @@ pub(super) fn cut(name: &str) -> &str {
     ends.find_map(|end| name.get(..end)).unwrap_or_default()
 }
 
-/// The names of this process and its children, in memory that they share. All zeroes is a table without names.
+/// The names of this process and its children, in memory that they share. All zeroes is a table
+/// without names.
 #[repr(C)]
 pub(super) struct Names<const COUNT: usize = MOST>([Name; COUNT]);
 
-/// A name, which is added once and stays. Who reads it copies it: a child that has gone wrong may write here too, and shall
-/// harm nothing but what is shown.
+/// A name, which is added once and stays. Who reads it copies it: a child that has gone wrong may
+/// write here too, and shall harm nothing but what is shown.
 #[repr(C)]
 struct Name {
     /// Its bytes, or [`FREE`], or [`TAKEN`].
@@ -118,8 +123,8 @@ const FREE: u8 = 0;
 const TAKEN: u8 = u8::MAX;
 
 impl<const COUNT: usize> Names<COUNT> {
-    /// Where the name is, which may be added for it; `None` when there is no room for more names. Two that add the same at once may
-    /// add it twice.
+    /// Where the name is, which may be added for it; `None` when there is no room for more names.
+    /// Two that add the same at once may add it twice.
     pub(super) fn find_or_add(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|place| place.is(name) || place.take(name))
     }

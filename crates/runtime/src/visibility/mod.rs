@@ -11,12 +11,14 @@
 //!        └────────────────────────────────────────── survey() ◀── a watching kernel thread
 //! ```
 //!
-//! Each kernel thread that runs tasks has a *slot* that it alone writes to: so a count costs a load, an
-//! add and a store, and no atomic read-modify-write. The table is one shared mapping, so that the slots of
-//! the processes of `fork` and `prefork` are read like those of threads. What the tasks of a loop wait
-//! for stands in the loop's own table; the loop reports it when it is asked ([`survey()`]).
+//! Each kernel thread that runs tasks has a *slot* that it alone writes to: so a count costs a
+//! load, an add and a store, and no atomic read-modify-write. The table is one shared mapping, so
+//! that the slots of the processes of `fork` and `prefork` are read like those of threads. What the
+//! tasks of a loop wait for stands in the loop's own table; the loop reports it when it is asked
+//! ([`survey()`]).
 //!
-//! Nothing here prints: `duality serve` does, by a kernel thread of its own that waits ([`wait_for_dump_request`]).
+//! Nothing here prints: `duality serve` does, by a kernel thread of its own that waits
+//! ([`wait_for_dump_request`]).
 
 mod counters;
 mod dump;
@@ -55,7 +57,8 @@ pub(crate) fn count(change: impl FnOnce(&Counters)) {
     thread_slots::with(|slot| change(&slot.counters));
 }
 
-/// Counts a connection whose service begins on this kernel thread, with the bytes of its task's state.
+/// Counts a connection whose service begins on this kernel thread, with the bytes of its task's
+/// state.
 pub fn connection_began(state: usize) {
     count(|counters| {
         counters.connections_begun.add(1);
@@ -63,7 +66,8 @@ pub fn connection_began(state: usize) {
     });
 }
 
-/// Counts a file of a store that a service has opened on this kernel thread, or has had opened by it.
+/// Counts a file of a store that a service has opened on this kernel thread, or has had opened by
+/// it.
 pub fn store_opened() {
     count(|counters| counters.stores_opened.add(1));
 }

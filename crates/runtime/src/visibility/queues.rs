@@ -1,6 +1,8 @@
-//! Gauges of the queues that an architecture is made of: how long each is, how many kernel threads take from it, how much they took.
+//! Gauges of the queues that an architecture is made of: how long each is, how many kernel threads
+//! take from it, how much they took.
 //!
-//! Whoever holds a queue's own lock writes its gauges by plain stores; a watching thread reads them.
+//! Whoever holds a queue's own lock writes its gauges by plain stores; a watching thread reads
+//! them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

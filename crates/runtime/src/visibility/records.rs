@@ -1,13 +1,15 @@
-//! Records: for each request, when it came and when it was answered, and how busy the whole server was at both moments.
+//! Records: for each request, when it came and when it was answered, and how busy the whole server
+//! was at both moments.
 //!
 //! ```text
 //!   accept ──▶ Client, kept by the stream ── begin ──▶ Mark: time, blocks, clients ─┐
 //!                                         ── end ────▶ Mark ────────────────────────┴─▶ a row of the table
 //! ```
 //!
-//! The table is made before the first request, touched page by page, and shared with child processes; rows are taken by one
-//! atomic addition. Nothing is written to a file before the run is over, so measuring changes little of what it measures.
-//! Without a table, a stream has no client, a stage boundary costs a load and a branch that is never taken, and that is all.
+//! The table is made before the first request, touched page by page, and shared with child
+//! processes; rows are taken by one atomic addition. Nothing is written to a file before the run is
+//! over, so measuring changes little of what it measures. Without a table, a stream has no client,
+//! a stage boundary costs a load and a branch that is never taken, and that is all.
 //!
 //! Source: Truppel & Abreu, section IV.
 
@@ -25,12 +27,14 @@ use crate::pages;
 /// A request that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// T1: when it came, in nanoseconds since [`prepare_records`]. The first request of a connection comes with the connection,
-    /// when that is accepted; a later one when its first bytes are read.
+    /// T1: when it came, in nanoseconds since [`prepare_records`]. The first request of a
+    /// connection comes with the connection, when that is accepted; a later one when its first
+    /// bytes are read.
     pub came_ns: u64,
     /// T2: when it was answered.
     pub answered_ns: u64,
-    /// #B1: how many blocks the whole server had begun by then, which is how many stage boundaries its tasks had passed.
+    /// #B1: how many blocks the whole server had begun by then, which is how many stage boundaries
+    /// its tasks had passed.
     pub blocks_before: u64,
     /// #B2: the same when it was answered.
     pub blocks_after: u64,
@@ -88,8 +92,8 @@ struct Table {
 
 static TABLE: OnceLock<Table> = OnceLock::new();
 
-/// Has up to `limit` requests recorded from now on, by this process and the children that it forks later. To be called before a
-/// connection is accepted; a second call does nothing.
+/// Has up to `limit` requests recorded from now on, by this process and the children that it forks
+/// later. To be called before a connection is accepted; a second call does nothing.
 ///
 /// # Errors
 ///
@@ -101,10 +105,11 @@ pub fn prepare_records(limit: usize) -> io::Result<()> {
     let bytes =
         limit.checked_mul(size_of::<Row>()).and_then(|rows| rows.checked_add(size_of::<Counts>()));
     let memory = pages::share(bytes.ok_or(io::ErrorKind::OutOfMemory)?)?;
-    // SAFETY: the mapping is aligned to a page, longer than the counts, never unmapped, and all zeroes, which is a valid value
-    // of atomic integers.
+    // SAFETY: the mapping is aligned to a page, longer than the counts, never unmapped, and all
+    // zeroes, which is a valid value of atomic integers.
     let counts = unsafe { memory.cast::<Counts>().as_ref() };
-    // SAFETY: the rows follow the counts within the mapping, aligned to 128 bytes; for the rest, as above.
+    // SAFETY: the rows follow the counts within the mapping, aligned to 128 bytes; for the rest, as
+    // above.
     let rows = unsafe {
         let first: NonNull<Row> = memory.add(size_of::<Counts>()).cast();
         slice::from_raw_parts(first.as_ptr(), limit)
@@ -117,7 +122,8 @@ pub fn prepare_records(limit: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// The requests that have been answered until now, in the order of their answers, and how many found no place.
+/// The requests that have been answered until now, in the order of their answers, and how many
+/// found no place.
 #[must_use]
 pub fn records() -> (Vec<Record>, u64) {
     let Some(table) = TABLE.get() else { return Default::default() };

@@ -1,4 +1,5 @@
-//! What is shown of a task while it has its turn, in one word, so that it costs one store and is read whole.
+//! What is shown of a task while it has its turn, in one word, so that it costs one store and is
+//! read whole.
 
 use super::Label;
 

@@ -1,7 +1,7 @@
 //! Asking the loops of this process what their tasks wait for.
 //!
-//! A loop answers between two of its rounds: the watcher interrupts their waits, and waits for the answers. A
-//! loop that a task holds does not answer in time, and is told apart by that.
+//! A loop answers between two of its rounds: the watcher interrupts their waits, and waits for the
+//! answers. A loop that a task holds does not answer in time, and is told apart by that.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -65,8 +65,8 @@ pub struct TaskReport {
     pub trace: Option<Trace>,
 }
 
-/// Asks all loops of this process for at most `most` tasks each, and waits no longer than `patience`.
-/// One caller at a time.
+/// Asks all loops of this process for at most `most` tasks each, and waits no longer than
+/// `patience`. One caller at a time.
 pub fn survey(most: u32, patience: Duration) -> Survey {
     let expected = loops();
     if expected.is_empty() {

@@ -1,8 +1,10 @@
-//! A table of slots: one for each kernel thread that runs tasks, in this process and in its children.
+//! A table of slots: one for each kernel thread that runs tasks, in this process and in its
+//! children.
 //!
-//! It is one shared mapping, made before the first child. A parent gives its child a slot, and takes the slot back when
-//! the child has been reaped, whatever the child died of. A slot is never given back to the kernel, and keeps its counts
-//! for the next thread that takes it. So the sum over all slots is what has been counted since the process began.
+//! It is one shared mapping, made before the first child. A parent gives its child a slot, and
+//! takes the slot back when the child has been reaped, whatever the child died of. A slot is never
+//! given back to the kernel, and keeps its counts for the next thread that takes it. So the sum
+//! over all slots is what has been counted since the process began.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -24,7 +26,8 @@ use super::shown_task::ShownTask;
 use super::{Wait, waits};
 use crate::pages;
 
-/// The most kernel threads that are seen at a time. A slot that is not used is not touched, and costs nothing.
+/// The most kernel threads that are seen at a time. A slot that is not used is not touched, and
+/// costs nothing.
 const SLOTS: usize = if cfg!(miri) { 1 << 6 } else { 1 << 16 };
 
 thread_local! {
@@ -39,8 +42,8 @@ pub(crate) struct ThreadSlot {
     role: AtomicU32,
     process: AtomicU32,
     thread: AtomicU32,
-    /// In the block world: what the thread waits for, since when (milliseconds of the coarse clock), and the stage that the
-    /// task reached last.
+    /// In the block world: what the thread waits for, since when (milliseconds of the coarse
+    /// clock), and the stage that the task reached last.
     wait: AtomicU32,
     since: AtomicU64,
     stage: AtomicU16,
@@ -71,8 +74,8 @@ fn table() -> Option<&'static SlotTable> {
     static TABLE: OnceLock<Option<&'static SlotTable>> = OnceLock::new();
     *TABLE.get_or_init(|| {
         let table = pages::share(size_of::<SlotTable>()).ok()?.cast::<SlotTable>();
-        // SAFETY: the mapping is never unmapped, is aligned to a page and long enough, and all zeroes is
-        // a valid table: it consists of atomic integers.
+        // SAFETY: the mapping is never unmapped, is aligned to a page and long enough, and all
+        // zeroes is a valid table: it consists of atomic integers.
         Some(unsafe { table.as_ref() })
     })
 }
@@ -147,8 +150,8 @@ impl Drop for Occupancy {
     }
 }
 
-/// A slot for a child process, taken by its parent; given back when it is dropped, which is when the
-/// child has been reaped.
+/// A slot for a child process, taken by its parent; given back when it is dropped, which is when
+/// the child has been reaped.
 pub struct ChildSlot(Option<&'static ThreadSlot>);
 
 impl fmt::Debug for ChildSlot {
@@ -211,7 +214,8 @@ impl ThreadSlot {
         self.turn.store(task.bits(), Ordering::Relaxed);
     }
 
-    /// Shows that no task has its turn, and counts the turns that the loop of this kernel thread has given.
+    /// Shows that no task has its turn, and counts the turns that the loop of this kernel thread
+    /// has given.
     #[inline]
     pub(crate) fn end_turns(&self, given: u64) {
         self.turn.store(0, Ordering::Relaxed);
@@ -229,14 +233,16 @@ pub(crate) fn run_task() -> RoleGuard {
     RoleGuard::begin(TASK)
 }
 
-/// Shows a block of a task that is at `stage`, for as long as the result lives. The task itself is counted where it starts.
+/// Shows a block of a task that is at `stage`, for as long as the result lives. The task itself is
+/// counted where it starts.
 pub(crate) fn run_block(stage: Label) -> RoleGuard {
     let outer = RoleGuard::begin(BLOCK);
     with(|slot| slot.set_stage(stage));
     outer
 }
 
-/// What a kernel thread did before, restored on drop; tasks of the block world nest where one serves a connection.
+/// What a kernel thread did before, restored on drop; tasks of the block world nest where one
+/// serves a connection.
 pub(crate) struct RoleGuard {
     /// What it does now.
     own: u32,
@@ -392,7 +398,8 @@ pub struct LoopTurn {
 #[derive(Clone, Copy, Debug)]
 pub struct TaskTurn(ShownTask);
 
-/// Whether they are the same turn, if there were less than four million between them. The stages may differ.
+/// Whether they are the same turn, if there were less than four million between them. The stages
+/// may differ.
 impl PartialEq for TaskTurn {
     fn eq(&self, other: &Self) -> bool {
         self.0.without_stage() == other.0.without_stage()

@@ -1,11 +1,11 @@
 //! Where a parked user-level thread is, and where a busy kernel thread is.
 //!
-//! A parked user-level thread walks its own stack: its loop runs the walk on top of what the thread was left in. So no code
-//! unwinds a stack that is not running. The walk only gathers addresses; their names are found by the code that prints
-//! them, on a stack with room for it.
+//! A parked user-level thread walks its own stack: its loop runs the walk on top of what the thread
+//! was left in. So no code unwinds a stack that is not running. The walk only gathers addresses;
+//! their names are found by the code that prints them, on a stack with room for it.
 //!
-//! A kernel thread that computes is asked by a signal, whose handler notes the interrupted instruction:
-//! more than that a handler cannot find out, for what walks a stack may take locks.
+//! A kernel thread that computes is asked by a signal, whose handler notes the interrupted
+//! instruction: more than that a handler cannot find out, for what walks a stack may take locks.
 
 use std::fmt;
 use std::io;
@@ -17,8 +17,8 @@ use rustix::mm::{Advice, madvise};
 /// Frames of a stack that are noted.
 const FRAMES: usize = 48;
 
-/// Bytes of stack that a walk gets. It needs some 4 KiB; binding the symbols of the unwinder lazily, on a
-/// machine with large vector registers, some more.
+/// Bytes of stack that a walk gets. It needs some 4 KiB; binding the symbols of the unwinder
+/// lazily, on a machine with large vector registers, some more.
 const ROOM: usize = 16 * 1024;
 
 /// The addresses of a stack's frames, the innermost first.
@@ -38,8 +38,8 @@ pub(crate) fn capture() -> Option<Trace> {
     Some(trace)
 }
 
-/// Whether the stack that this is called on has [`ROOM`] left: the kernel is asked to make that memory
-/// readable (Linux 5.14), and refuses where any of it is a guard. It is not written to.
+/// Whether the stack that this is called on has [`ROOM`] left: the kernel is asked to make that
+/// memory readable (Linux 5.14), and refuses where any of it is a guard. It is not written to.
 fn has_room() -> bool {
     let page = rustix::param::page_size();
     let here = (&raw const page).addr() & !(page - 1);
@@ -48,9 +48,9 @@ fn has_room() -> bool {
     unsafe { madvise(lowest, ROOM, Advice::LinuxPopulateRead) }.is_ok()
 }
 
-/// Where a stack stands, a line for each function, the innermost first, without the language's own machinery
-/// and what this crate has beneath a wait. A function that the compiler has merged into its caller may have lost
-/// its name, but not its place.
+/// Where a stack stands, a line for each function, the innermost first, without the language's own
+/// machinery and what this crate has beneath a wait. A function that the compiler has merged into
+/// its caller may have lost its name, but not its place.
 #[must_use]
 pub fn name_frames(trace: &[usize]) -> Vec<String> {
     let mut lines = Vec::new();
@@ -67,10 +67,12 @@ pub fn name_frames(trace: &[usize]) -> Vec<String> {
     lines
 }
 
-/// The function that an instruction belongs to, and those that it was merged into, the innermost first.
+/// The function that an instruction belongs to, and those that it was merged into, the innermost
+/// first.
 #[must_use]
 pub fn name_instruction(instruction: usize) -> Vec<String> {
-    // What returns to an address called from before it, so the address before this one would be named.
+    // What returns to an address called from before it, so the address before this one would be
+    // named.
     functions_at(instruction.saturating_add(1)).iter().map(Function::to_string).collect()
 }
 
@@ -128,7 +130,8 @@ impl Function {
 impl fmt::Display for Function {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(file) = &self.file else { return formatter.write_str(&self.name) };
-        // Of a merged function is left something like `{async_fn#0}` or `read<…>`, without its path.
+        // Of a merged function is left something like `{async_fn#0}` or `read<…>`, without its
+        // path.
         match self.name.split_once('<') {
             _ if self.name.starts_with('{') => {}
             Some((bare, _)) if !bare.is_empty() && !bare.contains("::") => {
@@ -167,7 +170,8 @@ pub fn install_sampling() -> io::Result<()> {
 }
 
 extern "C" fn note_instruction(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel gives a handler that was installed with SA_SIGINFO the interrupted context.
+    // SAFETY: the kernel gives a handler that was installed with SA_SIGINFO the interrupted
+    // context.
     let context = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
     #[cfg(target_arch = "x86_64")]
     let instruction = context.gregs[libc::REG_RIP as usize] as usize;
@@ -176,14 +180,14 @@ extern "C" fn note_instruction(_: i32, _: *mut libc::siginfo_t, context: *mut li
     SAMPLED.store(instruction, Ordering::Release);
 }
 
-/// Asks a kernel thread of this process for the instruction that it executes; `None` when it does not
-/// answer at once. One caller at a time.
+/// Asks a kernel thread of this process for the instruction that it executes; `None` when it does
+/// not answer at once. One caller at a time.
 #[must_use]
 pub fn sample(thread: u32) -> Option<usize> {
     const ATTEMPTS: u32 = 1000;
     SAMPLED.store(0, Ordering::Relaxed);
-    // SAFETY: tgkill(2) has no preconditions, and the signal has the handler that was installed for it or
-    // is ignored.
+    // SAFETY: tgkill(2) has no preconditions, and the signal has the handler that was installed for
+    // it or is ignored.
     let asked = unsafe {
         libc::syscall(libc::SYS_tgkill, libc::getpid(), thread as libc::pid_t, libc::SIGURG)
     };

@@ -49,8 +49,8 @@ impl Wait {
         }
     }
 
-    /// As one small word, which is not 0. A descriptor of more than 28 bits is cut: Linux allows no more than
-    /// 2^30 in theory, and 2^20 unless it is told otherwise.
+    /// As one small word, which is not 0. A descriptor of more than 28 bits is cut: Linux allows no
+    /// more than 2^30 in theory, and 2^20 unless it is told otherwise.
     #[inline]
     pub(crate) const fn pack(self) -> u32 {
         let (kind, detail) = match self {
@@ -92,12 +92,13 @@ impl Wait {
     }
 }
 
-/// The other end of the socket that a task waits for, and therefore holds; `process` is this one or a
-/// child of it. At worst the number has come to mean another socket in the meantime.
+/// The other end of the socket that a task waits for, and therefore holds; `process` is this one or
+/// a child of it. At worst the number has come to mean another socket in the meantime.
 pub(crate) fn peer(wait: Wait, process: Pid) -> Option<SocketAddr> {
     let (Wait::Read(descriptor) | Wait::Write(descriptor)) = wait else { return None };
     let peer = if process == getpid() {
-        // SAFETY: should the number mean nothing any more, the kernel says so; the call changes nothing.
+        // SAFETY: should the number mean nothing any more, the kernel says so; the call changes
+        // nothing.
         getpeername(unsafe { BorrowedFd::borrow_raw(descriptor) })
     } else {
         // Where the kernel forbids a look into another process, the peer is not known.

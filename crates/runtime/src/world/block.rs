@@ -1,8 +1,8 @@
 //! The block world: a wait puts the kernel thread to sleep.
 //!
 //! Processes, kernel threads and pools of either live here. An operation on a socket is the plain
-//! blocking system call; its time-out is the socket's own (`SO_RCVTIMEO`, `SO_SNDTIMEO`), so that it
-//! costs no call of its own. Only under an ambient deadline is the socket polled first.
+//! blocking system call; its time-out is the socket's own (`SO_RCVTIMEO`, `SO_SNDTIMEO`), so that
+//! it costs no call of its own. Only under an ambient deadline is the socket polled first.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -34,7 +34,8 @@ pub(super) fn waker_here() -> usize {
     WAKER.get()
 }
 
-/// Runs `future` to its end on this kernel thread; whatever it waits for, the kernel thread waits for.
+/// Runs `future` to its end on this kernel thread; whatever it waits for, the kernel thread waits
+/// for.
 ///
 /// ```
 /// # use duality_runtime as duality;

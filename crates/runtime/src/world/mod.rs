@@ -1,8 +1,8 @@
 //! Worlds: what "wait" means on this kernel thread.
 //!
-//! Every blocking operation of this crate has the same shape, whatever the world: *attempt* it; when it
-//! would block, *register* for what it waits for; *wait*; attempt it again. The worlds differ in the
-//! wait, and only there:
+//! Every blocking operation of this crate has the same shape, whatever the world: *attempt* it;
+//! when it would block, *register* for what it waits for; *wait*; attempt it again. The worlds
+//! differ in the wait, and only there:
 //!
 //! ```text
 //!            attempt ──ok──▶ Ready
@@ -16,13 +16,15 @@
 //!   suspend:    return Pending; the loop polls us again      (go round from the caller)
 //! ```
 //!
-//! The block world is in [`block`]; park and suspend, which share the event loop, are in `event_loop/park.rs`.
+//! The block world is in [`block`]; park and suspend, which share the event loop, are in
+//! `event_loop/park.rs`.
 //!
-//! A kernel thread is in the block world unless an [`EventLoop`](crate::event_loop::EventLoop) runs on
-//! it. Block and park therefore never return `Pending`, with one exception that [`time::timeout`]
-//! relies on: a wait that is cut short because the *ambient deadline* has passed returns `Pending`, in
-//! every world, and the `timeout` that set the deadline sees it and drops the future. So straight-line code
-//! that blocks a kernel thread can be cancelled like any other future.
+//! A kernel thread is in the block world unless an [`EventLoop`](crate::event_loop::EventLoop) runs
+//! on it. Block and park therefore never return `Pending`, with one exception that
+//! [`time::timeout`] relies on: a wait that is cut short because the *ambient deadline* has passed
+//! returns `Pending`, in every world, and the `timeout` that set the deadline sees it and drops the
+//! future. So straight-line code that blocks a kernel thread can be cancelled like any other
+//! future.
 //!
 //! [`time::timeout`]: crate::time::timeout
 
@@ -44,7 +46,8 @@ pub(crate) fn now() -> Instant {
     current::with_loop(|core| core.map_or_else(Instant::now, Core::now))
 }
 
-/// Waits until `condition` is ready. What makes it ready wakes the waker that the condition was given.
+/// Waits until `condition` is ready. What makes it ready wakes the waker that the condition was
+/// given.
 ///
 /// `deadline` ends the wait with `Ready(None)`; `wait` is what it is called in a dump.
 pub(crate) fn wait_until<T>(
@@ -60,7 +63,8 @@ pub(crate) fn wait_until<T>(
         if deadline.is_some_and(|deadline| now() >= deadline) {
             return Poll::Ready(None);
         }
-        // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack below the task until then.
+        // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack
+        // below the task until then.
         let waited = match unsafe { current::this_loop() } {
             None => blocks::running(|task| match task.filter(|task| task.reactor().is_some()) {
                 Some(task) => task.wait(context, wait, deadline),

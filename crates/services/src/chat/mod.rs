@@ -85,7 +85,8 @@ impl Chat {
         Self { room: Arc::new(Room::new(bytes.max(STRETCH))), patience: PATIENCE }
     }
 
-    /// The same, but a client may take nothing for no longer than `limit`, which is at least a millisecond.
+    /// The same, but a client may take nothing for no longer than `limit`, which is at least a
+    /// millisecond.
     #[must_use]
     pub fn with_patience(self, limit: Duration) -> Self {
         Self { patience: limit, ..self }

@@ -75,8 +75,8 @@ pub struct Guestbook {
 }
 
 impl Guestbook {
-    /// A guestbook that is kept in `store`, in front of the files that `config` names. Templates are
-    /// looked for in the directory `templates`.
+    /// A guestbook that is kept in `store`, in front of the files that `config` names. Templates
+    /// are looked for in the directory `templates`.
     ///
     /// # Errors
     ///
@@ -98,8 +98,8 @@ impl Guestbook {
     ///
     /// A browser also posts what a page of another site tells it to, with the guest none the wiser.
     /// Browsers say where a form comes from, and one that comes from elsewhere gets 403: by
-    /// `Sec-Fetch-Site` where it is sent, otherwise by `Origin`, whose host must be that of `Host`. A
-    /// proxy in front must leave `Host` as it is. A client that sends neither is no browser.
+    /// `Sec-Fetch-Site` where it is sent, otherwise by `Origin`, whose host must be that of `Host`.
+    /// A proxy in front must leave `Host` as it is. A client that sends neither is no browser.
     ///
     /// # Errors
     ///

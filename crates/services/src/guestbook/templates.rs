@@ -70,7 +70,8 @@ enum Found {
 }
 
 impl Templates {
-    /// The templates of `directory`, and the built-in one as `guestbook` where there is no such file.
+    /// The templates of `directory`, and the built-in one as `guestbook` where there is no such
+    /// file.
     ///
     /// # Errors
     ///

@@ -4,8 +4,8 @@ use super::fields::number;
 
 /// The host, and the port if there is one, of an authority. `None` if this is none.
 ///
-/// A comma, which RFC 3986 allows in a name, is refused: it is how two fields look that somebody has
-/// joined.
+/// A comma, which RFC 3986 allows in a name, is refused: it is how two fields look that somebody
+/// has joined.
 pub(super) fn split_authority(value: &[u8]) -> Option<(&[u8], Option<u64>)> {
     let end = match value {
         [b'[', ..] => value.iter().position(|&byte| byte == b']')? + 1,
@@ -50,8 +50,8 @@ fn is_escaped_name(name: &[u8]) -> bool {
     true
 }
 
-/// Whether a byte may stand in a name as it is. Written out, it becomes a few comparisons and a bit test,
-/// where a search through the characters is a loop.
+/// Whether a byte may stand in a name as it is. Written out, it becomes a few comparisons and a bit
+/// test, where a search through the characters is a loop.
 fn is_plain(byte: u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'!')
         || matches!(byte, b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'=')

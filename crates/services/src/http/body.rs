@@ -8,8 +8,8 @@
 //!                                  ^ start             └─┘ a field
 //! ```
 //!
-//! A line ends with CR and LF and nothing else, and what stands in it is checked to the last byte: a
-//! decoder that is lenient here lets requests be smuggled.
+//! A line ends with CR and LF and nothing else, and what stands in it is checked to the last byte:
+//! a decoder that is lenient here lets requests be smuggled.
 
 use super::fields::{Framing, is_token_byte};
 
@@ -190,7 +190,8 @@ fn chunk_size(line: &[u8]) -> Option<u64> {
     line[..digits].iter().try_fold(0, append)
 }
 
-/// Whether this is `*( BWS ";" BWS name [ BWS "=" BWS value ] )`, as RFC 9112, section 7.1.1, has it.
+/// Whether this is `*( BWS ";" BWS name [ BWS "=" BWS value ] )`, as RFC 9112, section 7.1.1, has
+/// it.
 fn are_extensions(mut text: &[u8]) -> bool {
     while !text.is_empty() {
         let Some(after) = skip_space(text).strip_prefix(b";").map(skip_space).and_then(skip_token)
@@ -232,9 +233,9 @@ fn skip_quoted(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Names that no field of a trailer may have, since they say how the message is framed, who sends it,
-/// where it goes or what is in it (RFC 9110, section 6.5.1). An implementation that puts the trailer
-/// to the head would read another request than one that does not.
+/// Names that no field of a trailer may have, since they say how the message is framed, who sends
+/// it, where it goes or what is in it (RFC 9110, section 6.5.1). An implementation that puts the
+/// trailer to the head would read another request than one that does not.
 const NOT_IN_TRAILERS: [&str; 16] = [
     "authorization",
     "connection",
@@ -254,8 +255,8 @@ const NOT_IN_TRAILERS: [&str; 16] = [
     "upgrade",
 ];
 
-/// Whether a line is a header field that may stand in a trailer. What the trailer says is not heeded;
-/// but a decoder that takes anything for a trailer could be fed the next request as one.
+/// Whether a line is a header field that may stand in a trailer. What the trailer says is not
+/// heeded; but a decoder that takes anything for a trailer could be fed the next request as one.
 fn is_trailer(line: &[u8]) -> bool {
     let Some(rest) = skip_token(line) else {
         return false;

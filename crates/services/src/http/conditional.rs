@@ -8,9 +8,9 @@ use super::{
 
 /// The fields that make a request conditional, with their values as they came.
 ///
-/// Of a list of entity tags that goes on in a second field the first field is heeded. Any other field has one
-/// value, and says nothing if it comes twice. To a client that does so the whole file may be sent where
-/// its copy is still good; it never gets a wrong one.
+/// Of a list of entity tags that goes on in a second field the first field is heeded. Any other
+/// field has one value, and says nothing if it comes twice. To a client that does so the whole file
+/// may be sent where its copy is still good; it never gets a wrong one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Conditions<'b> {
     if_match: Option<&'b [u8]>,

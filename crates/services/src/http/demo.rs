@@ -83,7 +83,8 @@ impl Pages for Echo {
 fn page(path: &str, body: Cow<'static, [u8]>) -> Page {
     let tag = format!("\"{:016x}\"", fingerprint(&body));
     let length = body.len() as u64;
-    // RFC 9110, section 8.8.2.1: not after the date of the reply, whatever this machine's clock says.
+    // RFC 9110, section 8.8.2.1: not after the date of the reply, whatever this machine's clock
+    // says.
     let last_modified = LAST_MODIFIED.min(clock::seconds());
     Page::new(mime::content_type(path), tag, last_modified, length, Content::Memory(body))
 }

@@ -1,5 +1,5 @@
-//! What the header fields of a request say, taken together: whether the connection stays, how the body is framed, which
-//! conditions there are (RFC 9110, RFC 9112).
+//! What the header fields of a request say, taken together: whether the connection stays, how the
+//! body is framed, which conditions there are (RFC 9110, RFC 9112).
 
 use duality_runtime::drain;
 use httparse::Header;
@@ -23,7 +23,8 @@ pub enum Persistence {
 }
 
 impl Persistence {
-    /// The same, or the end of the connection if the server drains: to be asked just before the reply says so.
+    /// The same, or the end of the connection if the server drains: to be asked just before the
+    /// reply says so.
     #[must_use]
     #[inline]
     pub fn unless_draining(self) -> Self {
@@ -201,8 +202,8 @@ impl Codings {
         }
     }
 
-    /// How a body is framed. RFC 9112, section 6.3: if the last coding is not chunked, where the body ends cannot
-    /// be known. Other codings before it are honest, but not to be had here.
+    /// How a body is framed. RFC 9112, section 6.3: if the last coding is not chunked, where the
+    /// body ends cannot be known. Other codings before it are honest, but not to be had here.
     fn framing(self) -> Result<Framing, &'static Status> {
         match self {
             Codings::None => Ok(Framing::NONE),
@@ -213,9 +214,9 @@ impl Codings {
     }
 }
 
-/// The length that a field tells of. The standard allows zeros before the number, but no client writes them. To
-/// `strtol(3)` with base 0, which some implementations call, `010` is 8: behind one, the last two bytes of a
-/// body would be the next request.
+/// The length that a field tells of. The standard allows zeros before the number, but no client
+/// writes them. To `strtol(3)` with base 0, which some implementations call, `010` is 8: behind
+/// one, the last two bytes of a body would be the next request.
 fn content_length(value: &[u8]) -> Option<u64> {
     if matches!(value, [b'0', _, ..]) { None } else { number(value) }
 }

@@ -111,8 +111,8 @@ pub enum Ended {
     Refused,
 }
 
-/// Reads a chunked body that comes in `pieces`, of at most `limit` bytes with its framing and `room`
-/// without.
+/// Reads a chunked body that comes in `pieces`, of at most `limit` bytes with its framing and
+/// `room` without.
 #[must_use]
 pub fn chunked(pieces: &[&[u8]], limit: u64, room: usize) -> Ended {
     let mut body = Body::new(Framing::Chunked, limit, Some(room));

@@ -15,8 +15,8 @@ pub struct Config {
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Bytes in the request line and the header fields together (16 KiB; RFC 9112, section 3, wants
-    /// room for 8,000 in the request line alone). More is answered by 431, or by 414 when the request
-    /// line alone does not fit.
+    /// room for 8,000 in the request line alone). More is answered by 431, or by 414 when the
+    /// request line alone does not fit.
     pub head: usize,
     /// Bytes in a request's body (64 KiB). More is answered by 413. A page may take less.
     pub body: u64,
@@ -31,12 +31,12 @@ pub struct Limits {
     /// Silence between two requests, or before the first (60 s). Then the connection is closed
     /// without a word.
     pub idle_time: Duration,
-    /// How long a client may take none of the bytes on their way to it (30 s). Then the connection is
-    /// reset.
+    /// How long a client may take none of the bytes on their way to it (30 s). Then the connection
+    /// is reset.
     pub write_time: Duration,
     /// Bytes per second that a client must take of a reply, averaged over the whole of it and not
-    /// counting a first [`write_time`](Self::write_time) (1 KiB/s; 0 is no bound). Otherwise a client
-    /// that takes a byte now and then would be served for ever.
+    /// counting a first [`write_time`](Self::write_time) (1 KiB/s; 0 is no bound). Otherwise a
+    /// client that takes a byte now and then would be served for ever.
     pub write_rate: u64,
     /// How long to listen on, after the last reply, to a client that may still be sending (2 s).
     pub linger_time: Duration,

@@ -11,8 +11,8 @@
 //!
 //! [`Http::serve`] is the whole of it, from top to bottom. It waits in four places only: for bytes
 //! to arrive, for a file, for a page that is being made, and for bytes to leave; the modules in
-//! between are plain functions from bytes to bytes. Replies to pipelined requests are gathered and leave together once no whole
-//! request is left in the buffer.
+//! between are plain functions from bytes to bytes. Replies to pipelined requests are gathered and
+//! leave together once no whole request is left in the buffer.
 //!
 //! A request that repeats the last one on its connection is answered without an allocation, a lock
 //! or an atomic read-modify-write.
@@ -125,8 +125,8 @@ impl Http {
         Ok(Http { shared: Arc::new(Shared { pages, site, limits: config.limits }) })
     }
 
-    /// Built-in pages: `/` of 305 bytes, and a few more that it names; `/` sends back what is posted
-    /// to it.
+    /// Built-in pages: `/` of 305 bytes, and a few more that it names; `/` sends back what is
+    /// posted to it.
     #[must_use]
     pub fn demo() -> Self {
         let (pages, site) = (Some(Box::new(demo::Echo) as _), Site::Demo(demo::Demo::new()));
@@ -163,7 +163,8 @@ impl Http {
         mut stream: TcpStream,
     ) -> impl Future<Output = io::Result<()>> + Send + use<> {
         let http = self.clone();
-        // Not an `async fn`, which would have room for the stream where it came in, and again where it is used.
+        // Not an `async fn`, which would have room for the stream where it came in, and again where
+        // it is used.
         async move {
             let mut wire = Wire::new(&mut stream, &http.shared.limits)?;
             let served = http.serve_requests(&mut wire).await;
@@ -174,8 +175,8 @@ impl Http {
         }
     }
 
-    /// An idle connection is as large as the largest of the waits here; so what few connections wait in, or
-    /// each once, is in a [box](boxed), and no wait has a request to keep.
+    /// An idle connection is as large as the largest of the waits here; so what few connections
+    /// wait in, or each once, is in a [box](boxed), and no wait has a request to keep.
     async fn serve_requests(&self, wire: &mut Wire<'_>) -> io::Result<()> {
         let limits = &self.shared.limits;
         let mut input = Input::new(limits.head);
@@ -326,8 +327,8 @@ impl Http {
         Ok(Next::after(persistence, !last && input.is_empty()))
     }
 
-    /// Answers a request for what the connection does not remember, and says what the reply says of the
-    /// connection. The reply is gathered, or sent if it is long.
+    /// Answers a request for what the connection does not remember, and says what the reply says of
+    /// the connection. The reply is gathered, or sent if it is long.
     async fn answer(
         &self,
         request: Request<'_>,
@@ -364,8 +365,8 @@ impl Http {
     }
 }
 
-/// A future in a box. It is made in a stack frame of its own, since the frame below it stays for as long as the
-/// connection is served.
+/// A future in a box. It is made in a stack frame of its own, since the frame below it stays for as
+/// long as the connection is served.
 #[inline(never)]
 fn boxed<F>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     Box::pin(make())
@@ -377,8 +378,8 @@ async fn reject(status: &'static Status, wire: &mut Wire<'_>, input: &mut Input)
     wire.reject(status, is_head, input).await
 }
 
-/// What has come in, and what was done about it. In two words, which fit in registers: to pass more by way of a stack
-/// that is in no cache takes longer than to make a box.
+/// What has come in, and what was done about it. In two words, which fit in registers: to pass more
+/// by way of a stack that is in no cache takes longer than to make a box.
 enum Look<'r> {
     /// No whole request yet.
     Partial,

@@ -15,7 +15,8 @@ use super::{
     status, target,
 };
 
-/// Some pages, shared by all connections. [`Http::with_pages`](super::Http::with_pages) serves them.
+/// Some pages, shared by all connections. [`Http::with_pages`](super::Http::with_pages) serves
+/// them.
 pub trait Pages: Send + Sync {
     /// What may be asked of the page at `path`, which is as in [`Asked`]; `None` if there is no
     /// such page, and the files are looked through.

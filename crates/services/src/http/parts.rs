@@ -1,5 +1,6 @@
-//! The service but for its waits: what a server is made of that waits in a way of its own, such as the
-//! state machines of `crates/handwritten`. All of it is plain functions from bytes to bytes, and
+//! The service but for its waits: what a server is made of that waits in a way of its own, such as
+//! the state machines of `crates/handwritten`. All of it is plain functions from bytes to bytes,
+//! and
 //! [`Http::serve`] stands on the same.
 
 use std::sync::Arc;
@@ -36,8 +37,8 @@ pub enum BodyPlan {
     },
     /// It is refused with 413, and the connection ends.
     TooLong,
-    /// A client that waits for leave to send it gets its answer instead, and since it may send the body
-    /// or not, the connection has to end there.
+    /// A client that waits for leave to send it gets its answer instead, and since it may send the
+    /// body or not, the connection has to end there.
     Leave,
 }
 
@@ -68,7 +69,8 @@ impl Http {
 
     /// The reply that is made for this request alone; `None` if it is for a page of the site.
     ///
-    /// A page that waits for something has this kernel thread wait. Those that come with http do not.
+    /// A page that waits for something has this kernel thread wait. Those that come with http do
+    /// not.
     #[must_use]
     pub fn made(&self, request: &Request<'_>, body: &[u8]) -> Option<Reply> {
         let pages = self.shared.pages.as_deref();
@@ -82,7 +84,8 @@ impl Http {
         self.shared.site.look(target, now)
     }
 
-    /// Looks at the disk for what [`look`](Self::look) did not know; this kernel thread waits for it.
+    /// Looks at the disk for what [`look`](Self::look) did not know; this kernel thread waits for
+    /// it.
     ///
     /// # Errors
     ///

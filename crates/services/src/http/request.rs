@@ -91,8 +91,8 @@ pub fn parse(bytes: &[u8]) -> Parsed<'_> {
     parsed.unwrap_or(Parsed::Bad(&status::FIELDS_TOO_LARGE))
 }
 
-/// More than most requests have. Room for all that a request may have takes half a page of the stack, and
-/// would have user-level threads touch a second page.
+/// More than most requests have. Room for all that a request may have takes half a page of the
+/// stack, and would have user-level threads touch a second page.
 const FEW_FIELDS: usize = 24;
 
 #[cold]
@@ -118,8 +118,8 @@ fn parse_within<'b>(bytes: &'b [u8], room: &mut [MaybeUninit<Header<'b>>]) -> Op
     else {
         return Some(Parsed::Bad(&status::BAD_REQUEST));
     };
-    // RFC 9112, section 2.2, lets a server take LF alone for a line's end. One that does not can hide
-    // a field, or a request, from one that does.
+    // RFC 9112, section 2.2, lets a server take LF alone for a line's end. One that does not can
+    // hide a field, or a request, from one that does.
     if !target.is_ascii() || has_bare_line_feed(&bytes[..head_length]) {
         return Some(Parsed::Bad(&status::BAD_REQUEST));
     }
@@ -161,8 +161,8 @@ pub(super) fn field<'b>(head: &'b [u8], name: &str) -> Result<Option<&'b [u8]>, 
 
 /// Whether bytes at the start of a request, which may be a bad one, ask for a reply without a body.
 ///
-/// Only what the parser passes over is passed over here. A request that is bad from its first byte would
-/// otherwise be answered with or without a body as the network cuts it.
+/// Only what the parser passes over is passed over here. A request that is bad from its first byte
+/// would otherwise be answered with or without a body as the network cuts it.
 pub fn is_head(mut bytes: &[u8]) -> bool {
     while let [b'\r', b'\n', rest @ ..] | [b'\n', rest @ ..] = bytes {
         bytes = rest;
@@ -203,8 +203,8 @@ fn method_of(name: &str) -> Method {
 }
 
 /// The parser takes `HTTP/1.0` and `HTTP/1.1`. Other digits are a version, anything else is not.
-/// `None` if the line is still too short to tell: how the network cuts a request must not change its
-/// answer.
+/// `None` if the line is still too short to tell: how the network cuts a request must not change
+/// its answer.
 fn bad_version(bytes: &[u8]) -> Option<&'static Status> {
     let line = bytes.trim_ascii_start();
     let (line, is_whole) = match line.iter().position(|&byte| byte == b'\n') {

@@ -31,8 +31,8 @@ pub(super) struct Wire<'l> {
     stream: &'l mut TcpStream,
     output: Output,
     limits: &'l Limits,
-    /// The last read took all that had come, and nothing has been sent since. So as far as can be known, the client
-    /// has nothing more to say, and the kernel nothing more to deliver.
+    /// The last read took all that had come, and nothing has been sent since. So as far as can be
+    /// known, the client has nothing more to say, and the kernel nothing more to deliver.
     is_quiet: bool,
     /// The kernel has been told how long the client may take nothing.
     is_watched: bool,
@@ -95,7 +95,8 @@ impl<'l> Wire<'l> {
         }
     }
 
-    /// Notes that the reply to the oldest request is made, if it is; the request ends once what has been gathered is sent.
+    /// Notes that the reply to the oldest request is made, if it is; the request ends once what has
+    /// been gathered is sent.
     pub(super) fn answered_if(&mut self, is_made: bool) {
         self.answered += u32::from(is_made);
         if self.output.gathered().is_empty() {
@@ -117,11 +118,11 @@ impl<'l> Wire<'l> {
         self.sent(sent).await
     }
 
-    /// Sends what has been gathered together with the end of our side, in one packet. True if the connection
-    /// may be closed then; false if it has to [`linger`](Self::linger).
+    /// Sends what has been gathered together with the end of our side, in one packet. True if the
+    /// connection may be closed then; false if it has to [`linger`](Self::linger).
     ///
-    /// It has to where more bytes may be on their way, in either direction: a byte that comes for a closed socket
-    /// makes the kernel send a reset, and throw away what it still has to deliver.
+    /// It has to where more bytes may be on their way, in either direction: a byte that comes for a
+    /// closed socket makes the kernel send a reset, and throw away what it still has to deliver.
     pub(super) async fn finish(&mut self) -> io::Result<bool> {
         let length = self.output.gathered().len();
         if !self.is_quiet || length == 0 {
@@ -145,8 +146,8 @@ impl<'l> Wire<'l> {
         Ok(())
     }
 
-    /// Answers a request with the page that it asks for, or with as much as its conditions ask. What is too
-    /// long to be gathered is returned, for [`send`](Self::send).
+    /// Answers a request with the page that it asks for, or with as much as its conditions ask.
+    /// What is too long to be gathered is returned, for [`send`](Self::send).
     pub(super) fn answer(
         &mut self,
         page: &Page,
@@ -217,8 +218,8 @@ impl<'l> Wire<'l> {
         Ok(())
     }
 
-    /// Answers what cannot be read to its end, by a page or, where `is_head`, by its head alone, and
-    /// ends the connection.
+    /// Answers what cannot be read to its end, by a page or, where `is_head`, by its head alone,
+    /// and ends the connection.
     pub(super) async fn reject(
         &mut self,
         status: &'static Status,
@@ -228,8 +229,8 @@ impl<'l> Wire<'l> {
         self.end_with(&status.into(), is_head, input, self.limits.linger_time).await
     }
 
-    /// Has the connection end with a reset. To close it would leave what the client has not taken to
-    /// the kernel, which would try to send it for minutes.
+    /// Has the connection end with a reset. To close it would leave what the client has not taken
+    /// to the kernel, which would try to send it for minutes.
     pub(super) fn reset(&self) {
         // What fails here has ended already.
         let _ = self.stream.set_linger_reset();
@@ -297,9 +298,9 @@ impl<'l> Wire<'l> {
     }
 }
 
-/// Has the kernel end the connection when the client takes nothing for too long: a limit of each write would begin anew
-/// whenever the socket's buffer grows. Once in a connection, and only for what does not leave at once, since it is a
-/// system call.
+/// Has the kernel end the connection when the client takes nothing for too long: a limit of each
+/// write would begin anew whenever the socket's buffer grows. Once in a connection, and only for
+/// what does not leave at once, since it is a system call.
 fn watch(stream: &TcpStream, limits: &Limits, is_watched: &mut bool) -> io::Result<()> {
     if !mem::replace(is_watched, true) {
         stream.set_taking_limit(limits.write_time)?;

@@ -11,22 +11,23 @@ const REDIS_PORT: u16 = 6379;
 /// Where a store is.
 ///
 /// Written `sqlite:PATH`, `sqlite:PATH?synchronous=full`, or
-/// `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`; in the latter `%` and two hexadecimal digits stand
-/// for a byte of user or password, and a host that is an IPv6 address stands in brackets. `Display` and
-/// `Debug` show `***` in place of a password.
+/// `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`; in the latter `%` and two hexadecimal digits
+/// stand for a byte of user or password, and a host that is an IPv6 address stands in brackets.
+/// `Display` and `Debug` show `***` in place of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
-    /// A file of SQLite, on a local file system; beside it stand its write-ahead log (`PATH-wal`) and the
-    /// log's index (`PATH-shm`). Any number of processes share it.
+    /// A file of SQLite, on a local file system; beside it stand its write-ahead log (`PATH-wal`)
+    /// and the log's index (`PATH-shm`). Any number of processes share it.
     Sqlite {
         /// The file.
         path: PathBuf,
         /// What an acknowledged write survives.
         synchronous: Synchronous,
     },
-    /// A Redis server. The end of this process never takes a write away; what of them survives the end of
-    /// Redis is up to its configuration. With `appendonly yes` and `appendfsync always` all do, with
-    /// `appendfsync everysec` (its default) all but those of about the last two seconds, even in a `kill
+    /// A Redis server. The end of this process never takes a write away; what of them survives the
+    /// end of Redis is up to its configuration. With `appendonly yes` and `appendfsync always` all
+    /// do, with `appendfsync everysec` (its default) all but those of about the last two seconds,
+    /// even in a `kill
     /// -9` of Redis alone; without either, those in its last snapshot.
     Redis {
         /// Its name or address.
@@ -45,8 +46,8 @@ pub enum Location {
 /// What an acknowledged write to SQLite survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronous {
-    /// The end of this process, be it by `kill -9`: the write is in the kernel's hands. The newest writes
-    /// may be lost with the power or the kernel; the file stays sound.
+    /// The end of this process, be it by `kill -9`: the write is in the kernel's hands. The newest
+    /// writes may be lost with the power or the kernel; the file stays sound.
     #[default]
     Normal,
     /// The loss of power too: each write waits for the disk (`fsync(2)`).
@@ -324,7 +325,8 @@ mod tests {
         assert!(!error.contains("secret"), "{error}");
     }
 
-    /// Found by the fuzz target location: a user could add a line, or another user, to what is shown.
+    /// Found by the fuzz target location: a user could add a line, or another user, to what is
+    /// shown.
     #[test]
     fn what_is_shown_can_be_read_again() {
         let location: Location = "redis://a%0Ab%3A%40:secret@host".parse().unwrap();

@@ -7,12 +7,12 @@
 //!
 //! A [`Store`] is made before the architecture starts its processes, threads and loops, and opens
 //! nothing that stays open before its first call: each process has its own descriptors, as SQLite
-//! demands, and each loop its own connections. A call that returns `Ok` to a write has been *kept*: it
-//! survives `kill -9` of this process (what else it survives is the back-end's affair: see [`Location`]).
-//! Every other end is [`Unavailable`], after which the write may or may not have been kept; the next
-//! call tries anew, so that a store that comes back is used again without a restart. Why it was
-//! unavailable is for the operator more than for a client: it is also said on standard error, and so is that it
-//! is back, twice in ten seconds at most.
+//! demands, and each loop its own connections. A call that returns `Ok` to a write has been *kept*:
+//! it survives `kill -9` of this process (what else it survives is the back-end's affair: see
+//! [`Location`]). Every other end is [`Unavailable`], after which the write may or may not have
+//! been kept; the next call tries anew, so that a store that comes back is used again without a
+//! restart. Why it was unavailable is for the operator more than for a client: it is also said on
+//! standard error, and so is that it is back, twice in ten seconds at most.
 
 mod location;
 mod pool;
@@ -34,8 +34,8 @@ use sqlite::Sqlite;
 /// The most remarks that one visit reads, whatever it asks for.
 pub const MOST_REMARKS: usize = 200;
 
-/// The most bytes in a remark, guest and text together, or in an entry. [`Unavailable`] is the answer
-/// to more, so that what a visit reads has a bound too.
+/// The most bytes in a remark, guest and text together, or in an entry. [`Unavailable`] is the
+/// answer to more, so that what a visit reads has a bound too.
 pub const LONGEST_REMARK: usize = 16 << 10;
 
 /// A store; clones are the same one.
@@ -131,11 +131,12 @@ enum Kind {
 }
 
 impl Store {
-    /// Sets up a store. An SQLite file is made, with its tables, if it is not there; otherwise all of it is read,
-    /// and must be whole. It is closed again. The name of a Redis host is resolved, but Redis need not run yet.
+    /// Sets up a store. An SQLite file is made, with its tables, if it is not there; otherwise all
+    /// of it is read, and must be whole. It is closed again. The name of a Redis host is resolved,
+    /// but Redis need not run yet.
     ///
-    /// Not `async`: for the set-up, before there are tasks and child processes, which share what is known of the
-    /// store.
+    /// Not `async`: for the set-up, before there are tasks and child processes, which share what is
+    /// known of the store.
     ///
     /// # Errors
     ///
@@ -160,8 +161,8 @@ impl Store {
         }
     }
 
-    /// Finds out whether the store answers, and has the operator told if it does not, before there is a client that would
-    /// have to find out. An SQLite file has answered in [`new`](Store::new).
+    /// Finds out whether the store answers, and has the operator told if it does not, before there
+    /// is a client that would have to find out. An SQLite file has answered in [`new`](Store::new).
     ///
     /// Not `async`, and for the set-up as well: nothing stays open.
     ///

@@ -1,4 +1,5 @@
-//! A pool of things that are costly to open: a bounded number is in use at a time, and idle ones are reused.
+//! A pool of things that are costly to open: a bounded number is in use at a time, and idle ones
+//! are reused.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +12,8 @@ pub(super) struct Pool<T> {
     idle: Mutex<Vec<T>>,
 }
 
-/// The permission to use one thing at a time: it is taken out of the pool or made, used, and put into the pool.
+/// The permission to use one thing at a time: it is taken out of the pool or made, used, and put
+/// into the pool.
 pub(super) struct Checkout<'p, T> {
     pool: &'p Pool<T>,
     _permit: Permit<'p>,

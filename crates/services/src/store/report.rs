@@ -1,5 +1,5 @@
-//! What standard error is told of a store that comes and goes: two lines in ten seconds at most, from all
-//! processes of a service together.
+//! What standard error is told of a store that comes and goes: two lines in ten seconds at most,
+//! from all processes of a service together.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,7 +20,8 @@ const SAYING: u64 = 2;
 
 /// What has been said of one store. The numbers are shared with the child processes.
 ///
-/// What is said last may lag behind by [`QUIET`], but comes true: every call compares it with what it saw.
+/// What is said last may lag behind by [`QUIET`], but comes true: every call compares it with what
+/// it saw.
 pub(super) struct Reports {
     began: Instant,
     /// What was said last: [`THERE`] or [`AWAY`], or [`SAYING`].

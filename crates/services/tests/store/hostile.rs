@@ -170,8 +170,8 @@ fn errors_are_told_in_one_line(world: World) {
     });
 }
 
-/// A server that replies to the first commands on its first connection, and closes it at the second; and
-/// what it was sent.
+/// A server that replies to the first commands on its first connection, and closes it at the
+/// second; and what it was sent.
 fn fickle(reply: &'static str) -> (SocketAddr, Arc<Mutex<String>>) {
     let heard = Arc::new(Mutex::new(String::new()));
     let hears = heard.clone();
@@ -330,8 +330,8 @@ fn a_host_that_nobody_knows_is_refused() {
     assert!(error.contains("redis://a..b:1") && error.contains("check its name"), "{error}");
 }
 
-/// A server that takes one connection and no more: calls on that one go well, also just after another call could
-/// not connect.
+/// A server that takes one connection and no more: calls on that one go well, also just after
+/// another call could not connect.
 fn a_refused_connection_leaves_those_that_are_good(world: World) {
     let (asked, released) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (hears, waits) = (asked.clone(), released.clone());

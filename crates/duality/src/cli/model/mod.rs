@@ -104,7 +104,8 @@ pub(super) struct Arguments {
     /// How long each cell is measured [default: 600ms]
     #[arg(long, value_parser = parse_duration)]
     window: Option<Duration>,
-    /// Unit costs that `duality model --costs --json` has written [default: they are measured first]
+    /// Unit costs that `duality model --costs --json` has written [default: they are measured
+    /// first]
     #[arg(long, value_name = "FILE")]
     unit_costs: Option<PathBuf>,
     /// Where model.html and model.json go, and results.jsonl of each workload [default: nowhere]

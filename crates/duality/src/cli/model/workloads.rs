@@ -1,5 +1,5 @@
-//! The workloads that a model is made from: Demsky's ten, the web server with connections that stay, and the
-//! guestbook.
+//! The workloads that a model is made from: Demsky's ten, the web server with connections that
+//! stay, and the guestbook.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -25,7 +25,8 @@ struct Workload {
     name: &'static str,
     service: &'static str,
     pattern: Option<&'static str>,
-    /// Whether each request has a connection of its own; `None` where the pattern or the service decides.
+    /// Whether each request has a connection of its own; `None` where the pattern or the service
+    /// decides.
     close: Option<bool>,
 }
 

@@ -16,14 +16,16 @@ pub struct Verdict {
     pub finding: Finding,
     /// All candidates that were measured, the best first.
     pub standings: Vec<Standing>,
-    /// Everything else that was measured beside them, as it compares with the best candidate: peers, yardsticks, and those that are
-    /// disqualified.
+    /// Everything else that was measured beside them, as it compares with the best candidate:
+    /// peers, yardsticks, and those that are disqualified.
     pub others: Vec<Standing>,
-    /// How each way to run a program compares with the program as it is, where those are what is compared.
+    /// How each way to run a program compares with the program as it is, where those are what is
+    /// compared.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ways: Vec<Way>,
-    /// The critical difference: how much worse than the best one must be to be told from it, as a share (0.06 is 6 %). The
-    /// largest among those that are level, where it differs. None where there were too few blocks for any.
+    /// The critical difference: how much worse than the best one must be to be told from it, as a
+    /// share (0.06 is 6 %). The largest among those that are level, where it differs. None where
+    /// there were too few blocks for any.
     pub critical: Option<f64>,
     /// Why those that are level may differ by more than a reader would expect. None of several is
     /// recommended then, although all others are worse for sure. No cause where all is precise.
@@ -146,7 +148,8 @@ pub struct Standing {
     pub rate_high: f64,
     /// Whether the load generator was the limit, so that the rate is at least that.
     pub at_least: bool,
-    /// Whether it is level only since the load generator's own time differs so much that work must have moved between the two.
+    /// Whether it is level only since the load generator's own time differs so much that work must
+    /// have moved between the two.
     pub work_moved: bool,
 }
 
@@ -157,7 +160,8 @@ pub struct Evidence {
     pub blocks: usize,
     /// All blocks, whether they count or not.
     pub measured: usize,
-    /// Blocks that were dropped: for steal, or since the load generator had no processor and the rate decides.
+    /// Blocks that were dropped: for steal, or since the load generator had no processor and the
+    /// rate decides.
     pub dropped: usize,
     /// Those of them that were dropped for the load generator's waits.
     pub waited: usize,
@@ -165,11 +169,14 @@ pub struct Evidence {
     pub again: usize,
     /// Sessions, each with fresh servers.
     pub sessions: usize,
-    /// Groups of servers that were measured apart, each with one that is in all; 1 where all were alive side by side.
+    /// Groups of servers that were measured apart, each with one that is in all; 1 where all were
+    /// alive side by side.
     pub groups: usize,
-    /// Whether a block is a round of windows, one server after the other, and not of slices side by side.
+    /// Whether a block is a round of windows, one server after the other, and not of slices side by
+    /// side.
     pub in_turn: bool,
-    /// The largest share of a processor that the hypervisor took in any block that was dropped or counted.
+    /// The largest share of a processor that the hypervisor took in any block that was dropped or
+    /// counted.
     pub stolen: f64,
     /// The processor that it took it from.
     pub stolen_cpu: Option<usize>,

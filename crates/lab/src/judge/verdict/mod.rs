@@ -1,19 +1,24 @@
-//! The verdict: at each number of connections, the subjects that cannot be told from the best, or the reason to say nothing.
+//! The verdict: at each number of connections, the subjects that cannot be told from the best, or
+//! the reason to say nothing.
 //!
-//! [`verdicts`] is a pure function of the records. docs/method.md has the reasons and the evidence. The steps:
+//! [`verdicts`] is a pure function of the records. docs/method.md has the reasons and the evidence.
+//! The steps:
 //!
-//! 1. *Candidates*: every architecture that was measured. A candidate is left out only for what it did itself
-//!    ([`Question::disqualified`]), never for what another one did.
-//! 2. *Metric*: one for all subjects at a number of connections ([`Metric`]). In an open loop the rate is given, so latency decides.
-//!    In a closed loop the server's processor time for each request decides: it sets a busy server's rate, and the limits of the load
-//!    generator are not in it. The rate decides where most servers wait, or use several processors, and the load generator is not the
-//!    limit.
-//! 3. *Observations*: one logarithm for each subject and round (`rounds.rs`). A round of which the hypervisor took more than a
-//!    tenth is dropped.
-//! 4. *Test*: subjects are compared within rounds ([`Fit`]), by Tukey's studentized range with an error of 2.5 % for all numbers of
-//!    connections together. The range allows for choosing the best first and comparing with it afterwards.
-//! 5. *Work that moved*: over loopback, either end may do the kernel's work. Where the load generator's own time for a request
-//!    differs by more than a tenth, a subject is worse only if the time of server and load generator together is worse, too.
+//! 1. *Candidates*: every architecture that was measured. A candidate is left out only for what it
+//!    did itself ([`Question::disqualified`]), never for what another one did.
+//! 2. *Metric*: one for all subjects at a number of connections ([`Metric`]). In an open loop the
+//!    rate is given, so latency decides. In a closed loop the server's processor time for each
+//!    request decides: it sets a busy server's rate, and the limits of the load generator are not
+//!    in it. The rate decides where most servers wait, or use several processors, and the load
+//!    generator is not the limit.
+//! 3. *Observations*: one logarithm for each subject and round (`rounds.rs`). A round of which the
+//!    hypervisor took more than a tenth is dropped.
+//! 4. *Test*: subjects are compared within rounds ([`Fit`]), by Tukey's studentized range with an
+//!    error of 2.5 % for all numbers of connections together. The range allows for choosing the
+//!    best first and comparing with it afterwards.
+//! 5. *Work that moved*: over loopback, either end may do the kernel's work. Where the load
+//!    generator's own time for a request differs by more than a tenth, a subject is worse only if
+//!    the time of server and load generator together is worse, too.
 //! 6. *What is sure*: a subject that is put out of the best set is worse for sure. Blocks may be
 //!    few or noisy, for Tukey's range allows for that. A [`Cause`] withholds the verdict where
 //!    no subject is put out, or where the range's own conditions do not hold.
@@ -33,7 +38,8 @@ use crate::record::{Disturbance, Heading, Measured, Outcome, Records};
 
 pub use finding::{Cause, Control, Evidence, Finding, Standing, Verdict};
 
-/// The probability that an experiment puts an equal subject out of a best set, over all numbers of connections.
+/// The probability that an experiment puts an equal subject out of a best set, over all numbers of
+/// connections.
 pub const FAMILY_ERROR: f64 = 0.025;
 /// With fewer blocks none of several is recommended.
 pub const FEWEST_BLOCKS: usize = 15;
@@ -59,8 +65,8 @@ pub struct Question<'a> {
     pub heading: &'a Heading,
     /// What was.
     pub records: &'a Records,
-    /// Subjects that cannot be chosen at a number of connections for what they did there: wrong replies, unserved connections, a full
-    /// listen queue, invalid cells, or a broken constraint.
+    /// Subjects that cannot be chosen at a number of connections for what they did there: wrong
+    /// replies, unserved connections, a full listen queue, invalid cells, or a broken constraint.
     pub disqualified: &'a BTreeSet<(String, usize)>,
 }
 
@@ -74,7 +80,8 @@ pub fn verdicts(question: Question<'_>) -> Vec<Verdict> {
 struct Count<'a> {
     question: Question<'a>,
     concurrency: usize,
-    /// Everything that is measured there: what can be chosen first, then the others, and the control last.
+    /// Everything that is measured there: what can be chosen first, then the others, and the
+    /// control last.
     subjects: Vec<&'a str>,
     /// How many of them can be chosen.
     candidates: usize,
@@ -201,7 +208,8 @@ impl<'a> Count<'a> {
         });
     }
 
-    /// How each way to run a program compares with the program as it is, where those are what is compared.
+    /// How each way to run a program compares with the program as it is, where those are what is
+    /// compared.
     fn ways(&self, ranked: &[usize], pair: impl Fn(usize, usize) -> Pair) -> Vec<Way> {
         let design = &self.question.heading.design;
         let native = design.ways.as_ref().map(|ways| ways.native.as_str());
@@ -327,8 +335,9 @@ impl<'a> Count<'a> {
     }
 }
 
-/// The critical difference of a verdict, as a logarithm: the widest of those that are level with the best. One that is worse for sure
-/// may have noise of its own; that says nothing of the others. Where all are worse, the narrowest is what is pooled.
+/// The critical difference of a verdict, as a logarithm: the widest of those that are level with
+/// the best. One that is worse for sure may have noise of its own; that says nothing of the others.
+/// Where all are worse, the narrowest is what is pooled.
 fn critical_of(ranked: &[(f64, Standing)]) -> Option<f64> {
     let others = ranked.get(1..)?;
     let level = others.iter().filter(|(_, standing)| standing.level).map(|(critical, _)| *critical);

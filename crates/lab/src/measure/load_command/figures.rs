@@ -1,4 +1,5 @@
-//! What a load command prints: one figure a line, `name value`. docs/run.md documents the format for users.
+//! What a load command prints: one figure a line, `name value`. docs/run.md documents the format
+//! for users.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,8 +25,8 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Reads the standard output of a command that ran for `elapsed`. The last line of a name counts. Lines that begin otherwise are
-    /// ignored.
+    /// Reads the standard output of a command that ran for `elapsed`. The last line of a name
+    /// counts. Lines that begin otherwise are ignored.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
-//! Load that is not ours: a command that makes requests to a server, ends, and prints how many were answered.
+//! Load that is not ours: a command that makes requests to a server, ends, and prints how many were
+//! answered.
 //!
-//! The lab runs the command once for each measurement, and measures the server meanwhile. So any protocol can be compared. A
-//! command is words in which placeholders stand:
+//! The lab runs the command once for each measurement, and measures the server meanwhile. So any
+//! protocol can be compared. A command is words in which placeholders stand:
 //!
 //! | placeholder | is |
 //! | --- | --- |
@@ -117,8 +118,8 @@ pub(crate) fn run(
     Ok(Run { figures, elapsed, cpu: cpu_of_children().saturating_sub(before) })
 }
 
-/// Waits until the command ends. One that does not end in time, prints without end, or is interrupted is killed with all that it
-/// started.
+/// Waits until the command ends. One that does not end in time, prints without end, or is
+/// interrupted is killed with all that it started.
 fn await_end(mut child: Child, output: &File, interrupted: &AtomicBool) -> Result<(), String> {
     /// How often its output and an interruption are looked at.
     const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };

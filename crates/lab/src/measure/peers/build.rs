@@ -10,7 +10,8 @@ use crate::record::Peer;
 /// The program that is made.
 pub(crate) const PROGRAM: &str = "{program}";
 
-/// Makes the program of each peer that has to be made, in a folder; returns why one could not be, by its name.
+/// Makes the program of each peer that has to be made, in a folder; returns why one could not be,
+/// by its name.
 pub fn build<'a>(peers: impl Iterator<Item = &'a Peer>, folder: &Path) -> BTreeMap<String, String> {
     let mut made = BTreeMap::new();
     for peer in peers.filter(|peer| !peer.build.is_empty()) {
@@ -33,7 +34,8 @@ fn make(peer: &Peer, program: &Path) -> Result<(), String> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
-    // Beside errors a compiler writes warnings, and that its linker has failed, after what the linker said.
+    // Beside errors a compiler writes warnings, and that its linker has failed, after what the
+    // linker said.
     let is_error = |line: &&str| line.contains("error:") && !line.contains("linker command failed");
     let error = lines.clone().find(is_error).or_else(|| lines.next());
     let told = error.map_or_else(|| output.status.to_string(), str::to_owned);

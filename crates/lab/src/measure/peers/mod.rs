@@ -75,7 +75,8 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
         .find(|path| !program.is_empty() && path.is_file())
 }
 
-/// Where `cargo xtask peers` puts what it builds: beside the folder that cargo put this executable into.
+/// Where `cargo xtask peers` puts what it builds: beside the folder that cargo put this executable
+/// into.
 pub fn built() -> Option<PathBuf> {
     let executable = env::current_exe().ok()?;
     // target/release/duality, or target/release/deps/costs-… for a benchmark.

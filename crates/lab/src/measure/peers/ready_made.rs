@@ -1,8 +1,10 @@
-//! The peers that need no definition: web servers as one would run them for the pages of a comparison.
+//! The peers that need no definition: web servers as one would run them for the pages of a
+//! comparison.
 //!
-//! Each has a worker for the one processor that it is pinned to, no log of requests, a queue as long as ours, and closes a
-//! connection after as many requests as ours ([`REQUESTS_A_CONNECTION`]). A new one is an entry of [`READY_MADE`], and its
-//! configuration a file.
+//! Each has a worker for the one processor that it is pinned to, no log of requests, a queue as
+//! long as ours, and closes a connection after as many requests as ours
+//! ([`REQUESTS_A_CONNECTION`]). A new one is an entry of [`READY_MADE`], and its configuration a
+//! file.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -15,12 +17,14 @@ const START_SECONDS: f64 = 10.0;
 /// What brings those that are in `peers/`.
 const BUILT: &str = "cargo xtask peers";
 
-/// After so many requests a server closes a persistent connection: our http service, and each of these alike. To open a
-/// connection and to close it costs a multiple of a request, so a peer without a limit would be measured with less work.
-/// The toys of `peers/` have the same number in `peers/http.h`.
+/// After so many requests a server closes a persistent connection: our http service, and each of
+/// these alike. To open a connection and to close it costs a multiple of a request, so a peer
+/// without a limit would be measured with less work. The toys of `peers/` have the same number in
+/// `peers/http.h`.
 pub const REQUESTS_A_CONNECTION: u32 = 1000;
 
-/// What is to be known of our `service` beside other servers of it, if anything: a short cut that they do not have.
+/// What is to be known of our `service` beside other servers of it, if anything: a short cut that
+/// they do not have.
 pub(crate) fn disclosure(service: &str) -> Option<&'static str> {
     (service == "http").then_some(
         "Where a connection carries several requests, our http keeps its last page for a second, and loads like this one ask \
@@ -131,8 +135,8 @@ impl ReadyMade {
         }
     }
 
-    /// Why it cannot answer what clients of `service` ask, if so. `is_demo` tells whether they ask for the
-    /// built-in page.
+    /// Why it cannot answer what clients of `service` ask, if so. `is_demo` tells whether they ask
+    /// for the built-in page.
     pub fn misfit(&self, service: &str, is_demo: bool) -> Option<String> {
         if service != "http" {
             return Some(format!("serves http, and not {service}"));

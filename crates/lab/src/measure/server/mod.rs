@@ -1,6 +1,7 @@
 //! The server of a cell: started for it, asked for what it has used, ended with it.
 //!
-//! It is one of our architectures ([`ours`]) or a peer ([`peer`]); whoever measures cannot tell which.
+//! It is one of our architectures ([`ours`]) or a peer ([`peer`]); whoever measures cannot tell
+//! which.
 
 mod ours;
 mod peer;
@@ -25,8 +26,8 @@ pub(crate) trait Server {
     /// Where it listens.
     fn address(&self) -> SocketAddr;
 
-    /// The processor time of all its processes and threads until now, to the nanosecond where they rest: of those that live, and of
-    /// threads that have ended. Quick.
+    /// The processor time of all its processes and threads until now, to the nanosecond where they
+    /// rest: of those that live, and of threads that have ended. Quick.
     fn cpu(&mut self) -> io::Result<Duration>;
 
     /// What [`cpu`](Server::cpu) has just found, and the time of processes that have ended.
@@ -40,8 +41,8 @@ pub(crate) trait Server {
         Ok(Vec::new())
     }
 
-    /// Ends it at once; returns what it complained of last, in one line, or else `error`, which is what
-    /// became of it.
+    /// Ends it at once; returns what it complained of last, in one line, or else `error`, which is
+    /// what became of it.
     fn last_words(&mut self, error: &io::Error) -> String;
 }
 

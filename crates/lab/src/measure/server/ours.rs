@@ -1,7 +1,7 @@
 //! One of our architectures: a process that is started, asked for its counters, drained.
 //!
-//! The control channel is a socket on the server's standard input, with lines of JSON; see the server's
-//! end, `control.rs` in the crate `duality`, for what is said over it.
+//! The control channel is a socket on the server's standard input, with lines of JSON; see the
+//! server's end, `control.rs` in the crate `duality`, for what is said over it.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -43,7 +43,8 @@ enum Message {
 }
 
 impl Process {
-    /// Starts the server of a cell, which keeps what it is told in `store`, and waits until it listens.
+    /// Starts the server of a cell, which keeps what it is told in `store`, and waits until it
+    /// listens.
     pub(super) fn start(
         experiment: &Experiment,
         key: &CellKey,

@@ -1,7 +1,9 @@
-//! A peer: a tree of processes that is started, asked nothing, and ended with all that it has started.
+//! A peer: a tree of processes that is started, asked nothing, and ended with all that it has
+//! started.
 //!
-//! It has a process group of its own, so that a Ctrl-C is ours alone, and so that what it leaves behind can be
-//! ended with it. `setpriv`, where there is one, sees to it that it ends when we are killed.
+//! It has a process group of its own, so that a Ctrl-C is ours alone, and so that what it leaves
+//! behind can be ended with it. `setpriv`, where there is one, sees to it that it ends when we are
+//! killed.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
@@ -31,8 +33,9 @@ use crate::record::{CellKey, Peer};
 
 /// How often a port is looked for, since another process may take a free one first.
 const ATTEMPTS: usize = 3;
-/// Connections beyond those of the load, and an eighth of theirs: some are being closed while others come, and nginx
-/// closes those that are silent when less than a sixteenth of its places is free.
+/// Connections beyond those of the load, and an eighth of theirs: some are being closed while
+/// others come, and nginx closes those that are silent when less than a sixteenth of its places is
+/// free.
 const SPARE: usize = 32;
 
 /// A running peer.
@@ -125,7 +128,8 @@ impl Process {
         }
     }
 
-    /// Whether the first process has ended. It is not reaped yet, so that its group keeps its number.
+    /// Whether the first process has ended. It is not reaped yet, so that its group keeps its
+    /// number.
     fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         !matches!(waitid(WaitId::Pid(self.pid()), options), Ok(None))
@@ -168,7 +172,8 @@ impl Server for Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // By these they are still found when they have left the group, and no other process can be meant.
+        // By these they are still found when they have left the group, and no other process can be
+        // meant.
         let others: Vec<OwnedFd> = tree::of(self.child.id())
             .into_iter()
             .skip(1)

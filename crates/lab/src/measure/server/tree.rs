@@ -1,9 +1,9 @@
 //! What a tree of processes has used that tells nothing itself, from /proc.
 //!
-//! Processor time is exact to the nanosecond for threads that live, and to a tick of 10 ms for what threads
-//! used that have ended, and for processes that have ended and whose parent waited for them. Of processes
-//! that nobody waits for (their parent ignores SIGCHLD), nothing is left to count. Context switches are those of
-//! the threads that live.
+//! Processor time is exact to the nanosecond for threads that live, and to a tick of 10 ms for what
+//! threads used that have ended, and for processes that have ended and whose parent waited for
+//! them. Of processes that nobody waits for (their parent ignores SIGCHLD), nothing is left to
+//! count. Context switches are those of the threads that live.
 
 use std::fs;
 use std::time::Duration;
@@ -50,12 +50,14 @@ fn of_process(pid: u32) -> Counters {
     let mut total = counters::of_tasks(tasks.iter().map(String::as_str));
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let (own, children) = times(&stat, rustix::param::clock_ticks_per_second());
-    // The threads' count misses those that have ended, the process's what is less than a tick: neither is too high.
+    // The threads' count misses those that have ended, the process's what is less than a tick:
+    // neither is too high.
     total.cpu_us = total.cpu_us.max(own) + children;
     total
 }
 
-/// The processor time of those children of a tree's processes that have ended and were waited for, in ticks of 10 ms.
+/// The processor time of those children of a tree's processes that have ended and were waited for,
+/// in ticks of 10 ms.
 pub(super) fn of_ended_children(tree: &[u32]) -> Duration {
     let of = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -64,7 +66,8 @@ pub(super) fn of_ended_children(tree: &[u32]) -> Duration {
     Duration::from_micros(tree.iter().map(of).sum())
 }
 
-/// Processor time of a process and of its children that have ended, in microseconds (proc_pid_stat(5)).
+/// Processor time of a process and of its children that have ended, in microseconds
+/// (proc_pid_stat(5)).
 pub(crate) fn times(stat: &str, ticks_per_second: u64) -> (u64, u64) {
     // The name of the program is in parentheses, and may hold anything.
     let fields: Vec<u64> = stat

@@ -1,7 +1,9 @@
-//! Charts as SVG: text from numbers, with colours that the page's style gives by class, so that they follow its theme.
+//! Charts as SVG: text from numbers, with colours that the page's style gives by class, so that
+//! they follow its theme.
 //!
-//! [`lines`] draws figures over load, [`forest`] estimates with their intervals. A chart of a dozen lines says nothing; so three are
-//! in colour, with a dash and a marker of their own, and the others are grey. Names stand at the ends of lines.
+//! [`lines`] draws figures over load, [`forest`] estimates with their intervals. A chart of a dozen
+//! lines says nothing; so three are in colour, with a dash and a marker of their own, and the
+//! others are grey. Names stand at the ends of lines.
 
 pub mod forest;
 pub mod lines;
@@ -19,7 +21,8 @@ fn width_of(text: &str, size: f64) -> f64 {
     0.56 * size * text.chars().count() as f64
 }
 
-/// Moves `wanted` places, which are sorted, so far apart that neighbours have a `gap`, within `low` and `high` where there is room.
+/// Moves `wanted` places, which are sorted, so far apart that neighbours have a `gap`, within `low`
+/// and `high` where there is room.
 fn apart(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
     let mut places = wanted.to_vec();
     for at in 0..places.len() {

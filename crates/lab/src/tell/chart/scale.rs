@@ -55,8 +55,8 @@ fn steps(low: f64, high: f64) -> Vec<f64> {
     (first..=last).map(|number| number as f64 * step).collect()
 }
 
-/// The values to mark from `low` to `high` on a logarithmic scale: powers of ten where there are several, else as many of the round
-/// numbers between them as make three marks or more.
+/// The values to mark from `low` to `high` on a logarithmic scale: powers of ten where there are
+/// several, else as many of the round numbers between them as make three marks or more.
 fn marks(low: f64, high: f64) -> Vec<f64> {
     /// Of one power of ten, from few to many.
     const STEPS: [&[f64]; 4] = [

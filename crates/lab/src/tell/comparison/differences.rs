@@ -1,4 +1,5 @@
-//! What differs between two experiments beside what they measured: the machine, the design, the version.
+//! What differs between two experiments beside what they measured: the machine, the design, the
+//! version.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;

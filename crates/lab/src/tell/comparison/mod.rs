@@ -1,9 +1,9 @@
 //! Two experiments laid over each other: before and after a change, or two machines.
 //!
-//! A cell is compared with that of the same subject at as many connections. Each figure is the ratio of the
-//! second experiment's to the first's, with its 99 % interval; they differ only when it excludes the number one.
-//! Where both have blocks, rates and processor times are compared by the slices in them
-//! (`slices.rs`).
+//! A cell is compared with that of the same subject at as many connections. Each figure is the
+//! ratio of the second experiment's to the first's, with its 99 % interval; they differ only when
+//! it excludes the number one. Where both have blocks, rates and processor times are compared by
+//! the slices in them (`slices.rs`).
 //! [`text`](Comparison::render_text), [`data`](Comparison::data) and a page
 //! ([`report::overlay`](crate::tell::report::overlay)) show the same.
 
@@ -111,8 +111,8 @@ pub enum Direction {
     Worse,
     /// It holds the number one.
     Level,
-    /// There is no interval, for one of them was measured once, or the load generator was the limit of the
-    /// one that looks worse.
+    /// There is no interval, for one of them was measured once, or the load generator was the limit
+    /// of the one that looks worse.
     Unsure,
 }
 
@@ -239,12 +239,14 @@ impl Change {
         }
     }
 
-    /// Whether it is one of the figures that tell how quick a server is: the others vary too much to be asked for a few per cent.
+    /// Whether it is one of the figures that tell how quick a server is: the others vary too much
+    /// to be asked for a few per cent.
     fn is_judged(&self) -> bool {
         matches!(self.metric, Metric::Rate | Metric::Cpu)
     }
 
-    /// Whether it is worse, and the interval of the ratio misses the number one by more than `percent`.
+    /// Whether it is worse, and the interval of the ratio misses the number one by more than
+    /// `percent`.
     fn is_regression(&self, percent: f64) -> bool {
         let beyond = |Interval { low, high }: Interval| match self.metric.more_is_better() {
             true => high < 1.0 - percent / 100.0,
@@ -303,8 +305,9 @@ impl Comparison {
         Ok(Self { experiment, before, after, differences, pairs, only_before, only_after })
     }
 
-    /// What is worse in the second by more than `percent`, a line for each: a figure whose interval misses the
-    /// number one by more than that, a cell that failed, connections that are left without a reply.
+    /// What is worse in the second by more than `percent`, a line for each: a figure whose interval
+    /// misses the number one by more than that, a cell that failed, connections that are left
+    /// without a reply.
     pub fn regressions(&self, percent: f64) -> Vec<String> {
         let failed = self.only_before.iter().filter(|alone| alone.failed).map(|alone| {
             format!("{} at {}: {}", alone.subject, connections(alone.concurrency), alone.why)
@@ -322,8 +325,8 @@ impl Comparison {
         failed.chain(worse).map(|line| format!("{name}{line}")).collect()
     }
 
-    /// The figures whose change is not known well enough to tell one of `percent` from none, each with how unsure it is: half of the
-    /// interval of their ratio.
+    /// The figures whose change is not known well enough to tell one of `percent` from none, each
+    /// with how unsure it is: half of the interval of their ratio.
     pub fn too_unsure_for(&self, percent: f64) -> Vec<String> {
         let figures = self.pairs.iter().flat_map(|pair| {
             let place = format!("{} at {}", pair.subject, connections(pair.concurrency));

@@ -113,8 +113,8 @@ impl Run {
     }
 }
 
-/// The variance of a session's mean, and its degrees of freedom. These are 0 where no run has a second
-/// session: then nothing is known of how much sessions differ.
+/// The variance of a session's mean, and its degrees of freedom. These are 0 where no run has a
+/// second session: then nothing is known of how much sessions differ.
 struct Spread {
     variance: f64,
     freedom: usize,

@@ -1,5 +1,5 @@
-//! How sure a recommendation is: what decided, which differences would have been found, what the control shows, and what happened on
-//! the machine.
+//! How sure a recommendation is: what decided, which differences would have been found, what the
+//! control shows, and what happened on the machine.
 
 use crate::format::{connections, connections_of, how_many, listed, percent};
 use crate::judge::verdict::{Evidence, Finding, MANY_STRANGERS, Metric, Verdict};

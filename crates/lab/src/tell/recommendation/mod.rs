@@ -29,7 +29,8 @@ pub(crate) use silence::withheld;
 pub struct Recommendation {
     /// The architecture to choose; none when nothing can be recommended.
     pub architecture: Option<String>,
-    /// The choice or why there is none, how sure it is, its reasons; the first sentence can stand alone.
+    /// The choice or why there is none, how sure it is, its reasons; the first sentence can stand
+    /// alone.
     pub sentences: Vec<String>,
     /// Where nothing can be said, why, and what would help.
     pub unsaid: Vec<String>,
@@ -111,8 +112,9 @@ fn is_best_alone(verdict: &Verdict, name: &str) -> bool {
     matches!(&verdict.finding, Finding::Best { subject } if subject == name)
 }
 
-/// The architecture that is most often not told from the best, if it ever is told from another. Among equals: who is alone most often,
-/// who does not look at idle connections, the best place at the highest load, the design's order.
+/// The architecture that is most often not told from the best, if it ever is told from another.
+/// Among equals: who is alone most often, who does not look at idle connections, the best place at
+/// the highest load, the design's order.
 fn choose(summary: &Summary) -> Option<String> {
     let verdicts = &summary.verdicts;
     if summary.partial().is_some() || !verdicts.iter().any(Verdict::can_recommend) {
@@ -193,7 +195,8 @@ fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> S
     format!("Choose {chosen}: {it}no other is better {scope}{level}.")
 }
 
-/// Which others cannot be told from the chosen one, of numbers of connections at which anything can be told apart.
+/// Which others cannot be told from the chosen one, of numbers of connections at which anything can
+/// be told apart.
 fn level_with(chosen: &str, won: &[&Verdict]) -> String {
     let decided: Vec<&&Verdict> = won.iter().filter(|verdict| verdict.tells_apart()).collect();
     let mut always = Vec::new();
@@ -218,7 +221,8 @@ fn level_with(chosen: &str, won: &[&Verdict]) -> String {
     }
 }
 
-/// What the chosen one does at a number of connections, and how far behind the next is that is worse for sure.
+/// What the chosen one does at a number of connections, and how far behind the next is that is
+/// worse for sure.
 fn margin(verdict: &Verdict, chosen: &str) -> Option<String> {
     let own = verdict.standings.iter().find(|standing| standing.subject == chosen)?;
     let at_least = if own.at_least { "at least " } else { "" };
@@ -363,7 +367,8 @@ fn faults(summary: &Summary) -> Vec<String> {
     .collect()
 }
 
-/// What stands beside the choice: peers and yardsticks, as they compare with the best at the highest load.
+/// What stands beside the choice: peers and yardsticks, as they compare with the best at the
+/// highest load.
 fn beside(summary: &Summary) -> Vec<String> {
     let last = summary.verdicts.iter().rfind(|verdict| {
         !verdict.is_withheld()

@@ -1,4 +1,5 @@
-//! Why another one serves more requests/s than the one that is named best, where it does: rates are what plots show first.
+//! Why another one serves more requests/s than the one that is named best, where it does: rates are
+//! what plots show first.
 
 use crate::format::{connections, duration, grouped, percent};
 use crate::judge::verdict::{Evidence, Metric, Standing, Verdict};
@@ -7,7 +8,8 @@ use crate::tell::summary::Summary;
 /// A load generator's time that is longer by this share shows that it does more of the work.
 const MORE: f64 = 0.10;
 
-/// One sentence for each number of connections where processor time decides, and the rates say the opposite.
+/// One sentence for each number of connections where processor time decides, and the rates say the
+/// opposite.
 pub(super) fn sentences(summary: &Summary, chosen: Option<&str>) -> Vec<String> {
     let told = |verdict: &Verdict| {
         let own = match chosen {

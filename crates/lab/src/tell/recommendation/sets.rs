@@ -1,4 +1,5 @@
-//! Best sets: those that cannot be told from the best, where none of them can be recommended, and who is worse for sure.
+//! Best sets: those that cannot be told from the best, where none of them can be recommended, and
+//! who is worse for sure.
 
 use crate::format::{connections, connections_of, listed};
 use crate::judge::verdict::{Metric, Standing, Verdict};
@@ -61,7 +62,8 @@ pub(super) fn excluded(summary: &Summary) -> Vec<String> {
     summary.verdicts.iter().filter_map(told).collect()
 }
 
-/// `threads +154 % [121 to 193]`; of a rate the share that is missing, `threads -60.6 % [-65.9 to -54.8]`.
+/// `threads +154 % [121 to 193]`; of a rate the share that is missing, `threads -60.6 % [-65.9 to
+/// -54.8]`.
 fn behind(standing: &Standing, metric: Metric) -> String {
     let told = |value: f64| if metric == Metric::Rate { 1.0 / (1.0 + value) - 1.0 } else { value };
     let share = |value: f64| {

@@ -1,4 +1,5 @@
-//! Why nothing is recommended, or nothing can be said at a number of connections, and what would help.
+//! Why nothing is recommended, or nothing can be said at a number of connections, and what would
+//! help.
 
 use super::sets;
 use crate::format::{connections_of, percent};

@@ -33,8 +33,8 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
     summary.subjects.iter().filter_map(answered).collect()
 }
 
-/// Whether something can be said of a way. Where a verdict is withheld since small differences would not be seen, a large one
-/// that was seen is one all the same.
+/// Whether something can be said of a way. Where a verdict is withheld since small differences
+/// would not be seen, a large one that was seen is one all the same.
 fn can_be_told(verdict: &Verdict, way: &Way) -> bool {
     match (&verdict.finding, &verdict.imprecise) {
         (Finding::Withheld { cause: Cause::Coarse }, _) => way.change != Change::Level,
@@ -63,8 +63,8 @@ fn answer(word: &str, change: Change, found: &[(&Verdict, &Way)], native: &str) 
     })
 }
 
-/// `takes 24.1 % less processor time for a request at 100 [20.0 to 28.1]`; after such a one, `24.1 % less at 1,000 [20.0 to 28.1]`
-/// is enough.
+/// `takes 24.1 % less processor time for a request at 100 [20.0 to 28.1]`; after such a one, `24.1
+/// % less at 1,000 [20.0 to 28.1]` is enough.
 fn by(way: &Way, metric: Metric, is_whole: bool, at: &str) -> String {
     // Of a rate, what is counted is requests in a time, and not time for a request.
     let told = |value: f64| match metric {

@@ -1,4 +1,5 @@
-//! The charts of a page, and the table of its first screen: what is drawn of a summary, and in which words.
+//! The charts of a page, and the table of its first screen: what is drawn of a summary, and in
+//! which words.
 
 use serde::Serialize;
 
@@ -11,7 +12,8 @@ use crate::tell::chart::lines::{Lines, Series};
 use crate::tell::recommendation::withheld;
 use crate::tell::summary::Summary;
 
-/// How many subjects are in colour: the leader and two rivals. More lines in colour are none that an eye could follow.
+/// How many subjects are in colour: the leader and two rivals. More lines in colour are none that
+/// an eye could follow.
 const IN_COLOUR: usize = 3;
 
 /// A chart and the words around it.
@@ -90,7 +92,8 @@ fn of_verdict(verdict: &Verdict) -> Overview {
     Overview { connections, best, rate, level, withheld: is_withheld }
 }
 
-/// The subjects in colour: the chosen one, or else the best at most numbers of connections, and those next to it.
+/// The subjects in colour: the chosen one, or else the best at most numbers of connections, and
+/// those next to it.
 fn in_colour<'a>(summary: &'a Summary, chosen: Option<&'a str>) -> Vec<&'a str> {
     let place = |name: &str| {
         let places = summary.verdicts.iter().map(|verdict| {

@@ -1,5 +1,5 @@
-//! The index of a plan's reports: what the plan asks, and for each experiment its answer in words, its
-//! rates, and the way to its report.
+//! The index of a plan's reports: what the plan asks, and for each experiment its answer in words,
+//! its rates, and the way to its report.
 //!
 //! The report of the experiment NAME is expected at NAME/report.html beside the index.
 
@@ -70,7 +70,8 @@ impl Index {
         }
     }
 
-    /// The index of experiments that ended before, which are to be [added](Self::add) in the order of the page.
+    /// The index of experiments that ended before, which are to be [added](Self::add) in the order
+    /// of the page.
     pub fn of(origin: &Origin) -> Self {
         let Origin { title, source, .. } = origin.clone();
         Self { title, source, first: None, entries: Vec::new() }

@@ -1,4 +1,5 @@
-//! The tables of results as Markdown, for documents that quote them: a subject a line, a concurrency a column.
+//! The tables of results as Markdown, for documents that quote them: a subject a line, a
+//! concurrency a column.
 //!
 //! The pages of docs/reproductions are filled in from these, so that no figure is copied by hand.
 
@@ -84,8 +85,8 @@ impl FromStr for Table {
     }
 }
 
-/// These tables of an experiment, each under a line that says what it is. A figure beside which there is a warning has
-/// a `!`, as on the terminal, and one that is not to be trusted a `✗`.
+/// These tables of an experiment, each under a line that says what it is. A figure beside which
+/// there is a warning has a `!`, as on the terminal, and one that is not to be trusted a `✗`.
 pub fn tables(heading: &Heading, records: &Records, which: &[Table]) -> String {
     let summary = Summary::of(heading, records);
     let cells = &records.cells;

@@ -1,5 +1,5 @@
-//! The lines of results.jsonl that the page's figures come from, so that each figure can be traced to what was
-//! written down when it was measured.
+//! The lines of results.jsonl that the page's figures come from, so that each figure can be traced
+//! to what was written down when it was measured.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,8 @@ struct Key {
 }
 
 impl RawLines {
-    /// The lines of these files; of a cell that was measured more than once, the last, as it is the one that counts.
+    /// The lines of these files; of a cell that was measured more than once, the last, as it is the
+    /// one that counts.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! The report's tables: every cell with its warnings and its raw lines, the lines of service time over load, and what
-//! became of the connections beside the measured ones.
+//! The report's tables: every cell with its warnings and its raw lines, the lines of service time
+//! over load, and what became of the connections beside the measured ones.
 
 use std::collections::BTreeSet;
 
@@ -149,8 +149,8 @@ pub(super) fn lines(summary: &Summary) -> Vec<LoadLine> {
         let measured = rows.filter(|medians| !medians.starved && !medians.invalid);
         let points: Vec<(f64, f64)> =
             measured.map(|medians| (medians.measured_load, medians.mean_us)).collect();
-        // A line through two points is always straight; and where requests come one by one, or at a rate, the load is
-        // what it is.
+        // A line through two points is always straight; and where requests come one by one, or at a
+        // rate, the load is what it is.
         let loads = points.iter().map(|(load, _)| *load);
         let (least, most) = (loads.clone().fold(f64::MAX, f64::min), loads.fold(0.0, f64::max));
         if points.len() < 3 || most < 2.0 * least {

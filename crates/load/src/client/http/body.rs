@@ -47,8 +47,8 @@ impl Body {
         matches!(self.state, State::UntilEnd | State::Complete)
     }
 
-    /// Takes the next bytes of the connection, gives `sink` what belongs to the body, and returns how
-    /// many it took: all, unless the body is complete before the last.
+    /// Takes the next bytes of the connection, gives `sink` what belongs to the body, and returns
+    /// how many it took: all, unless the body is complete before the last.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],

@@ -1,4 +1,5 @@
-//! The head of an HTTP reply: its status, how its body is delimited, and what becomes of the connection.
+//! The head of an HTTP reply: its status, how its body is delimited, and what becomes of the
+//! connection.
 
 use crate::failure::Failure;
 use crate::request::decimal;

@@ -34,15 +34,15 @@ impl Hearing {
         self.due == 0
     }
 
-    /// In which order the lines of this round were heard, of those members that no member of the same
-    /// parity is among: so all of that parity have heard the same ones, and in one order if the server
-    /// has one.
+    /// In which order the lines of this round were heard, of those members that no member of the
+    /// same parity is among: so all of that parity have heard the same ones, and in one order if
+    /// the server has one.
     pub(super) fn order(&self) -> u64 {
         self.order
     }
 
-    /// Takes whole lines from the beginning of `bytes`, adds to `starts` when each was said, and returns
-    /// how many bytes those were.
+    /// Takes whole lines from the beginning of `bytes`, adds to `starts` when each was said, and
+    /// returns how many bytes those were.
     ///
     /// # Errors
     ///
@@ -78,8 +78,8 @@ impl Hearing {
         }
     }
 
-    /// Says what is wrong with the line that `rest` begins with and that is not the next of its sender;
-    /// a line whose end is not there yet may still be right.
+    /// Says what is wrong with the line that `rest` begins with and that is not the next of its
+    /// sender; a line whose end is not there yet may still be right.
     #[cold]
     fn explain(&self, rest: &[u8], sender: Option<(usize, &Said)>) -> Result<(), Failure> {
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {

@@ -1,4 +1,5 @@
-//! One member of a room: says its lines of a round, hears those of the others, and waits for them all.
+//! One member of a room: says its lines of a round, hears those of the others, and waits for them
+//! all.
 
 use std::io;
 use std::net::Shutdown;

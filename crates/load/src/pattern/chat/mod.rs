@@ -8,13 +8,14 @@
 //!                                                  nothing more to the very end
 //! ```
 //!
-//! A request is one delivery: a line of one member as it reaches one other. Its latency is that from
-//! the moment before the line was sent. As in Demsky's measurements (2001), who has spoken waits for all
-//! that is due; a round is so short that nobody can be far behind, whatever the server's backlog.
+//! A request is one delivery: a line of one member as it reaches one other. Its latency is that
+//! from the moment before the line was sent. As in Demsky's measurements (2001), who has spoken
+//! waits for all that is due; a round is so short that nobody can be far behind, whatever the
+//! server's backlog.
 //!
 //! A room in which one delivery is wrong is lost, since nobody can tell what else is due: everyone
-//! leaves it. A load for a time goes on in a new one; of a load of so many requests, those that have not
-//! been made fail with it.
+//! leaves it. A load for a time goes on in a new one; of a load of so many requests, those that
+//! have not been made fail with it.
 
 mod hearing;
 mod member;
@@ -44,12 +45,13 @@ use crate::{Error, Options, Stop};
 /// A longer line is no welcome.
 const LONGEST_WELCOME: usize = 128;
 
-/// How many members join at a time. The server speaks first; so a connection that overflows its accept
-/// queue, and of which it therefore knows nothing (`tcp_syncookies`), would be silent for ever.
+/// How many members join at a time. The server speaks first; so a connection that overflows its
+/// accept queue, and of which it therefore knows nothing (`tcp_syncookies`), would be silent for
+/// ever.
 const JOINING: usize = 64;
 
-/// How long the members wait before they join once more: this at first, twice as long each time that
-/// they are not let in, and no longer than a second.
+/// How long the members wait before they join once more: this at first, twice as long each time
+/// that they are not let in, and no longer than a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 

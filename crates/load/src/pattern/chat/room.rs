@@ -1,10 +1,12 @@
-//! What the members of a room share: who they are, what is said in this round, and how far they are.
+//! What the members of a room share: who they are, what is said in this round, and how far they
+//! are.
 //!
-//! Lines are said in slots: slot i is that of member i modulo l, so that all speak equally often, and a
-//! round is a stretch of slots that need not hold one for each. What a round consists of is therefore
-//! known beforehand, and so is what it must sound like.
+//! Lines are said in slots: slot i is that of member i modulo l, so that all speak equally often,
+//! and a round is a stretch of slots that need not hold one for each. What a round consists of is
+//! therefore known beforehand, and so is what it must sound like.
 //!
-//! All members are tasks of one loop; the locks are never contended for, and no task waits with one held.
+//! All members are tasks of one loop; the locks are never contended for, and no task waits with one
+//! held.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -143,8 +145,8 @@ impl Room {
         before(slots.start)..before(slots.end)
     }
 
-    /// Has `member` say its lines of this round, now: puts them at the end of `sent`, as they are to be
-    /// sent.
+    /// Has `member` say its lines of this round, now: puts them at the end of `sent`, as they are
+    /// to be sent.
     pub(super) fn say(&self, member: usize, sent: &mut Vec<u8>) {
         let mut state = self.lock();
         let lines = self.lines(member, &state.round.slots);
@@ -236,8 +238,9 @@ impl State {
     }
 }
 
-/// What a member says in a line: who it is, for a server could confuse members; which line it is; and
-/// what a careless server would change, spaces, bytes beyond ASCII, and what looks like a sender.
+/// What a member says in a line: who it is, for a server could confuse members; which line it is;
+/// and what a careless server would change, spaces, bytes beyond ASCII, and what looks like a
+/// sender.
 pub(super) fn text(member: u64, line: u64) -> String {
     format!("{member}> {:08} é  chat ", line % 100_000_000)
 }

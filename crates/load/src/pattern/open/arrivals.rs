@@ -8,8 +8,8 @@
 //!   sinusoidal   │    │   │  │ │││ │  │   │    │    │     waits swing from MAX to MIN and back
 //! ```
 //!
-//! *Poisson* is what many independent users make. *Uniform* and *sinusoidal* are the waits that Truppel
-//! and Abreu load their servers with; for these the waits may be given instead of the rate.
+//! *Poisson* is what many independent users make. *Uniform* and *sinusoidal* are the waits that
+//! Truppel and Abreu load their servers with; for these the waits may be given instead of the rate.
 
 use std::f64::consts::TAU;
 use std::time::Duration;
@@ -87,8 +87,8 @@ impl Arrivals {
 
     /// How many requests arrive in a second, on average.
     ///
-    /// For sinusoidal waits w(t) it is the mean of 1/w(t) over a period, which for a cosine between a
-    /// and b is 1/√(a·b).
+    /// For sinusoidal waits w(t) it is the mean of 1/w(t) over a period, which for a cosine between
+    /// a and b is 1/√(a·b).
     pub fn rate(&self) -> f64 {
         match *self {
             Arrivals::Constant { rate } | Arrivals::Poisson { rate } => rate,
@@ -219,7 +219,8 @@ mod tests {
                 other => wait(20_000.0 / other.rate()),
             };
             let count = arrivals.schedule(seed).take_while(|at| *at < length).count();
-            // The error of a mean of n exponential waits is 1/√n of it, and 5 of those never happen.
+            // The error of a mean of n exponential waits is 1/√n of it, and 5 of those never
+            // happen.
             let error = (count as f64 / length.as_secs_f64() / arrivals.rate() - 1.0).abs();
             prop_assert!(error < 0.036, "{} off for {arrivals:?}", error);
         }

@@ -1,5 +1,5 @@
-//! The open loop: requests are due at times that do not depend on the answers, as those of users do who
-//! do not know of each other.
+//! The open loop: requests are due at times that do not depend on the answers, as those of users do
+//! who do not know of each other.
 //!
 //! ```text
 //!   pacer (a kernel thread)            the load's loop
@@ -12,10 +12,10 @@
 //!                      ├─────────────────── latency ───────────────────────────┤
 //! ```
 //!
-//! When the server is slower than the requests come, connections run out and requests wait in the queue.
-//! That wait is the server's doing, so latency counts from when a request was due; a client that counts
-//! from the send, or does not send while it waits for a reply, leaves out just the worst latencies
-//! (*coordinated omission*). Both are measured, so that both can be compared.
+//! When the server is slower than the requests come, connections run out and requests wait in the
+//! queue. That wait is the server's doing, so latency counts from when a request was due; a client
+//! that counts from the send, or does not send while it waits for a reply, leaves out just the
+//! worst latencies (*coordinated omission*). Both are measured, so that both can be compared.
 //!
 //! A free connection takes the next request; those that have been free for longest come first.
 
@@ -61,7 +61,8 @@ pub(super) async fn load<C: Client>(
     let load = engine.shared(engine.edges(), Some(queue.clone()), Box::new(hook));
     let connections = engine.options.connections;
     start(client, connections, &queue, &load).map_err(not_started)?;
-    // A request that is due before there are connections would be late for no fault of the server's.
+    // A request that is due before there are connections would be late for no fault of the
+    // server's.
     while queue.free() < connections {
         let waited = engine.wait(GLANCE, &load.recorder).await;
         waited.map_err(|Interrupted| Error::Interrupted)?;
@@ -80,8 +81,8 @@ pub(super) async fn load<C: Client>(
     Ok(outcome)
 }
 
-/// Starts `connections` connections that take their requests from `queue`; all are open, or could not be
-/// opened, when as many are [free](Queue::free).
+/// Starts `connections` connections that take their requests from `queue`; all are open, or could
+/// not be opened, when as many are [free](Queue::free).
 fn start<C: Client>(
     client: &C,
     connections: usize,

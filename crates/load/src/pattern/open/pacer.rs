@@ -1,9 +1,10 @@
 //! The pacer: a kernel thread that puts each request into the queue when it is due.
 //!
 //! The load's own loop keeps time to a millisecond, in which a thousand requests may be due at a
-//! million a second; they would all begin at once. A thread that does nothing but sleep until the next
-//! one, with a timer slack of a nanosecond, is late by some tens of microseconds. Whatever it oversleeps,
-//! it catches up with: no arrival is left out, and each keeps the time at which it was due.
+//! million a second; they would all begin at once. A thread that does nothing but sleep until the
+//! next one, with a timer slack of a nanosecond, is late by some tens of microseconds. Whatever it
+//! oversleeps, it catches up with: no arrival is left out, and each keeps the time at which it was
+//! due.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +52,8 @@ impl Clock {
     }
 }
 
-/// Calls a hook with the clock stopped: what the observer does at the window's edges delays no request.
+/// Calls a hook with the clock stopped: what the observer does at the window's edges delays no
+/// request.
 pub(crate) struct StoppedClock<B> {
     pub(crate) clock: Clock,
     pub(crate) hook: B,

@@ -1,7 +1,7 @@
 //! The state of one loop, and what operations ask of it; its [`round`] has a file of its own.
 //!
-//! Tasks call in here through [`current`] while the round that runs them is on the stack below. So every field is a cell,
-//! and no borrow is held while a task runs.
+//! Tasks call in here through [`current`] while the round that runs them is on the stack below. So
+//! every field is a cell, and no borrow is held while a task runs.
 
 mod round;
 
@@ -31,8 +31,8 @@ use crate::remote::{self, LoopId, OwnInbox, TaskName};
 use crate::visibility::thread_slots::{self, ThreadSlot};
 use crate::visibility::{self, Label, Wait};
 
-/// How many operations a task may complete in one turn. Optimistic I/O never waits by itself, so a socket that is
-/// always ready would otherwise keep the loop to itself.
+/// How many operations a task may complete in one turn. Optimistic I/O never waits by itself, so a
+/// socket that is always ready would otherwise keep the loop to itself.
 const BUDGET: u32 = 64;
 
 pub(crate) struct Core {
@@ -53,12 +53,13 @@ pub(crate) struct Core {
     /// Spare buffers for its sockets.
     pub(crate) spare: Spare,
     now: Cell<Instant>,
-    /// What is left of the running task's budget, if the task has spent any of it in the turn `spent_in`.
+    /// What is left of the running task's budget, if the task has spent any of it in the turn
+    /// `spent_in`.
     budget: Cell<u32>,
     spent_in: Cell<usize>,
     draining: Cell<bool>,
-    /// The number of the turn after which all tasks that were ready as the round began have had theirs, and of the turn
-    /// after which the round ends.
+    /// The number of the turn after which all tasks that were ready as the round began have had
+    /// theirs, and of the turn after which the round ends.
     due: Cell<usize>,
     last: Cell<usize>,
     /// The total time in which the poller waited while no task was ready.
@@ -78,8 +79,8 @@ pub(super) fn watch_overflows() -> io::Result<Watch> {
     unsafe { overflow::watch(name_running) }
 }
 
-/// Writes which task runs on this kernel thread. Called in a signal handler after the task's stack has overflowed, so it
-/// only reads cells.
+/// Writes which task runs on this kernel thread. Called in a signal handler after the task's stack
+/// has overflowed, so it only reads cells.
 fn name_running(line: &mut dyn fmt::Write) -> fmt::Result {
     current::with_loop(|core| match core.and_then(|core| core.running().name()) {
         Some(name) => write!(line, "task {} of loop {}", name.serial(), name.loop_number()),
@@ -175,8 +176,8 @@ impl Core {
         }
     }
 
-    /// Spends one unit of the running task's budget. When the budget is used up, queues the task again and returns false:
-    /// the task must wait, so that descriptors and timers have their turn.
+    /// Spends one unit of the running task's budget. When the budget is used up, queues the task
+    /// again and returns false: the task must wait, so that descriptors and timers have their turn.
     #[inline]
     pub(crate) fn spend(&self) -> bool {
         let turn = self.tasks.taken();
@@ -246,7 +247,8 @@ impl Core {
         self.poller.borrow_mut().arm(descriptor, token, direction)
     }
 
-    /// Ends the watch of a descriptor and closes it. `duplicated` says whether it may have duplicates.
+    /// Ends the watch of a descriptor and closes it. `duplicated` says whether it may have
+    /// duplicates.
     pub(crate) fn close(&self, descriptor: OwnedFd, token: Token, duplicated: bool) {
         {
             let mut poller = self.poller.borrow_mut();
@@ -267,7 +269,8 @@ impl Core {
         self.running().set_wait(wait);
     }
 
-    /// Reserves a task for a connection that is being served. It may take some of the memory kept in reserve.
+    /// Reserves a task for a connection that is being served. It may take some of the memory kept
+    /// in reserve.
     pub(crate) fn reserve(&self) -> io::Result<ReservedTask> {
         self.reserve_leaving(self.reserve.bytes() / 2)
     }
@@ -369,13 +372,14 @@ impl Core {
         // Destructors that wait by hand are not woken.
         self.tasks.set_idle();
         self.timers.borrow_mut().clear(name.slot());
-        // SAFETY: the task has returned from its turn, or a panic has ended it; or the loop has ended, and gives none. Its
-        // destructors begin no turn: to wait is to return, or, where tasks are fibers, to panic, for a fiber that is dropped is
-        // not the running one.
+        // SAFETY: the task has returned from its turn, or a panic has ended it; or the loop has
+        // ended, and gives none. Its destructors begin no turn: to wait is to return, or, where
+        // tasks are fibers, to panic, for a fiber that is dropped is not the running one.
         unsafe { self.tasks.end(name, drop_body) };
     }
 
-    /// Drops every task, within the loop, so that the poller forgets their descriptors as they close.
+    /// Drops every task, within the loop, so that the poller forgets their descriptors as they
+    /// close.
     pub(crate) fn drop_tasks(&self) {
         let mut from = 0;
         loop {

@@ -19,9 +19,10 @@ use crate::visibility::thread_slots::{self, ThreadSlot};
 use crate::wait::set_ambient_deadline;
 use crate::{cold_path, visibility};
 
-/// The least number of turns in a round, if so many tasks become ready. The round then goes on for as many turns again, up
-/// to `MORE`, until it has lasted a slice. A round ends with a system call, which costs as much as twenty switches between
-/// tasks that only wake one another. To read the clock costs as much as seven.
+/// The least number of turns in a round, if so many tasks become ready. The round then goes on for
+/// as many turns again, up to `MORE`, until it has lasted a slice. A round ends with a system call,
+/// which costs as much as twenty switches between tasks that only wake one another. To read the
+/// clock costs as much as seven.
 const ROUND: usize = 256;
 const MORE: usize = 1024;
 const SLICE: Duration = Duration::from_micros(50);
@@ -55,8 +56,8 @@ impl Core {
         }
     }
 
-    /// Runs the tasks that are ready now, and of those that they make ready as many as a round may have. The others wait for
-    /// the next round, so that descriptors and timers have their turn.
+    /// Runs the tasks that are ready now, and of those that they make ready as many as a round may
+    /// have. The others wait for the next round, so that descriptors and timers have their turn.
     fn run_ready(&self, slot: &ThreadSlot) {
         let (before, given) = (self.tasks.taken(), self.tasks.turns());
         let ready = self.tasks.ready();
@@ -93,12 +94,14 @@ impl Core {
             None => {
                 // A waker's drop does nothing, but is a call by way of its table.
                 let waker = ManuallyDrop::new(waker::of(task.name()));
-                // SAFETY: the task ends after its turn, below; and turns are given one at a time, so no other code polls it.
+                // SAFETY: the task ends after its turn, below; and turns are given one at a time,
+                // so no other code polls it.
                 unsafe { task.poll(&mut Context::from_waker(&waker)) }.is_ready()
             }
         };
         if has_ended {
-            // The running task is another one than was resumed, if that has passed the processor on.
+            // The running task is another one than was resumed, if that has passed the processor
+            // on.
             self.end(self.running());
         }
         true
@@ -118,8 +121,9 @@ impl Core {
         Some(task)
     }
 
-    /// Ends the turn of the running fiber and begins that of the next one, as [`Core::give_turn`] does, but without a switch to
-    /// the loop in between. None when the loop is to go on, as at the end of a round.
+    /// Ends the turn of the running fiber and begins that of the next one, as [`Core::give_turn`]
+    /// does, but without a switch to the loop in between. None when the loop is to go on, as at the
+    /// end of a round.
     #[inline(always)]
     pub(crate) fn next_fiber(&self) -> Option<NonNull<Fiber>> {
         if !self.has_turn() {
@@ -131,8 +135,8 @@ impl Core {
         Some(NonNull::from(fiber.expect("tasks of a loop whose tasks are fibers are fibers")))
     }
 
-    /// Prolongs a round that has used its turns, unless a task has used up its budget, or more tasks were ready at once than
-    /// a round needs.
+    /// Prolongs a round that has used its turns, unless a task has used up its budget, or more
+    /// tasks were ready at once than a round needs.
     #[cold]
     fn prolong(&self) -> bool {
         let is_longer = self.last.get() != self.due.get() && self.now().elapsed() < SLICE;

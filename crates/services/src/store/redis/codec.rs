@@ -1,8 +1,9 @@
-//! From bytes to replies and from words to commands (RESP2, <https://redis.io/docs/latest/develop/reference/protocol-spec/>),
-//! without I/O.
+//! From bytes to replies and from words to commands (RESP2,
+//! <https://redis.io/docs/latest/develop/reference/protocol-spec/>), without I/O.
 //!
-//! The crate `redis-protocol` decodes. It recurses as deep as a reply is nested, and asks for as many bytes as
-//! the reply announces; so where a reply ends is found here first, within bounds, and it gets that much.
+//! The crate `redis-protocol` decodes. It recurses as deep as a reply is nested, and asks for as
+//! many bytes as the reply announces; so where a reply ends is found here first, within bounds, and
+//! it gets that much.
 
 use redis_protocol::resp2::decode::decode;
 use redis_protocol::resp2::encode::encode_borrowed;
@@ -13,7 +14,8 @@ use super::super::{LONGEST_REMARK, MOST_REMARKS, Remark};
 /// What Redis replies.
 pub(crate) type Reply = OwnedFrame;
 
-/// The most bytes in a reply: the most remarks, each of the most bytes, and as much again for good measure.
+/// The most bytes in a reply: the most remarks, each of the most bytes, and as much again for good
+/// measure.
 const LONGEST_REPLY: usize = 2 * MOST_REMARKS * LONGEST_REMARK;
 /// The most bytes in what is a line: a status, an error, a number, a length.
 const LONGEST_LINE: usize = 1024;
@@ -27,12 +29,13 @@ const LINE_END: &[u8] = b"\r\n";
 #[error("its reply {0}")]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
-/// The reply at the beginning of `bytes` and its length in bytes; `None` when more has to come first.
+/// The reply at the beginning of `bytes` and its length in bytes; `None` when more has to come
+/// first.
 ///
 /// # Errors
 ///
-/// The bytes cannot become a reply within the bounds: at most 200 elements in an array, none of which is an
-/// array, and about 6 MiB.
+/// The bytes cannot become a reply within the bounds: at most 200 elements in an array, none of
+/// which is an array, and about 6 MiB.
 pub(crate) fn decode_reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>, Malformed> {
     let Some(length) = reply_end(bytes)? else { return Ok(None) };
     match decode(&bytes[..length]) {
@@ -51,7 +54,8 @@ pub(crate) fn push_command(output: &mut Vec<u8>, words: &[&[u8]]) {
         .expect("there is as much room as the command said it needs");
 }
 
-/// A remark as an element of the list: the number of bytes in the guest's name, a colon, the name, the text.
+/// A remark as an element of the list: the number of bytes in the guest's name, a colon, the name,
+/// the text.
 pub(crate) fn encode_remark(remark: &Remark) -> String {
     format!("{}:{}{}", remark.guest.len(), remark.guest, remark.text)
 }

@@ -30,8 +30,8 @@ impl Connection {
 
     /// Whether the peer has neither closed nor said anything since the last exchange.
     ///
-    /// This costs a system call for each use of an idle connection. In return, a Redis that was restarted
-    /// in between is noticed *before* a command is sent, while nothing is in doubt.
+    /// This costs a system call for each use of an idle connection. In return, a Redis that was
+    /// restarted in between is noticed *before* a command is sent, while nothing is in doubt.
     pub(super) fn is_quiet(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         matches!(recv(&self.stream, &mut [0; 1], flags), Err(Errno::WOULDBLOCK))

@@ -7,14 +7,14 @@
 //!                     └────────── put back after whole replies, dropped otherwise ◀──────┘
 //! ```
 //!
-//! Connections stay in the group that opened them, so that a stream stays on its loop, and none is open
-//! before a fork.
+//! Connections stay in the group that opened them, so that a stream stays on its loop, and none is
+//! open before a fork.
 //!
-//! **What is tried again.** When a connection that had been idle turns out to be closed, a command that can
-//! be repeated without harm (LRANGE, HGET, GET, and HSET of the same value) is sent once more on a new
-//! connection. INCR and LPUSH are not: nobody knows whether they were executed, and to do so twice would count
-//! a visitor or keep a remark twice. Their callers hear that the store is unavailable. This is rare, since an
-//! idle connection is looked at before it is used.
+//! **What is tried again.** When a connection that had been idle turns out to be closed, a command
+//! that can be repeated without harm (LRANGE, HGET, GET, and HSET of the same value) is sent once
+//! more on a new connection. INCR and LPUSH are not: nobody knows whether they were executed, and
+//! to do so twice would count a visitor or keep a remark twice. Their callers hear that the store
+//! is unavailable. This is rare, since an idle connection is looked at before it is used.
 //!
 //! **While Redis is away.** A connection may be refused, closed at once, or answered by something
 //! that is not Redis. For [`REST`] after that the group opens no other. Calls use the connections
@@ -22,9 +22,9 @@
 //! time, all calls of the group fail at once. So a dead Redis costs neither a storm of connections
 //! nor one time-out per request.
 //!
-//! Keys: `duality:visitors` (a number), `duality:remarks` (a list, the newest first; an element is the length
-//! of the guest's name in bytes, a colon, the name, the text; other elements are passed over), `duality:phone`
-//! (a hash from names to numbers).
+//! Keys: `duality:visitors` (a number), `duality:remarks` (a list, the newest first; an element is
+//! the length of the guest's name in bytes, a colon, the name, the text; other elements are passed
+//! over), `duality:phone` (a hash from names to numbers).
 
 pub(crate) mod codec;
 mod connection;
@@ -189,8 +189,8 @@ impl Redis {
         .await
     }
 
-    /// Makes one exchange of `COUNT` commands; `read` finds the result in the replies, if they are of the
-    /// kinds that it expects.
+    /// Makes one exchange of `COUNT` commands; `read` finds the result in the replies, if they are
+    /// of the kinds that it expects.
     async fn call<T, const COUNT: usize>(
         &self,
         commands: &Commands,

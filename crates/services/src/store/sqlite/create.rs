@@ -1,7 +1,8 @@
 //! The set-up of the file: it is made, or found whole.
 //!
-//! A file is made under another name and moved into its place when it is whole. So a file in its place has never
-//! been empty: one that is was cut off, and is refused. It would otherwise become an empty book without a word.
+//! A file is made under another name and moved into its place when it is whole. So a file in its
+//! place has never been empty: one that is was cut off, and is refused. It would otherwise become
+//! an empty book without a word.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -64,8 +65,8 @@ enum Refused {
 }
 
 impl Sqlite {
-    /// Makes the file if it is not there, and closes it again. A file that is there must be whole, which takes
-    /// reading all of it.
+    /// Makes the file if it is not there, and closes it again. A file that is there must be whole,
+    /// which takes reading all of it.
     pub(in super::super) fn create(
         path: &Path,
         synchronous: Synchronous,
@@ -90,7 +91,8 @@ impl Sqlite {
         }
     }
 
-    /// Makes the file under another name, and moves it to its place, unless another process was first.
+    /// Makes the file under another name, and moves it to its place, unless another process was
+    /// first.
     fn make(&self) -> Result<(), Refused> {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let suffix = format!("-new-{}-{}", process::id(), MADE.fetch_add(1, Relaxed));
@@ -112,12 +114,14 @@ impl Sqlite {
         }
     }
 
-    /// Finds out whether the file is ours and whole. One that is a database without tables becomes ours.
+    /// Finds out whether the file is ours and whole. One that is a database without tables becomes
+    /// ours.
     fn examine(&self) -> Result<(), Refused> {
         let mut connection = self.open(OpenFlags::empty())?;
         // What is refused stays as it is, its log included.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        // In one transaction, or another process could change it between the one look and the other.
+        // In one transaction, or another process could change it between the one look and the
+        // other.
         let view = connection.transaction()?;
         let application: i32 = view.pragma_query_value(None, "application_id", |row| row.get(0))?;
         let tables: i64 =
@@ -137,8 +141,8 @@ impl Sqlite {
         Ok(connection.close().map_err(|(_, error)| error)?)
     }
 
-    /// Repeats `work`, which is one transaction or less, while another process has the lock, for as long
-    /// as the limit allows. For the set-up, before there are tasks.
+    /// Repeats `work`, which is one transaction or less, while another process has the lock, for as
+    /// long as the limit allows. For the set-up, before there are tasks.
     fn patiently(&self, mut work: impl FnMut() -> Result<(), Refused>) -> Result<(), Refused> {
         let start = Instant::now();
         loop {

@@ -1,8 +1,9 @@
 //! Whether the file is still the one that was opened, and still whole.
 //!
-//! SQLite writes into its log, and looks at the file again only when it needs a page. So into a file that was
-//! deleted, replaced, cut off or overwritten by another program it goes on writing, and what it acknowledges is lost.
-//! The guard compares what `stat(2)` says before and after each write:
+//! SQLite writes into its log, and looks at the file again only when it needs a page. So into a
+//! file that was deleted, replaced, cut off or overwritten by another program it goes on writing,
+//! and what it acknowledges is lost. The guard compares what `stat(2)` says before and after each
+//! write:
 //!
 //! ```text
 //!   gone, or another inode at the path     the write is refused
@@ -11,9 +12,9 @@
 //!   shorter while we wrote, or no log      the write is not acknowledged
 //! ```
 //!
-//! What is known is shared by the processes of a service, so that the end of one's log is no alarm to the others.
-//! Another program that uses the same file soundly is an alarm, and costs a look; looks take at most one part in
-//! a hundred of the time.
+//! What is known is shared by the processes of a service, so that the end of one's log is no alarm
+//! to the others. Another program that uses the same file soundly is an alarm, and costs a look;
+//! looks take at most one part in a hundred of the time.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -44,7 +45,8 @@ pub(super) struct Guard {
     whole: &'static AtomicU64,
     /// The stamp with which it is unfit, or [`FOR_EVER`]; 0 is none.
     unfit: &'static AtomicU64,
-    /// How often it was looked through. A connection from before a look may have read what is no longer there.
+    /// How often it was looked through. A connection from before a look may have read what is no
+    /// longer there.
     looks: &'static AtomicU64,
     /// When it may be looked through again, in milliseconds.
     next_look: &'static AtomicU64,
@@ -80,8 +82,8 @@ pub(super) enum Unfit {
 }
 
 impl Guard {
-    /// Of the file at `path`, which need not be there yet. To be made before the processes are forked that are
-    /// to share it.
+    /// Of the file at `path`, which need not be there yet. To be made before the processes are
+    /// forked that are to share it.
     pub(super) fn new(path: &Path) -> Self {
         let mut log = path.to_owned().into_os_string();
         log.push("-wal");
@@ -153,7 +155,8 @@ impl Guard {
         self.next_look.store(0, Relaxed);
     }
 
-    /// After a write by a connection to `log`, which saw `before`: whether it is kept. Returns the length of the log.
+    /// After a write by a connection to `log`, which saw `before`: whether it is kept. Returns the
+    /// length of the log.
     pub(super) fn kept(&self, before: &Sight, log: LogIdentity) -> Result<u64, Unfit> {
         let after = self.see()?;
         if after.length < before.length {

@@ -6,12 +6,13 @@
 //!     calls ──> four readers' turns ┴──> offload ──> the file, its write-ahead log, its lock
 //! ```
 //!
-//! SQLite has one writer at a time, whatever we do. Within a process writers queue for the one turn, in
-//! order and without a helper thread each; between processes the lock of the file decides, which has no
-//! queue and has to be asked for again and again (see [`pause`]). A task waits for the lock, never a helper
-//! thread: files need the helpers too. A connection belongs to the process that opened it and must not be
-//! carried across fork(2) (<https://www.sqlite.org/howtocorrupt.html>, 2.7), so the first call of a process
-//! opens it. Whether the file is still whole is for the [`guard`] to see.
+//! SQLite has one writer at a time, whatever we do. Within a process writers queue for the one
+//! turn, in order and without a helper thread each; between processes the lock of the file decides,
+//! which has no queue and has to be asked for again and again (see [`pause`]). A task waits for the
+//! lock, never a helper thread: files need the helpers too. A connection belongs to the process
+//! that opened it and must not be carried across fork(2)
+//! (<https://www.sqlite.org/howtocorrupt.html>, 2.7), so the first call of a process opens it.
+//! Whether the file is still whole is for the [`guard`] to see.
 
 mod create;
 mod guard;
@@ -32,8 +33,8 @@ use super::{Remark, Synchronous, Visit};
 /// Read transactions run beside each other; more than a few gain nothing but descriptors.
 const READERS: usize = 4;
 
-/// Bytes in the write-ahead log at which writers have to wait until it has been emptied. SQLite keeps it
-/// at a quarter of this by itself while writers pause now and then.
+/// Bytes in the write-ahead log at which writers have to wait until it has been emptied. SQLite
+/// keeps it at a quarter of this by itself while writers pause now and then.
 const LONGEST_LOG: u64 = 16 << 20;
 
 /// How long emptying the log may wait for those that use it.
@@ -96,7 +97,8 @@ impl Sqlite {
     /// Counts a visitor and reads the newest remarks, in one transaction.
     pub(super) async fn visit(self: &Arc<Self>, newest: usize) -> Result<Visit, String> {
         self.call(Access::Write, move |connection| {
-            // Deferred, a transaction that reads first cannot become a writer once another has written.
+            // Deferred, a transaction that reads first cannot become a writer once another has
+            // written.
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let visitors: i64 = transaction
@@ -151,8 +153,8 @@ impl Sqlite {
         .await
     }
 
-    /// Does `work`, which is one transaction or less, where it holds up no other task. While another process has
-    /// the lock it is attempted again, for as long as the limit allows.
+    /// Does `work`, which is one transaction or less, where it holds up no other task. While
+    /// another process has the lock it is attempted again, for as long as the limit allows.
     async fn call<T: Send + 'static>(
         self: &Arc<Self>,
         access: Access,
@@ -225,8 +227,8 @@ impl Sqlite {
 }
 
 impl<T, W: FnMut(&mut Connection) -> rusqlite::Result<T>> Job<W> {
-    /// Does the work once. While the file is unfit or busy, the connection stays; after another error it is gone,
-    /// and a new one is as good as the file is.
+    /// Does the work once. While the file is unfit or busy, the connection stays; after another
+    /// error it is gone, and a new one is as good as the file is.
     fn attempt(&mut self) -> Result<T, Failure> {
         let guard = &self.sqlite.guard;
         let before = guard.see()?;
@@ -259,8 +261,8 @@ impl<T, W: FnMut(&mut Connection) -> rusqlite::Result<T>> Job<W> {
 }
 
 impl Opened {
-    /// Closes the connection to a file that may not be whole. The last connection of a healthy file moves what is
-    /// in the log into the file, and deletes the log.
+    /// Closes the connection to a file that may not be whole. The last connection of a healthy file
+    /// moves what is in the log into the file, and deletes the log.
     fn abandon(self) {
         // If it cannot be set, the log is moved, as always.
         let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
@@ -270,10 +272,10 @@ impl Opened {
 impl<W: Send + 'static> Job<W> {
     /// Empties the log, which has grown long.
     ///
-    /// SQLite moves the log's pages into the file every thousand pages, and starts the log anew when it
-    /// finds that all have been moved. Under writers that never rest it never finds that, and the log
-    /// grows for as long as they go on; so now and then they have to wait. If it cannot be emptied, another
-    /// process is at it, or the next writer will be.
+    /// SQLite moves the log's pages into the file every thousand pages, and starts the log anew
+    /// when it finds that all have been moved. Under writers that never rest it never finds that,
+    /// and the log grows for as long as they go on; so now and then they have to wait. If it cannot
+    /// be emptied, another process is at it, or the next writer will be.
     async fn empty_log(mut self) -> Self {
         let start = Instant::now();
         loop {
@@ -320,9 +322,9 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 
 /// How long to wait before asking for the lock again, having waited for so long.
 ///
-/// SQLite's own handler asks ever more seldom, so that whoever has waited long loses to those that have
-/// just come: of a hundred processes some were still waiting after five seconds. Here the newcomers,
-/// after a quick second attempt, are the ones that ask seldom.
+/// SQLite's own handler asks ever more seldom, so that whoever has waited long loses to those that
+/// have just come: of a hundred processes some were still waiting after five seconds. Here the
+/// newcomers, after a quick second attempt, are the ones that ask seldom.
 fn pause(waited: Duration) -> Duration {
     let most = match waited.as_millis() {
         0..2 => Duration::from_micros(300),
@@ -356,8 +358,8 @@ mod tests {
             sqlite.visit(0).await.unwrap();
             let checkout = sqlite.writer.check_out(LIMIT).await.unwrap();
             let opened = checkout.take().unwrap();
-            // SQLite has the same error for a file that it may not let grow. It takes the size that the file
-            // has for the least limit.
+            // SQLite has the same error for a file that it may not let grow. It takes the size that
+            // the file has for the least limit.
             opened.connection.pragma_update(None, "max_page_count", 1).unwrap();
             checkout.put(opened);
             sqlite.add_entry("ann", "1").await.unwrap();
