@@ -34,6 +34,7 @@ pub(crate) struct Rule {
 pub(crate) const RULES: &[Rule] = &[
     rule("header", "a Rust file opens with `//!`: what it is and how it is used", shape::header),
     rule("file-length", "a file has at most 500 lines before its tests", shape::file_length),
+    rule("width", "comments and Markdown have at most 100 columns", shape::width),
     rule("function-length", "a function has at most 70 lines", shape::function_length),
     rule("placeholder", "no todo!, unimplemented!, dbg! or #[ignore]", words::placeholder),
     rule("platform", "services and architectures have no platform #[cfg]", words::platform),

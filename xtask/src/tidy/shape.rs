@@ -6,6 +6,9 @@ use super::{Source, Tree, Violation};
 /// Lines before the tests. Longer files hide a second idea.
 const FILE_LINES: usize = 500;
 
+/// Columns of prose. What is wider than that is not read in one glance.
+const COLUMNS: usize = 100;
+
 /// Lines from `fn` to the closing brace. What does not fit on a screen is not read in one piece.
 const FUNCTION_LINES: usize = 70;
 
@@ -36,6 +39,39 @@ pub(crate) fn file_length(tree: &Tree) -> Vec<Violation> {
         .collect()
 }
 
+/// Prose ends where the code does. Diagrams, examples, tables and lines with a link are as wide as
+/// they must be.
+pub(crate) fn width(tree: &Tree) -> Vec<Violation> {
+    let sources = tree.sources.iter().map(|source| (&source.path, &source.text, false));
+    let pages = tree.pages.iter().map(|page| (&page.path, &page.text, true));
+    sources.chain(pages).flat_map(|(path, text, is_page)| wide_lines(path, text, is_page)).collect()
+}
+
+fn wide_lines(path: &str, text: &str, is_page: bool) -> Vec<Violation> {
+    let mut in_fence = false;
+    let mut wide = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let prose = match is_page {
+            true => Some(line),
+            false => {
+                line.trim_start().strip_prefix("//").map(|rest| rest.trim_start_matches(['/', '!']))
+            }
+        };
+        let Some(prose) = prose.map(str::trim_start) else {
+            in_fence = false;
+            continue;
+        };
+        let is_fence = prose.starts_with("```");
+        in_fence ^= is_fence;
+        let may_be_wide = in_fence || is_fence || prose.starts_with(['|', '#', '[']);
+        if !may_be_wide && line.chars().count() > COLUMNS && prose.contains(' ') {
+            let message = format!("wider than {COLUMNS} columns: go on in the next line");
+            wide.push(Violation::new(path, index + 1, message));
+        }
+    }
+    wide
+}
+
 pub(crate) fn function_length(tree: &Tree) -> Vec<Violation> {
     let too_long = |source: &Source| {
         let long =
@@ -55,6 +91,7 @@ pub(crate) fn function_length(tree: &Tree) -> Vec<Violation> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::tree::Page;
 
     fn tree(text: &str) -> Tree {
         Tree { sources: vec![Source::new("crates/lab/src/plan.rs", text)], ..Tree::sample() }
@@ -64,6 +101,20 @@ mod tests {
     fn a_header_is_the_first_thing_in_the_file() {
         assert_eq!(header(&tree("//! A plan.\n")), []);
         assert_eq!(header(&tree("use std::io;\n//! A plan.\n")).len(), 1);
+    }
+
+    #[test]
+    fn prose_has_a_hundred_columns_and_diagrams_have_more() {
+        let long = "word ".repeat(20);
+        let lines = |text: &str| -> Vec<usize> {
+            width(&tree(text)).iter().map(|violation| violation.line).collect()
+        };
+        assert_eq!(lines(&format!("//! {long}\nfn f() {{}} // {long}\n    // {long}\n")), [1, 3]);
+        assert_eq!(lines(&format!("// ```text\n// {long}\n// ```\n// | {long}\n")), []);
+        let page =
+            Page { path: "docs/a.md".into(), text: format!("{long}{long}\n| {long}{long}\n") };
+        let found = width(&Tree { pages: vec![page], ..Tree::sample() });
+        assert_eq!(found.len(), 1, "{found:?}");
     }
 
     #[test]

@@ -10,10 +10,18 @@ use super::crates::Manifest;
 /// The workspace, as text.
 pub(crate) struct Tree {
     pub(crate) sources: Vec<Source>,
+    /// Markdown, but for what runs have written.
+    pub(crate) pages: Vec<Page>,
     pub(crate) manifests: Vec<Manifest>,
     /// The text of README.md, empty when there is none.
     pub(crate) readme: String,
     pub(crate) lock_is_tracked: bool,
+}
+
+/// A file of Markdown.
+pub(crate) struct Page {
+    pub(crate) path: String,
+    pub(crate) text: String,
 }
 
 impl Tree {
@@ -28,6 +36,7 @@ impl Tree {
         paths.sort();
         let mut tree = Self {
             sources: Vec::new(),
+            pages: Vec::new(),
             manifests: Vec::new(),
             readme: fs::read_to_string(root.join("README.md")).unwrap_or_default(),
             lock_is_tracked: lock_is_tracked(root),
@@ -38,6 +47,8 @@ impl Tree {
             if let Some(folder) = relative.strip_suffix("/Cargo.toml") {
                 let package = folder.rsplit('/').next().unwrap_or(folder).to_owned();
                 tree.manifests.push(Manifest { package, path: relative, text });
+            } else if name_ends(&path, "md") {
+                tree.pages.push(Page { path: relative, text });
             } else {
                 tree.sources.push(Source::new(relative, text));
             }
@@ -59,6 +70,7 @@ impl Tree {
     pub(crate) fn sample() -> Self {
         Self {
             sources: Vec::new(),
+            pages: Vec::new(),
             manifests: Vec::new(),
             readme: "cargo run --release -- compare\ncargo xtask test\n".into(),
             lock_is_tracked: true,
@@ -66,18 +78,25 @@ impl Tree {
     }
 }
 
-/// Collects the Rust files and the members' manifests beneath `folder`, without what builds and
-/// runs leave there.
+fn name_ends(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|its| its == extension)
+}
+
+/// Collects the Rust files, the pages and the members' manifests beneath `folder`, without what
+/// builds and runs leave there.
 fn list(folder: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder).map_err(|error| named(folder, &error))? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if path.is_dir() && !path.is_symlink() {
             // Recorded proptest failures and golden files are folders too, but hold no Rust.
-            if !name.starts_with('.') && name != "target" && !name.starts_with("duality-results") {
+            let is_written =
+                name == "target" || name == "runs" || name.starts_with("duality-results");
+            if !name.starts_with('.') && !is_written {
                 list(&path, paths)?;
             }
-        } else if name.ends_with(".rs")
+        } else if name_ends(&path, "rs")
+            || name_ends(&path, "md")
             || (name == "Cargo.toml" && !path.with_file_name("Cargo.lock").exists())
         {
             // The folder with the Cargo.lock is the workspace itself (or fuzz/, which is one of its
