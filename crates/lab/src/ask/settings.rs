@@ -406,12 +406,17 @@ fn time(key: &'static str, time: Option<Duration>) -> Result<(), Misfit> {
     }
 }
 
+/// What is wrong with a text that is longer than any may be.
+pub(super) fn too_long() -> String {
+    format!("longer than {LONGEST_TEXT} bytes: give a shorter one")
+}
+
 fn text(key: &'static str, text: Option<&str>) -> Result<(), Misfit> {
     let problem = match text.unwrap_or("-") {
-        "" => "an empty text says nothing: leave it out",
-        long if long.len() > LONGEST_TEXT => "longer than 4096 bytes: give a shorter one",
+        "" => "an empty text says nothing: leave it out".to_owned(),
+        long if long.len() > LONGEST_TEXT => too_long(),
         // No argument of a process can hold it.
-        odd if odd.contains('\0') => "a NUL is in it: leave it out",
+        odd if odd.contains('\0') => "a NUL is in it: leave it out".to_owned(),
         _ => return Ok(()),
     };
     Err(Misfit::new(key, problem))

@@ -14,7 +14,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::settings::LONGEST_TEXT;
+use super::settings::{LONGEST_TEXT, too_long};
 
 /// The longest name of a variant, in bytes: names are headings of tables.
 const LONGEST_NAME: usize = 40;
@@ -58,21 +58,21 @@ impl Choice {
     pub(super) fn check(&self) -> Result<(), String> {
         let Self { name, architecture, options } = self;
         let problem = if name.trim().is_empty() || architecture.is_empty() {
-            "an empty name says nothing: give one"
+            "an empty name says nothing: give one".to_owned()
         } else if name.len() > LONGEST_NAME && self.is_variant() {
-            "a name of more than 40 bytes: give a shorter one"
+            format!("a name of more than {LONGEST_NAME} bytes: give a shorter one")
         } else if name.chars().any(char::is_control) || name.trim() != name {
-            "a name is one line, without spaces around it"
+            "a name is one line, without spaces around it".to_owned()
         } else if options.len() > MOST_OPTIONS {
-            "more than 100 options: give fewer"
+            format!("more than {MOST_OPTIONS} options: give fewer")
         } else if options.iter().chain([architecture]).any(|text| text.len() > LONGEST_TEXT) {
-            "longer than 4096 bytes: give a shorter one"
+            too_long()
         } else if options.iter().any(|text| text.contains('\0')) {
-            "a NUL is in it: leave it out"
+            "a NUL is in it: leave it out".to_owned()
         } else {
             return Ok(());
         };
-        Err(problem.to_owned())
+        Err(problem)
     }
 }
 
