@@ -1,8 +1,9 @@
 //! How a step ends, and how it runs a command.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
-use Outcome::{Failed, Passed};
+use Outcome::{Failed, Partly, Passed};
 
 use crate::Workspace;
 
@@ -10,6 +11,8 @@ use crate::Workspace;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
+    /// It passed, but for tests that this machine cannot run.
+    Partly(String),
     Failed(String),
     /// Not run, because of something that this machine lacks.
     Skipped(String),
@@ -21,6 +24,39 @@ pub(crate) fn cargo_command(workspace: &Workspace) -> Command {
     command
 }
 
+/// Runs tests on this terminal, and counts those that say `skipped: WHY` on standard error.
+pub(crate) fn execute_tests(command: &mut Command) -> Outcome {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = match command.stderr(Stdio::piped()).spawn() {
+        Ok(child) => child,
+        Err(error) => return Failed(format!("cannot run {name}: {error}")),
+    };
+    let mut reasons = Vec::new();
+    let said = BufReader::new(child.stderr.take().expect("it is piped"));
+    for line in said.lines().map_while(Result::ok) {
+        eprintln!("{line}");
+        if let Some(reason) = line.strip_prefix("skipped: ") {
+            reasons.push(reason.to_owned());
+        }
+    }
+    match child.wait() {
+        Ok(status) if !status.success() => Failed(status.to_string()),
+        Ok(_) => skipped(&mut reasons),
+        Err(error) => Failed(format!("cannot wait for {name}: {error}")),
+    }
+}
+
+/// `14 times skipped: no ring; needs root`.
+fn skipped(reasons: &mut Vec<String>) -> Outcome {
+    let count = reasons.len();
+    reasons.sort();
+    reasons.dedup();
+    match count {
+        0 => Passed,
+        count => Partly(format!("{count} times skipped: {}", reasons.join("; "))),
+    }
+}
+
 /// Runs `command` on this terminal; what it prints is its own.
 pub(crate) fn execute(command: &mut Command) -> Outcome {
     let name = command.get_program().to_string_lossy().into_owned();
@@ -28,5 +64,19 @@ pub(crate) fn execute(command: &mut Command) -> Outcome {
         Ok(status) if status.success() => Passed,
         Ok(status) => Failed(status.to_string()),
         Err(error) => Failed(format!("cannot run {name}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_tests_are_counted_and_failures_win() {
+        let run = |script: &str| execute_tests(Command::new("sh").args(["-c", script]));
+        assert_eq!(run("echo fine >&2"), Passed);
+        let twice = "for why in b a b; do echo \"skipped: no $why\" >&2; done";
+        assert_eq!(run(twice), Partly("3 times skipped: no a; no b".into()));
+        assert!(matches!(run(&format!("{twice}; exit 3")), Failed(_)));
     }
 }

@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
-use crate::outcome::{cargo_command, execute};
+use crate::outcome::Outcome::{self, Failed, Partly, Passed, Skipped};
+use crate::outcome::{cargo_command, execute, execute_tests};
 use crate::tidy::{self, Tree};
 use crate::{Workspace, convert, fuzz, miri, peers, soak, tools};
 
@@ -122,6 +122,7 @@ fn line(name: &str, outcome: &Outcome, elapsed: Duration) -> String {
     let seconds = elapsed.as_secs_f64();
     match outcome {
         Passed => format!("{name:<12} passed  {seconds:>7.1} s"),
+        Partly(but) => format!("{name:<12} passed  {seconds:>7.1} s  {but}"),
         Failed(reason) => format!("{name:<12} FAILED  {seconds:>7.1} s  {reason}"),
         Skipped(reason) => format!("{name:<12} skipped {seconds:>7.1} s  {reason}"),
     }
@@ -143,7 +144,8 @@ fn summary(steps: &[Step], results: &[(&str, Outcome, Duration)]) -> String {
     }
     let count =
         |is: fn(&Outcome) -> bool| results.iter().filter(|(_, outcome, _)| is(outcome)).count();
-    let (passed, failed) = (count(|outcome| *outcome == Passed), count(is_failure));
+    let (passed, failed) =
+        (count(|outcome| matches!(outcome, Passed | Partly(_))), count(is_failure));
     if failed > 0 {
         text += "\nrerun what failed with:";
         for (name, _, _) in results.iter().filter(|(_, outcome, _)| is_failure(outcome)) {
@@ -255,7 +257,8 @@ fn peers(workspace: &Workspace) -> Outcome {
 
 fn cargo_test(workspace: &Workspace) -> Outcome {
     // Not nextest, although it is faster: it runs no documentation tests.
-    cargo(workspace, &["test", "--workspace", "--no-fail-fast"])
+    let mut command = cargo_command(workspace);
+    execute_tests(command.args(["test", "--workspace", "--no-fail-fast"]))
 }
 
 fn loom(workspace: &Workspace) -> Outcome {

@@ -245,7 +245,7 @@ fn confine(cpu: usize) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::future::{Future, poll_fn};
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::net::{Ipv4Addr, SocketAddr, TcpStream};
     use std::pin::pin;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -365,7 +365,8 @@ mod tests {
     /// not accepted.
     fn begins_and_accepts_as_it_was_told(poller: Kind) {
         if let Some(reason) = poller.unavailable() {
-            return eprintln!("skipped: {reason}");
+            let _ = writeln!(std::io::stderr(), "skipped: {reason}");
+            return;
         }
         for (prefer, size) in POLICIES {
             let begun = Arc::new(AtomicUsize::new(0));

@@ -229,6 +229,12 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Says that a test is skipped here, and why, past its captured output: `cargo xtask test` counts
+/// these lines.
+pub fn skip(reason: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
+}
+
 /// Whether this machine can run a server of these arguments. A test of one that it cannot run is
 /// skipped, and why is said once for all tests of a program, past their captured output.
 ///
@@ -240,7 +246,7 @@ pub fn runs_here(architecture: &[&str]) -> bool {
     let Some(reason) = lack(architecture) else { return true };
     if SAID.lock().unwrap().insert(reason.clone()) {
         let name = architecture[0];
-        let _ = writeln!(std::io::stderr(), "skipped: {name} and the like: {reason}");
+        skip(format_args!("{name} and the like: {reason}"));
     }
     false
 }

