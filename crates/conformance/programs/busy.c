@@ -9,10 +9,9 @@ void *spin(void *a) {
 int main(void) {
     pthread_t t;
     for (int i = 0; i < 4; i++) pthread_create(&t, 0, spin, 0);
+    alarm(60);
     for (;;) {
-        write(1, "x\
-",
-              2);
+        write(1, "x\n", 2);
         usleep(1000);
     }
 }
