@@ -4,12 +4,12 @@
 //! connection that keeps its place in vain sees the end of its input, as at a
 //! [drain](crate::drain). It keeps its place in vain in two cases:
 //!
-//! - Nothing has passed over it, in either direction, for [`SILENCE`].
-//! - Its client sends more slowly than [`LEAST_RATE`], and has had [`SLOW`] for its request.
+//! - Nothing has passed over it, in either direction, for `SILENCE`.
+//! - Its client sends more slowly than `LEAST_RATE`, and has had `SLOW` for its request.
 //!
 //! A connection never ends so while a reply is on its way.
 //!
-//! A thread that is blocked in recv(2) looks at this once in each [`SILENCE`], which is the
+//! A thread that is blocked in recv(2) looks at this once in each `SILENCE`, which is the
 //! time-out of the socket then. Once others are known to wait, a thread looks before it waits. The
 //! kernel knows how long a connection has been silent, also in the accept queue. So a crowd of
 //! silent connections ends at once, and not one by one.

@@ -18,7 +18,7 @@
 //!
 //! [`parse`] is a pure function of the text, which it takes for hostile: everything is bounded, and
 //! what is wrong is told with its line and column. What only they can tell who know the services
-//! and architectures is a [`Misfit`], for which [`Experiment::problem`] finds the position.
+//! and architectures is a [`Misfit`], for which [`Entry::problem`] finds the position.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

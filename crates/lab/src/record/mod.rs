@@ -1,6 +1,6 @@
 //! What an experiment writes down: one line of JSON for the experiment, then one for each cell.
 //!
-//! `results.jsonl` starts with an [`Experiment`] and goes on with a [`Cell`] for each measurement,
+//! `results.jsonl` starts with a [`Heading`] and goes on with a [`Cell`] for each measurement,
 //! in the order in which they were made. Field names carry their unit. Scripts may rely on them:
 //! [`VERSION`] changes when one changes its meaning.
 
