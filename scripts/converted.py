@@ -26,28 +26,9 @@ sys.path.insert(0, os.path.join(HERE, "run"))
 
 import clients
 import servers
-from processes import family
+from processes import family, usage
 
-KERNEL_STACK = 16
-TICK = os.sysconf("SC_CLK_TCK")
 REQUEST = b"GET /index.html HTTP/1.1\r\nHost: x\r\n\r\n"
-
-
-def usage(root):
-    """Seconds of processor time and KiB of memory."""
-    seconds, memory = 0.0, 0
-    for process in family(root):
-        try:
-            with open(f"/proc/{process}/stat") as file:
-                fields = file.read().rsplit(")", 1)[1].split()
-            with open(f"/proc/{process}/status") as file:
-                status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
-        except OSError:
-            continue
-        seconds += (int(fields[11]) + int(fields[12])) / TICK
-        memory += sum(int(status.get(key, "0 kB").split()[0]) for key in ("RssAnon", "VmPTE"))
-        memory += int(fields[17]) * KERNEL_STACK
-    return seconds, memory
 
 
 def settled(root):

@@ -27,27 +27,7 @@ sys.path.insert(0, os.path.join(HERE, "run"))
 
 import clients
 import servers
-from processes import family
-
-KERNEL_STACK = 16
-TICK = os.sysconf("SC_CLK_TCK")
-
-
-def usage(root):
-    """Seconds of processor time, KiB of memory and the number of kernel threads."""
-    seconds, memory, threads = 0.0, 0, 0
-    for process in family(root):
-        try:
-            with open(f"/proc/{process}/stat") as file:
-                fields = file.read().rsplit(")", 1)[1].split()
-            with open(f"/proc/{process}/status") as file:
-                status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
-        except OSError:
-            continue
-        seconds += (int(fields[11]) + int(fields[12])) / TICK
-        threads += int(fields[17])
-        memory += sum(int(status.get(key, "0 kB").split()[0]) for key in ("RssAnon", "VmPTE"))
-    return seconds, memory + threads * KERNEL_STACK, threads
+from processes import family, usage
 
 
 def wait_for_port(port, process, limit=60):

@@ -2,6 +2,9 @@
 
 import os
 
+KERNEL_STACK = 16
+TICK = os.sysconf("SC_CLK_TCK")
+
 
 def family(root):
     """The process and all that descend from it."""
@@ -17,3 +20,20 @@ def family(root):
         found.append(todo.pop())
         todo += parents.get(found[-1], [])
     return found
+
+
+def usage(root):
+    """Seconds of processor time, KiB of memory and the number of kernel threads."""
+    seconds, memory, threads = 0.0, 0, 0
+    for process in family(root):
+        try:
+            with open(f"/proc/{process}/stat") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            with open(f"/proc/{process}/status") as file:
+                status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+        except OSError:
+            continue
+        seconds += (int(fields[11]) + int(fields[12])) / TICK
+        threads += int(fields[17])
+        memory += sum(int(status.get(key, "0 kB").split()[0]) for key in ("RssAnon", "VmPTE"))
+    return seconds, memory + threads * KERNEL_STACK, threads

@@ -29,7 +29,8 @@ pub fn aim(budget: Duration, experiments: usize) -> Duration {
     (budget / u32::try_from(experiments.max(1)).unwrap_or(u32::MAX)).mul_f64(AIMED)
 }
 
-/// Fits `experiments`, which run one after the other, into `budget`. Each gets its share of it as its
+/// Fits `experiments`, which run one after the other, into `budget`. Each gets its share of it as
+/// its
 /// [`budget`](Experiment::budget), and its [`economies`](Experiment::economies) tell what it lost.
 ///
 /// # Errors
