@@ -87,7 +87,7 @@ def processor_time(process):
         for child in children.read().split():
             try:
                 total += used(child)
-            except FileNotFoundError:
+            except (FileNotFoundError, ProcessLookupError):
                 pass  # It has ended.
     return total
 
