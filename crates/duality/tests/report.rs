@@ -54,6 +54,7 @@ fn write(directory: &Path, name: &str, rate: f64, repeats: usize) {
         },
         machine: Machine::default(),
         constraints: Constraints::default(),
+        current: None,
         unit_costs: UnitCosts::default(),
     };
     let mut results = Results::create(directory, &experiment).unwrap();

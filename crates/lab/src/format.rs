@@ -120,6 +120,15 @@ pub(crate) fn listed<T: AsRef<str>>(items: &[T]) -> String {
     }
 }
 
+/// A word as a shell reads it.
+pub(crate) fn in_shell(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-_./,:=@%+".contains(letter);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
 /// At most one decimal, and none where it would say nothing.
 fn three_digits(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { format!("{value:.0}") }

@@ -17,7 +17,7 @@ use duality_lab::record::{Cell, Outcome, Records};
 use duality_lab::regimes::plan::is_of_regimes;
 use duality_lab::tell::answer::Answer;
 use duality_lab::tell::report::RawLines;
-use duality_lab::tell::{data, report as page};
+use duality_lab::tell::{data, report};
 use duality_runtime::log;
 
 use super::binary::{Binary, Request, Words};
@@ -117,8 +117,8 @@ pub(super) struct Arguments {
     /// those that the plan defines
     #[arg(long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     peers: Option<Vec<String>>,
-    /// The architecture or peer whose figures all others are also given as multiples of; without
-    /// it, the peer, where there is one
+    /// The architecture or peer whose figures all others are also given as multiples of in --tables;
+    /// without it, --current, or the peer where there is one
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
     /// Do not measure an architecture once more, as a control, to see what chance does
@@ -182,6 +182,9 @@ pub(super) struct Arguments {
     /// Only explain what would be measured, what is unavailable and why, and how long it takes
     #[arg(long, conflicts_with_all = ["out", "resume"])]
     check: bool,
+    /// Print all tables, warnings and reasons instead of one screen
+    #[arg(long)]
+    tables: bool,
     /// Go on with what --out has begun
     #[arg(long, requires = "out")]
     resume: bool,
@@ -213,6 +216,7 @@ impl Arguments {
             server_cpus: self.server_cpus.clone(),
             client_cpus: self.client_cpus.clone(),
             constraints: self.constraints.constraints(),
+            current: self.constraints.current().map(str::to_owned),
             ..clients
         };
         self.setup.put_into(&mut settings);
@@ -268,6 +272,7 @@ impl Arguments {
         let mut given: Vec<String> = self.settings().said().map(|key| format!("--{key}")).collect();
         given.extend(self.budget.map(|_| "--budget".to_owned()));
         given.extend(self.baseline.as_ref().map(|_| "--baseline".to_owned()));
+        given.extend(self.tables.then(|| "--tables".to_owned()));
         given.extend(self.tuning.given());
         let Some(first) = given.first() else { return Ok(()) };
         let name = first.split('=').next().unwrap_or(first);
@@ -300,7 +305,9 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
             let problem = "the experiments of a plan have no common one: leave it out";
             return Err(flag(Misfit::new("baseline", problem)));
         }
-        let flags = plan::Flags { settings, tuning: arguments.tuning, budget: arguments.budget };
+        let Arguments { tuning, budget, tables, .. } = *arguments;
+        let shown = Shown { tables, baseline: None };
+        let flags = plan::Flags { settings, tuning, budget, shown };
         if arguments.check {
             return plan::check(catalogue, file, &flags);
         }
@@ -318,8 +325,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let clock = Clock::new(&interrupted, arguments.budget);
     find_prices(slice::from_mut(&mut experiment), clock);
     let finished = measure(&experiment, &out, arguments.resume, clock)?;
-    tell(&finished, &out, arguments.baseline.as_deref())?;
-    log::tell(format_args!("report: {}", out.join("report.html").display()));
+    let shown = Shown { tables: arguments.tables, baseline: arguments.baseline.as_deref() };
+    tell(&finished, &out, shown)?;
     if finished.complete {
         return something_measured(&finished);
     }
@@ -460,21 +467,40 @@ pub(super) fn measure(
     lab::compare(experiment, out, resume, clock).map_err(|error| Failure::failed(error.to_string()))
 }
 
-/// Writes report.html and summary.json into `out`, and prints the tables.
+/// What is printed of an answer.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Shown<'a> {
+    /// All tables, and not one screen.
+    pub(super) tables: bool,
+    /// The subject whose figures the tables also give all others' as multiples of.
+    pub(super) baseline: Option<&'a str>,
+}
+
+impl Shown<'_> {
+    /// Prints the answer of the experiment whose results are in `run`, and whose report is `page`.
+    pub(super) fn print(self, answer: &Answer<'_>, page: &Path, run: &Path) -> Result<(), Failure> {
+        print(&match self.tables {
+            true => answer.summary.render_text(&answer.recommendation, self.baseline),
+            false => answer.render_screen(page, run),
+        })
+    }
+}
+
+/// Writes report.html and summary.json into `out`, and prints the answer.
 pub(super) fn tell<'f>(
     finished: &'f Finished,
     out: &Path,
-    baseline: Option<&str>,
+    shown: Shown<'_>,
 ) -> Result<Answer<'f>, Failure> {
     let answer = Answer::of(&finished.heading, &finished.records);
-    let path = out.join("report.html");
+    let page = out.join("report.html");
     RawLines::read(&[out.join("results.jsonl")])
-        .and_then(|raw| page::write(&path, &answer, &raw))
-        .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+        .and_then(|raw| report::write(&page, &answer, &raw))
+        .map_err(|error| Failure::failed(format!("{}: {error}", page.display())))?;
     let path = out.join("summary.json");
     fs::write(&path, data::summary(&answer).to_string() + "\n")
         .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
-    print(&answer.summary.render_text(&answer.recommendation, baseline))?;
+    shown.print(&answer, &page, out)?;
     Ok(answer)
 }
 

@@ -14,9 +14,19 @@ pub(super) struct ConstraintFlags {
     /// Recommend only what keeps to so much memory at its peak, such as 200MB
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = heading::RECOMMENDATION)]
     memory: Option<u64>,
+    /// What runs today: an architecture, a peer, or a way to run --binary
+    ///
+    /// The answer says whether a change from it pays, and all figures stand beside it.
+    #[arg(long, value_name = "NAME", help_heading = heading::RECOMMENDATION)]
+    current: Option<String>,
 }
 
 impl ConstraintFlags {
+    /// What runs today, if it was named.
+    pub(super) fn current(&self) -> Option<&str> {
+        self.current.as_deref()
+    }
+
     /// What is asked for; none if nothing is.
     pub(super) fn constraints(&self) -> Option<Constraints> {
         let constraints = Constraints { slo: self.slo.clone(), memory: self.memory };

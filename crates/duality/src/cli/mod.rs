@@ -174,7 +174,7 @@ fn parse() -> Result<Command, clap::Error> {
 /// Writes text to standard output. Its reader may have gone (`| head`): then nobody misses the
 /// rest.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    match writeln!(io::stdout(), "{}", text.trim_end()) {
+    match writeln!(anstream::stdout(), "{}", text.trim_end()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::failed(format!("standard output: {error}")))
         }

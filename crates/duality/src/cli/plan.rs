@@ -16,6 +16,7 @@ use duality_lab::record::{Design, Origin, Peer};
 use duality_lab::tell::report::index::{self, Index};
 use duality_runtime::log;
 
+use super::compare::Shown;
 use super::{Failure, Tuning, compare, experiment, explain, flag, load, print};
 use crate::catalogue::Catalogue;
 
@@ -62,6 +63,8 @@ pub(super) struct Flags {
     pub(super) tuning: Tuning,
     /// How long all of it may take.
     pub(super) budget: Option<Duration>,
+    /// What is printed of each experiment.
+    pub(super) shown: Shown<'static>,
 }
 
 impl Flags {
@@ -105,7 +108,7 @@ pub(super) fn run(
         let own = clock.share(lengths[place], lengths[place..].iter().sum());
         let finished = compare::measure(experiment, &folders[place], resume, own)?;
         let Finished { complete, out_of_time, .. } = finished;
-        index.add(&entry.name, &compare::tell(&finished, &folders[place], None)?);
+        index.add(&entry.name, &compare::tell(&finished, &folders[place], flags.shown)?);
         index
             .write(&index_path)
             .map_err(|error| Failure::failed(format!("{}: {error}", index_path.display())))?;
@@ -257,7 +260,12 @@ mod tests {
     use super::*;
 
     fn flags() -> Flags {
-        Flags { settings: Settings::default(), tuning: Tuning::default(), budget: None }
+        Flags {
+            settings: Settings::default(),
+            tuning: Tuning::default(),
+            budget: None,
+            shown: Shown::default(),
+        }
     }
 
     fn refused(text: &str, flags: &Flags) -> String {

@@ -13,6 +13,7 @@ use duality_lab::tell::report::overlay;
 use duality_runtime::log;
 use serde_json::json;
 
+use super::compare::Shown;
 use super::runs::{Found, Run, unwritten};
 use super::{ConstraintFlags, Failure, print, regimes};
 
@@ -23,7 +24,11 @@ const VERSION: u32 = 1;
 #[command(after_long_help = "\
 Examples:
   duality report results.jsonl
-      the tables of a run again, and its page in report.html
+      the answer of a run again, and its page in report.html
+  duality report results --tables
+      all its tables, warnings and reasons
+  duality report results --current threads
+      whether a change from threads pays, and all figures beside those of threads
   duality report results --slo p99=5ms --memory 200MB
       which architecture is best of those that keep both, of what was measured before
   duality report before after --out change.html
@@ -42,6 +47,9 @@ pub(super) struct Arguments {
     out: Option<PathBuf>,
     #[command(flatten)]
     constraints: ConstraintFlags,
+    /// Print all tables, warnings and reasons instead of one screen
+    #[arg(long, conflicts_with = "json")]
+    tables: bool,
     /// Print JSON (format version 1)
     #[arg(long)]
     json: bool,
@@ -69,6 +77,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         [_, _] if !arguments.markdown.is_empty() => {
             Err(Failure::misuse("--markdown gives the tables of one run: name one"))
         }
+        [_, _] if arguments.constraints.current().is_some() => {
+            Err(Failure::misuse("--current is asked of one run: leave it out, or name one run"))
+        }
         [before, after] if arguments.constraints.constraints().is_none() => {
             compare(before, after, arguments)
         }
@@ -91,7 +102,8 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
         let (heading, records) = &found.results;
         let constraints = arguments.constraints.constraints();
         let constraints = constraints.unwrap_or_else(|| heading.constraints.clone());
-        let heading = Heading { constraints, ..heading.clone() };
+        let current = current(arguments.constraints.current(), heading)?;
+        let heading = Heading { constraints, current, ..heading.clone() };
         let page = match &arguments.out {
             Some(out) if of_plan => {
                 let directory = out.join(found.directory().file_name().unwrap_or_default());
@@ -110,7 +122,9 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
             if of_plan {
                 print(&index::heading(found.name().unwrap_or_default(), &heading.design))?;
             }
-            print(&answer.summary.render_text(&answer.recommendation, None))?;
+            let shown = Shown { tables: arguments.tables, baseline: None };
+            let run_path = if of_plan { found.directory() } else { &run.path };
+            shown.print(&answer, &page, run_path)?;
         }
         if let (Some(index), Some(name)) = (&mut index, found.name()) {
             index.add(name, &answer);
@@ -128,6 +142,17 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
         [one] => print(&one.to_string()),
         all => print(&json!({ "version": VERSION, "experiments": all }).to_string()),
     }
+}
+
+/// What runs today: the subject that is named now, or else the one that was named then.
+fn current(named: Option<&str>, heading: &Heading) -> Result<Option<String>, Failure> {
+    let Some(name) = named else { return Ok(heading.current.clone()) };
+    let subjects: Vec<&str> = heading.design.subjects().collect();
+    if subjects.contains(&name) {
+        return Ok(Some(name.to_owned()));
+    }
+    let all = subjects.join(", ");
+    Err(Failure::misuse(format!("--current: {name} was not measured: choose from {all}")))
 }
 
 /// Tables of a run's experiments, as Markdown.

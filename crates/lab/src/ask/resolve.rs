@@ -98,6 +98,7 @@ pub fn experiment(
     whole: Option<Duration>,
 ) -> Result<Experiment, Misfit> {
     let service = program.service();
+    let settings = &with_current(settings, program, defined)?;
     let chosen = architectures(settings, program)?;
     let peers = peers(settings, defined, &chosen, program)?;
     let behaviour = clients::behaviour(settings)?;
@@ -141,6 +142,7 @@ pub fn experiment(
         program: this_program()?,
         command: command(settings),
         constraints: settings.constraints.clone().unwrap_or_default(),
+        current: settings.current.clone(),
         unit_costs: UnitCosts::default(),
         budget: None,
         economies: Vec::new(),
@@ -155,6 +157,37 @@ pub fn experiment(
     let Settings { warm_up, window, blocks, .. } = *settings;
     experiment.set_timing(Timing { warm_up, window, blocks, whole });
     Ok(experiment)
+}
+
+/// The settings, in which what runs today is one of the subjects.
+fn with_current(
+    settings: &Settings,
+    program: &dyn Program,
+    defined: &[Peer],
+) -> Result<Settings, Misfit> {
+    let mut settings = settings.clone();
+    let Some(name) = settings.current.clone() else { return Ok(settings) };
+    let all = program.architectures();
+    let mut compared: Vec<String> = match &settings.architectures {
+        None => all.iter().map(|name| (*name).to_owned()).collect(),
+        Some(choices) => choices.iter().map(|choice| choice.name.clone()).collect(),
+    };
+    compared.extend(settings.peers.iter().flatten().cloned());
+    if compared.contains(&name) {
+        return Ok(settings);
+    }
+    let is_peer = defined.iter().any(|peer| peer.name == name) || ReadyMade::named(&name).is_some();
+    match settings.architectures.as_mut() {
+        Some(choices) if !choices.is_empty() && all.contains(&name.as_str()) => {
+            choices.push(Choice::plain(name));
+        }
+        _ if is_peer => settings.peers.get_or_insert_default().push(name),
+        _ => {
+            let problem = format!("`{name}` is not compared: choose from {}", compared.join(", "));
+            return Err(Misfit::new("current", problem));
+        }
+    }
+    Ok(settings)
 }
 
 /// An architecture that is compared, under its name or another.

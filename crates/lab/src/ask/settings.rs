@@ -115,6 +115,8 @@ pub struct Settings {
     pub client_cpus: Option<Vec<usize>>,
     /// What must be kept to be recommended.
     pub constraints: Option<Constraints>,
+    /// The subject that runs today.
+    pub current: Option<String>,
 }
 
 /// A setting that makes no sense.
@@ -186,6 +188,7 @@ impl Settings {
             check_warm_up(warm_up).map_err(|problem| Misfit::new("warm-up", problem))
         })?;
         text("service", self.service.as_deref())?;
+        text("current", self.current.as_deref())?;
         text("path", self.path.as_deref())?;
         for (key, path) in
             [("root", &self.root), ("templates", &self.templates), ("data", &self.data)]
@@ -310,6 +313,7 @@ alike! {
     "server-cpus" server_cpus,
     "client-cpus" client_cpus,
     "constraints" constraints,
+    "current" current,
 }
 
 /// The shortest and the longest wait, as in `100us..2ms`.

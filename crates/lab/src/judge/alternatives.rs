@@ -1,21 +1,23 @@
-//! How each way to run a program compares with the program as it is: one finding for each way at
-//! each number of connections.
+//! How each alternative compares with what runs today: one finding for each alternative at each
+//! number of connections.
 //!
-//! The verdict names the best of all. Someone who asks "should I run it so?" asks about one way,
-//! which may be neither the best nor the worst. The intervals are those of the verdict: they hold
-//! for all pairs together.
+//! The verdict names the best of all. "Does a change pay?" is about one subject beside each other
+//! one. Those are fewer comparisons than all pairs, so smaller differences are sure at the same
+//! error: Dunnett's intervals hold for all alternatives together.
 
 use serde::Serialize;
 
-/// A way to run a program, beside the program as it is.
+use crate::judge::pairs::Pair;
+
+/// An alternative, beside what runs today.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Way {
+pub struct Alternative {
     /// The subject.
     pub subject: String,
     /// What follows.
     pub change: Change,
-    /// By how much it is worse than the native program, as a share: 0.06 is 6 %; negative when it
-    /// is better.
+    /// By how much it is worse than what runs today, as a share: 0.06 is 6 %; negative when it is
+    /// better.
     pub difference: f64,
     /// The simultaneous interval of that.
     pub low: f64,
@@ -23,7 +25,7 @@ pub struct Way {
     pub high: f64,
 }
 
-/// What a way changes.
+/// What an alternative changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
@@ -35,22 +37,8 @@ pub enum Change {
     Level,
 }
 
-/// Two subjects at a number of connections.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pair {
-    /// By how much the first is behind the second, as a logarithm.
-    pub(crate) behind: f64,
-    /// How much it takes to tell them apart, as a logarithm.
-    pub(crate) critical: f64,
-    /// Whether the first is not worse for sure.
-    pub(crate) level: bool,
-    /// Whether it is level only since work has moved to the load generator.
-    pub(crate) work_moved: bool,
-}
-
-impl Way {
-    /// The way `subject`, which is `beside` the native program as the native program is `against`
-    /// it.
+impl Alternative {
+    /// The alternative `subject`, which is `beside` what runs today as that is `against` it.
     pub(crate) fn of(subject: &str, beside: Pair, against: Pair) -> Self {
         let change = match (beside.level, against.level) {
             (false, _) => Change::Worse,
@@ -65,5 +53,10 @@ impl Way {
             low: (behind - critical).exp_m1(),
             high: (behind + critical).exp_m1(),
         }
+    }
+
+    /// How large a difference must be to be seen, as a share.
+    pub fn critical(&self) -> f64 {
+        (1.0 + self.high) / (1.0 + self.difference) - 1.0
     }
 }

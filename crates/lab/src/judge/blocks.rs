@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::statistics::dunnett;
 use crate::statistics::studentized_range::{critical, student};
 
 /// A subject whose residuals vary by so many times those of the others has noise of its own, and is
@@ -82,6 +83,12 @@ impl Fit {
         self.effects[subject]
     }
 
+    /// By how much the effect of one subject is above that of another; none where either cannot be
+    /// compared.
+    pub fn gap(&self, one: usize, other: usize) -> Option<f64> {
+        Some(self.effects[one]? - self.effects[other]?)
+    }
+
     /// How many blocks compare something.
     pub fn blocks(&self) -> usize {
         self.blocks.len()
@@ -93,8 +100,19 @@ impl Fit {
         let count = count.max(2);
         Family {
             fit: self,
-            range: critical(alpha, count, self.freedom),
+            errors: critical(alpha, count, self.freedom) / 2_f64.sqrt(),
             alpha_of_one: alpha / (count * (count - 1) / 2) as f64,
+        }
+    }
+
+    /// A family of comparisons of `count` subjects with one of them, of which some other is put
+    /// apart from that one by chance with probability `alpha`.
+    pub fn family_of_one(&self, count: usize, alpha: f64) -> Family<'_> {
+        let others = count.saturating_sub(1).max(1);
+        Family {
+            fit: self,
+            errors: dunnett::critical(alpha, others, self.freedom),
+            alpha_of_one: alpha / others as f64,
         }
     }
 
@@ -188,8 +206,8 @@ impl Fit {
 #[derive(Clone, Copy, Debug)]
 pub struct Family<'a> {
     fit: &'a Fit,
-    /// The quantile of the studentized range.
-    range: f64,
+    /// How many standard errors of a difference it takes.
+    errors: f64,
     /// What each has of the error when they are tested alone.
     alpha_of_one: f64,
 }
@@ -204,7 +222,7 @@ impl Family<'_> {
             return own;
         }
         let spread = inverse[one][one] + inverse[other][other] - 2.0 * inverse[one][other];
-        self.range / 2_f64.sqrt() * (variance * spread).sqrt()
+        self.errors * (variance * spread).sqrt()
     }
 }
 
@@ -387,6 +405,20 @@ mod tests {
         }
         let fit = Fit::of(&all).unwrap();
         assert!(fit.family(8, 0.025).critical(0, 7) > 4.0 * fit.family(8, 0.025).critical(0, 1));
+    }
+
+    #[test]
+    fn of_ten_equal_ones_some_other_is_put_apart_from_one_as_often_as_allowed() {
+        let mut random = SplitMix64::new(6);
+        let wrong = (0..400).filter(|_| {
+            let fit = Fit::of(&blocks(&mut random, &[0.0; 10], 5, 0.1)).unwrap();
+            let family = fit.family_of_one(10, 0.05);
+            let gap = |other: usize| fit.effect(other).unwrap() - fit.effect(0).unwrap();
+            (1..10).any(|other| gap(other).abs() > family.critical(other, 0))
+        });
+        // 20 of 400 are expected without the caution about sessions, which makes it fewer.
+        let wrong = wrong.count();
+        assert!((1..=30).contains(&wrong), "{wrong}");
     }
 
     #[test]

@@ -10,10 +10,11 @@
 //!
 //! Nothing here is a sentence: `tell` has the words.
 
+pub mod alternatives;
 pub mod blocks;
 pub mod constraints;
+pub(crate) mod pairs;
 pub(crate) mod rounds;
 pub mod rows;
 pub mod soundness;
 pub mod verdict;
-pub mod ways;

@@ -1,5 +1,7 @@
-//! What is seen while an experiment runs: a live table and a bar on a terminal, else a line for
-//! each cell.
+//! What is seen while an experiment runs: a bar with the time that is left and the standing so far
+//! on a terminal, else a line for each cell.
+//!
+//! The standing is of means, and without intervals: the verdict comes at the end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,17 +10,52 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::record::{Block, Cell, Design, Outcome};
+use crate::measure::experiment::Experiment;
+use crate::record::{Block, Cell, Outcome};
 use crate::statistics::median;
 
 /// Shows progress on standard error.
 pub(crate) struct Display {
-    design: Design,
+    experiment: Experiment,
     total: usize,
+    /// How long what has ended was thought to take, in seconds.
+    passed: f64,
     ended: usize,
     blocks: usize,
     rates: BTreeMap<(String, usize), Vec<f64>>,
+    standing: Standing,
     live: Option<Live>,
+}
+
+/// Processor time for a request in the blocks so far: sums of logarithms, and how many there are.
+#[derive(Default)]
+struct Standing(BTreeMap<usize, BTreeMap<String, (f64, usize)>>);
+
+impl Standing {
+    /// With fewer slices of a subject, chance alone orders them.
+    const FEWEST: usize = 4;
+
+    fn add(&mut self, block: &Block) {
+        let sums = self.0.entry(block.concurrency).or_default();
+        for slice in block.slices.iter().filter(|slice| slice.requests > 0) {
+            let time = slice.server_cpu_us / slice.requests as f64;
+            if time > 0.0 {
+                let (sum, count) = sums.entry(slice.subject.clone()).or_default();
+                *sum += time.ln();
+                *count += 1;
+            }
+        }
+    }
+
+    /// `best`, or `+39 %`: how far a subject is above the least; none where it is too early.
+    fn told(&self, subject: &str, concurrency: usize) -> Option<String> {
+        let sums = self.0.get(&concurrency)?;
+        let means = sums.values().filter(|(_, count)| *count >= Self::FEWEST);
+        let least = means.map(|(sum, count)| sum / *count as f64).reduce(f64::min)?;
+        let (sum, count) = sums.get(subject).filter(|(_, count)| *count >= Self::FEWEST)?;
+        let above = (sum / *count as f64 - least).exp_m1();
+        Some(if above > 0.0 { format!("{:+.0} %", 100.0 * above) } else { "best".to_owned() })
+    }
 }
 
 struct Live {
@@ -27,15 +64,16 @@ struct Live {
 }
 
 impl Display {
-    pub(crate) fn new(design: &Design) -> Self {
-        let total = design.cells();
-        let live = stderr().is_terminal().then(|| Live::new(design, total as u64));
+    pub(crate) fn new(experiment: &Experiment) -> Self {
+        let live = stderr().is_terminal().then(|| Live::new(experiment));
         let mut display = Self {
-            design: design.clone(),
-            total,
+            experiment: experiment.clone(),
+            total: experiment.cells(),
+            passed: 0.0,
             ended: 0,
             blocks: 0,
             rates: BTreeMap::new(),
+            standing: Standing::default(),
             live,
         };
         display.redraw();
@@ -49,9 +87,12 @@ impl Display {
             let place = (cell.subject.clone(), cell.concurrency);
             self.rates.entry(place).or_default().push(measured.requests_per_second);
         }
+        let key = cell.key();
+        if self.experiment.why_unavailable(&key).is_none() {
+            self.passed += self.experiment.seconds_of_a_cell(&key);
+        }
         match &self.live {
             Some(live) => {
-                live.bar.set_position(self.ended as u64);
                 live.bar.set_message(format!("{} at {}", cell.subject, cell.concurrency));
                 self.redraw();
             }
@@ -63,13 +104,19 @@ impl Display {
     /// A block has ended.
     pub(crate) fn block_ended(&mut self, block: &Block) {
         self.blocks += 1;
-        let planned = self.design.blocks;
+        self.standing.add(block);
+        let Block { slices, concurrency, .. } = block;
+        self.passed += slices.len() as f64 * self.experiment.seconds_of_a_slice(*concurrency);
+        let planned = self.experiment.design.blocks;
         match &self.live {
-            Some(live) => live.bar.set_message(format!(
-                "block {} of {planned} at {}",
-                block.number + 1,
-                block.concurrency
-            )),
+            Some(live) => {
+                live.bar.set_message(format!(
+                    "block {} of {planned} at {}",
+                    block.number + 1,
+                    block.concurrency
+                ));
+                self.redraw();
+            }
             // A line for each would be many.
             None if block.number + 1 == planned => drop(writeln!(
                 stderr(),
@@ -83,31 +130,39 @@ impl Display {
         }
     }
 
-    /// Leaves the last state on the screen.
+    /// Clears the screen for the answer.
     pub(crate) fn finish(&self) {
         if let Some(live) = &self.live {
-            live.table.iter().for_each(ProgressBar::finish);
+            live.table.iter().for_each(ProgressBar::finish_and_clear);
             live.bar.finish_and_clear();
         }
     }
 
     fn redraw(&mut self) {
         let Some(live) = &self.live else { return };
+        let design = &self.experiment.design;
+        // Blocks that are measured again take longer than was thought.
+        let passed = (1e3 * self.passed) as u64;
+        live.bar.set_position(passed.min(live.bar.length().unwrap_or(0)));
         // Variants may have longer names.
-        let longest = self.design.subjects().map(|name| name.chars().count()).max();
+        let longest = design.subjects().map(|name| name.chars().count()).max();
         let width = longest.map_or(12, |longest| longest.max(12));
-        let mut heading = format!("{:<width$}", "requests/s");
-        for concurrency in &self.design.concurrency {
-            let _ = write!(heading, "{:>12}", format!("c={concurrency}"));
+        live.table[0].set_message("So far: requests/s, then processor time above the least");
+        let mut heading = format!("{:<width$}", "connections");
+        for concurrency in &design.concurrency {
+            let _ = write!(heading, "{:>12}", concurrency.to_string());
         }
-        live.table[0].set_message(heading);
-        for (subject, line) in self.design.measured().zip(&live.table[1..]) {
+        live.table[1].set_message(heading);
+        for (subject, line) in design.measured().zip(&live.table[2..]) {
             let mut row = format!("{subject:<width$}");
-            for concurrency in &self.design.concurrency {
+            for concurrency in &design.concurrency {
                 let rates = self.rates.get(&(subject.to_owned(), *concurrency));
-                let rate = rates.and_then(|rates| median(rates));
-                let _ =
-                    write!(row, "{:>12}", rate.map_or("·".to_owned(), |rate| format!("{rate:.0}")));
+                let rate = || rates.and_then(|rates| median(rates));
+                let shown = self
+                    .standing
+                    .told(subject, *concurrency)
+                    .or_else(|| rate().map(|rate| format!("{rate:.0}")));
+                let _ = write!(row, "{:>12}", shown.as_deref().unwrap_or("·"));
             }
             line.set_message(row);
         }
@@ -115,15 +170,17 @@ impl Display {
 }
 
 impl Live {
-    fn new(design: &Design, total: u64) -> Self {
+    fn new(experiment: &Experiment) -> Self {
         let screen = MultiProgress::new();
         let plain = ProgressStyle::with_template("{msg}").expect("the template is right");
-        let table = (0..=design.measured().count())
+        let table = (0..experiment.design.measured().count() + 2)
             .map(|_| screen.add(ProgressBar::new_spinner().with_style(plain.clone())))
             .collect();
-        let template = "[{elapsed_precise}] {bar:32} {pos}/{len} cells, {eta} left: {msg}";
+        let template = "{bar:32} {eta} left: {msg}";
         let style = ProgressStyle::with_template(template).expect("the template is right");
-        let bar = screen.add(ProgressBar::new(total).with_style(style));
+        // Its unit is a millisecond of the time that all takes, about.
+        let length = u64::try_from(experiment.length().as_millis()).unwrap_or(u64::MAX);
+        let bar = screen.add(ProgressBar::new(length).with_style(style));
         bar.enable_steady_tick(Duration::from_millis(200));
         Self { table, bar }
     }

@@ -38,6 +38,8 @@ pub struct Experiment {
     pub command: Vec<String>,
     /// What must be kept to be recommended.
     pub constraints: Constraints,
+    /// The subject that runs today, beside which all others are shown.
+    pub current: Option<String>,
     /// What operations cost here, if it was measured: the reasons for what is recommended are made
     /// of that.
     pub unit_costs: UnitCosts,
@@ -196,6 +198,7 @@ pub(crate) mod tests {
             program: PathBuf::new(),
             command: vec![],
             constraints: Constraints::default(),
+            current: None,
             unit_costs: UnitCosts::default(),
             budget: None,
             economies: vec![],

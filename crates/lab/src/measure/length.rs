@@ -64,11 +64,15 @@ impl Experiment {
         let groups = if alive <= room { 1 } else { (alive - 1).div_ceil(room - 1) };
         // The one that links groups is in each.
         let slices = 2 * (alive + groups - 1);
-        let each = match self.design.load_command {
+        slices as f64 * self.seconds_of_a_slice(concurrency)
+    }
+
+    /// What a slice at so many connections takes, in seconds.
+    pub(crate) fn seconds_of_a_slice(&self, concurrency: usize) -> f64 {
+        match self.design.load_command {
             Some(_) => USUAL_RUN.as_secs_f64(),
             None => slice_seconds(concurrency),
-        };
-        slices as f64 * each
+        }
     }
 }
 

@@ -80,14 +80,15 @@ pub fn compare(
             let (results, begun, records) = Results::resume(out, &experiment.design)?;
             // What is asked of the results may be asked anew.
             let constraints = experiment.constraints.clone();
-            (results, Heading { constraints, ..begun }, records)
+            let current = experiment.current.clone().or(begun.current.clone());
+            (results, Heading { constraints, current, ..begun }, records)
         } else {
             let heading = begin(experiment);
             (Results::create(out, &heading)?, heading, Records::default())
         };
     // A resumed experiment goes on with the seed and timing it was begun with.
     let experiment = &Experiment { design: heading.design.clone(), ..experiment.clone() };
-    let mut display = Display::new(&heading.design);
+    let mut display = Display::new(experiment);
     records.cells.iter().for_each(|cell| display.ended(cell));
     records.blocks.iter().for_each(|block| display.block_ended(block));
     let mut journal = Journal { results, display, records, heading };
@@ -143,6 +144,7 @@ fn begin(experiment: &Experiment) -> Heading {
         plan: experiment.origin.clone(),
         machine,
         constraints: experiment.constraints.clone(),
+        current: experiment.current.clone(),
         unit_costs: experiment.unit_costs.clone(),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use duality_load::{Fate, Latency, OpenLoop, Warning};
 use serde::{Deserialize, Serialize};
 
-use super::{Disturbance, ListenQueue, Operations, QueueSample};
+use super::{CellKey, Disturbance, ListenQueue, Operations, QueueSample};
 
 /// One measurement, or why there is none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +22,17 @@ pub struct Cell {
     /// What came of it.
     #[serde(flatten)]
     pub outcome: Outcome,
+}
+
+impl Cell {
+    /// Its name in the design.
+    pub(crate) fn key(&self) -> CellKey {
+        CellKey {
+            repeat: self.repeat,
+            subject: self.subject.clone(),
+            concurrency: self.concurrency,
+        }
+    }
 }
 
 /// What came of a cell.

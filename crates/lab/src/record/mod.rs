@@ -99,10 +99,23 @@ pub struct Heading {
     /// What must be kept to be recommended; another report may ask for something else.
     #[serde(default, skip_serializing_if = "Constraints::is_empty")]
     pub constraints: Constraints,
+    /// The subject that runs today, beside which all others are shown; another report may name
+    /// another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<String>,
     /// What operations cost on this machine, when the experiment began; none where nobody asked. It
     /// gives the reasons.
     #[serde(default, skip_serializing_if = "UnitCosts::is_empty")]
     pub unit_costs: UnitCosts,
+}
+
+impl Heading {
+    /// The subject that runs today, if it is known: the one that was named, or the program as it
+    /// is.
+    pub fn current(&self) -> Option<&str> {
+        let native = self.design.ways.as_ref().map(|ways| ways.native.as_str());
+        self.current.as_deref().or(native)
+    }
 }
 
 /// The plan that an experiment is of.

@@ -184,20 +184,16 @@ pub fn read(paths: &[PathBuf]) -> Result<(Heading, Records), Error> {
 /// Which cells need no measuring: a failed one does.
 pub fn done(cells: &[Cell]) -> BTreeSet<CellKey> {
     let ended = cells.iter().filter(|cell| !matches!(cell.outcome, Outcome::Failed { .. }));
-    ended.map(key).collect()
+    ended.map(Cell::key).collect()
 }
 
 /// The last outcome of each cell, in order.
 pub(crate) fn latest(cells: Vec<Cell>) -> Vec<Cell> {
     let mut seen = BTreeSet::new();
     let mut kept: Vec<Cell> =
-        cells.into_iter().rev().filter(|cell| seen.insert(key(cell))).collect();
+        cells.into_iter().rev().filter(|cell| seen.insert(cell.key())).collect();
     kept.reverse();
     kept
-}
-
-fn key(cell: &Cell) -> CellKey {
-    CellKey { repeat: cell.repeat, subject: cell.subject.clone(), concurrency: cell.concurrency }
 }
 
 pub(crate) fn parse(path: &Path, text: &str) -> Result<(Heading, Records), Error> {
@@ -250,6 +246,7 @@ pub(crate) mod tests {
             design: design(),
             machine: Machine::default(),
             constraints: Default::default(),
+            current: None,
             unit_costs: crate::model::UnitCosts::default(),
         }
     }

@@ -9,6 +9,7 @@
 //! 1993, chapter 13), whose draws are seeded, so that the same results give the same page. One
 //! repeat says nothing about the next, so there is no interval then, rather than one of width zero.
 
+pub mod dunnett;
 pub mod studentized_range;
 
 use serde::Serialize;

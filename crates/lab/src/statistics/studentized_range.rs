@@ -24,18 +24,19 @@ static FOUND: Mutex<BTreeMap<(u64, usize, usize), f64>> = Mutex::new(BTreeMap::n
 pub fn critical(alpha: f64, count: usize, freedom: usize) -> f64 {
     assert!(count >= 2 && freedom >= 1 && alpha > 0.0 && alpha < 1.0, "no such quantile");
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
-    *found.entry((alpha.to_bits(), count, freedom)).or_insert_with(|| search(alpha, count, freedom))
+    let exceeds = |quantile| exceeds(quantile, count, freedom);
+    *found.entry((alpha.to_bits(), count, freedom)).or_insert_with(|| exceeded_with(alpha, exceeds))
 }
 
-/// The quantile, by halving an interval that holds it.
-fn search(alpha: f64, count: usize, freedom: usize) -> f64 {
+/// The quantile that is exceeded with probability `alpha`, by halving an interval that holds it.
+pub(super) fn exceeded_with(alpha: f64, exceeds: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
-    while exceeds(high, count, freedom) > alpha {
+    while exceeds(high) > alpha {
         (low, high) = (high, 2.0 * high);
     }
     while high - low > 1e-5 * high {
         let middle = f64::midpoint(low, high);
-        if exceeds(middle, count, freedom) > alpha { low = middle } else { high = middle }
+        if exceeds(middle) > alpha { low = middle } else { high = middle }
     }
     high
 }
@@ -51,6 +52,12 @@ pub fn student(alpha: f64, freedom: usize) -> f64 {
 
 /// With which probability the range exceeds `quantile`.
 fn exceeds(quantile: f64, count: usize, freedom: usize) -> f64 {
+    over_deviations(freedom, |s| range_exceeds(quantile * s, count))
+}
+
+/// The mean of `of` over the estimates `s` of a standard deviation of 1 with `freedom` degrees of
+/// freedom.
+pub(super) fn over_deviations(freedom: usize, of: impl Fn(f64) -> f64) -> f64 {
     /// Beyond so many standard errors of it there is nothing.
     const REACH: f64 = 9.0;
     // In so many steps the deviation is gone through: with few degrees of freedom the density does
@@ -75,7 +82,7 @@ fn exceeds(quantile: f64, count: usize, freedom: usize) -> f64 {
         };
         let weight = if place == 0 || place == steps { 0.5 } else { 1.0 };
         if density > 1e-12 {
-            sum += weight * density * range_exceeds(quantile * s, count);
+            sum += weight * density * of(s);
         }
     }
     sum * step
@@ -83,7 +90,7 @@ fn exceeds(quantile: f64, count: usize, freedom: usize) -> f64 {
 
 /// Where standard normal values are: the places of a sum over them, each with its density times the
 /// step, and its probability of not being exceeded.
-static PLACES: LazyLock<Vec<(f64, f64, f64)>> = LazyLock::new(|| {
+pub(super) static PLACES: LazyLock<Vec<(f64, f64, f64)>> = LazyLock::new(|| {
     let place = |place: i32| {
         let z = STEP * f64::from(place);
         (z, STEP * (-0.5 * z * z).exp() / (2.0 * PI).sqrt(), normal(z))
@@ -95,7 +102,8 @@ static PLACES: LazyLock<Vec<(f64, f64, f64)>> = LazyLock::new(|| {
 const STEP: f64 = 0.1;
 const REACH: i32 = 60;
 
-fn normal(z: f64) -> f64 {
+/// The probability that a standard normal value is at most `z`.
+pub(super) fn normal(z: f64) -> f64 {
     0.5 * libm::erfc(-z / SQRT_2)
 }
 

@@ -1,7 +1,8 @@
 //! What an experiment came to, told: on a terminal, on a page, and as data.
 //!
 //! ```text
-//!   judge ─▶ summary ─▶ recommendation ─▶ answer ─┬─▶ text      tables and words on a terminal
+//!   judge ─▶ summary ─▶ recommendation ─▶ answer ─┬─▶ screen    the answer on one screen
+//!                                                 ├─▶ text      all tables and words
 //!                                                 ├─▶ report    the page, with chart
 //!                                                 └─▶ data      summary.json
 //! ```
@@ -14,5 +15,6 @@ pub mod comparison;
 pub mod data;
 pub mod recommendation;
 pub mod report;
+mod screen;
 pub mod summary;
 mod text;

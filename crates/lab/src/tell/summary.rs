@@ -45,6 +45,8 @@ pub struct Summary {
     pub looking_at_all: BTreeSet<String>,
     /// What must be kept to be recommended.
     pub constraints: Constraints,
+    /// The subject that runs today, if it is known.
+    pub current: Option<String>,
     /// One for each subject at each concurrency; subjects outermost.
     pub rows: Vec<Row>,
     /// What was measured twice, if anything was. It takes no part in comparisons.
@@ -114,6 +116,7 @@ impl Summary {
             yardsticks: yardsticks.map(str::to_owned).collect(),
             looking_at_all: looking_at_all.map(str::to_owned).collect(),
             constraints: heading.constraints.clone(),
+            current: heading.current().map(str::to_owned),
             rows,
             control,
             verdicts: Vec::new(),

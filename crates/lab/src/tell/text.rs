@@ -63,9 +63,8 @@ impl Summary {
     /// Whose figures others are multiples of.
     fn baseline<'a>(&'a self, asked: Option<&'a str>) -> Option<&'a str> {
         let mut peers = self.peers.iter();
-        let native = || self.ways.as_ref().map(|ways| ways.native.as_str());
         asked
-            .or_else(native)
+            .or(self.current.as_deref())
             .or_else(|| peers.next().filter(|_| self.peers.len() == 1).map(String::as_str))
     }
 

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use crate::judge::alternatives::Alternative;
 use crate::judge::rounds::Metric;
-use crate::judge::ways::Way;
 
 /// What is best at a number of connections, as far as it can be told.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,10 +19,9 @@ pub struct Verdict {
     /// Everything else that was measured beside them, as it compares with the best candidate:
     /// peers, yardsticks, and those that are disqualified.
     pub others: Vec<Standing>,
-    /// How each way to run a program compares with the program as it is, where those are what is
-    /// compared.
+    /// How each candidate compares with what runs today, where that is known, the best first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub ways: Vec<Way>,
+    pub alternatives: Vec<Alternative>,
     /// The critical difference: how much worse than the best one must be to be told from it, as a
     /// share (0.06 is 6 %). The largest among those that are level, where it differs. None where
     /// there were too few blocks for any.

@@ -30,10 +30,11 @@ mod finding;
 
 use std::collections::BTreeSet;
 
+use crate::judge::alternatives::Alternative;
 use crate::judge::blocks::Fit;
+use crate::judge::pairs::{Fits, Pair, Pairs};
 use crate::judge::rounds::{Figure, Rate, Rounds, Sample};
 pub use crate::judge::rounds::{Metric, sound};
-use crate::judge::ways::{Pair, Way};
 use crate::record::{Disturbance, Heading, Measured, Outcome, Records};
 
 pub use finding::{Cause, Control, Evidence, Finding, Standing, Verdict};
@@ -50,8 +51,6 @@ pub const FEWEST_SESSIONS: usize = 3;
 const FEWEST_TO_TELL: usize = 2;
 /// Strangers that use more than this share of a processor are reported.
 pub const MANY_STRANGERS: f64 = 0.10;
-/// A load generator's time that differs by more than this share shows that work has moved.
-const MOVED: f64 = 0.10;
 /// Above this critical difference, as a share, none of several is recommended. Latencies differ by
 /// multiples, and have the next one.
 pub const COARSE: f64 = 0.15;
@@ -114,21 +113,26 @@ impl<'a> Count<'a> {
     }
 
     fn verdict(&self) -> Verdict {
-        let fit = self.fit(self.metric.figure());
+        let fits = self.fit(self.metric.figure()).map(|deciding| Fits {
+            metric: self.metric,
+            deciding,
+            client: self.fit(|sample| sample.client_cpu_us),
+            total: self.fit(Sample::total),
+        });
         let mut verdict = Verdict {
             concurrency: self.concurrency,
             metric: self.metric,
             finding: Finding::NoDifference,
             standings: Vec::new(),
             others: Vec::new(),
-            ways: Vec::new(),
+            alternatives: Vec::new(),
             critical: None,
             imprecise: None,
-            evidence: self.evidence(fit.as_ref()),
+            evidence: self.evidence(fits.as_ref().map(|fits| &fits.deciding)),
             control: None,
         };
-        if let Some(fit) = &fit {
-            self.rank(fit, &mut verdict);
+        if let Some(fits) = &fits {
+            self.rank(fits, &mut verdict);
         }
         let imprecise = self.imprecise(&verdict);
         let found = finding(&verdict.standings);
@@ -150,8 +154,8 @@ impl<'a> Count<'a> {
     }
 
     /// The standings of all, and what the control shows.
-    fn rank(&self, fit: &Fit, verdict: &mut Verdict) {
-        let effect = |place: &usize| fit.effect(*place);
+    fn rank(&self, fits: &Fits, verdict: &mut Verdict) {
+        let effect = |place: &usize| fits.deciding.effect(*place);
         let usable = |range: std::ops::Range<usize>| -> Vec<usize> {
             let mut places: Vec<usize> = range.filter(|place| effect(place).is_some()).collect();
             places.sort_by(|one, other| effect(one).partial_cmp(&effect(other)).expect("finite"));
@@ -159,32 +163,12 @@ impl<'a> Count<'a> {
         };
         let ranked = usable(0..self.candidates);
         let Some(&best) = ranked.first() else { return };
-        let (client, total) = (self.fit(|sample| sample.client_cpu_us), self.fit(Sample::total));
-        let gap = |fit: &Option<Fit>, one: usize, other: usize| {
-            let fit = fit.as_ref()?;
-            Some(fit.effect(one)? - fit.effect(other)?)
-        };
-        let count = ranked.len();
-        let family = fit.family(count, self.alpha());
-        let pair = |place: usize, base: usize| {
-            let behind = fit.effect(place).unwrap_or(0.0) - fit.effect(base).unwrap_or(0.0);
-            let critical = if place == base { 0.0 } else { family.critical(place, base) };
-            let worse = behind > critical;
-            let moved = self.metric == Metric::ServerCpu
-                && gap(&client, place, base).is_some_and(|gap| gap.exp_m1().abs() > MOVED);
-            let total_is_worse = || {
-                let family = total.as_ref().map(|fit| fit.family(count, self.alpha()));
-                let critical = family.map(|family| family.critical(place, base));
-                gap(&total, place, base).zip(critical).is_none_or(|(gap, critical)| gap > critical)
-            };
-            let work_moved = worse && moved && !total_is_worse();
-            Pair { behind, critical, level: !worse || work_moved, work_moved }
-        };
+        let all = Pairs::new(fits, Fit::family, ranked.len(), self.alpha());
         let standing = |place: usize| {
-            let pair = pair(place, best);
+            let pair = all.pair(place, best);
             (pair.critical, self.standing(place, pair))
         };
-        verdict.ways = self.ways(&ranked, pair);
+        verdict.alternatives = self.alternatives(fits, &ranked);
         let ranked: Vec<(f64, Standing)> = ranked.into_iter().map(standing).collect();
         verdict.critical = critical_of(&ranked).map(f64::exp_m1);
         verdict.standings = ranked.into_iter().map(|(_, standing)| standing).collect();
@@ -197,27 +181,35 @@ impl<'a> Count<'a> {
             .map(|place| standing(place).1)
             .collect();
         verdict.control = control.and_then(|again| {
-            let place = |name: &str| self.subjects.iter().position(|subject| *subject == name);
             let original = design.original(again);
-            let (one, other) = (place(original)?, place(again)?);
+            let (one, other) = (self.place(original)?, self.place(again)?);
             Some(Control {
                 subject: original.to_owned(),
-                difference: (fit.effect(other)? - fit.effect(one)?).exp_m1(),
-                critical: family.critical(one, other).exp_m1(),
+                difference: fits.deciding.gap(other, one)?.exp_m1(),
+                critical: all.critical(one, other).exp_m1(),
             })
         });
     }
 
-    /// How each way to run a program compares with the program as it is, where those are what is
-    /// compared.
-    fn ways(&self, ranked: &[usize], pair: impl Fn(usize, usize) -> Pair) -> Vec<Way> {
-        let design = &self.question.heading.design;
-        let native = design.ways.as_ref().map(|ways| ways.native.as_str());
-        let is_native = |place: &usize| Some(self.subjects[*place]) == native;
-        let Some(native) = ranked.iter().copied().find(is_native) else { return Vec::new() };
-        let others = ranked.iter().filter(|place| **place != native);
-        let way = |&place| Way::of(self.subjects[place], pair(place, native), pair(native, place));
-        others.map(way).collect()
+    /// The place of a subject.
+    fn place(&self, name: &str) -> Option<usize> {
+        self.subjects.iter().position(|subject| *subject == name)
+    }
+
+    /// How each candidate compares with what runs today, where that is known and was measured.
+    fn alternatives(&self, fits: &Fits, ranked: &[usize]) -> Vec<Alternative> {
+        let current = self.question.heading.current();
+        let current = current.and_then(|name| self.place(name));
+        let Some(current) = current.filter(|place| fits.deciding.effect(*place).is_some()) else {
+            return Vec::new();
+        };
+        let others: Vec<usize> = ranked.iter().copied().filter(|place| *place != current).collect();
+        let with_it = Pairs::new(fits, Fit::family_of_one, others.len() + 1, self.alpha());
+        let alternative = |place: usize| {
+            let (beside, against) = (with_it.pair(place, current), with_it.pair(current, place));
+            Alternative::of(self.subjects[place], beside, against)
+        };
+        others.into_iter().map(alternative).collect()
     }
 
     fn standing(&self, place: usize, pair: Pair) -> Standing {

@@ -18,6 +18,8 @@ pub struct Forest<'a> {
     pub about: &'a str,
     /// A value to draw a line at.
     pub line: Option<f64>,
+    /// Whether the axis is logarithmic. All values are above zero then.
+    pub is_logarithmic: bool,
     /// How values are told on the axis.
     pub told: fn(f64) -> String,
     /// Its rows.
@@ -34,7 +36,7 @@ pub struct Row {
     pub interval: Option<[f64; 2]>,
     /// The figure in words, at the right.
     pub figure: String,
-    /// A class of its style: `level`, `worse`, `other`.
+    /// A class of its style: `level`, `better`, `worse`, `other`, `invalid`.
     pub class: &'static str,
 }
 
@@ -51,7 +53,11 @@ impl Forest<'_> {
         let right = WIDTH - widest(|row| &row.figure).min(140.0) - 14.0;
         let height = ROW * self.rows.len() as f64 + FOOT;
         let (low, high) = self.ends();
-        let x = Scale::straight([low, high], [left + 8.0, right - 8.0]);
+        let places = [left + 8.0, right - 8.0];
+        let x = match self.is_logarithmic {
+            true => Scale::logarithmic([low, high], places),
+            false => Scale::straight([low, high], places),
+        };
         let mut svg = format!(
             "<svg class=\"chart forest\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">",
             escaped(self.about)
@@ -93,7 +99,9 @@ impl Forest<'_> {
 
     /// The ends of the axis: from the estimates, and half as much room as they span on either side.
     fn ends(&self) -> (f64, f64) {
-        let values = self.rows.iter().map(|row| row.value).chain(self.line);
+        let on_axis = |value: f64| if self.is_logarithmic { value.ln() } else { value };
+        let from_axis = |place: f64| if self.is_logarithmic { place.exp() } else { place };
+        let values = self.rows.iter().map(|row| row.value).chain(self.line).map(on_axis);
         let (low, high) = values
             .filter(|value| value.is_finite())
             .fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
@@ -101,12 +109,13 @@ impl Forest<'_> {
             return (0.0, 1.0);
         }
         // Where they are all but equal, intervals have room of a fair size.
-        let reach =
-            self.rows.iter().filter_map(|row| row.interval.map(|[low, high]| (high - low) / 2.0));
+        let reach = self.rows.iter().filter_map(|row| {
+            row.interval.map(|ends| ends.map(on_axis)).map(|[low, high]| (high - low) / 2.0)
+        });
         let usual =
             crate::statistics::median(&reach.filter(|reach| reach.is_finite()).collect::<Vec<_>>());
         let room = (0.25 * (high - low)).max(usual.unwrap_or(0.0)).max(0.02 * high.abs()).max(1e-6);
-        (low - room, high + room)
+        (from_axis(low - room), from_axis(high + room))
     }
 }
 
@@ -155,8 +164,13 @@ mod tests {
             row("b", 0.1, [0.08, 0.12]),
             row("c", 0.12, [-4_975_761.0, 4_975_761.0]),
         ];
-        let forest =
-            Forest { about: "x", line: Some(0.0), told: |value| format!("{value:.2}"), rows };
+        let forest = Forest {
+            about: "x",
+            line: Some(0.0),
+            is_logarithmic: false,
+            told: |value| format!("{value:.2}"),
+            rows,
+        };
         let (low, high) = forest.ends();
         assert!(low > -0.2 && high < 0.4, "{low} {high}");
         let svg = forest.svg();
@@ -172,15 +186,37 @@ mod tests {
     }
 
     #[test]
+    fn on_a_logarithmic_axis_one_that_is_far_behind_leaves_room_for_the_others() {
+        let rows = vec![
+            row("a", 1.0, [1.0, 1.0]),
+            row("b", 1.3, [1.2, 1.4]),
+            row("c", 14.0, [11.0, 18.0]),
+        ];
+        let told = |value: f64| format!("{value:.2}");
+        let forest = Forest { about: "x", line: Some(1.0), is_logarithmic: true, told, rows };
+        let (low, high) = forest.ends();
+        assert!(low > 0.3 && high < 60.0, "{low} {high}");
+        let scale = Scale::logarithmic([low, high], [0.0, 100.0]);
+        assert!(scale.place(1.3) - scale.place(1.0) > 4.0);
+    }
+
+    #[test]
     fn equal_ones_and_none_are_drawn() {
         let one = Forest {
             about: "x",
             line: None,
+            is_logarithmic: false,
             told: |value| value.to_string(),
             rows: vec![row("a", 5.0, [5.0, 5.0])],
         };
         assert!(one.svg().contains("estimate"));
-        let none = Forest { about: "x", line: None, told: |value| value.to_string(), rows: vec![] };
+        let none = Forest {
+            about: "x",
+            line: None,
+            is_logarithmic: false,
+            told: |value| value.to_string(),
+            rows: vec![],
+        };
         assert_eq!(none.svg(), "");
     }
 }

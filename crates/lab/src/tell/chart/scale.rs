@@ -55,9 +55,11 @@ fn steps(low: f64, high: f64) -> Vec<f64> {
     (first..=last).map(|number| number as f64 * step).collect()
 }
 
-/// The values to mark from `low` to `high` on a logarithmic scale: powers of ten where there are
+/// The values to mark from `low` to `high` on a logarithmic scale: round steps where the ends are
+/// so near each other that it is almost straight, powers of ten where there are
 /// several, else as many of the round numbers between them as make three marks or more.
 fn marks(low: f64, high: f64) -> Vec<f64> {
+    const NEARLY_STRAIGHT: f64 = 1.5;
     /// Of one power of ten, from few to many.
     const STEPS: [&[f64]; 4] = [
         &[1.0],
@@ -65,6 +67,9 @@ fn marks(low: f64, high: f64) -> Vec<f64> {
         &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0],
         &[1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0],
     ];
+    if high < NEARLY_STRAIGHT * low {
+        return steps(low, high);
+    }
     let powers = low.log10().floor() as i32..=high.log10().floor() as i32;
     let within = |steps: &[f64]| -> Vec<f64> {
         let all = powers.clone().flat_map(|power| steps.iter().map(move |step| (step, power)));

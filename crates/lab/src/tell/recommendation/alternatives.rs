@@ -1,31 +1,42 @@
-//! Ways to run one program: the question that each answers, beside the program as it is.
+//! "Does a change pay?" in words: alternatives beside what runs today.
+//!
+//! Of ways to run one program, each has a question of its own. Of architectures there is one
+//! question for all of them, and the answer names the one that gains most often.
 
-use crate::format::{bytes, connections, connections_of, how_many, listed, percent};
-use crate::judge::verdict::{Cause, Finding, Metric, Verdict};
-use crate::judge::ways::{Change, Way};
+use crate::format::{bytes, connections, connections_of, duration, how_many, listed, percent};
+use crate::judge::alternatives::{Alternative, Change};
+use crate::judge::verdict::{COARSE, COARSE_LATENCY, Cause, Finding, Metric, Verdict};
 use crate::tell::summary::Summary;
 
+use super::withheld;
+
+/// An alternative at a number of connections.
+type Found<'a> = (&'a Verdict, &'a Alternative);
+
+/// The answer for what runs today, or one for each way to run a program.
+pub(super) fn sentences(summary: &Summary, chosen: Option<&str>) -> Vec<String> {
+    match (&summary.ways, &summary.current) {
+        (Some(_), _) => of_ways(summary),
+        (None, Some(current)) => of_current(summary, current, chosen),
+        (None, None) => Vec::new(),
+    }
+}
+
 /// An answer for each way, in the order of the design.
-pub(super) fn sentences(summary: &Summary) -> Vec<String> {
+fn of_ways(summary: &Summary) -> Vec<String> {
     let Some(ways) = &summary.ways else { return Vec::new() };
+    let current = summary.current.as_deref().unwrap_or(&ways.native);
     let answered = |name: &String| {
-        let question = ways.questions.get(name)?;
-        let found: Vec<(&Verdict, &Way)> = summary
-            .verdicts
-            .iter()
-            .filter_map(|verdict| {
-                Some((verdict, verdict.ways.iter().find(|way| way.subject == *name)?))
-            })
-            .filter(|(verdict, way)| can_be_told(verdict, way))
-            .collect();
+        let question = ways.questions.get(name).filter(|_| name != current)?;
+        let found = told(summary, name);
         let Some((last, _)) = found.last() else {
             return Some(format!("{question} This run cannot tell."));
         };
         let parts = [
-            answer("Yes", Change::Better, &found, &ways.native),
-            answer("No", Change::Worse, &found, &ways.native),
-            level(&found, &ways.native),
-            memory(summary, name, &ways.native, last.concurrency),
+            answer("Yes", Change::Better, &found, current),
+            answer("No", Change::Worse, &found, current),
+            level(&found, current),
+            memory(summary, name, current, last.concurrency),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         Some(format!("{question} {}", parts.join(" ")))
@@ -33,45 +44,174 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
     summary.subjects.iter().filter_map(answered).collect()
 }
 
-/// Whether something can be said of a way. Where a verdict is withheld since small differences
-/// would not be seen, a large one that was seen is one all the same.
-fn can_be_told(verdict: &Verdict, way: &Way) -> bool {
-    match (&verdict.finding, &verdict.imprecise) {
-        (Finding::Withheld { cause: Cause::Coarse }, _) => way.change != Change::Level,
-        (Finding::Withheld { .. }, _) => false,
-        (_, imprecise) => imprecise.is_none() || way.change != Change::Level,
+/// Whether a change from what runs today pays: yes, no, or not to be told.
+fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> Vec<String> {
+    if let Some(partial) = summary.partial() {
+        return vec![format!("Not to be told yet: the experiment is not complete ({partial}).")];
+    }
+    let pays: Vec<Vec<Found<'_>>> = summary
+        .subjects
+        .iter()
+        .map(|name| better(told(summary, name)))
+        .filter(|found| !found.is_empty())
+        .collect();
+    // The one that gains at the most loads. Of several, the recommended one comes first.
+    let best = pays.iter().rev().max_by_key(|found| {
+        let is_chosen = Some(found[0].1.subject.as_str()) == chosen;
+        (found.len(), is_chosen, std::cmp::Reverse(rank(found)))
+    });
+    let Some(found) = best else { return vec![no_gain(summary, current)] };
+    let name = &found[0].1.subject;
+    let counts: Vec<usize> = found.iter().map(|(verdict, _)| verdict.concurrency).collect();
+    let gains = by_load(found);
+    let mut sentences = vec![format!(
+        "Yes, a change from {current} pays at {}: {name} {}.",
+        connections_of(&counts),
+        listed(&gains)
+    )];
+    sentences.extend(elsewhere(summary, current, &counts));
+    let largest = counts.iter().copied().max().unwrap_or_default();
+    sentences.extend(costs(summary, name, current, largest));
+    sentences
+}
+
+/// What is told of an alternative.
+fn told<'a>(summary: &'a Summary, name: &str) -> Vec<Found<'a>> {
+    let of = |verdict: &'a Verdict| {
+        let mut all = verdict.alternatives.iter();
+        Some((verdict, all.find(|one| one.subject == name)?))
+    };
+    let found = summary.verdicts.iter().filter_map(of);
+    found.filter(|(verdict, one)| can_be_told(verdict, one)).collect()
+}
+
+fn better(found: Vec<Found<'_>>) -> Vec<Found<'_>> {
+    found.into_iter().filter(|(_, one)| one.change == Change::Better).collect()
+}
+
+/// The place at the highest load.
+fn rank(found: &[Found<'_>]) -> usize {
+    let last = found.iter().max_by_key(|(verdict, _)| verdict.concurrency);
+    let place = last.and_then(|(verdict, one)| {
+        verdict.alternatives.iter().position(|other| other.subject == one.subject)
+    });
+    place.unwrap_or(usize::MAX)
+}
+
+/// That nothing is better than what runs today, and how large a gain would have been seen.
+fn no_gain(summary: &Summary, current: &str) -> String {
+    let compared: Vec<&Verdict> =
+        summary.verdicts.iter().filter(|verdict| is_compared(verdict)).collect();
+    let Some(gain) = compared.iter().filter_map(|verdict| seen(verdict)).reduce(f64::max) else {
+        let cause = summary.verdicts.iter().find_map(|verdict| match &verdict.finding {
+            Finding::Withheld { cause } => Some(withheld(cause, verdict)),
+            _ => None,
+        });
+        let cause = cause.unwrap_or_else(|| format!("{current} was not measured"));
+        return format!("Not to be told whether a change from {current} pays: {cause}.");
+    };
+    let counts: Vec<usize> = compared.iter().map(|verdict| verdict.concurrency).collect();
+    let at = connections_of(&counts);
+    let is_coarse = compared.iter().any(|verdict| {
+        let coarse = if let Metric::Latency(_) = verdict.metric { COARSE_LATENCY } else { COARSE };
+        seen(verdict).is_some_and(|gain| gain > 1.0 - 1.0 / (1.0 + coarse))
+    });
+    let gain = percent(gain);
+    match is_coarse {
+        true => format!(
+            "Not to be told below {gain}: at {at} no alternative to {current} gains that much, and a \
+             smaller gain would not have been seen."
+        ),
+        false => format!(
+            "No, a change from {current} does not pay: at {at} no alternative is better, and a gain \
+             above {gain} would have been seen."
+        ),
     }
 }
 
-/// Where the way is better, or where it is worse, and by how much at each number of connections.
-fn answer(word: &str, change: Change, found: &[(&Verdict, &Way)], native: &str) -> Option<String> {
-    let there: Vec<&(&Verdict, &Way)> =
-        found.iter().filter(|(_, way)| way.change == change).collect();
-    let counts: Vec<usize> = there.iter().map(|(verdict, _)| verdict.concurrency).collect();
-    let each: Vec<String> = there
+/// Whether anything is said of alternatives at a number of connections. Where a verdict is withheld
+/// since small differences would not be seen, large ones would have been.
+fn is_compared(verdict: &Verdict) -> bool {
+    let coarse = Finding::Withheld { cause: Cause::Coarse };
+    !verdict.alternatives.is_empty() && (!verdict.is_withheld() || verdict.finding == coarse)
+}
+
+/// The smallest gain that would have been seen of any alternative that is not worse for sure, as a
+/// share of what runs today.
+fn seen(verdict: &Verdict) -> Option<f64> {
+    let all = || verdict.alternatives.iter();
+    let level = all().filter(|one| one.change != Change::Worse).map(Alternative::critical);
+    let any = all().map(Alternative::critical);
+    let critical = level.reduce(f64::max).or_else(|| any.reduce(f64::min))?;
+    Some(1.0 - 1.0 / (1.0 + critical))
+}
+
+/// What is so where the alternative does not gain.
+fn elsewhere(summary: &Summary, current: &str, gained: &[usize]) -> Option<String> {
+    let there: Vec<&Verdict> = summary
+        .verdicts
         .iter()
-        .enumerate()
-        .map(|(place, (verdict, way))| {
-            let at = format!(" at {}", how_many(verdict.concurrency));
-            let before = place.checked_sub(1).map(|place| there[place].0.metric);
-            let is_whole = before != Some(verdict.metric);
-            by(way, verdict.metric, is_whole, if counts.len() > 1 { &at } else { "" })
-        })
+        .filter(|verdict| is_compared(verdict) && !gained.contains(&verdict.concurrency))
         .collect();
+    let gain = there.iter().filter_map(|verdict| seen(verdict)).reduce(f64::max)?;
+    let is_better =
+        |verdict: &&&Verdict| verdict.alternatives.iter().any(|one| one.change == Change::Better);
+    let counts = |verdicts: Vec<&&Verdict>| {
+        connections_of(&verdicts.iter().map(|verdict| verdict.concurrency).collect::<Vec<_>>())
+    };
+    let (others, none): (Vec<&&Verdict>, Vec<&&Verdict>) =
+        there.iter().partition(|one| is_better(one));
+    let others = (!others.is_empty()).then(|| format!("At {} others gain.", counts(others)));
+    let none = (!none.is_empty()).then(|| {
+        format!("At {} no alternative to {current} gains {} or more.", counts(none), percent(gain))
+    });
+    let parts: Vec<String> = none.into_iter().chain(others).collect();
+    (!parts.is_empty()).then(|| parts.join(" "))
+}
+
+/// Whether something can be said of an alternative. Where a verdict is withheld since small
+/// differences would not be seen, a large one that was seen is one all the same.
+fn can_be_told(verdict: &Verdict, one: &Alternative) -> bool {
+    match (&verdict.finding, &verdict.imprecise) {
+        (Finding::Withheld { cause: Cause::Coarse }, _) => one.change != Change::Level,
+        (Finding::Withheld { .. }, _) => false,
+        (_, imprecise) => imprecise.is_none() || one.change != Change::Level,
+    }
+}
+
+/// Where the alternative is better, or where it is worse, and by how much at each number of
+/// connections.
+fn answer(word: &str, change: Change, found: &[Found<'_>], current: &str) -> Option<String> {
+    let there: Vec<Found<'_>> =
+        found.iter().copied().filter(|(_, one)| one.change == change).collect();
+    let counts: Vec<usize> = there.iter().map(|(verdict, _)| verdict.concurrency).collect();
     (!there.is_empty()).then(|| {
-        format!("{word} at {}: beside {native} it {}.", connections_of(&counts), listed(&each))
+        let each = listed(&by_load(&there));
+        format!("{word} at {}: beside {current} it {each}.", connections_of(&counts))
     })
+}
+
+/// By how much an alternative differs at each number of connections, which is named where there are
+/// several.
+fn by_load(found: &[Found<'_>]) -> Vec<String> {
+    let told = |(place, (verdict, one)): (usize, &Found<'_>)| {
+        let at = format!(" at {}", how_many(verdict.concurrency));
+        let before = place.checked_sub(1).map(|place| found[place].0.metric);
+        let is_whole = before != Some(verdict.metric);
+        by(one, verdict.metric, is_whole, if found.len() > 1 { &at } else { "" })
+    };
+    found.iter().enumerate().map(told).collect()
 }
 
 /// `takes 24.1 % less processor time for a request at 100 [20.0 to 28.1]`; after such a one, `24.1
 /// % less at 1,000 [20.0 to 28.1]` is enough.
-fn by(way: &Way, metric: Metric, is_whole: bool, at: &str) -> String {
+fn by(one: &Alternative, metric: Metric, is_whole: bool, at: &str) -> String {
     // Of a rate, what is counted is requests in a time, and not time for a request.
     let told = |value: f64| match metric {
         Metric::Rate => 1.0 / (1.0 + value) - 1.0,
         _ => value,
     };
-    let [difference, one, other] = [way.difference, way.low, way.high].map(told);
+    let [difference, low, high] = [one.difference, one.low, one.high].map(told);
     let share = |value: f64| format!("{:.1}", 100.0 * value.abs());
     let (verb, less, what) = match metric {
         Metric::ServerCpu => ("takes", "less", "processor time for a request"),
@@ -79,7 +219,7 @@ fn by(way: &Way, metric: Metric, is_whole: bool, at: &str) -> String {
         Metric::Latency(_) => ("has", "less", "latency"),
     };
     let word = if difference < 0.0 { less } else { "more" };
-    let (low, high) = if one.abs() < other.abs() { (one, other) } else { (other, one) };
+    let (low, high) = if low.abs() < high.abs() { (low, high) } else { (high, low) };
     let interval = format!("{at} [{} to {}]", share(low), share(high));
     match is_whole {
         true => format!("{verb} {} % {word} {what}{interval}", share(difference)),
@@ -88,13 +228,14 @@ fn by(way: &Way, metric: Metric, is_whole: bool, at: &str) -> String {
 }
 
 /// Where nothing was found between the two.
-fn level(found: &[(&Verdict, &Way)], native: &str) -> Option<String> {
-    let there = || found.iter().filter(|(_, way)| way.change == Change::Level);
-    let counts: Vec<usize> = there().map(|(verdict, _)| verdict.concurrency).collect();
-    let largest = there().filter_map(|(verdict, _)| verdict.critical).fold(0.0, f64::max);
+fn level(found: &[Found<'_>], current: &str) -> Option<String> {
+    let there: Vec<&Found<'_>> =
+        found.iter().filter(|(_, one)| one.change == Change::Level).collect();
+    let counts: Vec<usize> = there.iter().map(|(verdict, _)| verdict.concurrency).collect();
+    let largest = there.iter().map(|(_, one)| one.critical()).fold(0.0, f64::max);
     (!counts.is_empty()).then(|| {
         format!(
-            "At {} no difference from {native} above {} was found.",
+            "At {} no difference from {current} above {} was found.",
             connections_of(&counts),
             percent(largest)
         )
@@ -102,13 +243,30 @@ fn level(found: &[(&Verdict, &Way)], native: &str) -> Option<String> {
 }
 
 /// The memory of both at a number of connections.
-fn memory(summary: &Summary, name: &str, native: &str, concurrency: usize) -> Option<String> {
+fn memory(summary: &Summary, name: &str, current: &str, concurrency: usize) -> Option<String> {
     let [own, other] =
-        [name, native].map(|name| Some(summary.medians(name, concurrency)?.memory_bytes));
+        [name, current].map(|name| Some(summary.medians(name, concurrency)?.memory_bytes));
     Some(format!(
-        "At {} its memory is {}, and that of {native} {}.",
+        "At {} its memory is {}, and that of {current} {}.",
         connections(concurrency),
         bytes(own?),
         bytes(other?)
+    ))
+}
+
+/// What a change costs or gains besides: tail latency and memory of both.
+fn costs(summary: &Summary, name: &str, current: &str, concurrency: usize) -> Option<String> {
+    let own = summary.medians(name, concurrency)?;
+    let other = summary.medians(current, concurrency)?;
+    if !own.has_latencies() || !other.has_latencies() {
+        return memory(summary, name, current, concurrency);
+    }
+    Some(format!(
+        "At {} the p99 latency of {name} is {} and its memory {}; {current} has {} and {}.",
+        connections(concurrency),
+        duration(own.p99_us),
+        bytes(own.memory_bytes),
+        duration(other.p99_us),
+        bytes(other.memory_bytes)
     ))
 }

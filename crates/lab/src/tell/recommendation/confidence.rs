@@ -87,7 +87,7 @@ fn moved_work(told: &[&Verdict]) -> Option<String> {
 }
 
 /// The smallest differences that would have been found.
-fn found(told: &[&Verdict]) -> Option<String> {
+pub(super) fn found(told: &[&Verdict]) -> Option<String> {
     let shares: Vec<(f64, usize)> =
         told.iter().filter_map(|verdict| Some((verdict.critical?, verdict.concurrency))).collect();
     let largest = shares.iter().map(|(share, _)| *share).fold(0.0, f64::max);
@@ -127,7 +127,7 @@ fn measured_in(told: &[&Verdict]) -> Vec<String> {
     sentences
 }
 
-fn controls(told: &[&Verdict]) -> Option<String> {
+pub(super) fn controls(told: &[&Verdict]) -> Option<String> {
     let checks: Vec<String> = told
         .iter()
         .filter_map(|verdict| {

@@ -3,13 +3,14 @@
 //! Nothing is decided here: [`crate::judge::verdict`] does that, and what it withholds is not
 //! recommended.
 
+mod alternatives;
+mod card;
 mod confidence;
 mod failures;
 mod quicker;
 mod refusal;
 mod sets;
 mod silence;
-mod ways;
 
 use serde::Serialize;
 
@@ -21,6 +22,7 @@ use crate::model;
 use crate::record::{Heading, Records};
 use crate::tell::summary::Summary;
 
+pub use card::Card;
 pub use refusal::{Doubt, Refusal};
 pub(crate) use silence::withheld;
 
@@ -32,6 +34,8 @@ pub struct Recommendation {
     /// The choice or why there is none, how sure it is, its reasons; the first sentence can stand
     /// alone.
     pub sentences: Vec<String>,
+    /// The choice on a card; none where nothing is told apart.
+    pub card: Option<Card>,
     /// Where nothing can be said, why, and what would help.
     pub unsaid: Vec<String>,
     /// What happened on the machine meanwhile, if anything.
@@ -65,15 +69,16 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
     let doubts = refusal::doubts(summary);
     let chosen = choose(summary);
     let crossovers = crossovers(summary);
-    let mut sentences = match &chosen {
+    // What is asked of what runs today is answered first.
+    let mut sentences = alternatives::sentences(summary, chosen.as_deref());
+    sentences.extend(match &chosen {
         None => without_choice(summary),
         Some(chosen) => choice(summary, chosen),
-    };
+    });
     for told in failures::sentences(summary) {
         sentences[0] += &format!(" {told}");
     }
     sentences.extend(sets::excluded(summary));
-    sentences.extend(ways::sentences(summary));
     sentences.extend(confidence::sentences(summary));
     if let Some(chosen) = &chosen {
         if let Some((concurrency, next)) = runner_up(summary, chosen) {
@@ -86,6 +91,7 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
     sentences.extend(beside(summary));
     Recommendation {
         unsaid: silence::without_verdict(summary, chosen.is_some()),
+        card: Card::of(summary, chosen.as_deref(), &crossovers),
         architecture: chosen,
         sentences,
         disturbance: confidence::disturbance(summary),
@@ -163,13 +169,16 @@ fn choice(summary: &Summary, chosen: &str) -> Vec<String> {
         sentences.extend(cost(summary, largest.concurrency, chosen));
     }
     sentences.extend(idle_ones(summary, chosen));
-    let told = verdicts.iter().filter(|verdict| !verdict.is_withheld());
+    sentences.extend(lost(summary, chosen));
+    sentences
+}
+
+/// Where others are better than the chosen one.
+fn lost(summary: &Summary, chosen: &str) -> Option<String> {
+    let told = summary.verdicts.iter().filter(|verdict| !verdict.is_withheld());
     let lost = told.filter(|verdict| !leads(verdict, chosen));
     let lost: Vec<String> = lost.filter_map(|verdict| elsewhere(verdict, chosen)).collect();
-    if !lost.is_empty() {
-        sentences.push(format!("Others are better elsewhere: {}.", lost.join("; ")));
-    }
-    sentences
+    (!lost.is_empty()).then(|| format!("Others are better elsewhere: {}.", lost.join("; ")))
 }
 
 fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> String {

@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use crate::format::{OF_THE_COMMAND, connections, duration, grouped, how_many, listed, percent};
+use crate::judge::alternatives::{Alternative, Change};
 use crate::judge::rows::{Medians, Row};
 use crate::judge::verdict::{Finding, Metric, Standing, Verdict};
 use crate::statistics::Estimate;
@@ -108,23 +109,13 @@ fn in_colour<'a>(summary: &'a Summary, chosen: Option<&'a str>) -> Vec<&'a str> 
     names
 }
 
-/// For each number of connections, how far each is behind the best.
+/// For each number of connections, how far each is behind the best, or how it stands beside what
+/// runs today.
 pub(super) fn behind(summary: &Summary) -> Vec<Figure> {
     let figure = |verdict: &Verdict| {
-        let rows = verdict.standings.iter().chain(&verdict.others);
-        let row = |standing: &Standing| Estimated {
-            name: summary.label(&standing.subject),
-            value: standing.behind,
-            interval: Some([standing.low, standing.high]),
-            figure: match verdict.standings.first() {
-                Some(best) if best.subject == standing.subject => "the best".to_owned(),
-                _ => format!("{:+.1} %", 100.0 * standing.behind),
-            },
-            class: match (standing.level, verdict.others.contains(standing)) {
-                (_, true) => "other",
-                (true, _) => "level",
-                (false, _) => "worse",
-            },
+        let rows = match &summary.current {
+            Some(current) => beside_current(summary, verdict, current),
+            None => beside_best(summary, verdict),
         };
         let at = connections(verdict.concurrency);
         let what = match verdict.metric {
@@ -132,27 +123,79 @@ pub(super) fn behind(summary: &Summary) -> Vec<Figure> {
             Metric::Rate => "time from one reply to the next".to_owned(),
             Metric::Latency(percentile) => format!("corrected {percentile} latency"),
         };
+        let base = summary.current.as_deref().unwrap_or("the best");
+        let csv = rows.iter().map(|row| {
+            let [low, high] = row.interval.unwrap_or([1.0, 1.0]).map(|end| end - 1.0);
+            let (name, behind) = (field(&row.name), row.value - 1.0);
+            format!("{name},{},{behind},{low},{high}\r\n", verdict.concurrency)
+        });
+        let csv =
+            "architecture,connections,behind,low,high\r\n".to_owned() + &csv.collect::<String>();
         let svg = Forest {
-            about: &format!("How far behind the best at {at}, by {what}"),
-            line: Some(0.0),
-            told: |value| format!("{:+.0} %", 100.0 * value),
-            rows: rows.clone().map(row).collect(),
+            about: &format!("How far behind {base} at {at}, by {what}"),
+            line: Some(1.0),
+            is_logarithmic: true,
+            told: |ratio| format!("{:+.0} %", 100.0 * (ratio - 1.0)),
+            rows,
         }
         .svg();
-        let csv = rows.map(|one| {
-            let Standing { subject, behind, low, high, .. } = one;
-            format!("{},{},{behind},{low},{high}\r\n", field(subject), verdict.concurrency)
-        });
         Figure {
             id: format!("behind-{}", verdict.concurrency),
             title: at,
-            caption: format!("more {what} than the best"),
+            caption: format!("{what}, beside {base}"),
             svg,
-            csv: "architecture,connections,behind,low,high\r\n".to_owned()
-                + &csv.collect::<String>(),
+            csv,
         }
     };
-    summary.verdicts.iter().filter(|verdict| !verdict.standings.is_empty()).map(figure).collect()
+    let drawn = summary.verdicts.iter().filter(|verdict| match summary.current {
+        Some(_) => !verdict.alternatives.is_empty(),
+        None => !verdict.standings.is_empty(),
+    });
+    drawn.map(figure).collect()
+}
+
+/// All that stands beside the best.
+fn beside_best(summary: &Summary, verdict: &Verdict) -> Vec<Estimated> {
+    let row = |standing: &Standing| Estimated {
+        name: summary.label(&standing.subject),
+        value: 1.0 + standing.behind,
+        interval: Some([1.0 + standing.low, 1.0 + standing.high]),
+        figure: match verdict.standings.first() {
+            Some(best) if best.subject == standing.subject => "the best".to_owned(),
+            _ => format!("{:+.1} %", 100.0 * standing.behind),
+        },
+        class: match (standing.level, verdict.others.contains(standing)) {
+            (_, true) => "other",
+            (true, _) => "level",
+            (false, _) => "worse",
+        },
+    };
+    verdict.standings.iter().chain(&verdict.others).map(row).collect()
+}
+
+/// All alternatives beside what runs today.
+fn beside_current(summary: &Summary, verdict: &Verdict, current: &str) -> Vec<Estimated> {
+    let row = |one: &Alternative| Estimated {
+        name: summary.label(&one.subject),
+        value: 1.0 + one.difference,
+        interval: Some([1.0 + one.low, 1.0 + one.high]),
+        figure: format!("{:+.1} %", 100.0 * one.difference),
+        class: match one.change {
+            Change::Better => "better",
+            Change::Worse => "worse",
+            Change::Level => "level",
+        },
+    };
+    let mut rows: Vec<Estimated> = verdict.alternatives.iter().map(row).collect();
+    rows.push(Estimated {
+        name: summary.label(current),
+        value: 1.0,
+        interval: None,
+        figure: "runs today".to_owned(),
+        class: "other",
+    });
+    rows.sort_by(|one, other| one.value.total_cmp(&other.value));
+    rows
 }
 
 /// For each number of connections, the rates with their intervals.
@@ -168,7 +211,11 @@ pub(super) fn rates(summary: &Summary) -> Vec<Figure> {
                 value: rate.value,
                 interval: interval(rate),
                 figure: format!("{at_least}{}", grouped(rate.value)),
-                class: if medians.faults().is_empty() { "level" } else { "other" },
+                class: match (medians.invalid, medians.faults().is_empty()) {
+                    (true, _) => "invalid",
+                    (false, true) => "level",
+                    (false, false) => "other",
+                },
             })
         };
         let mut rows: Vec<Estimated> = rows.filter_map(row).collect();
@@ -183,7 +230,8 @@ pub(super) fn rates(summary: &Summary) -> Vec<Figure> {
             + &csv.collect::<String>();
         let at = connections(concurrency);
         let about = format!("Requests per second at {at}");
-        let svg = Forest { about: &about, line: None, told: short, rows }.svg();
+        let svg =
+            Forest { about: &about, line: None, is_logarithmic: false, told: short, rows }.svg();
         Figure {
             id: format!("rates-{concurrency}"),
             title: at,

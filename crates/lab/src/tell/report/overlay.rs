@@ -114,6 +114,7 @@ fn ratios(comparison: &Comparison, metric: Metric) -> Ratios {
     let svg = Forest {
         about: &title,
         line: Some(1.0),
+        is_logarithmic: true,
         told: |value| format!("{value:.2}"),
         rows: comparison.pairs.iter().filter_map(row).collect(),
     }

@@ -7,7 +7,7 @@ use duality_load::{Fate, Latency};
 use serde::Serialize;
 
 use super::raw::{RawLine, RawLines};
-use crate::format::{self, bytes, duration, grouped, how_many, percent};
+use crate::format::{self, bytes, duration, grouped, how_many, in_shell, percent};
 use crate::judge::rows::{Figures, Row};
 use crate::record::{Cell, Outcome};
 use crate::statistics::{Estimate, estimate, line, median};
@@ -170,15 +170,7 @@ pub(super) fn lines(summary: &Summary) -> Vec<LoadLine> {
 
 /// A command line that a shell takes as it is.
 pub(super) fn command(arguments: &[String]) -> String {
-    let quoted = arguments.iter().map(|argument| {
-        let plain = |letter: char| letter.is_alphanumeric() || "-_./,:=@%+".contains(letter);
-        if !argument.is_empty() && argument.chars().all(plain) {
-            argument.clone()
-        } else {
-            format!("'{}'", argument.replace('\'', r"'\''"))
-        }
-    });
-    quoted.collect::<Vec<_>>().join(" ")
+    arguments.iter().map(|argument| in_shell(argument)).collect::<Vec<_>>().join(" ")
 }
 
 fn table_row(summary: &Summary, row: &Row, raw: &RawLines) -> TableRow {

@@ -1,0 +1,67 @@
+//! The choice on a card: which, how sure, what it costs, and what would change it.
+
+use serde::Serialize;
+
+use super::{Crossover, confidence, cost, idle_ones, lost};
+use crate::format::listed;
+use crate::judge::verdict::{Finding, Verdict};
+use crate::tell::summary::Summary;
+
+/// The choice in four answers. Each is some sentences; none where there is nothing to say.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Card {
+    /// Which one, or which ones.
+    pub which: String,
+    /// How sure that is.
+    pub sure: Vec<String>,
+    /// Its tail latency and its memory.
+    pub costs: Vec<String>,
+    /// What would change the answer.
+    pub changes: Vec<String>,
+}
+
+impl Card {
+    /// The card of what was chosen; none where nothing is told apart.
+    pub(super) fn of(
+        summary: &Summary,
+        chosen: Option<&str>,
+        crossovers: &[Crossover],
+    ) -> Option<Self> {
+        let told = || summary.verdicts.iter().filter(|verdict| verdict.tells_apart());
+        let busiest = told().max_by_key(|verdict| verdict.concurrency)?;
+        let leaders: Vec<&str> = busiest.leaders().map(|one| one.subject.as_str()).collect();
+        let name = chosen.or(leaders.first().copied())?;
+        let which = match chosen {
+            Some(chosen) => chosen.to_owned(),
+            None => format!("any of {}", listed(&leaders)),
+        };
+        let verdicts: Vec<&Verdict> =
+            summary.verdicts.iter().filter(|verdict| !verdict.is_withheld()).collect();
+        let sure = confidence::found(&verdicts).into_iter().chain(confidence::controls(&verdicts));
+        let mut changes: Vec<String> = crossovers.iter().map(Crossover::tell).collect();
+        if crossovers.is_empty() {
+            changes.extend(chosen.and_then(|chosen| lost(summary, chosen)));
+        }
+        changes.extend(idle_ones(summary, name));
+        changes.extend(longer(busiest));
+        changes.push(
+            "Another load may have another answer: measure with your own numbers of connections, \
+             your pages, and idle or slow clients."
+                .to_owned(),
+        );
+        Some(Self {
+            which,
+            sure: sure.collect(),
+            costs: cost(summary, busiest.concurrency, name).into_iter().collect(),
+            changes,
+        })
+    }
+}
+
+/// That more time may tell the members of a best set apart.
+fn longer(verdict: &Verdict) -> Option<String> {
+    let is_set = matches!(verdict.finding, Finding::Level { .. });
+    is_set.then(|| {
+        "A longer run may tell some of the best set apart: --budget makes it longer.".to_owned()
+    })
+}
