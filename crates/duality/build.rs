@@ -1,7 +1,7 @@
 //! Builds the engine of `duality run`, a shared object, for the command to carry.
 //!
-//! The engine is a package of the workspace, built here by a cargo of its own: it has no std,
-//! aborts on panic, and is a `cdylib`, none of which a dependency can be told.
+//! The engine is a package of the workspace. A cargo of its own builds it here, since it has no
+//! std, aborts on panic, and is a `cdylib`. A dependency cannot be told any of these.
 
 use std::env;
 use std::ffi::OsString;

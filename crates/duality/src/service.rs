@@ -30,9 +30,9 @@ impl fmt::Debug for Service {
 impl Service {
     /// A service called `name` that does with each connection what `serve` does.
     ///
-    /// It is taken to share memory among its connections, as a closure does that holds an
-    /// `Arc<Mutex<…>>`: so the architectures that serve connections in different processes, fork
-    /// and prefork, are refused. A service whose connections share nothing says so:
+    /// A service is taken to share memory among its connections, as a closure does that holds an
+    /// `Arc<Mutex<…>>`. So fork and prefork, which serve connections in different processes, are
+    /// refused. Where connections share nothing, say so:
     /// [`independent_connections`](Service::independent_connections).
     pub fn new<S, F>(name: &str, serve: S) -> Self
     where
@@ -52,8 +52,8 @@ impl Service {
         Self { served: Served::new(name, needs, Handler::new(serve)), exchange: None }
     }
 
-    /// Says that no connection sees what another has changed in memory, so that each may be served
-    /// in a process of its own: fork and prefork can then carry the service.
+    /// Says that no connection sees what another has changed in memory. Each may then be served in
+    /// a process of its own, so fork and prefork can carry the service.
     ///
     /// Nothing checks this. A service that shares memory after all loses, under those two, what one
     /// connection tells another.

@@ -32,7 +32,7 @@ pub(crate) fn of(settings: &Settings) -> Result<Setup, Misfit> {
     })
 }
 
-/// Refuses what means nothing to the service called `name`, whose `entry` is `None` for a program's
+/// Refuses what means nothing to the service called `name`. Its `entry` is `None` for a program's
 /// own.
 ///
 /// # Errors

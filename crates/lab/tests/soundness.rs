@@ -12,7 +12,7 @@ use duality_lab::tell::summary::Summary;
 /// Noise that is the same each time: by how much a repeat is off, of five.
 const WOBBLE: [f64; 5] = [0.004, -0.006, 0.0, 0.009, -0.003];
 
-/// Epoll at 50,000 requests/s, threads at a share of that, and epoll again at another share;
+/// Epoll at 50,000 requests/s, threads at a share of that, and epoll again at another share.
 /// `change` may do something to a repeat of a subject.
 fn trial(
     threads: f64,

@@ -1,4 +1,4 @@
-//! The verdict on made-up experiments: who is told from the best, who is not, and when nothing is
+//! The verdict on made-up experiments: what is told from the best, what is not, and when nothing is
 //! said.
 
 mod fixtures;
@@ -372,7 +372,7 @@ fn work_that_moved_to_the_client_is_no_victory() {
     let verdict = moved.verdict();
     assert_eq!(verdict.finding, Finding::NoDifference, "{verdict:?}");
     assert!(verdict.standings[1].work_moved);
-    // Who is worse in both, and in their sum, is worse.
+    // What is worse in both, and in their sum, is worse.
     let worse = trial(&names, &[1000], |name, _| match name {
         "epoll" => Shape { server_us: 16.4, client_us: 20.0, rate: 40_000.0 },
         _ => Shape { server_us: 23.6, client_us: 24.0, rate: 38_000.0 },

@@ -31,7 +31,7 @@ pub(super) struct Job {
     pub(super) output: PathBuf,
 }
 
-/// Arguments whose value is the next argument.
+/// Arguments that take the next argument as their value.
 const WITH_VALUE: &[&str] = &[
     "-o",
     "-I",

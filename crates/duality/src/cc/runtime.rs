@@ -105,8 +105,8 @@ pub(super) fn choose(job: &Job, clang: &Path) -> Result<Runtime, String> {
         return Err(why.into());
     }
     let (object, folder) = object(clang, job.sanitized)?;
-    // libc first: of what the runtime stands in front of, libc's functions satisfy the program, so
-    // that a program without tasks is linked without the runtime.
+    // libc comes first: its functions satisfy the program where the runtime offers the same names.
+    // So a program without tasks is linked without the runtime.
     let mut arguments: Vec<OsString> = ["-lc", "-ldl", "-Wl,--start-lib"].map(Into::into).into();
     arguments.push(object.into());
     arguments.push("-Wl,--end-lib".into());

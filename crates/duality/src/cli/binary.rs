@@ -161,8 +161,8 @@ impl Binary {
         environment
     }
 
-    /// A plan that says what is asked of the ways, and whose service is called as the program where
-    /// a load command speaks the program's own protocol.
+    /// A plan that says what is asked of the ways. Where a load command speaks the program's own
+    /// protocol, the service is called as the program.
     pub(super) fn asking(&self, mut experiment: Experiment) -> Experiment {
         if experiment.design.load_command.is_some() {
             let name = Path::new(&self.words[0]).file_name().unwrap_or_default();
@@ -201,8 +201,7 @@ fn options(tuning: Tuning, tick: Option<Duration>) -> Result<Vec<String>, Failur
     Ok(options)
 }
 
-/// The same for a compiled program, whose runtime is told by its environment. Its threads have no
-/// stacks.
+/// The same for a compiled program: its environment tells its runtime. Its threads have no stacks.
 fn environment(tuning: Tuning, tick: Option<Duration>) -> BTreeMap<String, String> {
     let given = tuning.given();
     let cores = given.iter().find_map(|option| option.strip_prefix("--cores="));

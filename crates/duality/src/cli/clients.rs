@@ -20,8 +20,7 @@ pub(super) struct ClientFlags {
     /// How requests come in an open loop: constant, poisson, uniform or sinusoidal [default:
     /// constant]
     ///
-    /// constant is the kindest to a server, poisson what many users make who do not know of each
-    /// other.
+    /// constant is the kindest to a server; poisson models many independent users.
     #[arg(long, help_heading = heading::CLIENTS)]
     arrivals: Option<String>,
     /// Shortest and longest wait between uniform or sinusoidal arrivals, such as 100us..2ms

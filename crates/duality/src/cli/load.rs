@@ -12,7 +12,7 @@ use duality_runtime::log;
 
 use super::{ClientFlags, Failure, flag, heading, print};
 
-/// Where a search for a rate begins, in requests a second, if nobody says.
+/// Where a search for a rate begins by default, in requests a second.
 const FIRST_RATE: f64 = 1_000.0;
 
 #[derive(clap::Args)]
@@ -54,10 +54,10 @@ pub(super) struct Arguments {
     clients: ClientFlags,
     /// Search for the highest rate that keeps this, such as p99=10ms
     ///
-    /// One of p50, p90, p99, p99.9, p99.99 and max, counted from when a request was due; and
-    /// nothing may fail. Short loads of a fifth of --duration narrow the rate down from --rate to 3
-    /// %, and one of the whole of it confirms the result. Where that is too short for the
-    /// percentile (1,000 requests for p99, 10,000 for p99.9), short loads take as long as
+    /// One of p50, p90, p99, p99.9, p99.99 and max, counted from when a request was due. Nothing
+    /// may fail. Short loads of a fifth of --duration narrow the rate down from --rate to 3 %. One
+    /// load of the whole --duration confirms the result. A percentile needs enough requests: 1,000
+    /// for p99, 10,000 for p99.9. Where the loads are too short for that, short loads take
     /// --duration, and the last one up to three times as long.
     #[arg(long, value_name = "PERCENTILE=LIMIT", value_parser = parse_slo, conflicts_with = "requests")]
     slo: Option<Slo>,

@@ -64,7 +64,7 @@ pub(super) fn measure(catalogue: &Catalogue, request: &Request<'_>) -> Result<()
     Err(Failure::failed(format!("interrupted: go on with `{command}`")))
 }
 
-/// Reads a plan, whose architectures there must be.
+/// Reads a plan and checks that its architectures exist.
 pub(super) fn read(catalogue: &Catalogue, file: &Path, text: &str) -> Result<Plan, Failure> {
     let misuse = |problem| Failure::misuse(format!("{}: {problem}", file.display()));
     let plan = Plan::read(text).map_err(misuse)?;

@@ -54,8 +54,8 @@ impl Run {
         }
         let mut experiments =
             files.into_iter().map(Found::read).collect::<Result<Vec<Found>, Failure>>()?;
-        // Of two that began in one second, in the order of the plan, or else by name, so that a
-        // page is the same each time.
+        // Two that began in one second are in the order of the plan, or else by name. So a page is
+        // the same each time.
         experiments.sort_by_cached_key(|found| {
             let heading = &found.results.0;
             let number = heading.plan.as_ref().map(|plan| plan.number);

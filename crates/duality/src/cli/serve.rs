@@ -30,7 +30,7 @@ pub(super) struct Arguments {
     architecture: String,
     /// Where to listen; port 0 takes a free one
     ///
-    /// A port alone, as in 8080 or :8080, is one of 127.0.0.1; 0.0.0.0:8080 is one of all addresses
+    /// A port alone, as in 8080 or :8080, is one of 127.0.0.1. 0.0.0.0:8080 is one of all addresses
     /// of this machine.
     #[arg(short, long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT", value_parser = listen_address)]
     listen: SocketAddr,
@@ -112,7 +112,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     if let Some(how) = architecture.degraded(&options) {
         log::tell(format_args!("{} {how}", architecture.name()));
     }
-    // Before there is a thread, whose arena would count.
+    // Before there is a thread: its arena would count.
     limit(arguments.tuning)?;
     memory::share_arenas();
     let subject = Subject { service: name.to_owned(), architecture: architecture.name() };

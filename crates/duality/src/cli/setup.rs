@@ -13,7 +13,8 @@ use super::heading;
 
 #[derive(Clone, Default, clap::Args)]
 pub(crate) struct SetupFlags {
-    /// The directory whose files `http` and `guestbook` serve; without it, a few built-in pages
+    /// The directory with the files that `http` and `guestbook` serve; without it, a few built-in
+    /// pages
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// The directory of guestbook's templates: NAME.html is the page /NAME

@@ -59,8 +59,8 @@ macro_rules! flags {
                 options
             }
 
-            /// The arguments for a server that is started as a child process, defaults included:
-            /// all servers of an experiment get the same values, and its record shows which.
+            /// The arguments for a server that is started as a child process, defaults included.
+            /// All servers of an experiment get the same values, and its record shows them.
             pub(super) fn to_arguments(self) -> Vec<String> {
                 let $default = Options::default();
                 let (mut always, mut where_said) = (Vec::new(), Vec::new());
@@ -126,12 +126,11 @@ flags! {
         /// Accepted connections that may wait for their turn in the server; the next wait in the
         /// kernel [default: no limit]
         ///
-        /// They wait in the queues of loops that serve first, or in the list of pool. Without a
-        /// limit no client meets a full accept queue of the kernel, which drops what it has no room
-        /// for, so that the client tries again after a second. With one, the server holds fewer
-        /// descriptors, and a load balancer sees sooner that it is late. 0 accepts no connection
-        /// before its turn. With a limit, uring makes a system call for each connection that it
-        /// accepts.
+        /// They wait in the queues of loops that serve first, or in the list of pool. A full accept
+        /// queue of the kernel drops connections, and their clients try again after a second.
+        /// Without a limit no client meets that. With a limit, the server holds fewer descriptors,
+        /// and a load balancer sees sooner that it is late. 0 accepts no connection before its
+        /// turn. With a limit, uring makes a system call for each connection that it accepts.
         #[arg(long, value_name = "N")]
         accept_queue: usize = None;
         /// Connections that a work pool or staged has under way at a time; the next wait to be
@@ -144,8 +143,8 @@ flags! {
         admit: usize = None;
         /// The most threads of each stage of staged [default: 10]
         ///
-        /// A stage has one, and one more each 100 ms that its queue is long; a thread that has
-        /// nothing to do for a second ends.
+        /// A stage has one thread, and one more for each 100 ms that its queue is long. A thread
+        /// that has nothing to do for a second ends.
         #[arg(long, value_name = "N")]
         stage_threads: NonZeroUsize = Some(default.stage_threads);
         /// Tasks that may wait at each stage of staged before it admits no further connection
@@ -156,8 +155,8 @@ flags! {
         ///
         /// A server is full at `--max-connections`. With delay, a connection waits up to a second
         /// for a slot before it is refused. With shed, it waits up to 100 ms, so that a client or a
-        /// load balancer can go elsewhere soon. staged is also full at `--admit`, and while a queue
-        /// is longer than `--stage-queue`. Then connections wait in the kernel's accept queue
+        /// load balancer can go elsewhere soon. staged has two more limits: `--admit`, and a queue
+        /// longer than `--stage-queue`. Connections beyond these wait in the kernel's accept queue
         /// (delay), or are refused (shed).
         #[arg(long, value_parser = by_name::<WhenFull>())]
         when_full: WhenFull = Some(default.when_full);
@@ -167,13 +166,13 @@ flags! {
         /// How long a loop with nothing to do goes on looking before it sleeps, such as 50us
         /// [default: 0ms]
         ///
-        /// Whatever comes in that time is answered without waking a processor, which shortens
-        /// latencies at low load. It costs the time of a processor that is otherwise idle: give
-        /// each loop one of its own (--cpus), or the loop takes it from the very clients and
-        /// helpers that it waits for.
+        /// Whatever comes in that time is answered without waking a processor. This shortens
+        /// latencies at low load. It costs the time of a processor that is otherwise idle. Give
+        /// each loop a processor of its own (--cpus): otherwise the loop takes time from the
+        /// clients and helpers that it waits for.
         #[arg(long, value_parser = parse_duration, value_name = "TIME")]
         busy_poll: Duration = Some(default.busy_poll);
-        /// Who reads files for the services on a loop [default: helpers]
+        /// Which threads read files for the services on a loop [default: helpers]
         ///
         /// helpers: threads, while the loop serves others. inline: the loop itself, while all its
         /// connections wait; quicker where all files are in the page cache. What is sent straight

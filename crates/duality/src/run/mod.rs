@@ -1,9 +1,9 @@
 //! `duality run`: an unmodified program on user-level threads.
 //!
-//! The command carries the engine (`crates/engine`, built by `build.rs`). It puts it into a file in
-//! memory, has the dynamic linker load it before all else (`LD_PRELOAD`, ld.so(8)), and becomes the
-//! program (execve(2)): same process, same exit status. [`program`] looks at the program's file
-//! first and refuses what cannot work.
+//! The command carries the engine (`crates/engine`, built by `build.rs`), and puts it into a file
+//! in memory. The dynamic linker loads that file before all else (`LD_PRELOAD`, ld.so(8)). The
+//! command then becomes the program (execve(2)): same process, same exit status. [`program`] looks
+//! at the program's file first and refuses what cannot work.
 
 mod program;
 

@@ -1,6 +1,6 @@
-//! The kernel thread that watches a server: it writes the counters (`--stats`), the records of
-//! requests (`--records`), a dump of the tasks when SIGUSR1 asks for one (`--dump`), and who holds
-//! up a loop (`--stall`). See docs/visibility.md.
+//! The kernel thread that watches a server. It writes the counters (`--stats`) and the records of
+//! requests (`--records`). It dumps the tasks when SIGUSR1 asks for it (`--dump`), and names the
+//! task that holds up a loop (`--stall`). See docs/visibility.md.
 //!
 //! It sleeps until one of them is due. A server that forks has its one watcher in the parent, which
 //! sees the children through their slots (`duality_runtime::visibility`).

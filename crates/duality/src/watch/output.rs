@@ -1,8 +1,8 @@
 //! Files that a watched server writes: fresh, the server's own, and for its user's eyes only.
 //!
-//! A server may run as root and be told to write into /tmp, where others can plant names. So a
-//! symbolic link is not followed (`O_NOFOLLOW` of open(2)), a file of another user is not written
-//! to, and a new one has the mode 0600: records and dumps name clients.
+//! A server may run as root and be told to write into /tmp, where others can plant names. So it
+//! follows no symbolic link (`O_NOFOLLOW` of open(2)), and writes to no file of another user. A new
+//! file has the mode 0600, since records and dumps name clients.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,8 +13,8 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
-/// A file, or standard error under a descriptor of its own: std's lock might be held by this thread
-/// while another forks, and the child would have it for ever.
+/// A file, or standard error under a descriptor of its own. This thread might hold std's lock while
+/// another one forks, and the child would hold it for ever.
 pub(super) struct Output {
     file: File,
     /// What complaints call it.

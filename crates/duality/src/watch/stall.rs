@@ -1,9 +1,8 @@
-//! Who holds up a loop.
+//! Finds the task that holds up a loop.
 //!
-//! A loop says, for each turn that it gives to a task, whose turn it is, and counts it. Whoever
-//! sees the same turn again and again for longer than the threshold sees a stall, while it lasts;
-//! the loop itself reads no clock for it. So a stall is found if it lasts for the threshold and one
-//! look more.
+//! A loop counts each turn that it gives to a task, and says which task has it. A watcher that sees
+//! the same turn for longer than the threshold has found a stall, while it lasts. The loop reads no
+//! clock for it. So a stall is found if it lasts for the threshold and one look more.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -12,8 +12,9 @@ use crate::tell::summary::{Again, Summary};
 /// The version of the format.
 pub const VERSION: u32 = 2;
 
-/// The medians of every cell and what they are worth, the control, and the recommendation: choice,
-/// sentences, who leads at which load, where the lead changes, who does not keep the constraints.
+/// The medians of every cell and what they are worth, the control, and the recommendation. The
+/// recommendation has the choice, sentences, the leaders at each load, where the lead changes, and
+/// what breaks the constraints.
 pub fn summary(answer: &Answer<'_>) -> Value {
     let Answer { heading, summary, recommendation, .. } = answer;
     json!({

@@ -12,8 +12,8 @@
 //!   More:   duality report results --tables
 //! ```
 //!
-//! The last line of a terminal of 24 lines is for the next prompt. The text has styles: whoever
-//! prints it to something that is no terminal takes them out.
+//! The last line of a terminal of 24 lines is for the next prompt. The text has styles. Take them
+//! out where it is printed to something that is no terminal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -51,7 +51,7 @@ struct Line {
 }
 
 impl Answer<'_> {
-    /// The first screen of an experiment whose results are in `run`, and whose report is `page`.
+    /// The first screen of an experiment. Its results are in `run`, and its report is `page`.
     pub fn render_screen(&self, page: &Path, run: &Path) -> String {
         let mut screen = String::new();
         let answer = self.said();

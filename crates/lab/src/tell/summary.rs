@@ -37,7 +37,7 @@ pub struct Summary {
     pub done: usize,
     /// Decides the draws of the bootstrap.
     pub seed: u64,
-    /// Which of the subjects nobody can choose
+    /// The subjects that are no choice
     /// ([`Design::is_yardstick`](crate::record::Design::is_yardstick)).
     pub yardsticks: BTreeSet<String>,
     /// Those that look at idle connections in each round
@@ -127,7 +127,7 @@ impl Summary {
         summary
     }
 
-    /// Who cannot be chosen, and where.
+    /// What cannot be chosen, and where.
     fn disqualified(&self) -> BTreeSet<(String, usize)> {
         let is_out = |row: &&Row| !self.faults(row).is_empty();
         let out = self.rows.iter().filter(is_out).map(|row| (row.subject.clone(), row.concurrency));
@@ -213,7 +213,7 @@ impl Summary {
     }
 
     /// What must be known of the figures: a line for each subject that a warning is about, or one
-    /// for all where it is about many.
+    /// for many.
     pub(crate) fn warnings(&self) -> Vec<String> {
         /// Warnings of one kind that are about more rows than these are told together.
         const FEW: usize = 3;

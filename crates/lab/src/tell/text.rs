@@ -1,4 +1,4 @@
-//! What an experiment came to, as text for the terminal: what was disturbed and the verdict's
+//! What an experiment came to, as text for the terminal. First what was disturbed and the verdict's
 //! tables, then what could not be measured, the warnings, and the recommendation.
 
 use std::fmt::Write;
@@ -60,7 +60,7 @@ impl Summary {
         text
     }
 
-    /// Whose figures others are multiples of.
+    /// The subject that the figures of others are multiples of.
     fn baseline<'a>(&'a self, asked: Option<&'a str>) -> Option<&'a str> {
         let mut peers = self.peers.iter();
         asked

@@ -1,8 +1,8 @@
 //! Chromium, led over its DevTools protocol: what a person does with a page, with real keys and a
 //! real viewport.
 //!
-//! The protocol is spoken over a pair of pipes (`--remote-debugging-pipe`), as JSON ended by a NUL;
-//! the shell puts them where Chromium expects them, at descriptors 3 and 4.
+//! The protocol is spoken over a pair of pipes (`--remote-debugging-pipe`), as JSON ended by a NUL.
+//! The shell puts them where Chromium expects them, at descriptors 3 and 4.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

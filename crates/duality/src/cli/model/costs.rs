@@ -97,7 +97,7 @@ pub(in crate::cli) fn unit_costs(
     UnitCosts::read(&table::json(&rows)).map_err(Failure::failed)
 }
 
-/// A plan whose own subjects are asked by these flags of `model`.
+/// A plan that asks its own subjects by these flags of `model`.
 fn plan(
     costs: Vec<&'static Cost>,
     effort: Effort,

@@ -14,7 +14,7 @@ const FOOT: f64 = 26.0;
 
 /// A forest plot.
 pub struct Forest<'a> {
-    /// What it shows, for those who do not see it.
+    /// What it shows, for readers that hear the page.
     pub about: &'a str,
     /// A value to draw a line at.
     pub line: Option<f64>,

@@ -14,7 +14,7 @@ const SIZE: f64 = 12.5;
 
 /// A chart of lines.
 pub struct Lines<'a> {
-    /// What it shows, for those who do not see it.
+    /// What it shows, for readers that hear the page.
     pub about: &'a str,
     /// What lies beneath the axis.
     pub below: &'a str,

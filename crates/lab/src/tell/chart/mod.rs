@@ -2,7 +2,7 @@
 //! they follow its theme.
 //!
 //! [`lines`] draws figures over load, [`forest`] estimates with their intervals. A chart of a dozen
-//! lines says nothing; so three are in colour, with a dash and a marker of their own, and the
+//! lines says nothing. So three are in colour, each with a dash and a marker of its own, and the
 //! others are grey. Names stand at the ends of lines.
 
 pub mod forest;

@@ -55,9 +55,9 @@ fn steps(low: f64, high: f64) -> Vec<f64> {
     (first..=last).map(|number| number as f64 * step).collect()
 }
 
-/// The values to mark from `low` to `high` on a logarithmic scale: round steps where the ends are
-/// so near each other that it is almost straight, powers of ten where there are
-/// several, else as many of the round numbers between them as make three marks or more.
+/// The values to mark from `low` to `high` on a logarithmic scale. Where the ends are near each
+/// other, the scale is almost straight, and the marks are round steps. Else they are powers of ten
+/// where there are several, or as many round numbers between them as make three marks or more.
 fn marks(low: f64, high: f64) -> Vec<f64> {
     const NEARLY_STRAIGHT: f64 = 1.5;
     /// Of one power of ten, from few to many.

@@ -239,8 +239,8 @@ impl Change {
         }
     }
 
-    /// Whether it is one of the figures that tell how quick a server is: the others vary too much
-    /// to be asked for a few per cent.
+    /// Whether it is one of the figures that tell how quick a server is. The others vary too much
+    /// for a limit of a few per cent.
     fn is_judged(&self) -> bool {
         matches!(self.metric, Metric::Rate | Metric::Cpu)
     }
@@ -305,9 +305,9 @@ impl Comparison {
         Ok(Self { experiment, before, after, differences, pairs, only_before, only_after })
     }
 
-    /// What is worse in the second by more than `percent`, a line for each: a figure whose interval
-    /// misses the number one by more than that, a cell that failed, connections that are left
-    /// without a reply.
+    /// What is worse in the second by more than `percent`, a line for each. That is a figure with
+    /// an interval that misses the number one by more, a cell that failed, or connections without a
+    /// reply.
     pub fn regressions(&self, percent: f64) -> Vec<String> {
         let failed = self.only_before.iter().filter(|alone| alone.failed).map(|alone| {
             format!("{} at {}: {}", alone.subject, connections(alone.concurrency), alone.why)
@@ -325,8 +325,8 @@ impl Comparison {
         failed.chain(worse).map(|line| format!("{name}{line}")).collect()
     }
 
-    /// The figures whose change is not known well enough to tell one of `percent` from none, each
-    /// with how unsure it is: half of the interval of their ratio.
+    /// The figures that are not known well enough to tell a change of `percent` from none. Each has
+    /// half of the interval of its ratio.
     pub fn too_unsure_for(&self, percent: f64) -> Vec<String> {
         let figures = self.pairs.iter().flat_map(|pair| {
             let place = format!("{} at {}", pair.subject, connections(pair.concurrency));

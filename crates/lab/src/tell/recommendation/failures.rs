@@ -4,8 +4,8 @@ use crate::format::{connections, grouped, listed};
 use crate::judge::rows::{Fates, Row};
 use crate::tell::summary::Summary;
 
-/// Whom wrong replies disqualify, and which requests of the best ones failed otherwise; nothing
-/// where all were answered.
+/// Which subjects wrong replies disqualify, and which requests of the best ones failed otherwise;
+/// nothing where all were answered.
 pub(super) fn sentences(summary: &Summary) -> Vec<String> {
     let wrong = |row: &Row| row.answered_wrongly();
     let leads = |row: &Row| {

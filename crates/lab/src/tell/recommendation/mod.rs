@@ -44,7 +44,7 @@ pub struct Recommendation {
     pub loads: Vec<Verdict>,
     /// Where the lead changes.
     pub crossovers: Vec<Crossover>,
-    /// Who broke which constraints where.
+    /// Which architectures broke which constraints, and where.
     pub refused: Vec<Refusal>,
     /// Which constraints are kept or broken, and might as well not be.
     pub doubts: Vec<Doubt>,
@@ -53,9 +53,9 @@ pub struct Recommendation {
 /// Where the lead passes from one architecture to another as load grows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Crossover {
-    /// Who is better at the lower load.
+    /// The one that is better at the lower load.
     pub from: String,
-    /// Who is better at the higher load.
+    /// The one that is better at the higher load.
     pub to: String,
     /// The highest number of connections measured at which the first was better.
     pub above: usize,
@@ -119,7 +119,7 @@ fn is_best_alone(verdict: &Verdict, name: &str) -> bool {
 }
 
 /// The architecture that is most often not told from the best, if it ever is told from another.
-/// Among equals: who is alone most often, who does not look at idle connections, the best place at
+/// Among equals, the order is: alone most often, looks at no idle connections, the best place at
 /// the highest load, the design's order.
 fn choose(summary: &Summary) -> Option<String> {
     let verdicts = &summary.verdicts;
@@ -152,7 +152,7 @@ fn without_choice(summary: &Summary) -> Vec<String> {
     }
 }
 
-/// The choice: where, by how much, what it costs, and who is better elsewhere.
+/// The choice: where, by how much, what it costs, and which others are better elsewhere.
 fn choice(summary: &Summary, chosen: &str) -> Vec<String> {
     let verdicts = &summary.verdicts;
     // What is too imprecise to recommend one is no reason for it, but may well be one against it.
@@ -317,7 +317,7 @@ fn idle_ones(summary: &Summary, chosen: &str) -> Option<String> {
     })
 }
 
-/// Who is better where the chosen one is not, and by how much.
+/// Which one is better where the chosen one is not, and by how much.
 fn elsewhere(verdict: &Verdict, chosen: &str) -> Option<String> {
     let names: Vec<&str> = verdict.leaders().map(|standing| standing.subject.as_str()).collect();
     let names = if names.len() > 3 {

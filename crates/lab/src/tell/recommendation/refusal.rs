@@ -1,4 +1,4 @@
-//! Who does not keep the constraints, where, and by which limit.
+//! Which architectures break the constraints, where, and by which limit.
 
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ pub struct Doubt {
     pub check: Check,
 }
 
-/// Whom the constraints exclude, by load.
+/// What the constraints exclude, by load.
 pub(super) fn refused(summary: &Summary) -> Vec<Refusal> {
     checked(summary)
         .map(|(architecture, concurrency, checks)| {
@@ -53,7 +53,7 @@ pub(super) fn doubts(summary: &Summary) -> Vec<Doubt> {
         .collect()
 }
 
-/// Who is excluded and by which limit, where nobody is left, and what is not sure.
+/// What is excluded and by which limit, where none is left, and what is not sure.
 pub(super) fn sentences(summary: &Summary, refused: &[Refusal], doubts: &[Doubt]) -> Vec<String> {
     let mut sentences = Vec::new();
     let mut excluded: Vec<(&str, &str, Vec<String>)> = Vec::new();
@@ -121,7 +121,7 @@ fn unchecked(summary: &Summary) -> Vec<String> {
     summary.concurrency.iter().flat_map(at).collect()
 }
 
-/// That all are excluded at a load, and who was nearest.
+/// That all are excluded at a load, and which one was nearest.
 fn nobody(summary: &Summary, load: usize, refused: &[&Refusal]) -> String {
     let worst = |refusal: &&&Refusal| {
         refusal.broken.iter().max_by(|one, other| one.excess.total_cmp(&other.excess)).cloned()

@@ -1,11 +1,11 @@
-//! Best sets: those that cannot be told from the best, where none of them can be recommended, and
-//! who is worse for sure.
+//! Best sets: those that cannot be told from the best, where none of them can be recommended. And
+//! what is worse for sure.
 
 use crate::format::{connections, connections_of, listed, percent};
 use crate::judge::verdict::{Metric, Standing, Verdict};
 use crate::tell::summary::Summary;
 
-/// Longer lists of names tell who is not in them instead, where that is shorter.
+/// Longer lists of names tell what is not in them instead, where that is shorter.
 const MANY: usize = 4;
 
 /// The best sets where none of them can be recommended; none where there is no such set.
@@ -84,7 +84,7 @@ pub(super) fn members(verdict: &Verdict) -> String {
     }
 }
 
-/// Who is worse for sure, and by how much, at each number of connections.
+/// What is worse for sure, and by how much, at each number of connections.
 pub(super) fn excluded(summary: &Summary) -> Vec<String> {
     let told = |verdict: &Verdict| {
         let all: Vec<String> =

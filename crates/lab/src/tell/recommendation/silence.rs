@@ -53,7 +53,7 @@ pub(super) fn nothing(summary: &Summary) -> String {
     "No recommendation: what was measured is too noisy, or too little, for a verdict.".to_owned()
 }
 
-/// Why nobody is left.
+/// Why none is left.
 fn nobody(summary: &Summary) -> String {
     let any = |fault: Fault| summary.rows.iter().any(|row| summary.faults(row).contains(&fault));
     let why = if any(Fault::Unchecked) {

@@ -1,5 +1,5 @@
-//! Every measured cell as CSV (RFC 4180), for whoever draws plots of their own: a line for each
-//! repeat, with the names and units of results.jsonl.
+//! Every measured cell as CSV (RFC 4180), for plots of one's own: a line for each repeat, with the
+//! names and units of results.jsonl.
 
 use std::fmt::Write;
 

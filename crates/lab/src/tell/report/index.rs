@@ -1,5 +1,5 @@
-//! The index of a plan's reports: what the plan asks, and for each experiment its answer in words,
-//! its rates, and the way to its report.
+//! The index of a plan's reports: what the plan asks, and a part for each experiment. That has its
+//! answer in words, its rates, and the way to its report.
 //!
 //! The report of the experiment NAME is expected at NAME/report.html beside the index.
 
@@ -55,7 +55,7 @@ struct Rate {
 }
 
 impl Index {
-    /// The index of a plan none of whose experiments, of these designs, has ended yet.
+    /// The index of a plan before any of its experiments, of these designs, has ended.
     pub fn new<'a>(plan: &Plan, designs: impl Iterator<Item = &'a Design>) -> Self {
         let entries = plan.experiments.iter().zip(designs).map(|(experiment, design)| Entry {
             name: experiment.name.clone(),

@@ -1,8 +1,8 @@
 //! The report: a page of HTML that needs nothing else.
 //!
 //! Its charts are SVG within it ([`crate::tell::chart`]), so it shows them without JavaScript and
-//! without a network; scripts only sort the table, show the lines that a figure was made from, and
-//! take figures along.
+//! without a network. Scripts only sort the table, show the lines that a figure was made from, and
+//! save figures.
 
 mod charts;
 mod csv;

@@ -1,5 +1,5 @@
-//! The lines of results.jsonl that the page's figures come from, so that each figure can be traced
-//! to what was written down when it was measured.
+//! The lines of results.jsonl that the page's figures come from. So each figure can be traced to
+//! what was written down when it was measured.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
