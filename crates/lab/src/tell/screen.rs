@@ -82,11 +82,11 @@ impl Answer<'_> {
     fn said(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for sentence in self.recommendation.all_sentences().take(3) {
-            let more = textwrap::wrap(sentence, COLUMNS);
+            let more = wrapped(sentence, ANSWER);
             if !lines.is_empty() && lines.len() + more.len() > ANSWER {
                 break;
             }
-            lines.extend(more.into_iter().map(String::from));
+            lines.extend(more);
         }
         lines
     }
