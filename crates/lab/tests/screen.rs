@@ -37,7 +37,7 @@ fn the_best_is_marked_and_all_others_are_beside_it() {
         shown.starts_with("Choose epoll: it is the best at 10 and 100 connections.\n"),
         "{shown}"
     );
-    assert!(line(&shown, "At 100 connections").ends_with("memory  beside the best"), "{shown}");
+    assert!(line(&shown, "At 100 connections  ").ends_with("memory  beside the best"), "{shown}");
     assert!(line(&shown, "* epoll ").ends_with("best set"), "{shown}");
     assert!(line(&shown, "  threads ").ends_with(']'), "{shown}");
 }
@@ -110,7 +110,7 @@ fn a_change_that_pays_is_the_first_word() {
     let shown = screen(&trial);
     let first = "Yes, a change from threads pays at 100 connections: epoll takes 3";
     assert!(shown.starts_with(first), "{shown}");
-    assert!(line(&shown, "At 100 connections").ends_with("beside threads"), "{shown}");
+    assert!(line(&shown, "At 100 connections  ").ends_with("beside threads"), "{shown}");
     assert!(line(&shown, "  threads ").ends_with("runs today"), "{shown}");
     let epoll = line(&shown, "* epoll ");
     assert!(epoll.contains("-3") && epoll.ends_with(']'), "{shown}");

@@ -30,7 +30,7 @@ fn of_ways(summary: &Summary) -> Vec<String> {
         let question = ways.questions.get(name).filter(|_| name != current)?;
         let found = told(summary, name);
         let Some((last, _)) = found.last() else {
-            return Some(format!("{question} This run cannot tell."));
+            return Some((false, format!("{question} This run cannot tell.")));
         };
         let parts = [
             answer("Yes", Change::Better, &found, current),
@@ -39,9 +39,12 @@ fn of_ways(summary: &Summary) -> Vec<String> {
             memory(summary, name, current, last.concurrency),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
-        Some(format!("{question} {}", parts.join(" ")))
+        Some((true, format!("{question} {}", parts.join(" "))))
     };
-    summary.subjects.iter().filter_map(answered).collect()
+    let mut answers: Vec<(bool, String)> = summary.subjects.iter().filter_map(answered).collect();
+    // What is answered comes first.
+    answers.sort_by_key(|(is_answered, _)| !is_answered);
+    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 /// Whether a change from what runs today pays: yes, no, or not to be told.
