@@ -1,10 +1,9 @@
 //! Fitting experiments into the time that there is.
 //!
 //! What was asked for is kept when it fits. Otherwise blocks get fewer, down to what a verdict
-//! needs; then windows and warm-ups get shorter, down to half a second and a fifth of one; and then
-//! repeats get fewer, down to three. What was asked to be less than that stays, and what still does
-//! not fit is refused. A tenth of the time is kept in reserve, for servers take their time to
-//! start.
+//! needs. Then windows and warm-ups get shorter, down to half a second and a fifth of one. Then
+//! repeats get fewer, down to three. What was asked to be less than that stays. What still does not
+//! fit is refused. A tenth of the time is kept in reserve, because servers take time to start.
 
 use std::time::Duration;
 
@@ -14,8 +13,8 @@ use crate::record::Design;
 
 /// What of the budget is planned.
 const PLANNED: f64 = 0.9;
-/// What of it those aim at who may choose how long a window is: their guess leaves out what
-/// connections cost.
+/// What of it an experiment aims at that may choose how long its windows are. The estimate leaves
+/// out what connections cost.
 const AIMED: f64 = 0.85;
 /// No window gets shorter.
 const SHORTEST_WINDOW: f64 = 0.5;
@@ -24,7 +23,7 @@ const SHORTEST_WARM_UP: f64 = 0.2;
 /// No cell is repeated less often.
 const FEWEST_REPEATS: usize = 3;
 
-/// What each of so many experiments aims at when nobody says how long its windows are.
+/// What each of so many experiments aims at when the length of its windows is not said.
 pub fn aim(budget: Duration, experiments: usize) -> Duration {
     (budget / u32::try_from(experiments.max(1)).unwrap_or(u32::MAX)).mul_f64(AIMED)
 }

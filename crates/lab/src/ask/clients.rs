@@ -4,20 +4,13 @@ use std::time::Duration;
 
 use duality_load::{Arrivals, Crowd, Pattern, Sources};
 
-use super::settings::{Misfit, Settings};
+use super::settings::{Misfit, Part, Settings};
 use crate::measure::behaviour::Behaviour;
 
-/// What only an open loop has.
-const OPEN: [&str; 4] = ["rate", "arrivals", "wait", "period"];
 /// The process by which requests arrive in an open loop when nothing is said.
 const ARRIVALS: &str = "constant";
 /// How long sinusoidal waits take to swing to and fro once when nothing is said.
 const PERIOD: Duration = Duration::from_secs(1);
-
-/// Whether connections carry more than one request, where the pattern of that name implies it.
-pub(super) fn keep_alive(pattern: &str) -> Option<bool> {
-    Pattern::named(pattern)?.keep_alive
-}
 
 /// What `settings` say about clients.
 ///
@@ -25,7 +18,7 @@ pub(super) fn keep_alive(pattern: &str) -> Option<bool> {
 ///
 /// What they say that contradicts the rest, or is missing.
 pub fn behaviour(settings: &Settings) -> Result<Behaviour, Misfit> {
-    let said = OPEN.into_iter().find(|key| settings.says(key));
+    let said = settings.said_for(Part::OpenLoop);
     let implied = if said.is_some() { "open" } else { "closed" };
     let name = settings.pattern.as_deref().unwrap_or(implied);
     let Some(named) = Pattern::named(name) else {
@@ -69,14 +62,11 @@ fn arrivals(settings: &Settings) -> Result<Arrivals, Misfit> {
         let problem = "the pattern open needs one, in requests a second";
         settings.rate.ok_or_else(|| Misfit::new("rate", problem))
     };
-    let refuse = |key: &'static str, problem: &str| {
-        if settings.says(key) { Err(Misfit::new(key, problem)) } else { Ok(()) }
-    };
-    if settings.wait.is_some() {
-        refuse("rate", "the waits decide the rate: leave one of them out")?;
+    if settings.wait.is_some() && settings.rate.is_some() {
+        return Err(Misfit::new("rate", "the waits decide the rate: leave one of them out"));
     }
-    if name != "sinusoidal" {
-        refuse("period", "only sinusoidal arrivals have one: leave it out")?;
+    if name != "sinusoidal" && settings.period.is_some() {
+        return Err(Misfit::new("period", "only sinusoidal arrivals have one: leave it out"));
     }
     let period = settings.period.unwrap_or(PERIOD);
     Ok(match (name, settings.wait) {

@@ -1,4 +1,4 @@
-//! Plan files: questions as data. docs/plans.md has every key; `plans/` has plans.
+//! Plan files: questions as data. docs/plans.md explains them; `plans/` has plans.
 //!
 //! ```toml
 //! title = "Two echoes"
@@ -16,9 +16,9 @@
 //! command = ["my-echo", "{port}"]
 //! ```
 //!
-//! [`parse`] is a pure function of the text, which it takes for hostile: everything is bounded, and
-//! what is wrong is told with its line and column. What only they can tell who know the services
-//! and architectures is a [`Misfit`], for which [`Entry::problem`] finds the position.
+//! [`parse`] is a pure function of the text, which it takes for hostile: everything is bounded. A
+//! [`Problem`] has its line and column. A mistake that depends on services and architectures is a
+//! [`Misfit`], for which [`Entry::problem`] finds the position.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -31,7 +31,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
 use super::peer::Definition;
-use super::settings::{Misfit, Settings, duration};
+use super::settings::{Misfit, Settings};
+use super::values::duration;
 use crate::record::Peer;
 
 /// The largest plan that is read, in bytes.
@@ -121,9 +122,13 @@ pub fn parse(text: &str) -> Result<Plan, Problem> {
     let table = table.get_ref();
     for (key, value) in [("title", &document.title), ("source", &document.source)] {
         let problem = match value.trim() {
-            "" if key == "title" => "an empty title: say what is asked",
-            _ if value.chars().any(char::is_control) => "a title and a source are one line each",
-            _ if value.len() > LONGEST_TITLE => "more than 1000 bytes: say it shorter",
+            "" if key == "title" => "an empty title: say what is asked".to_owned(),
+            _ if value.chars().any(char::is_control) => {
+                "a title and a source are one line each".to_owned()
+            }
+            _ if value.len() > LONGEST_TITLE => {
+                format!("more than {LONGEST_TITLE} bytes: say it shorter")
+            }
             _ => continue,
         };
         let at = table.get(key).map_or(0, |value| value.span().start);
@@ -140,7 +145,8 @@ pub fn parse(text: &str) -> Result<Plan, Problem> {
     };
     if written.len() > MOST_EXPERIMENTS {
         let at = written[MOST_EXPERIMENTS].span().start;
-        return Err(source.problem(at, "a plan has at most 100 experiments: split it"));
+        let problem = format!("a plan has at most {MOST_EXPERIMENTS} experiments: split it");
+        return Err(source.problem(at, problem));
     }
     let experiments: Vec<Entry> = written
         .iter()
@@ -253,7 +259,8 @@ impl Source<'_> {
     fn peers(&self, written: &[Spanned<DeValue<'_>>]) -> Result<Vec<Peer>, Problem> {
         if written.len() > MOST_PEERS {
             let at = written[MOST_PEERS].span().start;
-            return Err(self.problem(at, "a plan has at most 100 peers: split it"));
+            let problem = format!("a plan has at most {MOST_PEERS} peers: split it");
+            return Err(self.problem(at, problem));
         }
         let mut peers: Vec<Peer> = Vec::new();
         for written in written {
@@ -292,8 +299,10 @@ impl Source<'_> {
                 && !name.starts_with('-')
         };
         name.filter(right).map(str::to_owned).ok_or_else(|| {
-            let problem = "name: an experiment needs a name of 1 to 64 letters, digits and dashes, \
-                           as in name = \"serial-50\": its results go into a directory of that name";
+            let problem = format!(
+                "name: an experiment needs a name of 1 to {LONGEST_NAME} letters, digits and \
+                 dashes, as in name = \"serial-50\": its results go into a directory of that name"
+            );
             self.problem(at, problem)
         })
     }
@@ -302,7 +311,7 @@ impl Source<'_> {
     fn refused(&self, error: &toml::de::Error) -> Problem {
         let message: Vec<&str> = error.message().lines().map(str::trim).collect();
         let at = error.span().map_or(0, |span| span.start);
-        self.problem(at, format!("{} (docs/plans.md has every key)", message.join(", ")))
+        self.problem(at, format!("{} (`duality plan new` explains every key)", message.join(", ")))
     }
 
     fn problem(&self, at: usize, message: impl Into<String>) -> Problem {
@@ -406,7 +415,7 @@ repeats = 1
             plan.experiments[index].problem(&Misfit::new(key, "no")).to_string()
         };
         assert_eq!(at(0, "concurrency"), "10:15: concurrency: no");
-        // A default stands in [defaults], and what nobody said is the experiment's fault.
+        // A default stands in [defaults], and what is not said is the experiment's fault.
         assert_eq!(at(0, "service"), "4:11: service: no");
         assert_eq!(at(1, "concurrency"), "12:1: concurrency: no");
     }

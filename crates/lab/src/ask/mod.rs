@@ -4,6 +4,7 @@
 //! ```text
 //!   file ─▶ settings ─▶ resolve ─▶ an experiment      clients, peer, variant: parts of the settings
 //!   flags ────┘            └─▶ timing, budget: how long its parts are
+//!                                                     values: what a value may be
 //! ```
 
 pub mod budget;
@@ -13,4 +14,5 @@ mod peer;
 pub mod resolve;
 pub mod settings;
 pub mod timing;
+mod values;
 pub mod variant;

@@ -23,7 +23,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::settings::{LONGEST_TEXT, Misfit, duration};
+use super::settings::Misfit;
+use super::values::{LONGEST_TEXT, duration, too_long, without_nul};
 use crate::measure::peers::{PROGRAM, ReadyMade, built};
 use crate::record::{Peer, Stop};
 
@@ -33,8 +34,8 @@ const MOST_WORDS: usize = 100;
 const LONGEST_NAME: usize = 32;
 /// How long a peer may take until it listens when nothing is said.
 const START_WITHIN: Duration = Duration::from_secs(10);
-/// The longest that it may be given.
-const LONGEST_START: Duration = Duration::from_secs(10 * 60);
+/// The most minutes that it may be given.
+const LONGEST_START_MINUTES: u64 = 10;
 
 /// A peer as it is written.
 #[derive(Deserialize)]
@@ -93,13 +94,47 @@ fn on_this_machine(word: &str) -> String {
 }
 
 /// What is wrong with it: the key, and what to do.
-fn problem(peer: &Peer, start: Duration) -> Option<(&'static str, &'static str)> {
+fn problem(peer: &Peer, start: Duration) -> Option<(&'static str, String)> {
+    too_much(peer, start).or_else(|| {
+        let (key, problem) = nonsense(peer)?;
+        Some((key, problem.to_owned()))
+    })
+}
+
+/// What is beyond a limit.
+fn too_much(peer: &Peer, start: Duration) -> Option<(&'static str, String)> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let name = peer.name.as_str();
-    if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(plain) {
-        return Some(("name", "a peer has a name of 1 to 32 letters, digits, dashes and dots"));
+    if !(1..=LONGEST_NAME).contains(&name.len()) || !name.bytes().all(plain) {
+        let problem =
+            format!("a peer has a name of 1 to {LONGEST_NAME} letters, digits, dashes and dots");
+        return Some(("name", problem));
     }
-    if ReadyMade::named(name).is_some() {
+    let most = [peer.command.len(), peer.build.len(), peer.environment.len()];
+    if most.iter().any(|count| *count > MOST_WORDS) {
+        let problem = format!(
+            "at most {MOST_WORDS} words, and {MOST_WORDS} variables: put them into a script"
+        );
+        return Some(("command", problem));
+    }
+    let mut texts = peer.texts().chain(&peer.build).chain(peer.environment.keys());
+    if let Some(problem) = texts.find_map(|text| without_nul(text).err()) {
+        return Some(("command", problem));
+    }
+    let mut words = peer.command.iter().chain(&peer.build).chain(peer.environment.values());
+    if words.any(|text| text.len() > LONGEST_TEXT) {
+        return Some(("command", too_long()));
+    }
+    if start.is_zero() || start > Duration::from_secs(60 * LONGEST_START_MINUTES) {
+        let problem = format!("give a time of up to {LONGEST_START_MINUTES} minutes");
+        return Some(("start-within", problem));
+    }
+    None
+}
+
+/// What contradicts itself, or is missing.
+fn nonsense(peer: &Peer) -> Option<(&'static str, &'static str)> {
+    if ReadyMade::named(&peer.name).is_some() {
         return Some((
             "name",
             "there is one of that name that needs no definition: choose another name",
@@ -111,10 +146,6 @@ fn problem(peer: &Peer, start: Duration) -> Option<(&'static str, &'static str)>
             "name the program, and its arguments, as in [\"caddy\", \"run\"]",
         ));
     }
-    let most = [peer.command.len(), peer.build.len(), peer.environment.len()];
-    if most.iter().any(|count| *count > MOST_WORDS) {
-        return Some(("command", "at most 100 words, and 100 variables: put them into a script"));
-    }
     let names_it = |words: &[String]| words.iter().any(|word| word.contains(PROGRAM));
     if !peer.build.is_empty() && !names_it(&peer.build) {
         return Some(("build", "it is not told what to make: put {program} into it"));
@@ -124,14 +155,6 @@ fn problem(peer: &Peer, start: Duration) -> Option<(&'static str, &'static str)>
             "command",
             "{program} is what `build` makes: write it in both, or in neither of them",
         ));
-    }
-    let texts = peer.texts().chain(&peer.build).chain(peer.environment.keys());
-    if texts.into_iter().any(|text| text.contains('\0')) {
-        return Some(("command", "a NUL is in it: leave it out"));
-    }
-    let mut words = peer.command.iter().chain(&peer.build).chain(peer.environment.values());
-    if words.any(|text| text.len() > LONGEST_TEXT) {
-        return Some(("command", "a word of more than 4096 bytes: give a shorter one"));
     }
     if peer.environment.keys().any(|name| name.is_empty() || name.contains('=')) {
         return Some(("environment", "a variable has a name without `=`"));
@@ -150,9 +173,6 @@ fn problem(peer: &Peer, start: Duration) -> Option<(&'static str, &'static str)>
             "ask",
             "it is known by what it writes when it listens: leave out one of the two",
         ));
-    }
-    if start.is_zero() || start > LONGEST_START {
-        return Some(("start-within", "give a time of up to 10 minutes"));
     }
     None
 }

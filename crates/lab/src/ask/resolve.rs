@@ -20,7 +20,7 @@ use crate::measure::machine;
 use crate::measure::peers::{READY_MADE, ReadyMade};
 use crate::measure::store::Store;
 use crate::model::UnitCosts;
-use crate::record::{Carrier, Design, Peer, Variant};
+use crate::record::{Carrier, Constraints, Design, Peer, Variant};
 
 /// The numbers of connections that are compared by default, those of ZeroHTTPd's and Kerneis's
 /// plots.
@@ -28,7 +28,7 @@ const CONCURRENCY: [usize; 4] = [1, 10, 100, 1000];
 /// How often each cell is measured by default.
 const REPEATS: usize = 3;
 
-/// The program whose servers are measured, set up for one experiment.
+/// The program that provides the servers, set up for one experiment.
 pub trait Program {
     /// The service that is measured.
     fn service(&self) -> &ServiceFacts;
@@ -115,16 +115,16 @@ pub fn experiment(
             ways: None,
             // It depends on what can be carried, see below.
             control: None,
-            load_command: settings.load_command.clone(),
+            load_command: None,
             concurrency: Vec::new(),
             clients: behaviour.record(),
             keep_alive: behaviour.keep_alive && service.persistent,
-            repeats: settings.repeats.unwrap_or(REPEATS),
+            repeats: REPEATS,
             // The timing depends on the number of cells, see below.
             blocks: 0,
             warm_up_seconds: 1.0,
             window_seconds: 1.0,
-            seed: settings.seed.unwrap_or_else(seed_of_the_moment),
+            seed: seed_of_the_moment(),
             server_cpus,
             client_cpus,
             server_arguments: service.server_arguments.clone(),
@@ -141,12 +141,13 @@ pub fn experiment(
         origin: None,
         program: this_program()?,
         command: command(settings),
-        constraints: settings.constraints.clone().unwrap_or_default(),
-        current: settings.current.clone(),
+        constraints: Constraints::default(),
+        current: None,
         unit_costs: UnitCosts::default(),
         budget: None,
         economies: Vec::new(),
     };
+    settings.apply(&mut experiment);
     experiment.design.concurrency = concurrency(service, &experiment, settings)?;
     experiment.unavailable = unavailable(&experiment, service, &chosen);
     experiment.unavailable.extend(unavailable_peers(&experiment.design, settings.root.is_none()));
@@ -406,7 +407,7 @@ fn unavailable(
     unavailable
 }
 
-/// The cells whose connections this machine does not allow.
+/// The cells with more connections than this machine allows.
 fn too_many(experiment: &Experiment) -> BTreeMap<(String, usize), String> {
     let design = &experiment.design;
     let counts = design.concurrency.iter();

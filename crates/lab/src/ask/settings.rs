@@ -1,122 +1,86 @@
 //! What an experiment asks for, in the words that plan files (their keys) and `duality compare`
 //! (its flags) share.
 //!
-//! Everything is optional: what is not said has a default, which may depend on the service.
-//! [`check`] finds what makes no sense whatever the service is; who knows the services checks the
-//! rest.
+//! The registry at the end of this file has an entry for each setting. Plan files, their checks,
+//! `duality plan new` and the resolution of an experiment read it. Everything is optional: what is
+//! not said has a default, which may depend on the service.
 //!
-//! [`check`]: Settings::check
+//! ```text
+//!   key  field via its parser: type    for which part, its check
+//!        the type in words, the default in words, the help line
+//!        => what it does to an experiment by itself; without it, `resolve` reads the field
+//! ```
+//!
+//! [`Settings::check`] finds what makes no sense whatever the service is. The program that serves
+//! checks the rest.
 
-use std::collections::BTreeSet;
-use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, de};
+use duality_load::Pattern;
+use serde::Deserialize;
 
-use super::clients;
+use super::values::{self, Checked, duration};
+pub use super::values::{Waits, check_warm_up, check_window};
 use super::variant::Choice;
+use crate::measure::experiment::Experiment;
 use crate::measure::load_command;
 use crate::measure::store::Store;
 use crate::record::Constraints;
 pub use crate::units::{parse_bytes, parse_duration, parse_slo};
 
-/// The most values that a list may hold.
-const MOST_VALUES: usize = 100;
-/// The most connections that can be asked for.
-const MOST_CONNECTIONS: usize = 1_000_000;
-/// The most repeats of a cell.
-const MOST_REPEATS: usize = 1000;
-/// The most blocks of a session.
-const MOST_BLOCKS: usize = 100_000;
-/// The most bytes of a text.
-pub(super) const LONGEST_TEXT: usize = 4096;
-/// The longest warm-up or window.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+/// An entry of the registry.
+#[derive(Debug)]
+pub struct Setting {
+    /// The key in a plan file. The flag of `duality compare`, where there is one, has the same
+    /// name.
+    pub key: &'static str,
+    /// The part of the experiment that reads it.
+    pub part: Part,
+    /// The type of its value, in words.
+    pub kind: &'static str,
+    /// What holds when nothing is said, in words.
+    pub default: &'static str,
+    /// What it is, in one line.
+    pub about: &'static str,
+    is_said: fn(&Settings) -> bool,
+    check: fn(&Settings) -> Checked,
+    forget: fn(&mut Settings),
+    effect: fn(&Settings, &mut Experiment),
+}
 
-/// The shortest window: in less, a server is not in a steady state, and a tick of the machine is a
-/// tenth of what is counted.
-const SHORTEST_WINDOW: Duration = Duration::from_millis(50);
-/// The shortest warm-up that warms anything up; none at all is 0.
-const SHORTEST_WARM_UP: Duration = Duration::from_millis(10);
+/// The part of an experiment that a setting is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The lab: what is compared, where, and how often.
+    Lab,
+    /// The servers.
+    Servers,
+    /// The servers, and each variant, which may differ in it.
+    Variants,
+    /// The load generator. A load command decides this by itself.
+    Load,
+    /// The load generator in an open loop, and in no other pattern.
+    OpenLoop,
+}
 
-/// What an experiment asks for.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct Settings {
-    /// The service that is served.
-    pub service: Option<String>,
-    /// How clients behave.
-    pub pattern: Option<String>,
-    /// How many requests a second are made, on average, by the pattern `open`.
-    pub rate: Option<f64>,
-    /// The process by which requests arrive in the pattern `open`.
-    pub arrivals: Option<String>,
-    /// The waits between its arrivals.
-    pub wait: Option<Waits>,
-    /// How long sinusoidal waits take to swing to and fro once.
-    #[serde(deserialize_with = "duration")]
-    pub period: Option<Duration>,
-    /// How many further connections say nothing.
-    pub idle: Option<usize>,
-    /// How many further connections take their replies slowly.
-    pub slow_readers: Option<usize>,
-    /// How many further connections make their requests slowly.
-    pub slow_senders: Option<usize>,
-    /// How many addresses the connections come from.
-    pub sources: Option<NonZeroU32>,
-    /// The architectures, in the order in which they are shown.
-    pub architectures: Option<Vec<Choice>>,
-    /// The servers that are not ours, shown after the architectures.
-    pub peers: Option<Vec<String>>,
-    /// Whether an architecture is measured once more, as a control.
-    pub control: Option<bool>,
-    /// The command that makes the load, in place of the load generator.
-    pub load_command: Option<Vec<String>>,
-    /// The numbers of connections that are open at once.
-    pub concurrency: Option<Vec<usize>>,
-    /// Whether each request has a connection of its own.
-    pub close: Option<bool>,
-    /// How often each cell is measured.
-    pub repeats: Option<usize>,
-    /// How many blocks of slices follow the windows of a session; 0 has servers measured in turn.
-    pub blocks: Option<usize>,
-    /// What is dropped before each measurement.
-    #[serde(deserialize_with = "duration")]
-    pub warm_up: Option<Duration>,
-    /// How long each cell is measured.
-    #[serde(deserialize_with = "duration")]
-    pub window: Option<Duration>,
-    /// Decides the order of the cells.
-    pub seed: Option<u64>,
-    /// The path that an HTTP client asks for.
-    pub path: Option<String>,
-    /// The directory whose files the servers serve.
-    pub root: Option<PathBuf>,
-    /// The directory of the servers' templates.
-    pub templates: Option<PathBuf>,
-    /// Where the servers keep what they are told.
-    pub store: Option<Store>,
-    /// How the servers talk to Redis.
-    pub redis_calls: Option<String>,
-    /// The file that the servers of `blocks` read and write.
-    pub data: Option<PathBuf>,
-    /// Bytes of that file.
-    pub data_size: Option<u64>,
-    /// Bytes that each request reads.
-    pub read_size: Option<u64>,
-    /// Further arguments of the servers.
-    pub server_arguments: Option<Vec<String>>,
-    /// The processors of the servers.
-    pub server_cpus: Option<Vec<usize>>,
-    /// The processors of the load generator.
-    pub client_cpus: Option<Vec<usize>>,
-    /// What must be kept to be recommended.
-    pub constraints: Option<Constraints>,
-    /// The subject that runs today.
-    pub current: Option<String>,
+impl Part {
+    /// Every part, in the order in which settings are explained.
+    pub const ALL: [Self; 5] =
+        [Self::Lab, Self::Servers, Self::Variants, Self::Load, Self::OpenLoop];
+
+    /// What the settings of this part are for, as a heading.
+    #[must_use]
+    pub fn heading(self) -> &'static str {
+        match self {
+            Self::Lab => "What is compared, where, and how often",
+            Self::Servers => "What the servers serve",
+            Self::Variants => "How the servers run; a variant has its own as `options`",
+            Self::Load => "What the clients do; not beside a load-command",
+            Self::OpenLoop => "What the clients of the pattern `open` do",
+        }
+    }
 }
 
 /// A setting that makes no sense.
@@ -145,292 +109,204 @@ impl Settings {
     ///
     /// The first [`Misfit`].
     pub fn check(&self) -> Result<(), Misfit> {
-        // Their names are those of cells.
-        let names: Option<Vec<&str>> = self
-            .architectures
-            .as_ref()
-            .map(|all| all.iter().map(|choice| choice.name.as_str()).collect());
+        for setting in ALL {
+            (setting.check)(self).map_err(|problem| Misfit::new(setting.key, problem))?;
+        }
         // Without architectures, the peers are compared with each other.
-        let peers_alone = names.as_ref().is_some_and(Vec::is_empty) && self.peers.is_some();
-        if !peers_alone {
-            list("architectures", names.as_deref())?;
+        if let (Some(choices), None) = (&self.architectures, &self.peers) {
+            values::size(choices).map_err(|problem| Misfit::new("architectures", problem))?;
         }
-        list("peers", self.peers.as_deref())?;
-        list("concurrency", self.concurrency.as_deref())?;
-        list("server-cpus", self.server_cpus.as_deref())?;
-        list("client-cpus", self.client_cpus.as_deref())?;
-        // An argument may well come twice.
-        size("server-arguments", self.server_arguments.as_deref())?;
-        for &connections in self.concurrency.iter().flatten() {
-            number("concurrency", connections, MOST_CONNECTIONS)?;
-        }
-        self.repeats.map_or(Ok(()), |repeats| number("repeats", repeats, MOST_REPEATS))?;
-        if self.blocks.is_some_and(|blocks| blocks > MOST_BLOCKS) {
-            return Err(Misfit::new("blocks", format!("at most {MOST_BLOCKS}")));
-        }
-        self.check_load_command()?;
-        time("warm-up", self.warm_up)?;
-        time("window", self.window)?;
-        time("period", self.period)?;
-        for (key, count) in [
-            ("idle", self.idle),
-            ("slow-readers", self.slow_readers),
-            ("slow-senders", self.slow_senders),
-        ] {
-            count.map_or(Ok(()), |count| number(key, count, MOST_CONNECTIONS))?;
-        }
-        text("pattern", self.pattern.as_deref())?;
-        text("arrivals", self.arrivals.as_deref())?;
-        self.window.map_or(Ok(()), |window| {
-            check_window(window).map_err(|problem| Misfit::new("window", problem))
-        })?;
-        self.warm_up.map_or(Ok(()), |warm_up| {
-            check_warm_up(warm_up).map_err(|problem| Misfit::new("warm-up", problem))
-        })?;
-        text("service", self.service.as_deref())?;
-        text("current", self.current.as_deref())?;
-        text("path", self.path.as_deref())?;
-        for (key, path) in
-            [("root", &self.root), ("templates", &self.templates), ("data", &self.data)]
-        {
-            text(key, path.as_ref().map(|path| path.to_string_lossy()).as_deref())?;
-        }
-        if let Some(Store::At(url)) = &self.store {
-            text("store", Some(url))?;
-        }
-        text("redis-calls", self.redis_calls.as_deref())?;
-        for choice in self.architectures.iter().flatten() {
-            choice.check().map_err(|problem| Misfit::new("architectures", problem))?;
-        }
-        for name in self.peers.iter().flatten() {
-            text("peers", Some(name))?;
-        }
-        for argument in self.server_arguments.iter().flatten() {
-            text("server-arguments", Some(argument))?;
-        }
-        Ok(())
-    }
-}
-
-impl Settings {
-    /// What a load command is, and what it decides alone.
-    fn check_load_command(&self) -> Result<(), Misfit> {
-        const ITS_OWN: [&str; 15] = [
-            "pattern",
-            "rate",
-            "arrivals",
-            "wait",
-            "period",
-            "idle",
-            "slow-readers",
-            "slow-senders",
-            "sources",
-            "close",
-            "warm-up",
-            "window",
-            "path",
-            "data-size",
-            "read-size",
-        ];
-        let Some(words) = &self.load_command else { return Ok(()) };
-        if let Some(problem) = load_command::problem(words) {
-            return Err(Misfit::new("load-command", problem));
-        }
-        for word in words {
-            text("load-command", Some(word))?;
-        }
-        match ITS_OWN.into_iter().find(|key| self.says(key)) {
+        let own = self.said_for(Part::Load).or_else(|| self.said_for(Part::OpenLoop));
+        match own.filter(|_| self.load_command.is_some()) {
             Some(key) => Err(Misfit::new(key, "the load command decides that: leave this out")),
             None => Ok(()),
         }
     }
+
+    /// The keys about which something is said.
+    pub fn said(&self) -> impl Iterator<Item = &'static str> {
+        ALL.iter().filter(|setting| (setting.is_said)(self)).map(|setting| setting.key)
+    }
+
+    /// The first key of `part` about which something is said.
+    pub(super) fn said_for(&self, part: Part) -> Option<&'static str> {
+        let mut said = ALL.iter().filter(|setting| (setting.is_said)(self));
+        said.find(|setting| setting.part == part).map(|setting| setting.key)
+    }
+
+    /// Does to `experiment` what settings do by themselves.
+    pub(super) fn apply(&self, experiment: &mut Experiment) {
+        for setting in ALL {
+            (setting.effect)(self, experiment);
+        }
+    }
+
+    /// These settings, and those of `other` where nothing is said. A pattern comes with its
+    /// parameters: those that another pattern had are forgotten.
+    #[must_use]
+    pub fn or(self, mut other: Self) -> Self {
+        if let Some(pattern) = &self.pattern {
+            for setting in ALL.iter().filter(|setting| setting.part == Part::OpenLoop) {
+                (setting.forget)(&mut other);
+            }
+            if Pattern::named(pattern).is_some_and(|named| named.keep_alive.is_some()) {
+                other.close = None;
+            }
+        }
+        self.filled(other)
+    }
 }
 
-/// What is done with all settings alike, from one list of them.
-macro_rules! alike {
-    ($($key:literal $field:ident,)*) => {
+fn choices(choices: &[Choice]) -> Checked {
+    // Their names are those of cells.
+    let names: Vec<&str> = choices.iter().map(|choice| choice.name.as_str()).collect();
+    if !names.is_empty() {
+        values::distinct(&names)?;
+    }
+    choices.iter().try_for_each(Choice::check)
+}
+
+fn words_of_load(words: &[String]) -> Checked {
+    load_command::problem(words).map_or(Ok(()), Err)?;
+    values::texts(words)
+}
+
+fn store(store: &Store) -> Checked {
+    match store {
+        Store::At(url) => values::text(url),
+        _ => Ok(()),
+    }
+}
+
+/// Makes [`Settings`] and [`ALL`] of the registry.
+macro_rules! settings {
+    ($(
+        $key:literal $field:ident $(via $parser:literal)?: $type:ty, $part:ident, $check:path,
+        $kind:literal, $default:literal, $about:literal $(=> $effect:expr)?;
+    )*) => {
+        /// What an experiment asks for.
+        #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct Settings {
+            $(
+                #[doc = $about]
+                #[serde(rename = $key $(, deserialize_with = $parser)?)]
+                pub $field: Option<$type>,
+            )*
+        }
+
+        /// Every setting, in the order of the registry.
+        pub static ALL: &[Setting] = &[$(
+            Setting {
+                key: $key,
+                part: Part::$part,
+                kind: $kind,
+                default: $default,
+                about: $about,
+                is_said: |settings| settings.$field.is_some(),
+                check: |settings| match &settings.$field {
+                    Some(value) => $check(value),
+                    None => Ok(()),
+                },
+                forget: |settings| settings.$field = None,
+                effect: settings!(@effect $field: $type $(=> $effect)?),
+            },
+        )*];
+
         impl Settings {
-            /// Whether anything is said about `key`.
-            pub fn says(&self, key: &str) -> bool {
-                match key {
-                    $($key => self.$field.is_some(),)*
-                    _ => false,
-                }
-            }
-
-            /// The keys about which something is said.
-            pub fn said(&self) -> impl Iterator<Item = &'static str> {
-                [$(self.$field.is_some().then_some($key),)*].into_iter().flatten()
-            }
-
-            /// These settings, and those of `other` where nothing is said. A pattern comes with its
-            /// parameters: those that another pattern had are forgotten.
-            #[must_use]
-            pub fn or(self, mut other: Self) -> Self {
-                if let Some(pattern) = &self.pattern {
-                    (other.rate, other.arrivals, other.wait, other.period) = (None, None, None, None);
-                    if clients::keep_alive(pattern).is_some() {
-                        other.close = None;
-                    }
-                }
+            /// These settings, and those of `other` where nothing is said.
+            fn filled(self, other: Self) -> Self {
                 Self { $($field: self.$field.or(other.$field),)* }
             }
         }
     };
-}
-
-alike! {
-    "service" service,
-    "pattern" pattern,
-    "rate" rate,
-    "arrivals" arrivals,
-    "wait" wait,
-    "period" period,
-    "idle" idle,
-    "slow-readers" slow_readers,
-    "slow-senders" slow_senders,
-    "sources" sources,
-    "architectures" architectures,
-    "peers" peers,
-    "control" control,
-    "load-command" load_command,
-    "concurrency" concurrency,
-    "close" close,
-    "repeats" repeats,
-    "blocks" blocks,
-    "warm-up" warm_up,
-    "window" window,
-    "seed" seed,
-    "path" path,
-    "root" root,
-    "templates" templates,
-    "store" store,
-    "redis-calls" redis_calls,
-    "data" data,
-    "data-size" data_size,
-    "read-size" read_size,
-    "server-arguments" server_arguments,
-    "server-cpus" server_cpus,
-    "client-cpus" client_cpus,
-    "constraints" constraints,
-    "current" current,
-}
-
-/// The shortest and the longest wait, as in `100us..2ms`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Waits {
-    /// The shortest.
-    pub shortest: Duration,
-    /// The longest.
-    pub longest: Duration,
-}
-
-impl FromStr for Waits {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (shortest, longest) =
-            text.split_once("..").ok_or("give the shortest and the longest, as in 100us..2ms")?;
-        Ok(Self { shortest: parse_duration(shortest)?, longest: parse_duration(longest)? })
-    }
-}
-
-impl TryFrom<String> for Waits {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-/// Whether a window of this length measures anything.
-///
-/// # Errors
-///
-/// What to write instead.
-pub fn check_window(window: Duration) -> Result<(), String> {
-    let problem = match window {
-        Duration::ZERO => "a window of no length measures nothing".to_owned(),
-        short if short < SHORTEST_WINDOW => format!("{short:?} is too short to measure anything"),
-        _ => return Ok(()),
+    (@effect $field:ident: $type:ty) => {
+        |_, _| {}
     };
-    Err(format!("{problem}: give {SHORTEST_WINDOW:?} or more, such as 1s"))
-}
-
-/// Whether a warm-up of this length is one, or none.
-///
-/// # Errors
-///
-/// What to write instead.
-pub fn check_warm_up(warm_up: Duration) -> Result<(), String> {
-    match warm_up {
-        Duration::ZERO => Ok(()),
-        short if short < SHORTEST_WARM_UP => Err(format!(
-            "{short:?} warms nothing up: give {SHORTEST_WARM_UP:?} or more, or 0s for none"
-        )),
-        _ => Ok(()),
-    }
-}
-
-fn list<T: Ord + Display>(key: &'static str, values: Option<&[T]>) -> Result<(), Misfit> {
-    size(key, values)?;
-    let mut seen = BTreeSet::new();
-    match values.unwrap_or_default().iter().find(|value| !seen.insert(*value)) {
-        None => Ok(()),
-        Some(twice) => Err(Misfit::new(key, format!("{twice} is there twice: leave one out"))),
-    }
-}
-
-fn size<T>(key: &'static str, values: Option<&[T]>) -> Result<(), Misfit> {
-    match values.map(<[T]>::len) {
-        Some(0) => {
-            Err(Misfit::new(key, "nothing is in this list: name at least one, or leave it out"))
+    (@effect $field:ident: $type:ty => $effect:expr) => {
+        |settings, experiment| {
+            let effect: fn(&$type, &mut Experiment) = $effect;
+            if let Some(value) = &settings.$field {
+                effect(value, experiment);
+            }
         }
-        Some(length) if length > MOST_VALUES => {
-            Err(Misfit::new(key, format!("{length} values: give at most {MOST_VALUES}")))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn number(key: &'static str, value: usize, most: usize) -> Result<(), Misfit> {
-    if (1..=most).contains(&value) {
-        return Ok(());
-    }
-    Err(Misfit::new(key, format!("{value} is out of range: give numbers from 1 to {most}")))
-}
-
-fn time(key: &'static str, time: Option<Duration>) -> Result<(), Misfit> {
-    match time {
-        Some(time) if time > LONGEST => {
-            Err(Misfit::new(key, "longer than a day: give a shorter time"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// What is wrong with a text that is longer than any may be.
-pub(super) fn too_long() -> String {
-    format!("longer than {LONGEST_TEXT} bytes: give a shorter one")
-}
-
-fn text(key: &'static str, text: Option<&str>) -> Result<(), Misfit> {
-    let problem = match text.unwrap_or("-") {
-        "" => "an empty text says nothing: leave it out".to_owned(),
-        long if long.len() > LONGEST_TEXT => too_long(),
-        // No argument of a process can hold it.
-        odd if odd.contains('\0') => "a NUL is in it: leave it out".to_owned(),
-        _ => return Ok(()),
     };
-    Err(Misfit::new(key, problem))
 }
 
-pub(super) fn duration<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    parse_duration(&text).map(Some).map_err(de::Error::custom)
+settings! {
+    "service" service: String, Lab, values::text,
+        "text", "http", "What is served; `duality services` lists them";
+    "architectures" architectures: Vec<Choice>, Lab, choices,
+        "list of texts and tables", "all", "The architectures, in the order in which they are shown";
+    "peers" peers: Vec<String>, Lab, values::names,
+        "list of texts", "none", "Servers that are not ours, shown after the architectures";
+    "control" control: bool, Lab, values::any,
+        "true or false", "true", "Whether an architecture is measured once more, to see what chance does";
+    "load-command" load_command: Vec<String>, Lab, words_of_load,
+        "list of texts", "none", "A command that makes the load in place of the load generator"
+        => |words, experiment| experiment.design.load_command = Some(words.clone());
+    "concurrency" concurrency: Vec<usize>, Lab, values::concurrency,
+        "list of whole numbers", "[1, 10, 100, 1000]", "How many connections are open at once";
+    "repeats" repeats: usize, Lab, values::repeats,
+        "whole number", "3", "How often each cell is measured, each time with a fresh server"
+        => |count, experiment| experiment.design.repeats = *count;
+    "blocks" blocks: usize, Lab, values::blocks,
+        "whole number", "what about two minutes allow", "Blocks of slices after the windows of a session; 0 measures windows alone";
+    "seed" seed: u64, Lab, values::any,
+        "whole number", "the time", "Decides the order of the cells, and the arrivals of an open loop"
+        => |seed, experiment| experiment.design.seed = *seed;
+    "server-cpus" server_cpus: Vec<usize>, Lab, values::distinct,
+        "list of whole numbers", "the first", "The processors of the servers; needs client-cpus";
+    "client-cpus" client_cpus: Vec<usize>, Lab, values::distinct,
+        "list of whole numbers", "those that share no core with the server's", "The processors of the load generator; needs server-cpus";
+    "constraints" constraints: Constraints, Lab, values::any,
+        "table", "those at the top", "What must be kept to be recommended: slo, a list such as [\"p99=5ms\"], and memory"
+        => |constraints, experiment| experiment.constraints = constraints.clone();
+    "current" current: String, Lab, values::text,
+        "text", "none", "What runs today, of the architectures and peers: the answer says whether a change pays"
+        => |name, experiment| experiment.current = Some(name.clone());
+    "root" root: PathBuf, Servers, values::path,
+        "directory", "a few built-in pages", "The directory whose files http and guestbook serve";
+    "templates" templates: PathBuf, Servers, values::path,
+        "directory", "the built-in one", "The directory of guestbook's templates";
+    "store" store: Store, Servers, store,
+        "text", "sqlite", "Where guestbook and phone keep what they are told: sqlite, redis, sqlite:PATH, redis://HOST:PORT";
+    "redis-calls" redis_calls: String, Servers, values::text,
+        "text", "pipelined", "How guestbook talks to Redis: pipelined or separate";
+    "data" data: PathBuf, Servers, values::path,
+        "file", "a new one", "The file that the servers of blocks read and write";
+    "server-arguments" server_arguments: Vec<String>, Variants, values::texts,
+        "list of texts", "none", "Flags of `duality serve` about architectures, and limits";
+    "pattern" pattern: String, Load, values::text,
+        "text", "closed, or open if there is a rate", "How clients behave: closed, serial, limited, long, short, open";
+    "idle" idle: usize, Load, values::connections,
+        "whole number", "0", "Further connections that make one request and then rest in silence";
+    "slow-readers" slow_readers: usize, Load, values::connections,
+        "whole number", "0", "Further connections that take their replies 100 bytes a second";
+    "slow-senders" slow_senders: usize, Load, values::connections,
+        "whole number", "0", "Further connections that send their requests a byte a second";
+    "sources" sources: NonZeroU32, Load, values::any,
+        "whole number", "as many as needed", "Addresses (127.0.0.1 and up) that all connections come from";
+    "close" close: bool, Load, values::any,
+        "true or false", "false", "Whether each request has a connection of its own";
+    "warm-up" warm_up via "duration": Duration, Load, values::warm_up,
+        "time", "80ms, longer without blocks", "What is dropped before each window";
+    "window" window via "duration": Duration, Load, values::window,
+        "time", "120ms, longer without blocks", "How long each cell is measured";
+    "path" path: String, Load, values::text,
+        "text", "/, of guestbook /guestbook", "The page that clients of http and guestbook ask for";
+    "data-size" data_size: u64, Load, values::any,
+        "bytes", "1000000", "Bytes of the file of blocks";
+    "read-size" read_size: u64, Load, values::any,
+        "bytes", "80000", "Bytes that blocks reads for each request";
+    "rate" rate: f64, OpenLoop, values::any,
+        "number", "needed, unless there is a wait", "Requests a second, on average";
+    "arrivals" arrivals: String, OpenLoop, values::text,
+        "text", "constant", "How requests arrive: constant, poisson, uniform, sinusoidal";
+    "wait" wait: Waits, OpenLoop, values::any,
+        "text \"MIN..MAX\"", "from the rate", "Shortest and longest wait between uniform or sinusoidal arrivals, instead of a rate";
+    "period" period via "duration": Duration, OpenLoop, values::time,
+        "time", "1s", "How long sinusoidal waits take to swing to and fro once";
 }
 
 #[cfg(test)]

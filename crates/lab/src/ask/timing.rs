@@ -1,4 +1,4 @@
-//! How long experiments take, and how long their parts are when nobody says.
+//! How long experiments take, and how long their parts are by default.
 
 use std::time::Duration;
 

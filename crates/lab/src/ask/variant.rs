@@ -14,7 +14,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::settings::{LONGEST_TEXT, too_long};
+use super::values::{LONGEST_TEXT, too_long, without_nul};
 
 /// The longest name of a variant, in bytes: names are headings of tables.
 const LONGEST_NAME: usize = 40;
@@ -67,10 +67,8 @@ impl Choice {
             format!("more than {MOST_OPTIONS} options: give fewer")
         } else if options.iter().chain([architecture]).any(|text| text.len() > LONGEST_TEXT) {
             too_long()
-        } else if options.iter().any(|text| text.contains('\0')) {
-            "a NUL is in it: leave it out".to_owned()
         } else {
-            return Ok(());
+            return options.iter().try_for_each(|text| without_nul(text));
         };
         Err(problem)
     }
