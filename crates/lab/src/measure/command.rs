@@ -8,9 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use duality_load::{Observer, Report, Warning, WarningKind};
 
-use super::noise::Watch;
-use super::session::settled;
-use super::window::Window;
+use super::noise::NoiseMeter;
+use super::window::{Window, settled};
 use crate::measure::experiment::Experiment;
 use crate::measure::load_command::{self, Run};
 use crate::measure::server::Server;
@@ -34,11 +33,11 @@ impl Load<'_> {
         self,
         key: &CellKey,
         server: &mut dyn Server,
-        watch: &mut Watch,
+        meter: &mut NoiseMeter,
     ) -> Outcome {
         let warm_up = self.run(key, server);
         let address = server.address();
-        let mut window = Window::of(server, watch);
+        let mut window = Window::of(server, meter);
         if let Err(problem) = warm_up {
             return Outcome::Failed { reason: window.with_last_words(problem) };
         }

@@ -45,7 +45,7 @@ use display::Display;
 pub use clock::Clock;
 pub use part::seconds_missing;
 
-use noise::Watch;
+use noise::NoiseMeter;
 use part::Part;
 use window::Window;
 
@@ -233,13 +233,13 @@ fn try_measure(
     let mut store = store.transpose()?;
     // It ends before its store does, for it is dropped first.
     let mut server = server::start(experiment, key, store.as_ref())?;
-    let mut watch = Watch::new(&design.server_cpus, &design.client_cpus);
+    let mut meter = NoiseMeter::new(&design.server_cpus, &design.client_cpus);
     let outcome = if let Some(words) = &design.load_command {
         let load = command::Load { words, experiment, interrupted };
-        load.window(key, &mut *server, &mut watch)
+        load.window(key, &mut *server, &mut meter)
     } else {
         let options = experiment.load(server.address(), key).map_err(NoServer::Failed)?;
-        let mut window = Window::of(&mut *server, &mut watch);
+        let mut window = Window::of(&mut *server, &mut meter);
         let report = duality_load::run(&options, &mut window, interrupted);
         window.outcome(report, experiment, &key.subject)
     };

@@ -17,7 +17,7 @@ pub(crate) struct Used {
 }
 
 /// Looks at processors from one moment to the next.
-pub(crate) struct Watch {
+pub(crate) struct NoiseMeter {
     /// The processors, and whether they are the servers'. All of the machine, as the servers',
     /// where nothing is pinned.
     cpus: Vec<(usize, bool)>,
@@ -48,7 +48,7 @@ struct Ticks {
     steal: f64,
 }
 
-impl Watch {
+impl NoiseMeter {
     pub(crate) fn new(server_cpus: &[usize], client_cpus: &[usize]) -> Self {
         let is_pinned = !server_cpus.is_empty() && !client_cpus.is_empty();
         let cpus: Vec<(usize, bool)> = if is_pinned {
@@ -194,13 +194,13 @@ mod tests {
 
     #[test]
     fn who_burns_a_processor_is_a_stranger_unless_it_is_our_own() {
-        let mut watch = Watch::new(&[], &[]);
-        watch.look(Used::default());
+        let mut meter = NoiseMeter::new(&[], &[]);
+        meter.look(Used::default());
         let (begun, mut sum) = (Instant::now(), 0_u64);
         while begun.elapsed() < Duration::from_millis(200) {
             sum = sum.wrapping_add(std::hint::black_box(1));
         }
-        let own = watch.look(Used { servers: Duration::ZERO, client: begun.elapsed() });
+        let own = meter.look(Used { servers: Duration::ZERO, client: begun.elapsed() });
         assert!(own.seconds >= 0.2 && !own.processors.is_empty(), "{own:?} {sum}");
         let stranger = |found: &Disturbance| -> f64 {
             found.processors.iter().map(|processor| processor.strangers).sum()

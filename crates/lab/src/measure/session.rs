@@ -3,15 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use duality_load::{Relay, is_wrong_reply};
 
 use super::clock::Clock;
 use super::command::Load;
-use super::noise::{Used, Watch};
-use super::window::{Window, own_cpu};
+use super::noise::{NoiseMeter, Used};
+use super::window::{Window, own_cpu, settled};
 use super::{Journal, cell_of, not_started, now};
 use crate::judge::verdict;
 use crate::measure::experiment::Experiment;
@@ -25,10 +24,6 @@ use crate::record::{Block, CellKey, Outcome, Slice};
 
 /// Which part of the planned blocks may be measured again, in place of disturbed ones.
 const AGAIN: f64 = 0.3;
-/// How long a server that has answered everything may take to come to rest.
-const SETTLING: Duration = Duration::from_millis(20);
-/// How often it is looked whether it has.
-const GLANCE: Duration = Duration::from_micros(100);
 
 /// Measures what is missing of a session of the cells `keys`, until the `clock` stops; whether
 /// nothing is missing then. Groups share the time.
@@ -102,7 +97,7 @@ struct Session<'a> {
     repeat: usize,
     group: usize,
     interrupted: &'a AtomicBool,
-    watch: Watch,
+    meter: NoiseMeter,
     random: SplitMix64,
     /// Before the servers, for its connections are to end first.
     relay: Option<Relay>,
@@ -138,7 +133,7 @@ impl<'a> Session<'a> {
             repeat: key.repeat,
             group,
             interrupted,
-            watch: Watch::new(&design.server_cpus, &design.client_cpus),
+            meter: NoiseMeter::new(&design.server_cpus, &design.client_cpus),
             random,
             relay: None,
             joined: 0,
@@ -174,7 +169,7 @@ impl<'a> Session<'a> {
         let mut store = store.transpose()?;
         let mut server = server::start(self.experiment, key, store.as_ref())?;
         if let Some(load) = self.command() {
-            let outcome = load.window(key, &mut *server, &mut self.watch);
+            let outcome = load.window(key, &mut *server, &mut self.meter);
             if matches!(outcome, Outcome::Measured(_)) {
                 self.alive.push(Alive { key, load: 0, server, store });
             }
@@ -186,7 +181,7 @@ impl<'a> Session<'a> {
             Some(relay) => relay,
             none => none.insert(Relay::new(&design.client_cpus).map_err(failed)?),
         };
-        let mut window = Window::of(&mut *server, &mut self.watch);
+        let mut window = Window::of(&mut *server, &mut self.meter);
         let report = relay.join(&options, &mut window, self.interrupted);
         let load = self.joined;
         self.joined += usize::from(report.is_ok());
@@ -254,7 +249,7 @@ impl<'a> Session<'a> {
         let mut order: Vec<usize> = (0..self.alive.len()).collect();
         shuffle(&mut order, &mut self.random);
         let used = self.used()?;
-        self.watch.look(used);
+        self.meter.look(used);
         let mut slices = Vec::with_capacity(2 * order.len());
         for &index in order.iter().chain(order.iter().rev()) {
             slices.push(self.slice(index).map_err(|problem| Lost { index, problem })?);
@@ -267,7 +262,7 @@ impl<'a> Session<'a> {
             number,
             started_at,
             slices,
-            disturbance: self.watch.look(used),
+            disturbance: self.meter.look(used),
         })
     }
 
@@ -335,24 +330,6 @@ impl Drop for Session<'_> {
 struct Lost {
     index: usize,
     problem: std::io::Error,
-}
-
-/// The processor time of a server that has answered everything, once it has also done what follows
-/// an answer. The kernel counts the time of a thread that runs only at ticks; of one that rests it
-/// is exact.
-pub(super) fn settled(server: &mut dyn Server) -> std::io::Result<Duration> {
-    let mut used = server.cpu()?;
-    let mut left = SETTLING;
-    while !left.is_zero() {
-        thread::sleep(GLANCE);
-        left = left.saturating_sub(GLANCE);
-        let now = server.cpu()?;
-        if now == used {
-            break;
-        }
-        used = now;
-    }
-    server.cpu_with_ended_children(used)
 }
 
 #[cfg(test)]

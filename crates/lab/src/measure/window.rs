@@ -1,11 +1,12 @@
 //! The window of a cell: what the server used while the load generator counted.
 
+use std::thread;
 use std::time::Duration;
 
 use duality_load::{Error, Observer, Report, Warning, WarningKind};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::noise::{Used, Watch};
+use super::noise::{NoiseMeter, Used};
 use crate::measure::counters::{self, Counters};
 use crate::measure::experiment::Experiment;
 use crate::measure::listen_queue;
@@ -13,10 +14,15 @@ use crate::measure::load_command::cpu_of_children;
 use crate::measure::server::Server;
 use crate::record::{Disturbance, Measured, Operations, Outcome, QueueSample};
 
+/// How long a server that has answered everything may take to come to rest.
+const SETTLING: Duration = Duration::from_millis(20);
+/// How often it is looked whether it has.
+const GLANCE: Duration = Duration::from_micros(100);
+
 /// Reads the server's counters as the measured window opens and closes.
 pub(super) struct Window<'a> {
     server: &'a mut dyn Server,
-    watch: &'a mut Watch,
+    meter: &'a mut NoiseMeter,
     opened: Option<Counters>,
     closed: Option<Counters>,
     /// How many connections the server's listen queue holds.
@@ -32,12 +38,12 @@ impl Observer for Window<'_> {
     fn window_opened(&mut self) {
         self.opened = self.read(false);
         let used = self.used();
-        self.watch.look(used);
+        self.meter.look(used);
     }
 
     fn window_closed(&mut self) {
         let used = self.used();
-        self.disturbance = Some(self.watch.look(used));
+        self.disturbance = Some(self.meter.look(used));
         self.closed = self.read(true);
         self.queue = listen_queue::length(self.server.address());
     }
@@ -56,10 +62,10 @@ impl Observer for Window<'_> {
 }
 
 impl<'a> Window<'a> {
-    pub(super) fn of(server: &'a mut dyn Server, watch: &'a mut Watch) -> Self {
+    pub(super) fn of(server: &'a mut dyn Server, meter: &'a mut NoiseMeter) -> Self {
         Self {
             server,
-            watch,
+            meter,
             opened: None,
             closed: None,
             queue: None,
@@ -213,4 +219,22 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
         slices_requests_per_second: report.slices_requests_per_second,
         histogram: report.histogram,
     }
+}
+
+/// The processor time of a server that has answered everything, once it has also done what follows
+/// an answer. The kernel counts the time of a thread that runs only at ticks; of one that rests it
+/// is exact.
+pub(super) fn settled(server: &mut dyn Server) -> std::io::Result<Duration> {
+    let mut used = server.cpu()?;
+    let mut left = SETTLING;
+    while !left.is_zero() {
+        thread::sleep(GLANCE);
+        left = left.saturating_sub(GLANCE);
+        let now = server.cpu()?;
+        if now == used {
+            break;
+        }
+        used = now;
+    }
+    server.cpu_with_ended_children(used)
 }

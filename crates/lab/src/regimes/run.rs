@@ -17,7 +17,7 @@ use crate::ask::variant::Choice;
 use crate::measure::child::{self, Patience, Running};
 use crate::measure::load_command::cpu_of_children;
 use crate::measure::machine;
-use crate::measure::noise::{Used, Watch};
+use crate::measure::noise::{NoiseMeter, Used};
 use crate::random::SplitMix64;
 
 /// Measures what the directory does not have yet, by the `duality` at `program`. True when nothing
@@ -37,7 +37,7 @@ pub fn run(
     let records = directory.join("records");
     fs::create_dir_all(&records).map_err(|error| format!("{}: {error}", records.display()))?;
     let progress = Progress::new(plan.cells());
-    let mut watch = Watch::new(&[], &[]);
+    let mut meter = NoiseMeter::new(&[], &[]);
     for (number, (choice, regime, repeat)) in order(plan).into_iter().enumerate() {
         if interrupted.load(Ordering::Relaxed) {
             return Ok(false);
@@ -49,10 +49,10 @@ pub fn run(
         let file =
             records.join(format!("{}-{}-{repeat}.csv", plain(&choice.name), plain(&regime.name)));
         let bench = Bench { plan, program, choice, regime, file, interrupted };
-        watch.look(used());
+        meter.look(used());
         let outcome = match bench.measure() {
             Ok(measured) => {
-                let disturbance = Some(watch.look(used()));
+                let disturbance = Some(meter.look(used()));
                 Outcome::Measured(Box::new(Measured { disturbance, ..measured }))
             }
             Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(false),

@@ -28,8 +28,8 @@ use crate::measure::spawn::{command, last_line, log_file, name_of, pinned, read_
 
 /// How long one run may take.
 const LONGEST_RUN: Duration = Duration::from_secs(120);
-/// How much a run may print.
-const MOST_OUTPUT: u64 = 1 << 20;
+/// How many MiB a run may print.
+const MOST_OUTPUT: u64 = 1;
 /// The most words.
 const MOST_WORDS: usize = 100;
 /// How long a run is taken to last when the length of an experiment is told beforehand.
@@ -137,8 +137,9 @@ fn await_end(mut child: Child, output: &File, interrupted: &AtomicBool) -> Resul
             let longest = LONGEST_RUN.as_secs();
             break Some(format!("it ran for more than {longest} s: have it make fewer requests"));
         }
-        if output.metadata().is_ok_and(|about| about.len() > MOST_OUTPUT) {
-            break Some("it printed more than 1 MiB: have it print the figures only".to_owned());
+        if output.metadata().is_ok_and(|about| about.len() > MOST_OUTPUT << 20) {
+            let problem = "have it print the figures only";
+            break Some(format!("it printed more than {MOST_OUTPUT} MiB: {problem}"));
         }
     };
     // Also what a command that has ended left behind: it would disturb the next measurement.
