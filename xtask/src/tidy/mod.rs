@@ -19,7 +19,17 @@ pub(crate) use source::Source;
 pub(crate) use tree::Tree;
 
 /// What may break a rule: the rule's name, the file's path, and why.
-const EXCEPTIONS: &[(&str, &str, &str)] = &[];
+const EXCEPTIONS: &[(&str, &str, &str)] = &[
+    // Each of these goes with the circle that it names.
+    ("circles", "crates/conformance/src/soak/chat.rs", "its circle is being broken"),
+    ("circles", "crates/conformance/src/soak/faults.rs", "its circle is being broken"),
+    ("circles", "crates/conformance/src/soak/kinds.rs", "its circle is being broken"),
+    ("circles", "crates/load/src/pattern/chat/hearing.rs", "its circle is being broken"),
+    ("circles", "crates/runtime/src/event_loop/core/mod.rs", "its circle is being broken"),
+    ("circles", "crates/runtime/src/event_loop/ready.rs", "its circle is being broken"),
+    ("circles", "crates/runtime/src/visibility/label.rs", "its circle is being broken"),
+    ("circles", "crates/services/src/http/authority.rs", "its circle is being broken"),
+];
 
 /// One rule of the house.
 pub(crate) struct Rule {

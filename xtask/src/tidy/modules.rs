@@ -1,122 +1,211 @@
 //! The rule about the modules of one crate: none imports another one in a circle.
 //!
-//! Looked at are the top-level modules, each with all that is in its folder, and `crate::NAME` in
-//! their production code. A folder whose `mod.rs` only names its modules is a *room*: its files are
-//! modules by themselves. What the root exports again (`crate::Name`) is not followed.
+//! Looked at is the production code: each path that begins with `crate::`, `super::` or `self::`,
+//! with all that its braces hold. The modules of one folder make a graph, at every level of the
+//! tree; a folder is one module in the graph above it. What stands in a `mod.rs` belongs to its
+//! folder, and its modules may use it.
+//!
+//! A folder with a `mod.rs` that only names its modules is a *room*: its files are modules of the
+//! graph above by themselves. What a `mod.rs` or a root exports again is not followed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::source::{bracketed, first_word, offsets};
+use super::source::{bracketed, first_word, words};
 use super::{Source, Tree, Violation};
 
 /// The modules that a module imports, each with the file and the line that does so first.
 type Imports<'a> = BTreeMap<String, (&'a str, usize)>;
 
+/// The modules of one folder, and what they import of each other.
+type Graph<'a> = BTreeMap<String, Imports<'a>>;
+
 pub(crate) fn circles(tree: &Tree) -> Vec<Violation> {
     let packages: BTreeSet<&str> = tree.sources.iter().map(Source::package).collect();
-    packages.into_iter().flat_map(|package| circles_in(tree, package)).collect()
+    let modules = packages.into_iter().map(|package| Modules::of(tree, package));
+    modules.flat_map(|modules| modules.circles()).collect()
 }
 
-fn circles_in(tree: &Tree, package: &str) -> Vec<Violation> {
-    let sources: Vec<(&str, &Source)> = sources(tree, package).collect();
-    let rooms: BTreeSet<&str> =
-        sources.iter().filter_map(|(inside, source)| room(inside, source)).collect();
-    let modules: BTreeSet<String> =
-        sources.iter().filter_map(|(inside, _)| module(inside, &rooms)).collect();
-    let mut graph: BTreeMap<String, Imports<'_>> = BTreeMap::new();
-    for (inside, source) in &sources {
-        let Some(module) = module(inside, &rooms) else { continue };
-        for start in offsets(source.production(), "crate::") {
-            let tail = &source.code[start + "crate::".len()..];
-            for imported in imported(tail, &rooms) {
-                if imported != module && modules.contains(&imported) {
-                    let imports = graph.entry(module.clone()).or_default();
-                    imports.entry(imported).or_insert((&source.path, source.line(start)));
+/// The modules of a package.
+struct Modules<'a> {
+    /// The sources, each with the path of its module.
+    sources: Vec<(Vec<&'a str>, &'a Source)>,
+    /// The paths of all modules.
+    paths: BTreeSet<Vec<&'a str>>,
+    /// Those of them that are rooms.
+    rooms: BTreeSet<Vec<&'a str>>,
+}
+
+impl<'a> Modules<'a> {
+    fn of(tree: &'a Tree, package: &str) -> Self {
+        let mut all = Self { sources: Vec::new(), paths: BTreeSet::new(), rooms: BTreeSet::new() };
+        for source in tree.sources.iter().filter(|source| source.package() == package) {
+            let Some((_, inside)) = source.path.split_once("/src/") else { continue };
+            let mut path: Vec<&str> = inside.trim_end_matches(".rs").split('/').collect();
+            // The root itself is no module of a graph.
+            if source.is_test() || matches!(path[0], "lib" | "main" | "bin") {
+                continue;
+            }
+            if path.last() == Some(&"mod") {
+                path.pop();
+                if only_names_modules(source) {
+                    all.rooms.insert(path.clone());
+                }
+            }
+            all.paths.extend((1..=path.len()).map(|length| path[..length].to_vec()));
+            all.sources.push((path, source));
+        }
+        all
+    }
+
+    fn circles(&self) -> Vec<Violation> {
+        let mut found = Vec::new();
+        for graph in self.graphs().values() {
+            for (module, imports) in graph {
+                for (imported, (path, line)) in imports {
+                    // Each circle is reported once, where its first module in the order of names
+                    // leaves.
+                    let back = way(graph, imported, module);
+                    if let Some(back) =
+                        back.filter(|back| back.iter().all(|other| *other >= module.as_str()))
+                    {
+                        let circle = [&[module.as_str()][..], &back].concat().join(" → ");
+                        let message = format!(
+                            "a circle of modules: {circle}; move what they share below both"
+                        );
+                        found.push(Violation::new(*path, *line, message));
+                    }
                 }
             }
         }
+        found
     }
-    let mut found = Vec::new();
-    for (module, imports) in &graph {
-        for (imported, (path, line)) in imports {
-            // Each circle is reported once, where its first module in the order of names leaves.
-            let back = way(&graph, imported, module);
-            if let Some(back) =
-                back.filter(|back| back.iter().all(|other| *other >= module.as_str()))
-            {
-                let circle = [&[module.as_str()][..], &back].concat().join(" → ");
-                let message =
-                    format!("a circle of modules: {circle}; move what they share below both");
-                found.push(Violation::new(*path, *line, message));
+
+    /// The graph of each folder.
+    fn graphs(&self) -> BTreeMap<String, Graph<'a>> {
+        let mut graphs: BTreeMap<String, Graph<'a>> = BTreeMap::new();
+        for (module, source) in &self.sources {
+            let own = self.places(module);
+            for (offset, path) in imported(module, source) {
+                let theirs = self.places(self.module_of(&path));
+                for (folder, node) in &own {
+                    let Some((_, other)) = theirs.iter().find(|(theirs, _)| theirs == folder)
+                    else {
+                        continue;
+                    };
+                    if other != node {
+                        let graph = graphs.entry(folder.clone()).or_default();
+                        let imports = graph.entry(node.clone()).or_default();
+                        let place = (source.path.as_str(), source.line(offset));
+                        imports.entry(other.clone()).or_insert(place);
+                    }
+                }
             }
         }
+        graphs
     }
-    found
+
+    /// The module that a path leads into: its longest beginning that is one.
+    fn module_of<'p>(&self, path: &'p [&'a str]) -> &'p [&'a str] {
+        let lengths = (0..=path.len()).rev();
+        let mut beginnings = lengths.map(|length| &path[..length]);
+        beginnings.find(|beginning| self.paths.contains(*beginning)).unwrap_or_default()
+    }
+
+    /// Where a module stands: for each level, the folder that has the graph, and the name there.
+    fn places(&self, module: &[&'a str]) -> Vec<(String, String)> {
+        let mut places = Vec::new();
+        let mut folder = String::new();
+        for length in 1..=module.len() {
+            let path = &module[..length];
+            if !self.rooms.contains(path) {
+                let name = path.join("::");
+                places.push((folder, name.clone()));
+                folder = name;
+            }
+        }
+        places
+    }
 }
 
-/// The production sources of a package, each with its path inside `src`; the root itself is none.
-fn sources<'a>(tree: &'a Tree, package: &'a str) -> impl Iterator<Item = (&'a str, &'a Source)> {
-    tree.sources.iter().filter(move |source| source.package() == package).filter_map(|source| {
-        let (_, inside) = source.path.split_once("/src/")?;
-        let first = inside.split('/').next()?.trim_end_matches(".rs");
-        (!matches!(first, "lib" | "main" | "bin")).then_some((inside, source))
-    })
-}
-
-/// The room that this file opens, if it is the `mod.rs` of one.
-fn room<'a>(inside: &'a str, source: &Source) -> Option<&'a str> {
-    let name = inside.strip_suffix("/mod.rs").filter(|name| !name.contains('/'))?;
+/// Whether this `mod.rs` has nothing but the names of its modules.
+fn only_names_modules(source: &Source) -> bool {
     let names_a_module = |line: &str| {
         let declared = line.strip_prefix("pub(crate) ").or(line.strip_prefix("pub "));
         declared.unwrap_or(line).starts_with("mod ") && line.ends_with(';')
     };
     let mut lines = source.production().lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.all(names_a_module).then_some(name)
+    lines.all(names_a_module)
 }
 
-/// The module that a file belongs to: the first name of its path, or the first two in a room.
-fn module(inside: &str, rooms: &BTreeSet<&str>) -> Option<String> {
-    let mut names = inside.trim_end_matches(".rs").split('/');
-    let first = names.next()?;
-    if !rooms.contains(first) {
-        return Some(first.to_owned());
-    }
-    names.next().filter(|second| *second != "mod").map(|second| format!("{first}::{second}"))
-}
-
-/// The modules that an import names after `crate::`: one, or those of a list in braces.
-fn imported(tail: &str, rooms: &BTreeSet<&str>) -> Vec<String> {
-    let of_part = |part: &str| -> Vec<String> {
-        let first = first_word(part);
-        let rest = part[first.len()..].strip_prefix("::").filter(|_| rooms.contains(first));
-        match rest {
-            None => vec![first.to_owned()],
-            Some(rest) => {
-                parts(rest).map(|part| format!("{first}::{}", first_word(part))).collect()
-            }
+/// The paths from the root that the source of `module` names, each with its offset.
+fn imported<'a>(module: &[&'a str], source: &'a Source) -> Vec<(usize, Vec<&'a str>)> {
+    let code = source.production();
+    let inner = inner_modules(code);
+    let mut found = Vec::new();
+    for start in ["crate", "super", "self"].into_iter().flat_map(|word| words(code, word)) {
+        let before = code[..start].trim_end();
+        let is_path = code[start..].trim_start_matches(char::is_alphabetic).starts_with("::");
+        // `a::self` is a part of a path; `pub(in crate::a)` imports nothing.
+        if !is_path || before.ends_with("::") || before.ends_with("(in") {
+            continue;
         }
-    };
-    parts(tail).flat_map(of_part).collect()
+        let around = inner.iter().filter(|(_, range)| range.contains(&start));
+        let here: Vec<&str> = module.iter().copied().chain(around.map(|(name, _)| *name)).collect();
+        found
+            .extend(paths(&code[start..]).into_iter().map(|path| (start, from_root(&here, &path))));
+    }
+    found
 }
 
-/// What stands here: one path, or those of a list in braces.
-fn parts(tail: &str) -> impl Iterator<Item = &str> {
-    let list = tail.strip_prefix('{').map(|_| bracketed(tail));
-    let is_list = list.is_some();
+/// A path that begins with `crate`, `super` or `self`, as it is named from the root.
+fn from_root<'a>(here: &[&'a str], path: &[&'a str]) -> Vec<&'a str> {
+    let mut base = if path[0] == "crate" { Vec::new() } else { here.to_vec() };
+    let mut rest = path;
+    while let [first @ ("crate" | "super" | "self"), after @ ..] = rest {
+        if *first == "super" {
+            base.pop();
+        }
+        rest = after;
+    }
+    [base, rest.to_vec()].concat()
+}
+
+/// The modules that are written out in this file, each with where its body is.
+fn inner_modules(code: &str) -> Vec<(&str, std::ops::Range<usize>)> {
+    words(code, "mod")
+        .filter_map(|start| {
+            let open = start + code[start..].find(['{', ';'])?;
+            let name = code[start + "mod".len()..open].trim();
+            (name == first_word(name) && code[open..].starts_with('{'))
+                .then(|| (name, open..open + bracketed(&code[open..]).len() + 2))
+        })
+        .collect()
+}
+
+/// Every path of the tree at the start of `code`: one, or those of a list in braces.
+fn paths(code: &str) -> Vec<Vec<&str>> {
+    let code = code.trim_start();
+    if code.starts_with('{') {
+        return items(bracketed(code)).flat_map(paths).collect();
+    }
+    let first = first_word(code);
+    match code[first.len()..].strip_prefix("::") {
+        Some(rest) => paths(rest).into_iter().map(|rest| [&[first][..], &rest].concat()).collect(),
+        None => vec![vec![first]],
+    }
+}
+
+/// What the commas of a list separate, those in braces excepted.
+fn items(list: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
-    let parts = list.unwrap_or(tail).split(move |character: char| {
+    list.split(move |character: char| {
         depth += i32::from(character == '{') - i32::from(character == '}');
-        is_list && depth == 0 && character == ','
-    });
-    parts.map(str::trim_start)
+        depth == 0 && character == ','
+    })
 }
 
 /// The shortest way from one module to another, both ends included.
-fn way<'a>(
-    graph: &'a BTreeMap<String, Imports<'_>>,
-    from: &'a str,
-    to: &str,
-) -> Option<Vec<&'a str>> {
+fn way<'g>(graph: &'g Graph<'_>, from: &'g str, to: &str) -> Option<Vec<&'g str>> {
     let mut ways = VecDeque::from([vec![from]]);
     let mut seen = BTreeSet::from([from]);
     while let Some(way) = ways.pop_front() {
@@ -165,6 +254,33 @@ mod tests {
             found(&[("plan.rs", text), ("record.rs", test), ("lib.rs", "use crate::plan;\n")]),
             []
         );
+    }
+
+    #[test]
+    fn the_files_of_a_folder_are_followed_by_super_self_and_in_nested_braces() {
+        let folder = "mod a;\nmod b;\nfn shared() { a::f() }\n";
+        let told = |a: &str, b: &str| {
+            let found = found(&[("load/mod.rs", folder), ("load/a.rs", a), ("load/b.rs", b)]);
+            found.into_iter().map(|violation| violation.message).collect::<Vec<_>>()
+        };
+        for (a, b) in [
+            ("use super::b::B;\n", "use super::{a::A, shared};\n"),
+            ("use super::{c::D, b::{self, B}};\n", "fn f() -> super::a::A {}\n"),
+            ("use crate::load::{b::B};\n", "use self::super::a::A;\n"),
+            ("mod inner { use super::super::b::B; }\n", "use super::a;\n"),
+        ] {
+            let told = told(a, b);
+            assert_eq!(told.len(), 1, "{a} {told:?}");
+            assert!(told[0].contains("load::a → load::b → load::a"), "{told:?}");
+        }
+        for (a, b) in [
+            ("use super::b::B;\n", "use super::shared;\n"),
+            ("use super::b::B;\n", "pub(in super::a) fn f() {}\n"),
+            ("use super::b::B;\n", "mod inner { use super::a::A; }\n"),
+            ("use super::b::B;\n", "fn f(self) { Self::a::g(); b::super_a() }\n"),
+        ] {
+            assert_eq!(told(a, b), [""; 0], "{b}");
+        }
     }
 
     #[test]
