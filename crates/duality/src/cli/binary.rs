@@ -60,7 +60,7 @@ impl Words {
 }
 
 /// What the flags of the command line say of a server.
-pub(super) struct Request<'a> {
+pub(super) struct BinaryFlags<'a> {
     /// The command that starts it.
     pub(super) command: &'a str,
     /// The command that starts it as `duality cc` compiled it.
@@ -97,14 +97,14 @@ impl Binary {
     /// # Errors
     ///
     /// A command or a flag makes no sense, or the program cannot run on user-level threads.
-    pub(super) fn new(request: &Request<'_>) -> Result<Self, Failure> {
-        let words = command("--binary", request.command)?;
+    pub(super) fn new(flags: &BinaryFlags<'_>) -> Result<Self, Failure> {
+        let words = command("--binary", flags.command)?;
         check(&words[0])?;
-        let compiled = request.compiled.map(|text| command("--compiled", text)).transpose()?;
+        let compiled = flags.compiled.map(|text| command("--compiled", text)).transpose()?;
         if let Some(compiled) = &compiled {
             check_compiled(compiled, &words)?;
         }
-        let Request { url, tuning, tick, .. } = *request;
+        let BinaryFlags { url, tuning, tick, .. } = *flags;
         Ok(Self {
             words,
             compiled,
@@ -284,12 +284,12 @@ fn peer(way: Way, here: &Path) -> Peer {
 mod tests {
     use super::*;
 
-    fn request(command: &str) -> Request<'_> {
-        Request { command, compiled: None, url: None, tuning: Tuning::default(), tick: None }
+    fn flags(command: &str) -> BinaryFlags<'_> {
+        BinaryFlags { command, compiled: None, url: None, tuning: Tuning::default(), tick: None }
     }
 
     fn binary(command: &str) -> Result<Binary, Failure> {
-        Binary::new(&request(command))
+        Binary::new(&flags(command))
     }
 
     fn tuning(given: &[&str]) -> Result<Tuning, String> {
@@ -318,7 +318,8 @@ mod tests {
     #[test]
     fn a_compiled_program_is_the_third_way() {
         let native = "/bin/sh -c 'serve {port}'";
-        let with = |compiled| Binary::new(&Request { compiled: Some(compiled), ..request(native) });
+        let with =
+            |compiled| Binary::new(&BinaryFlags { compiled: Some(compiled), ..flags(native) });
         for (compiled, problem) in [
             ("/bin/sh", "put {port}"),
             ("/no/such/server-cc {port}", "no such program"),
@@ -333,11 +334,11 @@ mod tests {
         assert_eq!(settings.peers.expect("three"), ["native", "duality-run", "duality-cc"]);
         assert_eq!(peers[2].command, ["/bin/sh", "-c", "serve-cc {port}"]);
         assert_eq!(peers[2].environment[CORES], "3");
-        let tuned = Binary::new(&Request {
+        let tuned = Binary::new(&BinaryFlags {
             compiled: Some(compiled),
             tuning: tuning(&["--cores=2", "--stack-size=64K"]).expect("right"),
             tick: Some(Duration::from_millis(2)),
-            ..request(native)
+            ..flags(native)
         });
         let peers = tuned.expect("right").put_into(&mut Settings::default()).expect("three");
         assert_eq!(peers[2].environment[CORES], "2");

@@ -40,7 +40,7 @@ The command can also be called `duality-cc`, by a link to it, where a build syst
 
 /// What the first arguments ask for.
 #[derive(Debug, PartialEq, Eq)]
-enum Request<'a> {
+enum Invocation<'a> {
     Help,
     Doctor,
     Utility(Utility, &'a [OsString]),
@@ -67,25 +67,25 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         graph: env::var_os("DUALITY_CC_GRAPH").map(PathBuf::from),
     };
     match read(&arguments.arguments, wishes)? {
-        Request::Help => print(HELP).map(|()| ExitCode::SUCCESS),
-        Request::Doctor => {
+        Invocation::Help => print(HELP).map(|()| ExitCode::SUCCESS),
+        Invocation::Doctor => {
             let (text, complete) = cc::doctor();
             print(&text).map(|()| ExitCode::from(u8::from(!complete)))
         }
-        Request::Utility(which, rest) => cc::utility(which, rest),
-        Request::Compile(wishes, rest) => cc::compile(rest, &wishes),
+        Invocation::Utility(which, rest) => cc::utility(which, rest),
+        Invocation::Compile(wishes, rest) => cc::compile(rest, &wishes),
     }
 }
 
-fn read(arguments: &[OsString], mut wishes: Wishes) -> Result<Request<'_>, Failure> {
+fn read(arguments: &[OsString], mut wishes: Wishes) -> Result<Invocation<'_>, Failure> {
     let mut rest = arguments;
     while let Some((first, after)) = rest.split_first() {
         match first.to_str() {
-            Some("--help") => return Ok(Request::Help),
-            Some("--doctor") => return Ok(Request::Doctor),
-            Some("--ar") => return Ok(Request::Utility(Utility::Ar, after)),
-            Some("--ranlib") => return Ok(Request::Utility(Utility::Ranlib, after)),
-            Some("--nm") => return Ok(Request::Utility(Utility::Nm, after)),
+            Some("--help") => return Ok(Invocation::Help),
+            Some("--doctor") => return Ok(Invocation::Doctor),
+            Some("--ar") => return Ok(Invocation::Utility(Utility::Ar, after)),
+            Some("--ranlib") => return Ok(Invocation::Utility(Utility::Ranlib, after)),
+            Some("--nm") => return Ok(Invocation::Utility(Utility::Nm, after)),
             Some("--report") => wishes.report = Some("-".into()),
             Some("--graph") => {
                 let (file, after) = after.split_first().ok_or_else(|| {
@@ -108,7 +108,7 @@ fn read(arguments: &[OsString], mut wishes: Wishes) -> Result<Request<'_>, Failu
     if rest.is_empty() {
         return Err(Failure::misuse("no input files; `duality cc --help` shows examples"));
     }
-    Ok(Request::Compile(wishes, rest))
+    Ok(Invocation::Compile(wishes, rest))
 }
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn own_options_come_first() {
         let line = words("--report --graph a.dot -O2 --report a.c");
-        let Ok(Request::Compile(wishes, rest)) = read(&line, Wishes::default()) else {
+        let Ok(Invocation::Compile(wishes, rest)) = read(&line, Wishes::default()) else {
             panic!("a compilation")
         };
         assert_eq!(wishes.report, Some("-".into()));
@@ -133,8 +133,8 @@ mod tests {
     #[test]
     fn utilities_take_all_that_follows() {
         let line = words("--ar --help x");
-        let request = read(&line, Wishes::default()).unwrap();
-        assert_eq!(request, Request::Utility(Utility::Ar, &words("--help x")));
+        let invocation = read(&line, Wishes::default()).unwrap();
+        assert_eq!(invocation, Invocation::Utility(Utility::Ar, &words("--help x")));
     }
 
     #[test]

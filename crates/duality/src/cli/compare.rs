@@ -14,16 +14,15 @@ use duality_lab::measure::store::Store;
 use duality_lab::measure::{Clock, Finished};
 use duality_lab::record::results::Results;
 use duality_lab::record::{Cell, Outcome, Records};
-use duality_lab::regimes::plan::is_of_regimes;
 use duality_lab::tell::answer::Answer;
 use duality_lab::tell::report::RawLines;
 use duality_lab::tell::{data, report};
 use duality_runtime::log;
 
-use super::binary::{Binary, Request, Words};
+use super::binary::{Binary, BinaryFlags, Words};
 use super::{
     ClientFlags, ConstraintFlags, Failure, SetupFlags, Tuning, experiment, explain, flag, heading,
-    load, model, plan, print, regimes,
+    load, model, print,
 };
 use crate::catalogue::Catalogue;
 
@@ -120,7 +119,7 @@ pub(super) struct Arguments {
     /// The architecture or peer whose figures all others are also given as multiples of in --tables;
     /// without it, --current, or the peer where there is one
     #[arg(long, value_name = "NAME")]
-    baseline: Option<String>,
+    pub(super) baseline: Option<String>,
     /// Do not measure an architecture once more, as a control, to see what chance does
     /// (docs/method.md)
     #[arg(long, help_heading = heading::MEASURING)]
@@ -154,7 +153,7 @@ pub(super) struct Arguments {
     /// expected stops when its time is spent, and
     /// --resume goes on.
     #[arg(long, value_parser = parse_duration, value_name = "TIME", help_heading = heading::MEASURING)]
-    budget: Option<Duration>,
+    pub(super) budget: Option<Duration>,
     #[command(flatten)]
     constraints: ConstraintFlags,
     /// Processors of the servers, such as 0 or 0,2; with --client-cpus [default: the first]
@@ -181,20 +180,20 @@ pub(super) struct Arguments {
     out: Option<PathBuf>,
     /// Only explain what would be measured, what is unavailable and why, and how long it takes
     #[arg(long, conflicts_with_all = ["out", "resume"])]
-    check: bool,
+    pub(super) check: bool,
     /// Print all tables, warnings and reasons instead of one screen
     #[arg(long)]
-    tables: bool,
+    pub(super) tables: bool,
     /// Go on with what --out has begun
     #[arg(long, requires = "out")]
-    resume: bool,
+    pub(super) resume: bool,
     #[command(flatten)]
-    tuning: Tuning,
+    pub(super) tuning: Tuning,
 }
 
 impl Arguments {
     /// What the flags ask for.
-    fn settings(&self) -> Settings {
+    pub(super) fn settings(&self) -> Settings {
         let clients = self.clients.settings();
         let mut settings = Settings {
             close: clients.close.or(self.keep_alive.then_some(false)),
@@ -225,7 +224,7 @@ impl Arguments {
 
     /// The server given by its command line.
     fn binary(&self, command: &str) -> Result<Binary, Failure> {
-        Binary::new(&Request {
+        Binary::new(&BinaryFlags {
             command,
             compiled: self.compiled.as_deref(),
             url: self.url.as_deref(),
@@ -268,7 +267,7 @@ impl Arguments {
     }
 
     /// Refuses flags that a plan of regimes does not have.
-    fn refuse_for_regimes(&self, file: &Path) -> Result<(), Failure> {
+    pub(super) fn refuse_for_regimes(&self, file: &Path) -> Result<(), Failure> {
         let mut given: Vec<String> = self.settings().said().map(|key| format!("--{key}")).collect();
         given.extend(self.budget.map(|_| "--budget".to_owned()));
         given.extend(self.baseline.as_ref().map(|_| "--baseline".to_owned()));
@@ -283,36 +282,20 @@ impl Arguments {
     }
 
     /// The plan file that is meant, if one is.
-    fn plan(&self) -> Option<&Path> {
+    pub(super) fn plan(&self) -> Option<&Path> {
         let path = Path::new(self.subject.as_ref()?);
         path.extension().is_some_and(|extension| extension == "toml").then_some(path)
+    }
+
+    /// Where results go.
+    pub(super) fn out(&self) -> PathBuf {
+        self.out.clone().unwrap_or_else(fresh_directory)
     }
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
-    let out = arguments.out.clone().unwrap_or_else(fresh_directory);
+    let out = arguments.out();
     let mut settings = arguments.settings();
-    if let Some(file) = arguments.plan() {
-        // A file that cannot be read is told below.
-        let text = fs::read_to_string(file).unwrap_or_default();
-        if is_of_regimes(&text) {
-            arguments.refuse_for_regimes(file)?;
-            let Arguments { resume, check, .. } = *arguments;
-            let request = regimes::Request { file, text: &text, out: &out, resume, check };
-            return regimes::measure(catalogue, &request);
-        }
-        if arguments.baseline.is_some() {
-            let problem = "the experiments of a plan have no common one: leave it out";
-            return Err(flag(Misfit::new("baseline", problem)));
-        }
-        let Arguments { tuning, budget, tables, .. } = *arguments;
-        let shown = Shown { tables, baseline: None };
-        let flags = plan::Flags { settings, tuning, budget, shown };
-        if arguments.check {
-            return plan::check(catalogue, file, &flags);
-        }
-        return plan::run(catalogue, file, &flags, &out, arguments.resume);
-    }
     settings.service.clone_from(&arguments.subject);
     let mut experiment = arguments.experiment(catalogue, settings)?;
     if arguments.check {

@@ -15,6 +15,7 @@ mod load;
 mod model;
 mod plan;
 mod privileges;
+mod question;
 mod regimes;
 mod report;
 mod run;
@@ -130,7 +131,7 @@ fn run_command(own: Option<Service>) -> ExitCode {
     let result = match command {
         Command::Serve(arguments) => serve::run(&catalogue, &arguments),
         Command::Load(arguments) => load::run(&arguments),
-        Command::Compare(arguments) => compare::run(&catalogue, &arguments),
+        Command::Compare(arguments) => question::answer(&catalogue, &arguments),
         Command::Plan(arguments) => plan::write(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Graph(arguments) => graph::run(&catalogue, &arguments),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use duality_lab::ask::budget;
 use duality_lab::ask::file::{self, Entry, Plan};
-use duality_lab::ask::settings::{Misfit, Settings};
+use duality_lab::ask::settings::{self, Misfit, Part, Setting, Settings};
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::measure::peers;
 use duality_lab::measure::{Clock, Finished, seconds_missing};
@@ -39,9 +39,26 @@ enum Command {
 /// A plan that can be run as it is.
 const NEW: &str = include_str!("new_plan.toml");
 
+/// [`NEW`], and an explanation of every key of an experiment.
+fn new() -> String {
+    let mut text =
+        format!("{NEW}\n# Every key of an experiment: its type, its default, and what it is.\n");
+    for part in Part::ALL {
+        text += &format!("#\n# {}:\n", part.heading());
+        for Setting { key, kind, default, about, .. } in of_part(part) {
+            text += &format!("#   {key:<16} {kind}; {default}\n#   {:<16} {about}\n", "");
+        }
+    }
+    text
+}
+
+fn of_part(part: Part) -> impl Iterator<Item = &'static Setting> {
+    settings::ALL.iter().filter(move |setting| setting.part == part)
+}
+
 pub(super) fn write(arguments: &Arguments) -> Result<(), Failure> {
     let Command::New { file } = &arguments.command;
-    let Some(path) = file else { return print(NEW) };
+    let Some(path) = file else { return print(&new()) };
     let shown = path.display();
     let told = |error: io::Error| match error.kind() {
         ErrorKind::AlreadyExists => {
@@ -50,7 +67,7 @@ pub(super) fn write(arguments: &Arguments) -> Result<(), Failure> {
         _ => Failure::failed(format!("{shown}: {error}")),
     };
     let mut file = File::create_new(path).map_err(told)?;
-    file.write_all(NEW.as_bytes()).map_err(told)?;
+    file.write_all(new().as_bytes()).map_err(told)?;
     log::tell(format_args!(
         "{shown}: what it would measure, says `duality compare {shown} --check`"
     ));
@@ -170,7 +187,7 @@ fn announce(plan: &Plan, experiments: &[Experiment]) {
         if experiments.len() == 1 { "" } else { "s" },
         length.as_secs_f64(),
     ));
-    // Those that the plan defines may be anything, and whoever runs it is to see what.
+    // Those that the plan defines may be anything: the user is to see what.
     for peer in &plan.peers {
         let Peer { name, command, build, .. } = peer;
         if !build.is_empty() {
@@ -201,7 +218,7 @@ fn read(
         let share = limit.map(|limit| budget::aim(limit, plan.experiments.len()));
         experiments.push(make(catalogue, &plan, entry, directory, flags, share).map_err(
             |misfit| {
-                if flags.settings.says(misfit.key) {
+                if flags.settings.said().any(|key| key == misfit.key) {
                     let Misfit { key, problem } = misfit;
                     let problem = format!("{problem} (experiment {})", entry.name);
                     return flag(Misfit { key, problem });
@@ -301,10 +318,26 @@ mod tests {
     fn a_new_plan_is_right_with_and_without_its_examples() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new.toml");
-        for text in [NEW.to_owned(), NEW.replace("#: ", "")] {
+        for text in [new(), new().replace("#: ", "")] {
             fs::write(&path, text).unwrap();
             let (plan, experiments) = read(&Catalogue::BuiltIn, &path, &flags()).unwrap();
             assert!(experiments.len() >= 3 && plan.title.ends_with('?'));
+        }
+    }
+
+    #[test]
+    fn a_new_plan_explains_every_key_and_the_guide_names_no_other() {
+        let text = new();
+        for Setting { key, about, .. } in settings::ALL {
+            assert!(text.contains(&format!("\n#   {key} ")) && text.contains(about), "{key}");
+        }
+        let guide = include_str!("../../../../docs/plans.md");
+        let (_, table) = guide.split_once("In each `[[experiment]]`:").unwrap();
+        let rows = table.trim_start().lines().take_while(|line| line.starts_with('|')).skip(2);
+        let cells = rows.filter_map(|row| row.split('|').nth(1));
+        for key in cells.flat_map(|cell| cell.split(',')).map(|key| key.trim().trim_matches('`')) {
+            let is_known = settings::ALL.iter().any(|setting| setting.key == key);
+            assert!(is_known || key == "name", "docs/plans.md has the key {key}, which is none");
         }
     }
 

@@ -18,7 +18,7 @@ use crate::catalogue::Catalogue;
 use crate::handle::named;
 
 /// What `compare` does with such a plan.
-pub(super) struct Request<'r> {
+pub(super) struct Invocation<'r> {
     /// The file of the plan.
     pub(super) file: &'r Path,
     /// What is in it.
@@ -31,8 +31,8 @@ pub(super) struct Request<'r> {
 }
 
 /// Measures the plan, and reports.
-pub(super) fn measure(catalogue: &Catalogue, request: &Request<'_>) -> Result<(), Failure> {
-    let Request { file, text, out, resume, check } = *request;
+pub(super) fn measure(catalogue: &Catalogue, invocation: &Invocation<'_>) -> Result<(), Failure> {
+    let Invocation { file, text, out, resume, check } = *invocation;
     let plan = read(catalogue, file, text)?;
     let told = format!(
         "{} subjects under {} regimes, repeats: {}; {} cells, {:.0} s where servers keep up",

@@ -1,0 +1,33 @@
+//! What `duality compare` is asked: a service, a plan, or a plan of regimes.
+
+use std::fs;
+
+use duality_lab::ask::settings::Misfit;
+use duality_lab::regimes::plan::is_of_regimes;
+
+use super::compare::Arguments;
+use super::{Failure, compare, flag, plan, regimes};
+use crate::catalogue::Catalogue;
+
+pub(super) fn answer(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
+    let Some(file) = arguments.plan() else { return compare::run(catalogue, arguments) };
+    let Arguments { resume, check, tables, tuning, budget, .. } = *arguments;
+    let out = arguments.out();
+    // A file that cannot be read is told below.
+    let text = fs::read_to_string(file).unwrap_or_default();
+    if is_of_regimes(&text) {
+        arguments.refuse_for_regimes(file)?;
+        let invocation = regimes::Invocation { file, text: &text, out: &out, resume, check };
+        return regimes::measure(catalogue, &invocation);
+    }
+    if arguments.baseline.is_some() {
+        let problem = "the experiments of a plan have no common one: leave it out";
+        return Err(flag(Misfit::new("baseline", problem)));
+    }
+    let shown = compare::Shown { tables, baseline: None };
+    let flags = plan::Flags { settings: arguments.settings(), tuning, budget, shown };
+    match check {
+        true => plan::check(catalogue, file, &flags),
+        false => plan::run(catalogue, file, &flags, &out, resume),
+    }
+}
