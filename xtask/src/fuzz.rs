@@ -32,51 +32,51 @@ const FLAGS: &[&str] = &[
     "-Ccodegen-units=1",
 ];
 
-/// What is to be run; see [`Request::read`].
+/// What is to be run; see [`Options::read`].
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct Options {
     /// All targets, if it is none.
     target: Option<String>,
     /// For each target; a share of [`SECONDS`], if it is none.
     seconds: Option<u64>,
 }
 
-impl Request {
+impl Options {
     /// Reads `[TARGET] [--seconds N]`.
     ///
     /// # Errors
     ///
     /// What is wrong with it.
     pub(crate) fn read(arguments: &[&str]) -> Result<Self, String> {
-        let mut request = Self::default();
+        let mut options = Self::default();
         let mut rest = arguments.iter();
         while let Some(&argument) = rest.next() {
             if argument == "--seconds" {
                 let seconds = rest.next().and_then(|text| text.parse().ok());
-                request.seconds = seconds.filter(|&seconds| seconds > 0);
-                if request.seconds.is_none() {
+                options.seconds = seconds.filter(|&seconds| seconds > 0);
+                if options.seconds.is_none() {
                     return Err("after `--seconds` stands a whole number, from 1".into());
                 }
-            } else if argument.starts_with('-') || request.target.is_some() {
+            } else if argument.starts_with('-') || options.target.is_some() {
                 return Err(format!("`{argument}` is not understood: [TARGET] [--seconds N]"));
             } else {
-                request.target = Some(argument.to_owned());
+                options.target = Some(argument.to_owned());
             }
         }
-        Ok(request)
+        Ok(options)
     }
 }
 
 /// Builds the targets and runs those that are asked for.
-pub(crate) fn run(workspace: &Workspace, request: &Request) -> Outcome {
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
     let mut targets = match targets(&workspace.root) {
         Ok(targets) => targets,
         Err(error) => return Failed(format!("cannot list fuzz/fuzz_targets: {error}")),
     };
-    let seconds = request.seconds.unwrap_or_else(|| (SECONDS / targets.len() as u64).max(1));
+    let seconds = options.seconds.unwrap_or_else(|| (SECONDS / targets.len() as u64).max(1));
     // A test says the same of the same source; who asks for time goes where nobody has been.
-    let seed = request.seconds.is_none().then_some(1);
-    if let Some(wanted) = &request.target {
+    let seed = options.seconds.is_none().then_some(1);
+    if let Some(wanted) = &options.target {
         if !targets.contains(wanted) {
             return Failed(format!("there is no target `{wanted}`, only {}", targets.join(", ")));
         }
@@ -86,7 +86,7 @@ pub(crate) fn run(workspace: &Workspace, request: &Request) -> Outcome {
         return Skipped("needs nightly (rustup toolchain install nightly)".into());
     };
     let folder = workspace.target.join("fuzz");
-    if let Err(problem) = build(workspace, &folder, &host, request.target.as_deref()) {
+    if let Err(problem) = build(workspace, &folder, &host, options.target.as_deref()) {
         return Failed(problem);
     }
     let programs = folder.join(host).join("brief");
@@ -229,15 +229,15 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_understood() {
-        let request = |target: Option<&str>, seconds| {
-            Ok(Request { target: target.map(str::to_owned), seconds })
+        let options = |target: Option<&str>, seconds| {
+            Ok(Options { target: target.map(str::to_owned), seconds })
         };
-        assert_eq!(Request::read(&[]), request(None, None));
-        assert_eq!(Request::read(&["form"]), request(Some("form"), None));
-        assert_eq!(Request::read(&["--seconds", "60"]), request(None, Some(60)));
-        assert_eq!(Request::read(&["form", "--seconds", "60"]), request(Some("form"), Some(60)));
+        assert_eq!(Options::read(&[]), options(None, None));
+        assert_eq!(Options::read(&["form"]), options(Some("form"), None));
+        assert_eq!(Options::read(&["--seconds", "60"]), options(None, Some(60)));
+        assert_eq!(Options::read(&["form", "--seconds", "60"]), options(Some("form"), Some(60)));
         for wrong in [&["--seconds"][..], &["--seconds", "0"], &["a", "b"], &["--jobs"]] {
-            assert!(Request::read(wrong).is_err(), "{wrong:?}");
+            assert!(Options::read(wrong).is_err(), "{wrong:?}");
         }
     }
 

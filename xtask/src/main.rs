@@ -51,10 +51,11 @@ fn main() -> ExitCode {
             print!("{}", help());
             ExitCode::SUCCESS
         }
-        ["fuzz", ref rest @ ..] => match fuzz::Request::read(rest) {
-            Ok(request) => steps::run_fuzz(&workspace, &request),
+        ["fuzz", ref rest @ ..] => match fuzz::Options::read(rest) {
+            Ok(options) => steps::run_fuzz(&workspace, &options),
             Err(problem) => refuse(&problem),
         },
+        ["tidy", "--shrink"] => steps::shrink(&workspace),
         ["convert"] => steps::run_convert(&workspace),
         ["convert", "--test"] => steps::run_by_name(&workspace, "convert-test"),
         ["soak", ref rest @ ..] => steps::run_soak(&workspace, rest),

@@ -29,7 +29,7 @@ pub(crate) const STEPS: &[Step] = &[
             tools,
         )
     },
-    step("tidy", "house rules that no compiler or lint knows", tidy),
+    step("tidy", "house rules that no compiler or lint knows; also: tidy --shrink", tidy),
     step("fmt", "rustfmt would change nothing", fmt),
     step("clippy", "the compiler and clippy have no warning, tests and examples included", clippy),
     step("typos", "spelling, in code and prose", typos),
@@ -70,10 +70,10 @@ pub(crate) fn run(workspace: &Workspace, steps: &[Step]) -> ExitCode {
 }
 
 /// Runs the step called fuzz alone, with arguments of its own.
-pub(crate) fn run_fuzz(workspace: &Workspace, request: &fuzz::Request) -> ExitCode {
+pub(crate) fn run_fuzz(workspace: &Workspace, options: &fuzz::Options) -> ExitCode {
     let index = STEPS.iter().position(|step| step.name == "fuzz");
     let index = index.expect("fuzz is a step");
-    run_by(&STEPS[index..=index], |_| fuzz::run(workspace, request))
+    run_by(&STEPS[index..=index], |_| fuzz::run(workspace, options))
 }
 
 /// Builds the pass of `duality cc`, without its tests.
@@ -193,6 +193,20 @@ fn tidy(workspace: &Workspace) -> Outcome {
     }
 }
 
+/// Lowers the numbers of places that are not plain English to what is there.
+pub(crate) fn shrink(workspace: &Workspace) -> ExitCode {
+    let path = workspace.root.join(tidy::PLAIN_LIST);
+    let written = Tree::read(&workspace.root)
+        .and_then(|tree| std::fs::write(&path, tidy::shrunk(&tree)));
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {}: {error}", path.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn fmt(workspace: &Workspace) -> Outcome {
     // A workspace of its own, which `--all` does not reach.
     let targets = ["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"];
@@ -282,7 +296,7 @@ fn loom(workspace: &Workspace) -> Outcome {
 }
 
 fn fuzz(workspace: &Workspace) -> Outcome {
-    fuzz::run(workspace, &fuzz::Request::default())
+    fuzz::run(workspace, &fuzz::Options::default())
 }
 
 fn doc(workspace: &Workspace) -> Outcome {

@@ -1,5 +1,5 @@
-//! Rules about the crates and the workspace: who may depend on whom, what a manifest says, what is
-//! committed.
+//! Rules about the crates and the workspace: which crate may depend on which, what a manifest says,
+//! what is committed.
 
 use super::{Tree, Violation};
 
@@ -66,6 +66,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
 
 /// The crates that talk to the kernel or switch stacks; all others are safe Rust throughout.
 const MAY_BE_UNSAFE: &[&str] = &["poller", "fiber", "runtime", "architectures", "engine"];
+
+/// Characters of a subject: what a list of commits shows of it.
+const SUBJECT: usize = 72;
 
 /// What a newcomer types: the README must not lose it.
 const COMMANDS: [&str; 2] = ["cargo run --release -- compare", "cargo xtask test"];
@@ -161,6 +164,16 @@ pub(crate) fn lock(tree: &Tree) -> Vec<Violation> {
         "git does not track it: `git add Cargo.lock`, so that every build is the same",
     );
     if tree.lock_is_tracked { Vec::new() } else { vec![missing] }
+}
+
+pub(crate) fn subject(tree: &Tree) -> Vec<Violation> {
+    let too_long = |line: &String| {
+        let (hash, subject) = line.split_once(' ')?;
+        let length = subject.chars().count();
+        let message = format!("{length} characters, {SUBJECT} at most: `git commit --amend`");
+        (length > SUBJECT).then(|| Violation::new(format!("the commit {hash}"), 0, message))
+    };
+    tree.subjects.iter().filter_map(too_long).collect()
 }
 
 pub(crate) fn readme(tree: &Tree) -> Vec<Violation> {
@@ -288,6 +301,15 @@ mod tests {
         let sources = vec![lib("fiber", ""), lib("lab", "#![forbid(unsafe_code)]\n"), commented];
         let found = safe(&Tree { sources, ..Tree::sample() });
         assert_eq!((found.len(), found[0].path.as_str()), (1, "crates/load/src/lib.rs"));
+    }
+
+    #[test]
+    fn subjects_fit_into_a_list() {
+        let subject = |length| format!("0123abc {}", "é".repeat(length));
+        let subjects = vec![subject(SUBJECT), subject(SUBJECT + 1)];
+        let found = super::subject(&Tree { subjects, ..Tree::sample() });
+        assert_eq!(found.len(), 1);
+        assert!(found[0].message.starts_with("73 characters"), "{found:?}");
     }
 
     #[test]

@@ -1,13 +1,20 @@
 //! `cargo xtask tidy`: the house rules that no compiler, formatter or lint checks.
 //!
-//! A rule is one line in [`RULES`] and one function from the tree to what is wrong in it, in the
-//! module of what it looks at: a file's shape (`shape`), the words in it (`words`), the modules of
-//! a crate (`modules`), or the crates (`crates`). Rules see a [`Tree`], never the disk, so that
-//! each is tested on a few lines of text. What must break a rule stands in [`EXCEPTIONS`] with its
-//! reason; an exception that nothing needs is an error too.
+//! A rule is one line in [`RULES`], and one function from the tree to what is wrong in it. Each
+//! module has the rules about one thing:
+//!
+//! ```text
+//!   shape    a file: how it opens, how long and wide it is      modules   the modules of a crate
+//!   words    words that must not stand in some files            crates    crates and the workspace
+//!   plain    prose
+//! ```
+//!
+//! Rules see a [`Tree`], never the disk: each is tested on a few lines of text. What must break a
+//! rule stands in [`EXCEPTIONS`] with its reason. An exception that nothing needs is an error too.
 
 mod crates;
 mod modules;
+mod plain;
 mod shape;
 mod source;
 mod tree;
@@ -15,8 +22,9 @@ mod words;
 
 use std::fmt;
 
+pub(crate) use plain::shrunk;
 pub(crate) use source::Source;
-pub(crate) use tree::Tree;
+pub(crate) use tree::{PLAIN_LIST, Tree};
 
 /// What may break a rule: the rule's name, the file's path, and why.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
@@ -45,6 +53,16 @@ pub(crate) const RULES: &[Rule] = &[
     rule("header", "a Rust file opens with `//!`: what it is and how it is used", shape::header),
     rule("file-length", "a file has at most 500 lines before its tests", shape::file_length),
     rule("width", "comments and Markdown have at most 100 columns", shape::width),
+    rule(
+        "page-length",
+        "README.md, ARCHITECTURE.md and docs/performance.md keep to their number of lines",
+        shape::page_length,
+    ),
+    rule(
+        "plain",
+        "sentences have at most 25 words, and none for a person where code is meant; xtask/plain.txt lists the rest",
+        plain::plain,
+    ),
     rule("function-length", "a function has at most 70 lines", shape::function_length),
     rule("placeholder", "no todo!, unimplemented!, dbg! or #[ignore]", words::placeholder),
     rule("platform", "services and architectures have no platform #[cfg]", words::platform),
@@ -63,6 +81,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule("circles", "the modules of a crate do not import each other in circles", modules::circles),
     rule("manifest", "a crate has a description and the workspace's lints", crates::manifest),
     rule("lock", "Cargo.lock is committed", crates::lock),
+    rule("subject", "the subject of a commit has at most 72 characters", crates::subject),
     rule("readme", "README.md shows the two commands that a newcomer types", crates::readme),
 ];
 

@@ -1,6 +1,7 @@
-//! Rules about the shape of one file: how it opens, how long it and its functions are.
+//! Rules about the shape of one file: how it opens, how long and wide it is, and its functions.
 
 use super::source::line_of;
+use super::tree::Page;
 use super::{Source, Tree, Violation};
 
 /// Lines before the tests. Longer files hide a second idea.
@@ -8,6 +9,10 @@ const FILE_LINES: usize = 500;
 
 /// Columns of prose. What is wider than that is not read in one glance.
 const COLUMNS: usize = 100;
+
+/// Lines of the pages that are read first. A number only falls.
+const PAGE_LINES: &[(&str, usize)] =
+    &[("README.md", 144), ("ARCHITECTURE.md", 429), ("docs/performance.md", 1091)];
 
 /// Lines from `fn` to the closing brace. What does not fit on a screen is not read in one piece.
 const FUNCTION_LINES: usize = 70;
@@ -37,6 +42,16 @@ pub(crate) fn file_length(tree: &Tree) -> Vec<Violation> {
             Violation::new(&source.path, 0, message)
         })
         .collect()
+}
+
+pub(crate) fn page_length(tree: &Tree) -> Vec<Violation> {
+    let too_long = |page: &Page| {
+        let (_, most) = PAGE_LINES.iter().find(|(path, _)| *path == page.path)?;
+        let lines = page.text.lines().count();
+        let message = format!("{lines} lines, {most} at most: move details to a page of their own");
+        (lines > *most).then(|| Violation::new(&page.path, 0, message))
+    };
+    tree.pages.iter().filter_map(too_long).collect()
 }
 
 /// Prose ends where the code does. Diagrams, examples, tables and lines with a link are as wide as
@@ -91,7 +106,6 @@ pub(crate) fn function_length(tree: &Tree) -> Vec<Violation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::tree::Page;
 
     fn tree(text: &str) -> Tree {
         Tree { sources: vec![Source::new("crates/lab/src/plan.rs", text)], ..Tree::sample() }
@@ -115,6 +129,17 @@ mod tests {
             Page { path: "docs/a.md".into(), text: format!("{long}{long}\n| {long}{long}\n") };
         let found = width(&Tree { pages: vec![page], ..Tree::sample() });
         assert_eq!(found.len(), 1, "{found:?}");
+    }
+
+    #[test]
+    fn the_first_page_has_few_lines() {
+        let page = |path: &str, lines| Page { path: path.into(), text: "a\n".repeat(lines) };
+        let (path, most) = PAGE_LINES[0];
+        let pages = vec![page(path, most + 1), page("docs/a.md", most + 1)];
+        let found = page_length(&Tree { pages, ..Tree::sample() });
+        assert_eq!((found.len(), found[0].path.as_str()), (1, path));
+        let pages = vec![page(path, most)];
+        assert_eq!(page_length(&Tree { pages, ..Tree::sample() }), []);
     }
 
     #[test]

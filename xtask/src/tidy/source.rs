@@ -1,10 +1,10 @@
 //! One Rust file as the rules see it: its text, and the same text with comments, strings and
 //! characters blanked.
 //!
-//! The blanked text has the length and the lines of the original, so that an offset in one is an
-//! offset in the other, and a rule that searches it is never fooled by a brace in a string or a
-//! forbidden word in a comment. A lexer is enough for what the rules ask; a parser (syn) would cost
-//! more compile time than all the rest of xtask.
+//! The blanked text has the length and the lines of the original, so an offset in one is an offset
+//! in the other. A brace in a string, or a forbidden word in a comment, is not in the blanked text.
+//! A lexer is enough for what the rules ask. A parser (syn) would cost more compile time than all
+//! the rest of xtask.
 
 use std::ops::Range;
 
@@ -149,8 +149,8 @@ fn opens_module(code: &str) -> bool {
     words(item, "mod").next().is_some() && rest[item.len()..].starts_with('{')
 }
 
-/// The body of the function whose signature `code` starts with, braces included; `None` for a
-/// declaration without one.
+/// The body of the function with the signature at the start of `code`, braces included. A
+/// declaration has none.
 fn body(code: &str) -> Option<Range<usize>> {
     let mut depth = 0_usize;
     for (offset, byte) in code.bytes().enumerate() {

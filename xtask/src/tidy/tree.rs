@@ -7,18 +7,31 @@ use std::{fs, io};
 use super::Source;
 use super::crates::Manifest;
 
+/// The list of the places that are not plain English, relative to the workspace.
+pub(crate) const PLAIN_LIST: &str = "xtask/plain.txt";
+/// How the names of sources in C and C++ end.
+const NATIVE: [&str; 3] = ["c", "h", "cpp"];
+/// How many commits are looked at: a rule about them binds what is new.
+const SUBJECTS: usize = 15;
+
 /// The workspace, as text.
 pub(crate) struct Tree {
     pub(crate) sources: Vec<Source>,
     /// Markdown, but for what runs have written.
     pub(crate) pages: Vec<Page>,
+    /// Sources in C and C++.
+    pub(crate) natives: Vec<Page>,
     pub(crate) manifests: Vec<Manifest>,
     /// The text of README.md, empty when there is none.
     pub(crate) readme: String,
     pub(crate) lock_is_tracked: bool,
+    /// The text of xtask/plain.txt, empty when there is none.
+    pub(crate) plain_list: String,
+    /// The subjects of the newest commits, each after its hash.
+    pub(crate) subjects: Vec<String>,
 }
 
-/// A file of Markdown.
+/// A file that is no Rust.
 pub(crate) struct Page {
     pub(crate) path: String,
     pub(crate) text: String,
@@ -40,6 +53,9 @@ impl Tree {
             manifests: Vec::new(),
             readme: fs::read_to_string(root.join("README.md")).unwrap_or_default(),
             lock_is_tracked: lock_is_tracked(root),
+            natives: Vec::new(),
+            plain_list: fs::read_to_string(root.join(PLAIN_LIST)).unwrap_or_default(),
+            subjects: subjects(root),
         };
         for path in paths {
             let text = fs::read_to_string(&path).map_err(|error| named(&path, &error))?;
@@ -49,6 +65,8 @@ impl Tree {
                 tree.manifests.push(Manifest { package, path: relative, text });
             } else if name_ends(&path, "md") {
                 tree.pages.push(Page { path: relative, text });
+            } else if NATIVE.iter().any(|extension| name_ends(&path, extension)) {
+                tree.natives.push(Page { path: relative, text });
             } else {
                 tree.sources.push(Source::new(relative, text));
             }
@@ -74,6 +92,9 @@ impl Tree {
             manifests: Vec::new(),
             readme: "cargo run --release -- compare\ncargo xtask test\n".into(),
             lock_is_tracked: true,
+            natives: Vec::new(),
+            plain_list: String::new(),
+            subjects: Vec::new(),
         }
     }
 }
@@ -82,7 +103,7 @@ fn name_ends(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|its| its == extension)
 }
 
-/// Collects the Rust files, the pages and the members' manifests beneath `folder`, without what
+/// Collects the sources, the pages and the members' manifests beneath `folder`, without what
 /// builds and runs leave there.
 fn list(folder: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder).map_err(|error| named(folder, &error))? {
@@ -97,6 +118,7 @@ fn list(folder: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
             }
         } else if name_ends(&path, "rs")
             || name_ends(&path, "md")
+            || NATIVE.iter().any(|extension| name_ends(&path, extension))
             || (name == "Cargo.toml" && !path.with_file_name("Cargo.lock").exists())
         {
             // The folder with the Cargo.lock is the workspace itself (or fuzz/, which is one of its
@@ -115,6 +137,15 @@ fn lock_is_tracked(root: &Path) -> bool {
         Ok(output) if output.status.success() => !output.stdout.is_empty(),
         _ => root.join("Cargo.lock").exists(),
     }
+}
+
+/// The newest commits, without merges. Outside a repository there are none.
+fn subjects(root: &Path) -> Vec<String> {
+    let newest = format!("--max-count={SUBJECTS}");
+    let log = ["log", "--no-merges", "--format=%h %s", &newest];
+    let told = Command::new("git").args(log).current_dir(root).output();
+    let told = told.map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&told).lines().map(str::to_owned).collect()
 }
 
 /// An error that says which file it is about.
