@@ -1,4 +1,4 @@
-//! Tells the lab what it needs to plan an experiment: the service, and the architectures.
+//! Tells the lab what it needs to make an experiment: the service, and the architectures.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ use crate::catalogue::{Catalogue, Listed};
 use crate::handle::named;
 use crate::setup;
 
-/// Makes a plan; see [`resolve::plan`]. A flag in `tuning` overrides the same flag in the
-/// `server-arguments` of `settings`.
+/// Makes an experiment; see [`resolve::experiment`]. A flag in `tuning` overrides the same flag in
+/// the `server-arguments` of `settings`.
 ///
 /// # Errors
 ///
