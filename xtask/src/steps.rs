@@ -196,8 +196,8 @@ fn tidy(workspace: &Workspace) -> Outcome {
 /// Lowers the numbers of places that are not plain English to what is there.
 pub(crate) fn shrink(workspace: &Workspace) -> ExitCode {
     let path = workspace.root.join(tidy::PLAIN_LIST);
-    let written = Tree::read(&workspace.root)
-        .and_then(|tree| std::fs::write(&path, tidy::shrunk(&tree)));
+    let written =
+        Tree::read(&workspace.root).and_then(|tree| std::fs::write(&path, tidy::shrunk(&tree)));
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
