@@ -42,7 +42,7 @@ pub fn text(rows: &[Row]) -> String {
     text
 }
 
-/// Format version 1, documented in docs/performance.md.
+/// Format version 1, documented in docs/model.md.
 pub fn json(rows: &[Row]) -> Value {
     let cell = |row: &Row, cell: &Cell| match &cell.outcome {
         Err(why) => json!({ "subject": cell.subject, "unavailable": why }),

@@ -27,6 +27,7 @@ use crate::judge::alternatives::{Alternative, Change};
 use crate::judge::rows::{Fault, Figures, Medians, Row};
 use crate::judge::verdict::{Metric, Standing, Verdict};
 use crate::tell::answer::Answer;
+use crate::tell::recommendation::disturbed_briefly;
 use crate::tell::summary::Summary;
 
 /// How wide a line may be.
@@ -94,10 +95,9 @@ impl Answer<'_> {
     /// What must be known of the figures, in one sentence for each kind.
     fn noted(&self) -> String {
         let partial = self.summary.partial();
-        let disturbed = self.recommendation.disturbance.iter().map(|told| first_part(told));
         let all: Vec<String> = partial
             .into_iter()
-            .chain(disturbed)
+            .chain(disturbed_briefly(&self.summary))
             .chain(self.summary.warned())
             .chain(self.summary.unmeasured())
             .collect();
@@ -310,12 +310,6 @@ fn reason(fault: Fault) -> &'static str {
         Fault::Constraint => "breaks a limit",
         Fault::Unchecked => "limit not checked",
     }
-}
-
-/// A sentence up to its first colon, which leaves out the remedy, without its full stop.
-fn first_part(sentence: &str) -> String {
-    let end = sentence.find(": ").unwrap_or(sentence.len());
-    sentence[..end].trim_end_matches('.').to_owned()
 }
 
 /// The text in lines, of which there may be so many.

@@ -143,44 +143,85 @@ pub(super) fn controls(told: &[&Verdict]) -> Option<String> {
     ))
 }
 
+/// What happened on the machine: in how many blocks, of all.
+struct Disturbed {
+    blocks: usize,
+    /// `blocks`, or `rounds`.
+    what: &'static str,
+    stolen: usize,
+    again: usize,
+    waited: usize,
+    throttled: usize,
+    strangers: usize,
+    /// The most that other processes used, as a share of a processor.
+    most: f64,
+}
+
+impl Disturbed {
+    fn of(summary: &Summary) -> Self {
+        let all = || summary.verdicts.iter().map(|verdict| verdict.evidence);
+        let sum = |of: fn(Evidence) -> usize| -> usize { all().map(of).sum() };
+        let most = all().map(|one| one.strangers).fold(0.0, f64::max);
+        Self {
+            blocks: sum(|one| one.measured),
+            what: if all().all(|one| one.in_turn) { "rounds" } else { "blocks" },
+            stolen: sum(|one| one.dropped - one.waited),
+            again: sum(|one| one.again),
+            waited: sum(|one| one.waited),
+            throttled: sum(|one| one.throttled),
+            strangers: if most > MANY_STRANGERS { sum(|one| one.with_strangers) } else { 0 },
+            most,
+        }
+    }
+}
+
+/// What happened on the machine, in a few words each; nothing where nothing did.
+pub(in crate::tell) fn disturbed_briefly(summary: &Summary) -> Vec<String> {
+    let Disturbed { blocks, what, stolen, waited, throttled, strangers, most, .. } =
+        Disturbed::of(summary);
+    [
+        (stolen, "hypervisor steal".to_owned()),
+        (waited, "the load generator without a processor".to_owned()),
+        (throttled, "no CPU quota left".to_owned()),
+        (strangers, format!("other processes (up to {} of a processor)", percent(most))),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, told)| format!("{told} in {count} of {blocks} {what}"))
+    .collect()
+}
+
 /// What happened on the machine, in full sentences; nothing where nothing did.
 pub(super) fn disturbance(summary: &Summary) -> Vec<String> {
-    let all = || summary.verdicts.iter().map(|verdict| verdict.evidence);
-    let sum = |of: fn(Evidence) -> usize| -> usize { all().map(of).sum() };
-    let blocks = sum(|one| one.measured);
-    let what = if all().all(|one| one.in_turn) { "rounds" } else { "blocks" };
+    let Disturbed { blocks, what, stolen, again, waited, throttled, strangers, most } =
+        Disturbed::of(summary);
     let mut sentences = Vec::new();
-    let stolen = sum(|one| one.dropped - one.waited);
     if stolen > 0 {
-        let worst = all().max_by(|one, other| one.stolen.total_cmp(&other.stolen));
-        let most = worst.filter(|worst| worst.stolen > 0.0).map_or(String::new(), |worst| {
+        let all = summary.verdicts.iter().map(|verdict| verdict.evidence);
+        let worst = all.max_by(|one, other| one.stolen.total_cmp(&other.stolen));
+        let share = worst.filter(|worst| worst.stolen > 0.0).map_or(String::new(), |worst| {
             let cpu =
                 worst.stolen_cpu.map_or("a processor".to_owned(), |cpu| format!("processor {cpu}"));
             format!(" (up to {} of {cpu})", percent(worst.stolen))
         });
-        let again = sum(|one| one.again);
         sentences.push(format!(
-            "The hypervisor took more than a tenth of a processor{most} in or around {stolen} of {blocks} {what}, which do not \
+            "The hypervisor took more than a tenth of a processor{share} in or around {stolen} of {blocks} {what}, which do not \
              count; {again} were measured again."
         ));
     }
-    let waited = sum(|one| one.waited);
     if waited > 0 {
         sentences.push(format!(
             "The load generator had to wait for its processor in {waited} of {blocks} {what} whose rates would have decided; they \
              do not count."
         ));
     }
-    let throttled = sum(|one| one.throttled);
     if throttled > 0 {
         sentences.push(format!(
             "The CPU quota of the control group ran out in {throttled} of {blocks} {what}: servers and load generator stood still then. \
              Raise it (`cpu.max`), or measure outside of the group."
         ));
     }
-    let strangers = sum(|one| one.with_strangers);
-    let most = all().map(|one| one.strangers).fold(0.0, f64::max);
-    if strangers > 0 && most > MANY_STRANGERS {
+    if strangers > 0 {
         sentences.push(format!(
             "Other processes used more than a tenth of a processor of the measurement in {strangers} of {blocks} {what}, up to {}: \
              processor times allow for that, rates and latencies suffer. End them, or measure on other processors (--server-cpus, \

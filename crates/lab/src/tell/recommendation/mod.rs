@@ -24,6 +24,7 @@ use crate::tell::summary::Summary;
 
 pub use card::Card;
 pub use refusal::{Doubt, Refusal};
+pub(super) use confidence::disturbed_briefly;
 pub(crate) use silence::withheld;
 
 /// What to choose, in words and as data.
