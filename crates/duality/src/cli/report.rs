@@ -118,6 +118,7 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
         found.write_page(&page, &answer)?;
         if arguments.json {
             told.push(data::summary(&answer));
+            log::tell(format_args!("report: {}", page.display()));
         } else {
             if of_plan {
                 print(&index::heading(found.name().unwrap_or_default(), &heading.design))?;

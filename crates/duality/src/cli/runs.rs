@@ -8,7 +8,6 @@ use duality_lab::record::{Heading, Records};
 use duality_lab::tell::answer::Answer;
 use duality_lab::tell::report as page;
 use duality_lab::tell::report::RawLines;
-use duality_runtime::log;
 
 use super::Failure;
 
@@ -91,9 +90,7 @@ impl Found {
     pub(super) fn write_page(&self, path: &Path, answer: &Answer<'_>) -> Result<(), Failure> {
         RawLines::read(std::slice::from_ref(&self.file))
             .and_then(|raw| page::write(path, answer, &raw))
-            .map_err(|error| unwritten(path, &error))?;
-        log::tell(format_args!("report: {}", path.display()));
-        Ok(())
+            .map_err(|error| unwritten(path, &error))
     }
 }
 

@@ -317,8 +317,12 @@ fn wrapped(text: &str, most: usize) -> Vec<String> {
     if text.is_empty() {
         return Vec::new();
     }
-    let mut lines: Vec<String> =
-        textwrap::wrap(text, COLUMNS).into_iter().map(String::from).collect();
+    // A number and its percent sign stay together.
+    let text = text.replace(" %", "\u{a0}%");
+    let mut lines: Vec<String> = textwrap::wrap(&text, COLUMNS)
+        .into_iter()
+        .map(|line| line.replace('\u{a0}', " "))
+        .collect();
     if lines.len() > most {
         lines.truncate(most);
         let last = lines.last_mut().expect("there is room for a line");

@@ -23,8 +23,8 @@ use crate::record::{Heading, Records};
 use crate::tell::summary::Summary;
 
 pub use card::Card;
-pub use refusal::{Doubt, Refusal};
 pub(super) use confidence::disturbed_briefly;
+pub use refusal::{Doubt, Refusal};
 pub(crate) use silence::withheld;
 
 /// What to choose, in words and as data.

@@ -8,6 +8,9 @@ use crate::tell::summary::Summary;
 /// Longer lists of names tell what is not in them instead, where that is shorter.
 const MANY: usize = 4;
 
+/// A critical difference above this share is no limit worth telling.
+const TOO_COARSE: f64 = 1.0;
+
 /// The best sets where none of them can be recommended; none where there is no such set.
 pub(super) fn headline(summary: &Summary) -> Option<String> {
     if summary.partial().is_some() {
@@ -31,7 +34,9 @@ pub(super) fn headline(summary: &Summary) -> Option<String> {
     };
     let unseen = mere.iter().filter_map(|verdict| verdict.critical).reduce(f64::max);
     let unseen = unseen.map_or(String::new(), |share| {
-        format!(" (differences under {} among them would not have been seen)", percent(share))
+        let under =
+            if share < TOO_COARSE { format!(" under {}", percent(share)) } else { String::new() };
+        format!(" (differences{under} among them would not have been seen)")
     });
     let worse = mere.iter().max_by_key(|verdict| verdict.concurrency);
     let worse = worse.map_or(String::new(), |verdict| nearest(verdict));
