@@ -36,7 +36,7 @@ fn compare(place: &Path, arguments: &[&str]) -> Output {
 
 /// Compares the three ways, and returns the lines of the results.
 fn measured(place: &Path, arguments: &[&str]) -> Vec<serde_json::Value> {
-    let three = ["--compiled", "./server-cc {port} site", "--seed", "7"];
+    let three = ["--compiled", "./server-cc {port} site", "--seed", "7", "--tables"];
     let output = compare(place, &[&three[..], arguments, &["--out", "out"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
