@@ -202,7 +202,17 @@ fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> S
         (count, _) => format!("at {count} of {all} numbers of connections ({})", at(won)),
     };
     let level = level_with(chosen, won);
-    format!("Choose {chosen}: {it}no other is better {scope}{level}.")
+    let sets: Vec<usize> = summary
+        .verdicts
+        .iter()
+        .filter(|verdict| verdict.is_mere_set() && leads(verdict, chosen))
+        .map(|verdict| verdict.concurrency)
+        .collect();
+    let sets = match sets.is_empty() {
+        true => String::new(),
+        false => format!(", and it is in the best set at {}", connections_of(&sets)),
+    };
+    format!("Choose {chosen}: {it}no other is better {scope}{level}{sets}.")
 }
 
 /// Which others cannot be told from the chosen one, of numbers of connections at which anything can
