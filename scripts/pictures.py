@@ -3,8 +3,7 @@
 
     scripts/pictures.py RUN [--duality target/release/duality] [--out docs/pictures]
 
-RUN is a directory that `duality compare` wrote. The script makes its page anew, shows parts of it in Chromium at 1,000
-columns of pixels, and writes verdict-light.png, verdict-dark.png, chart-light.png and chart-dark.png.
+RUN is a directory that `duality compare` wrote. The script makes its page anew, shows parts of it in Chromium, and writes verdict-light.png, verdict-dark.png, chart-light.png and chart-dark.png.
 """
 
 import argparse
@@ -14,15 +13,14 @@ import shutil
 import subprocess
 import tempfile
 
-WIDTH = 1000
-# What is shown of the page, and how high it is.
+# What is shown of the page, how wide and how high it is.
 PARTS = {
-    "verdict": ("#recommendation", 620),
-    "chart": ("figure:has(#behind-{busiest})", 420),
+    "verdict": ("#recommendation", 1000, 600),
+    "chart": ("figure[aria-labelledby=behind-{busiest}-title]", 620, 560),
 }
 HIDE = """<style>
 main > *:not(:has({part})):not({part}), .charts > *:not({part}) {{ display: none !important; }}
-main {{ padding: 1rem !important; }} details {{ display: none; }} .charts {{ margin: 0; grid-template-columns: 1fr; }}
+main {{ padding: 1rem !important; }} details, #recommendation > p:not(.headline) {{ display: none; }} .charts {{ margin: 0; grid-template-columns: 1fr; }}
 </style>"""
 
 
@@ -47,7 +45,7 @@ def main():
         with open(page, encoding="utf-8") as file:
             html = file.read()
         busiest = max(map(int, re.findall(r'id="behind-(\d+)"', html)))
-        for name, (part, height) in PARTS.items():
+        for name, (part, width, height) in PARTS.items():
             style = HIDE.format(part=part.format(busiest=busiest))
             for theme in ("light", "dark"):
                 shown = os.path.join(folder, f"{name}.html")
@@ -57,7 +55,7 @@ def main():
                 target = os.path.join(options.out, f"{name}-{theme}.png")
                 subprocess.run(
                     [chromium, "--headless", "--no-sandbox", "--hide-scrollbars", "--disable-gpu",
-                     f"--user-data-dir={folder}/profile", f"--window-size={WIDTH},{height}",
+                     f"--user-data-dir={folder}/profile", f"--window-size={width},{height}",
                      f"--screenshot={os.path.abspath(target)}", f"file://{shown}"],
                     check=True, stderr=subprocess.DEVNULL, timeout=60,
                 )

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Crossover, confidence, cost, idle_ones, lost};
-use crate::format::listed;
+use crate::format::{connections, listed};
 use crate::judge::verdict::{Finding, Verdict};
 use crate::tell::summary::Summary;
 
@@ -49,10 +49,11 @@ impl Card {
              your pages, and idle or slow clients."
                 .to_owned(),
         );
+        let place = format!("At {}", connections(busiest.concurrency));
         Some(Self {
             which,
             sure: sure.collect(),
-            costs: cost(summary, busiest.concurrency, name).into_iter().collect(),
+            costs: cost(summary, &place, busiest.concurrency, name).into_iter().collect(),
             changes,
         })
     }

@@ -167,7 +167,7 @@ fn choice(summary: &Summary, chosen: &str) -> Vec<String> {
     sentences.extend(quicker::sentences(summary, Some(chosen)));
     if let Some(largest) = won.iter().rfind(|verdict| verdict.can_recommend()) {
         sentences.extend(margin(largest, chosen));
-        sentences.extend(cost(summary, largest.concurrency, chosen));
+        sentences.extend(cost(summary, "There", largest.concurrency, chosen));
     }
     sentences.extend(idle_ones(summary, chosen));
     sentences.extend(lost(summary, chosen));
@@ -284,8 +284,9 @@ fn behind(standing: &Standing, metric: Metric) -> String {
     )
 }
 
-/// Latency and memory of the chosen one, beside those of all that were measured there.
-fn cost(summary: &Summary, concurrency: usize, chosen: &str) -> Option<String> {
+/// Latency and memory of the chosen one, beside those of all that were measured at so many
+/// connections, which `place` names.
+fn cost(summary: &Summary, place: &str, concurrency: usize, chosen: &str) -> Option<String> {
     let own = summary.medians(chosen, concurrency)?;
     let all = summary.candidates(concurrency);
     let timed: Vec<_> =
@@ -305,15 +306,15 @@ fn cost(summary: &Summary, concurrency: usize, chosen: &str) -> Option<String> {
     let memory = format!("{}{memory}", bytes(own.memory_bytes));
     if own.invalid {
         return Some(format!(
-            "There its memory is {memory}; latencies were disturbed too much to be told."
+            "{place} its memory is {memory}; latencies were disturbed too much to be told."
         ));
     }
     if !own.has_latencies() {
-        return Some(format!("There its memory is {memory}."));
+        return Some(format!("{place} its memory is {memory}."));
     }
     let latency = beside(&timed, |medians| medians.p99_us, duration, "the shortest");
     Some(format!(
-        "There its p99 latency is {}{latency}, and its memory {memory}.",
+        "{place} its p99 latency is {}{latency}, and its memory {memory}.",
         duration(own.p99_us)
     ))
 }
