@@ -1,10 +1,14 @@
 //! What a stream wrote last arrives, though its peer has sent what was not read: in every world, on
 //! every poller.
 
-use duality_poller::Kind;
-use duality_runtime::block_on;
-use duality_runtime::event_loop::{EventLoop, LoopWorld};
+#[macro_use]
+mod common;
+
 use duality_runtime::net::{ListenOptions, TcpListener, TcpStream};
+
+in_every_world! {
+    the_last_bytes_arrive
+}
 
 /// What is unread makes the close a reset, which would throw away bytes that the kernel keeps for
 /// the close.
@@ -21,19 +25,4 @@ async fn the_last_bytes_arrive() {
     client.read_exact(&mut received[..3]).await.unwrap();
     assert_eq!(&received[..3], b"bye");
     assert_eq!(client.read(&mut received).await.unwrap(), 0);
-}
-
-#[test]
-fn when_system_calls_block() {
-    block_on(the_last_bytes_arrive());
-}
-
-#[test]
-fn on_every_loop() {
-    for kind in Kind::ALL.iter().filter(|kind| kind.unavailable().is_none()) {
-        for world in [LoopWorld::Suspend, LoopWorld::Park { stack_size: 256 * 1024 }] {
-            let mut event_loop = EventLoop::new(kind.open().unwrap(), world).unwrap();
-            event_loop.run(the_last_bytes_arrive());
-        }
-    }
 }

@@ -1,6 +1,9 @@
 //! What a user-level thread must not notice of its stack, and of those it shares a kernel thread
 //! with: here it is as in the other worlds.
 
+#[macro_use]
+mod common;
+
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,119 +12,103 @@ use std::time::Duration;
 
 use duality_poller::Kind;
 use duality_runtime::event_loop::{EventLoop, LoopWorld};
+use duality_runtime::task;
 use duality_runtime::time::{Elapsed, sleep, timeout};
-use duality_runtime::{block_on, task};
 
 /// Long enough for another task to run first.
 const MOMENT: Duration = Duration::from_millis(10);
 /// Long enough never to pass in a test that works.
 const EVER: Duration = Duration::from_secs(20);
 
-fn in_every_world<F: Future<Output = ()> + 'static>(body: fn() -> F) {
-    block_on(body());
-    for world in [LoopWorld::Park { stack_size: 64 * 1024 }, LoopWorld::Suspend] {
-        EventLoop::new(Kind::Epoll.open().unwrap(), world).unwrap().run(body());
-    }
+in_every_world! {
+    a_timeout_is_its_tasks_own
+    a_leaf_has_the_stack_of_the_kernel_thread
+    a_panic_in_a_leaf_is_its_tasks
+    each_task_ends_as_it_does
+    tasks_that_only_take_turns_leave_timers_their_turn
+    who_is_woken_goes_on_where_it_waited
 }
 
-#[test]
-fn a_timeout_is_its_tasks_own() {
-    in_every_world(|| async {
-        let hurried = task::spawn(timeout(MOMENT, sleep(EVER))).unwrap();
-        let patient = task::spawn(async {
-            task::yield_now().await;
-            timeout(EVER, sleep(3 * MOMENT)).await
-        });
-        sleep(2 * MOMENT).await;
-        assert_eq!(hurried.await.unwrap(), Err(Elapsed));
-        assert_eq!(patient.unwrap().await.unwrap(), Ok(()));
+async fn a_timeout_is_its_tasks_own() {
+    let hurried = task::spawn(timeout(MOMENT, sleep(EVER))).unwrap();
+    let patient = task::spawn(async {
+        task::yield_now().await;
+        timeout(EVER, sleep(3 * MOMENT)).await
     });
+    sleep(2 * MOMENT).await;
+    assert_eq!(hurried.await.unwrap(), Err(Elapsed));
+    assert_eq!(patient.unwrap().await.unwrap(), Ok(()));
 }
 
-#[test]
-fn a_leaf_has_the_stack_of_the_kernel_thread() {
-    in_every_world(|| async {
-        let bytes = vec![3_u8; 1000];
-        // More than a user-level thread has here.
-        let sum = task::leaf(|| {
-            let room = std::hint::black_box([1_u8; 512 * 1024]);
-            room.len() + bytes.iter().map(|&byte| usize::from(byte)).sum::<usize>()
-        });
-        assert_eq!(sum, 512 * 1024 + 3000);
-        sleep(MOMENT).await;
+async fn a_leaf_has_the_stack_of_the_kernel_thread() {
+    let bytes = vec![3_u8; 1000];
+    // More than a user-level thread has here.
+    let sum = task::leaf(|| {
+        let room = std::hint::black_box([1_u8; 512 * 1024]);
+        room.len() + bytes.iter().map(|&byte| usize::from(byte)).sum::<usize>()
     });
+    assert_eq!(sum, 512 * 1024 + 3000);
+    sleep(MOMENT).await;
 }
 
-#[test]
-fn a_panic_in_a_leaf_is_its_tasks() {
-    in_every_world(|| async {
-        let handle = task::spawn(async { task::leaf(|| panic!("on purpose")) }).unwrap();
-        assert_eq!(handle.await, Err::<(), _>(task::JoinError));
-        sleep(MOMENT).await;
-    });
+async fn a_panic_in_a_leaf_is_its_tasks() {
+    let handle = task::spawn(async { task::leaf(|| panic!("on purpose")) }).unwrap();
+    assert_eq!(handle.await, Err::<(), _>(task::JoinError));
+    sleep(MOMENT).await;
 }
 
 /// The processor goes from one to the next without the loop; whose turn ends, and how, must not be
 /// confused.
-#[test]
-fn each_task_ends_as_it_does() {
-    in_every_world(|| async {
-        let run = |number: usize| async move {
-            for _ in 0..number % 7 {
-                task::yield_now().await;
-            }
-            assert!(number % 10 != 3, "on purpose");
-            number
-        };
-        let running: Vec<_> = (0..60).map(|number| task::spawn(run(number)).unwrap()).collect();
-        for (number, handle) in running.into_iter().enumerate() {
-            let outcome = if number % 10 == 3 { Err(task::JoinError) } else { Ok(number) };
-            assert_eq!(handle.await, outcome);
-        }
-    });
-}
-
-#[test]
-fn tasks_that_only_take_turns_leave_timers_their_turn() {
-    in_every_world(|| async {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let yielding = || {
-            let is_over = is_over.clone();
-            task::spawn(async move {
-                while !is_over.load(Ordering::Relaxed) {
-                    task::yield_now().await;
-                }
-            })
-        };
-        let both = [yielding().unwrap(), yielding().unwrap()];
-        sleep(MOMENT).await;
-        is_over.store(true, Ordering::Relaxed);
-        for handle in both {
-            handle.await.unwrap();
-        }
-    });
-}
-
-#[test]
-fn who_is_woken_goes_on_where_it_waited() {
-    in_every_world(|| async {
-        let place: Arc<OnceLock<Waker>> = Arc::default();
-        let is_told = Arc::new(AtomicBool::new(false));
-        let (waits, told) = (place.clone(), is_told.clone());
-        let waiting = task::spawn(async move {
-            let own = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
-            waits.get_or_init(|| own);
-            while !told.load(Ordering::Acquire) {
-                task::woken().await;
-            }
-        });
-        while place.get().is_none() {
+async fn each_task_ends_as_it_does() {
+    let run = |number: usize| async move {
+        for _ in 0..number % 7 {
             task::yield_now().await;
         }
-        is_told.store(true, Ordering::Release);
-        place.get().unwrap().wake_by_ref();
-        waiting.unwrap().await.unwrap();
+        assert!(number % 10 != 3, "on purpose");
+        number
+    };
+    let running: Vec<_> = (0..60).map(|number| task::spawn(run(number)).unwrap()).collect();
+    for (number, handle) in running.into_iter().enumerate() {
+        let outcome = if number % 10 == 3 { Err(task::JoinError) } else { Ok(number) };
+        assert_eq!(handle.await, outcome);
+    }
+}
+
+async fn tasks_that_only_take_turns_leave_timers_their_turn() {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let yielding = || {
+        let is_over = is_over.clone();
+        task::spawn(async move {
+            while !is_over.load(Ordering::Relaxed) {
+                task::yield_now().await;
+            }
+        })
+    };
+    let both = [yielding().unwrap(), yielding().unwrap()];
+    sleep(MOMENT).await;
+    is_over.store(true, Ordering::Relaxed);
+    for handle in both {
+        handle.await.unwrap();
+    }
+}
+
+async fn who_is_woken_goes_on_where_it_waited() {
+    let place: Arc<OnceLock<Waker>> = Arc::default();
+    let is_told = Arc::new(AtomicBool::new(false));
+    let (waits, told) = (place.clone(), is_told.clone());
+    let waiting = task::spawn(async move {
+        let own = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
+        waits.get_or_init(|| own);
+        while !told.load(Ordering::Acquire) {
+            task::woken().await;
+        }
     });
+    while place.get().is_none() {
+        task::yield_now().await;
+    }
+    is_told.store(true, Ordering::Release);
+    place.get().unwrap().wake_by_ref();
+    waiting.unwrap().await.unwrap();
 }
 
 #[test]

@@ -1,69 +1,27 @@
-//! One body, every world: each promise of the runtime is kept by block, park (on epoll) and suspend
-//! (on every poller), and the name of a failing test says which world broke it.
+//! One body, every world: each promise of the runtime is kept by block, park (on epoll), suspend (on
+//! every poller) and reactor, and the name of a failing test says which world broke it.
 
-use std::future::Future;
-use std::io::{self, Write};
+#[macro_use]
+mod common;
+
+use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use duality_poller::Kind;
-use duality_runtime::event_loop::{EventLoop, LoopWorld, idle, resting};
+use duality_runtime::event_loop::{idle, resting};
 use duality_runtime::net::{ConnectOptions, ListenOptions, TcpListener, TcpStream};
 use duality_runtime::sync::{Mutex, Notify, Semaphore, channel};
 use duality_runtime::time::{Duration, Elapsed, Instant, sleep, timeout};
-use duality_runtime::{block_on, fs, task};
+use duality_runtime::{fs, task};
+
+use common::Case;
 
 /// Long enough never to pass in a test that works.
 const EVER: Duration = Duration::from_secs(20);
 /// Short enough to wait for.
 const MOMENT: Duration = Duration::from_millis(20);
-
-#[derive(Clone, Copy)]
-enum World {
-    Block,
-    Park,
-    Suspend(Kind),
-}
-
-impl World {
-    fn unavailable(self) -> Option<String> {
-        if let Self::Suspend(kind) = self { kind.unavailable() } else { None }
-    }
-
-    fn run<F: Future + 'static>(self, future: F) -> F::Output {
-        let (kind, world) = match self {
-            Self::Block => return block_on(future),
-            Self::Park => (Kind::Epoll, LoopWorld::Park { stack_size: 256 * 1024 }),
-            Self::Suspend(kind) => (kind, LoopWorld::Suspend),
-        };
-        EventLoop::new(kind.open().unwrap(), world).unwrap().run(future)
-    }
-}
-
-macro_rules! in_every_world {
-    ($($body:ident)*) => {
-        in_every_world!(@ block World::Block, $($body)*);
-        in_every_world!(@ park World::Park, $($body)*);
-        in_every_world!(@ suspend_select World::Suspend(Kind::Select), $($body)*);
-        in_every_world!(@ suspend_poll World::Suspend(Kind::Poll), $($body)*);
-        in_every_world!(@ suspend_epoll World::Suspend(Kind::Epoll), $($body)*);
-        in_every_world!(@ suspend_uring World::Suspend(Kind::Uring), $($body)*);
-    };
-    (@ $name:ident $world:expr, $($body:ident)*) => {
-        mod $name {
-            use super::*;
-            $(#[test] fn $body() {
-                match $world.unavailable() {
-                    Some(reason) => {
- let _ = writeln!(io::stderr(), "skipped: {reason}");
- }
-                    None => $world.run(super::$body()),
-                }
-            })*
-        }
-    };
-}
 
 in_every_world! {
     a_megabyte_comes_back
@@ -99,8 +57,8 @@ in_every_world! {
 
 #[test]
 fn a_connection_rests_while_its_client_is_waited_for() {
-    World::Park.run(connections_rest());
-    World::Suspend(Kind::Epoll).run(connections_rest());
+    Case::Park(Kind::Epoll).run(connections_rest());
+    Case::Suspend(Kind::Epoll).run(connections_rest());
 }
 
 async fn connections_rest() {

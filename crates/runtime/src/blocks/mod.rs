@@ -47,7 +47,7 @@ use crate::wait::{
 
 pub use reactor::Reactor;
 pub(crate) use reactor::Source;
-pub(crate) use running::{Outside, running, suspends};
+pub(crate) use running::{Outside, running, this_task};
 
 /// A future in a box, as what the tasks of a loop or a pool are made of.
 pub type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -268,18 +268,17 @@ impl TaskState {
         start(&self.group, Some(self.connection), future);
     }
 
-    /// How the running task waits, where waits suspend: it returns `Pending`, and is woken at
-    /// `deadline` or at the ambient one if nothing else does it before.
+    /// How the running task waits, where waits suspend: it returns `Pending`, and its reactor wakes
+    /// it at `deadline` or at the ambient one if nothing else does it before.
     pub(crate) fn wait(
         &self,
         context: &Context<'_>,
+        reactor: &Reactor,
         wait: Wait,
         deadline: Option<Instant>,
     ) -> Waited {
         self.set_wait(wait);
-        if let Some(reactor) = self.reactor()
-            && let Some(deadline) = earlier(deadline, ambient_deadline())
-        {
+        if let Some(deadline) = earlier(deadline, ambient_deadline()) {
             reactor.set_timer(self.slot.load(Ordering::Relaxed), deadline, context.waker());
         }
         Waited::Pending

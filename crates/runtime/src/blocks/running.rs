@@ -13,15 +13,20 @@ thread_local! {
 /// Calls `operation` with the task whose block this kernel thread runs, if it runs one.
 #[inline]
 pub(crate) fn running<R>(operation: impl FnOnce(Option<&TaskState>) -> R) -> R {
-    // SAFETY: non-null only while the guard that `enter` returned, which borrows the state, is
-    // alive; and the operation is called now, and can keep no reference.
-    operation(unsafe { RUNNING.get().as_ref() })
+    // SAFETY: the operation is called now, and can keep no reference.
+    operation(unsafe { this_task() })
 }
 
-/// Whether this kernel thread runs a block whose waits suspend.
-#[inline]
-pub(crate) fn suspends() -> bool {
-    running(|task| task.is_some_and(|task| task.reactor().is_some()))
+/// The task whose block this kernel thread runs, if it runs one: for what waits.
+///
+/// # Safety
+///
+/// The reference is used no longer than the call lasts within which it was made.
+#[inline(always)]
+pub(crate) unsafe fn this_task<'a>() -> Option<&'a TaskState> {
+    // SAFETY: non-null only while the guard that `enter` returned, which borrows the state, is
+    // alive.
+    unsafe { RUNNING.get().as_ref() }
 }
 
 /// Makes `task` the running one for as long as the result lives.

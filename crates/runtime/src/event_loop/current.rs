@@ -33,12 +33,6 @@ pub(crate) unsafe fn this_loop<'a>() -> Option<&'a Core> {
     unsafe { LOOP.get().as_ref() }
 }
 
-/// Whether a wait holds this kernel thread: no loop runs here, and no block whose waits suspend.
-#[inline]
-pub(crate) fn waits_in_place() -> bool {
-    with_loop(|core| core.is_none()) && !blocks::suspends()
-}
-
 /// Runs `body` with `core` as this kernel thread's loop (`None`: in the block world), then restores
 /// what was there, even after a panic.
 pub(crate) fn enter<R>(core: Option<&Core>, body: impl FnOnce() -> R) -> R {

@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::mem;
 
 use super::current;
-use crate::blocks;
+use crate::blocks::{self, TaskState};
 
 /// How many blocks of a kind a loop keeps. More are in use where many connections are within a
 /// request.
@@ -65,7 +65,9 @@ pub(crate) fn borrow(purpose: Purpose, bytes: &mut Vec<u8>) {
 pub(crate) fn give_back(purpose: Purpose, bytes: &mut Vec<u8>) {
     current::with_loop(|core| {
         let Some(core) = core else {
-            if blocks::suspends() {
+            let suspends =
+                |task: Option<&TaskState>| task.is_some_and(|task| task.reactor().is_some());
+            if blocks::running(suspends) {
                 *bytes = Vec::new();
             }
             return;

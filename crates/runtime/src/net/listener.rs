@@ -19,8 +19,8 @@ use super::TcpStream;
 use super::injection::{self, Injections, Injector};
 use super::socket::{Access, Done, Rest, Socket, TimeLimit, nonblocking_here};
 use crate::drain::{self, DrainTarget};
-use crate::event_loop::current;
 use crate::visibility;
+use crate::world::{self, World};
 
 /// How a listener is made.
 ///
@@ -204,7 +204,7 @@ impl TcpListener {
             // A wait with a deadline looks before it accepts, and would not find out that nothing
             // is left: the drain may have found connections in the queue that have been accepted
             // since.
-            if current::waits_in_place() && drain::requested() && rest.is_over(socket.as_fd()) {
+            if world::here() == World::Block && drain::requested() && rest.is_over(socket.as_fd()) {
                 socket.end_listener();
                 return Ok(None);
             }

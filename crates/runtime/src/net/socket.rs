@@ -20,14 +20,14 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv
 pub(crate) use self::rest::Rest;
 pub(crate) use self::time_limit::TimeLimit;
 use super::injection::{Injected, Injections};
-use crate::blocks::{self, Source};
+use crate::blocks::Source;
 use crate::drain::{self, DrainTarget, Listed};
 use crate::event_loop::core::Core;
 use crate::event_loop::current;
 use crate::remote::{self, LoopId};
 use crate::visibility;
 use crate::wait::Waited;
-use crate::world::foreign;
+use crate::world::{Here, foreign};
 
 /// A socket, and what the world that last used it keeps for it.
 pub(crate) struct Socket {
@@ -304,17 +304,14 @@ impl Socket {
         time_limit: &mut TimeLimit,
         mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
-        // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack
-        // below the task until then.
-        let Some(core) = (unsafe { current::this_loop() }) else {
-            return blocks::running(|task| {
-                match task.and_then(|task| Some((task, task.reactor()?))) {
-                    None => self.poll_blocking(direction, time_limit, attempt),
-                    Some((task, reactor)) => {
-                        self.poll_suspended(task, reactor, context, direction, time_limit, attempt)
-                    }
-                }
-            });
+        // SAFETY: the references end with this call.
+        let core = match unsafe { Here::find() } {
+            Here::Loop(core) => core,
+            Here::Block => return self.poll_blocking(direction, time_limit, attempt),
+            Here::Reactor(task, reactor) => {
+                let running = (task, reactor);
+                return self.poll_suspended(running, context, direction, time_limit, attempt);
+            }
         };
         let by_ring = core.has_ring() && !self.by_system_calls;
         self.join_loop(core, !by_ring)?;
@@ -454,7 +451,12 @@ pub(super) fn count_written(count: usize) {
 
 /// Whether new sockets of this kernel thread are to be in non-blocking mode.
 pub(crate) fn nonblocking_here() -> bool {
-    current::with_loop(|core| core.map_or_else(blocks::suspends, |core| !core.has_ring()))
+    // SAFETY: the references end with this call.
+    match unsafe { Here::find() } {
+        Here::Block => false,
+        Here::Loop(core) => !core.has_ring(),
+        Here::Reactor(..) => true,
+    }
 }
 
 impl AsFd for Socket {

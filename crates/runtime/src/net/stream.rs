@@ -22,10 +22,10 @@ use super::input::Input;
 use super::options::ConnectOptions;
 use super::socket::{Access, Done, Moved, Socket, TimeLimit, count_written, nonblocking_here};
 use crate::drain::DrainTarget;
-use crate::event_loop::current;
 use crate::fs;
 use crate::visibility::{Client, graph};
 use crate::wait::ambient_deadline;
+use crate::world::{self, World};
 
 /// The most that one `sendfile(2)` is asked for, so that a large file shares the loop.
 const SEND_FILE_CHUNK: u64 = 1 << 20;
@@ -80,7 +80,7 @@ impl TcpStream {
 
     /// A connection whose client is `injected`; nothing that is done with it blocks.
     pub(super) fn injected(descriptor: OwnedFd, injected: Box<Injected>) -> Self {
-        let mut stream = Self::accepted(descriptor, !current::waits_in_place());
+        let mut stream = Self::accepted(descriptor, world::here() != World::Block);
         stream.socket.injected = Some(injected);
         // What a ring can do with it is nothing.
         stream.socket.by_system_calls = true;
@@ -129,7 +129,7 @@ impl TcpStream {
         options.apply(descriptor.as_fd())?;
         // A kernel thread waits inside connect(2), where an ambient deadline does not reach it, but
         // the socket's own limit does.
-        let limit = current::waits_in_place().then(ambient_deadline).flatten();
+        let limit = (world::here() == World::Block).then(ambient_deadline).flatten();
         if let Some(deadline) = limit {
             let left = deadline.saturating_duration_since(Instant::now());
             sockopt::set_socket_timeout(

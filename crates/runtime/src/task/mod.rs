@@ -29,7 +29,7 @@ use crate::event_loop::{ReservedTask, current};
 use crate::visibility::graph::{self, Trace};
 use crate::visibility::{self, Label, Wait, thread_slots};
 use crate::wait::Waited;
-use crate::world::{self, block};
+use crate::world::{self, Here, block};
 
 #[doc(hidden)]
 pub use crate::blocks::BoxedFuture;
@@ -82,9 +82,9 @@ where
 {
     let Some(reserved) = reserved else {
         let task = make();
-        if blocks::suspends() {
-            let task = Box::pin(task);
-            blocks::running(|running| running.map(|running| running.spawn(task)));
+        // SAFETY: the references end with this call.
+        if let Here::Reactor(running, _) = unsafe { Here::find() } {
+            running.spawn(Box::pin(task));
             return Ok(());
         }
         return thread::start(THREAD_STACK, Box::new(move || block::block_on(task)))
@@ -134,22 +134,9 @@ impl Future for YieldNow {
             graph::depart();
             return Poll::Ready(());
         }
-        // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack
-        // below the task until then.
-        let waited = match unsafe { current::this_loop() } {
-            None => blocks::running(|task| match task.filter(|task| task.reactor().is_some()) {
-                Some(task) => {
-                    task.leave();
-                    Waited::Pending
-                }
-                None => {
-                    std::thread::yield_now();
-                    Waited::Again
-                }
-            }),
-            Some(core) => core.wait_for_turn(),
-        };
-        match waited {
+        // SAFETY: the references end with this call.
+        let here = unsafe { Here::find() };
+        match here.wait_for_turn() {
             Waited::Again => {
                 graph::depart();
                 Poll::Ready(())
@@ -199,14 +186,9 @@ impl Future for Woken {
         if self.has_waited {
             return Poll::Ready(());
         }
-        // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack
-        // below the task until then.
-        let waited = match unsafe { current::this_loop() } {
-            None if blocks::suspends() => Waited::Pending,
-            None => block::wait(None),
-            Some(core) => core.wait(None),
-        };
-        match waited {
+        // SAFETY: the references end with this call.
+        let here = unsafe { Here::find() };
+        match here.wait_for_waker() {
             Waited::Again => Poll::Ready(()),
             Waited::Pending => {
                 self.has_waited = true;

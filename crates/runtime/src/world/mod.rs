@@ -14,13 +14,15 @@
 //!   block:  ◀── the kernel thread sleeps
 //!   park:   ◀── another fiber runs on this kernel thread     (both: go round)
 //!   suspend:    return Pending; the loop polls us again      (go round from the caller)
+//!   reactor:    return Pending; the reactor has us queued    (the same)
 //! ```
 //!
-//! The block world is in [`block`]; park and suspend, which share the event loop, are in
-//! `event_loop/park.rs`.
+//! [`World`] names the four, and [`Here::find`] alone chooses between them. The block world's wait
+//! is in [`block`]; those of park and suspend, which share the event loop, are in
+//! `event_loop/park.rs`; the reactor's is in `blocks/mod.rs`.
 //!
 //! A kernel thread is in the block world unless an [`EventLoop`](crate::event_loop::EventLoop) runs
-//! on it. Block and park therefore never return `Pending`, with one exception that
+//! on it, or a block whose waits suspend ([`Waits`](crate::blocks::Waits)). Block and park therefore never return `Pending`, with one exception that
 //! [`time::timeout`] relies on: a wait that is cut short because the *ambient deadline* has passed
 //! returns `Pending`, in every world, and the `timeout` that set the deadline sees it and drops the
 //! future. So straight-line code that blocks a kernel thread can be cancelled like any other
@@ -32,13 +34,127 @@ pub mod block;
 pub(crate) mod foreign;
 
 use std::task::{Context, Poll};
+use std::thread;
 use std::time::Instant;
 
-use crate::blocks;
+use crate::blocks::{self, Reactor, TaskState};
 use crate::event_loop::core::Core;
-use crate::event_loop::current;
+use crate::event_loop::{LoopWorld, current};
 use crate::visibility::{Wait, thread_slots};
 use crate::wait::Waited;
+
+/// What a wait is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum World {
+    /// The kernel thread sleeps.
+    Block,
+    /// Another fiber runs on this kernel thread, which a loop has.
+    Park,
+    /// The task returns `Pending` to its loop.
+    Suspend,
+    /// The task returns `Pending` and leaves its kernel thread; a [reactor](crate::blocks::Reactor)
+    /// has its next block queued.
+    Reactor,
+}
+
+/// The world of this kernel thread.
+///
+/// ```
+/// use duality_runtime::block_on;
+/// use duality_runtime::world::{self, World};
+///
+/// assert_eq!(block_on(async { world::here() }), World::Block);
+/// ```
+#[must_use]
+#[inline]
+pub fn here() -> World {
+    // SAFETY: the references end with this call.
+    match unsafe { Here::find() } {
+        Here::Block => World::Block,
+        Here::Loop(core) => match core.world() {
+            LoopWorld::Park { .. } => World::Park,
+            LoopWorld::Suspend => World::Suspend,
+        },
+        Here::Reactor(..) => World::Reactor,
+    }
+}
+
+/// The world of this kernel thread, with what its waits need. Park and suspend part only where a
+/// task leaves its loop (`event_loop/park.rs`).
+#[derive(Clone, Copy)]
+pub(crate) enum Here<'a> {
+    Block,
+    Loop(&'a Core),
+    /// The task whose block runs, and where its waits are kept.
+    Reactor(&'a TaskState, &'a Reactor),
+}
+
+impl<'a> Here<'a> {
+    /// # Safety
+    ///
+    /// The references are used no longer than the call lasts within which they were made.
+    #[inline(always)]
+    pub(crate) unsafe fn find() -> Self {
+        // SAFETY: as the caller promises. `enter`, which lends the loop, is on the stack below the
+        // task until then.
+        if let Some(core) = unsafe { current::this_loop() } {
+            return Self::Loop(core);
+        }
+        // SAFETY: as above; what polls the task's block lends the task.
+        let task = unsafe { blocks::this_task() };
+        match task.and_then(|task| Some((task, task.reactor()?))) {
+            None => Self::Block,
+            Some((task, reactor)) => Self::Reactor(task, reactor),
+        }
+    }
+
+    /// Waits until the running task is woken or `deadline` passes; may return early. `wait` is what
+    /// a dump calls it.
+    ///
+    /// Inlined into its callers, as [`Core::wait`] is; so are the two below.
+    #[inline(always)]
+    fn wait(self, context: &Context<'_>, wait: Wait, deadline: Option<Instant>) -> Waited {
+        match self {
+            Self::Block => {
+                foreign::check(context, block::waker_here());
+                let _seen = thread_slots::show_wait(wait);
+                block::wait(deadline)
+            }
+            Self::Loop(core) => {
+                foreign::check(context, core.running_waker());
+                core.set_wait(wait);
+                core.wait(deadline)
+            }
+            Self::Reactor(task, reactor) => task.wait(context, reactor, wait, deadline),
+        }
+    }
+
+    /// Waits until the running task is woken; no dump names it.
+    #[inline(always)]
+    pub(crate) fn wait_for_waker(self) -> Waited {
+        match self {
+            Self::Block => block::wait(None),
+            Self::Loop(core) => core.wait(None),
+            Self::Reactor(..) => Waited::Pending,
+        }
+    }
+
+    /// Waits until other tasks have had a turn.
+    #[inline(always)]
+    pub(crate) fn wait_for_turn(self) -> Waited {
+        match self {
+            Self::Block => {
+                thread::yield_now();
+                Waited::Again
+            }
+            Self::Loop(core) => core.wait_for_turn(),
+            Self::Reactor(task, _) => {
+                task.leave();
+                Waited::Pending
+            }
+        }
+    }
+}
 
 /// The present as this world sees it: a loop's clock is read once in each round.
 #[inline]
@@ -63,24 +179,9 @@ pub(crate) fn wait_until<T>(
         if deadline.is_some_and(|deadline| now() >= deadline) {
             return Poll::Ready(None);
         }
-        // SAFETY: the reference ends with this call. `enter`, which lends the loop, is on the stack
-        // below the task until then.
-        let waited = match unsafe { current::this_loop() } {
-            None => blocks::running(|task| match task.filter(|task| task.reactor().is_some()) {
-                Some(task) => task.wait(context, wait, deadline),
-                None => {
-                    foreign::check(context, block::waker_here());
-                    let _seen = thread_slots::show_wait(wait);
-                    block::wait(deadline)
-                }
-            }),
-            Some(core) => {
-                foreign::check(context, core.running_waker());
-                core.set_wait(wait);
-                core.wait(deadline)
-            }
-        };
-        match waited {
+        // SAFETY: the references end with this call.
+        let here = unsafe { Here::find() };
+        match here.wait(context, wait, deadline) {
             Waited::Again => {}
             Waited::Pending => return Poll::Pending,
         }

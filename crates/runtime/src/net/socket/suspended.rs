@@ -18,8 +18,7 @@ impl Socket {
     /// Performs one operation of `task`, as [`Socket::poll`] does.
     pub(super) fn poll_suspended<T>(
         &mut self,
-        task: &TaskState,
-        reactor: &Reactor,
+        (task, reactor): (&TaskState, &Reactor),
         context: &Context<'_>,
         direction: Direction,
         time_limit: &mut TimeLimit,
@@ -64,7 +63,7 @@ impl Socket {
             }
             if source.poll_ready(context, direction).is_pending() {
                 let wait = Wait::descriptor(direction, self.as_fd().as_raw_fd());
-                match task.wait(context, wait, deadline) {
+                match task.wait(context, reactor, wait, deadline) {
                     Waited::Again => {}
                     Waited::Pending => return Poll::Pending,
                 }

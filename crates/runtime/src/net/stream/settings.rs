@@ -10,8 +10,8 @@ use rustix::net::{getpeername, getsockname};
 
 use super::super::listener::internet_address;
 use super::TcpStream;
-use crate::event_loop::current;
 use crate::visibility;
+use crate::world::{self, World};
 
 impl TcpStream {
     /// The address of the other end.
@@ -115,7 +115,7 @@ impl TcpStream {
         }
         *kept = limit;
         // Only the block world has the kernel watch the time.
-        if !current::waits_in_place() || self.socket.injected.is_some() {
+        if world::here() != World::Block || self.socket.injected.is_some() {
             return Ok(());
         }
         if which == Timeout::Recv {
