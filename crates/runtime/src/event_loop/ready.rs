@@ -1,20 +1,23 @@
-//! The queue of tasks that are ready.
+//! The queue of a loop's tasks that are ready.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
-use super::tasks::Task;
-
 /// First in, first out.
-#[derive(Default)]
-pub(crate) struct Ready {
+pub(crate) struct Ready<Task> {
     queue: RefCell<VecDeque<NonNull<Task>>>,
     /// How many tasks have ever come out.
     taken: Cell<usize>,
 }
 
-impl Ready {
+impl<Task> Default for Ready<Task> {
+    fn default() -> Self {
+        Self { queue: RefCell::default(), taken: Cell::default() }
+    }
+}
+
+impl<Task> Ready<Task> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.queue.borrow().len()

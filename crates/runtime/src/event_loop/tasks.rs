@@ -161,7 +161,7 @@ const NO_SLOT: u32 = u32::MAX;
 #[repr(C, align(64))]
 pub(crate) struct Tasks {
     /// The run queue. An entry whose task is not marked as queued is void: that task has ended.
-    pub(super) ready: Ready,
+    pub(super) ready: Ready<Task>,
     /// The [idle task](Tasks::idle_task) between turns. In the queue's cache line, because both are
     /// written when a turn begins.
     running: Cell<NonNull<Task>>,

@@ -28,6 +28,7 @@ mod label;
 mod queues;
 mod records;
 mod shown_task;
+mod stage_names;
 pub(crate) mod survey;
 pub(crate) mod thread_slots;
 mod trace;
