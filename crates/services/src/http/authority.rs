@@ -1,6 +1,6 @@
 //! Hosts and ports, as `Host` and the absolute form of a target have them (RFC 3986, section 3.2).
 
-use super::fields::number;
+use super::grammar::number;
 
 /// The host, and the port if there is one, of an authority. `None` if this is none.
 ///

@@ -11,7 +11,8 @@
 //! A line ends with CR and LF and nothing else, and what stands in it is checked to the last byte:
 //! a decoder that is lenient here lets requests be smuggled.
 
-use super::fields::{Framing, is_token_byte};
+use super::fields::Framing;
+use super::grammar::is_token_byte;
 
 /// Reads a body, piece by piece, and keeps what is wanted of it.
 #[derive(Debug)]

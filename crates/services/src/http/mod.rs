@@ -29,6 +29,7 @@ mod demo;
 mod fields;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
+mod grammar;
 mod limits;
 mod memo;
 mod mime;
