@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::room::{Numbers, Said};
+use super::said::{Numbers, Said};
 use crate::failure::Failure;
 
 /// A line without an end within so many bytes is none.
@@ -135,7 +135,7 @@ pub(super) fn word_of_server(line: &[u8]) -> Failure {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::room::{delivered, text};
+    use super::super::said::{delivered, text};
     use super::*;
 
     /// Members 0 to 3 with numbers 10 to 13, who have said two lines each.

@@ -20,6 +20,7 @@
 mod hearing;
 mod member;
 mod room;
+mod said;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,8 @@ use duality_runtime::{task, time};
 
 use self::hearing::word_of_server;
 use self::member::Member;
-use self::room::{Numbers, Room};
+use self::room::Room;
+use self::said::Numbers;
 use crate::announce::EdgeAnnouncer;
 use crate::connection::Load;
 use crate::edges::Edges;

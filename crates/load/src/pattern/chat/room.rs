@@ -8,7 +8,6 @@
 //! All members are tasks of one loop; the locks are never contended for, and no task waits with one
 //! held.
 
-use std::fmt::Write;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -17,22 +16,12 @@ use duality_runtime::sync::Notify;
 
 use super::Plan;
 use super::hearing::Hearing;
+use super::said::{Numbers, Said, delivered, text};
 use crate::failure::Failure;
 
 /// What is said in a round is at most so many bytes when it is delivered, so that a member that has
 /// heard nothing of it yet is no farther behind: well within the backlog of any server.
 const LONGEST_ROUND: usize = 64 * 1024;
-
-/// The numbers of members are at most so far apart.
-const WIDEST_NUMBERS: u64 = 1 << 22;
-
-/// The members by their numbers.
-pub(super) struct Numbers {
-    numbers: Vec<u64>,
-    lowest: u64,
-    /// Which member has the number so far above the lowest.
-    members: Vec<Option<u32>>,
-}
 
 /// What the members share.
 pub(super) struct Room {
@@ -62,50 +51,15 @@ pub(super) struct Round {
     pub(super) last: bool,
 }
 
-/// What one member has said in a round.
-#[derive(Clone)]
-pub(super) struct Said {
-    /// The moment before it was sent.
-    pub(super) at: Instant,
-    /// Its lines as they are to be delivered, all equally long.
-    pub(super) lines: Vec<u8>,
-    pub(super) length: usize,
-}
-
 /// Somebody has broken the room off.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Broken;
 
-impl Numbers {
-    /// The members' numbers in the order of the members, of whom there is at least one.
-    pub(super) fn new(numbers: Vec<u64>) -> Result<Self, Failure> {
-        let lowest = numbers.iter().copied().min().unwrap_or_default();
-        let highest = numbers.iter().copied().max().unwrap_or_default();
-        if highest - lowest >= WIDEST_NUMBERS {
-            return Err(Failure::WrongBytes("the numbers of the members are too far apart"));
-        }
-        let mut members = vec![None; (highest - lowest) as usize + 1];
-        for (member, number) in (0..).zip(&numbers) {
-            if members[(number - lowest) as usize].replace(member).is_some() {
-                return Err(Failure::WrongBytes("two members have the same number"));
-            }
-        }
-        Ok(Self { numbers, lowest, members })
-    }
-
-    /// The member that has this number.
-    #[inline]
-    pub(super) fn member(&self, number: u64) -> Option<usize> {
-        let place = usize::try_from(number.checked_sub(self.lowest)?).ok()?;
-        self.members.get(place).copied().flatten().map(|member| member as usize)
-    }
-}
-
 impl Room {
     pub(super) fn new(numbers: Numbers, plan: Plan) -> Self {
-        let members = numbers.numbers.len() as u64;
+        let members = numbers.count() as u64;
         let said = Said { at: Instant::now(), lines: Vec::new(), length: 0 };
-        let highest = numbers.numbers.iter().max().copied().unwrap_or_default();
+        let highest = numbers.highest();
         let longest_line = delivered(highest, &text(members, 0)).len();
         let most = members * u64::from(plan.lines);
         let slots_of_round = ((LONGEST_ROUND / longest_line) as u64).min(most).max(1);
@@ -114,7 +68,7 @@ impl Room {
         let state = State {
             round: Round { slots: 0..0, last: false },
             done: 0,
-            said: vec![said; numbers.numbers.len()],
+            said: vec![said; numbers.count()],
             orders: [None; 2],
             broken: false,
         };
@@ -130,7 +84,7 @@ impl Room {
     }
 
     pub(super) fn members(&self) -> usize {
-        self.numbers.numbers.len()
+        self.numbers.count()
     }
 
     /// The round that is on.
@@ -154,7 +108,7 @@ impl Room {
         said.at = Instant::now();
         for line in lines {
             let text = text(member as u64, line);
-            let delivered = delivered(self.numbers.numbers[member], &text);
+            let delivered = delivered(self.numbers.of(member), &text);
             sent.extend_from_slice(text.as_bytes());
             sent.push(b'\n');
             said.length = delivered.len();
@@ -238,20 +192,6 @@ impl State {
     }
 }
 
-/// What a member says in a line: who it is, for a server could confuse members; which line it is;
-/// and what a careless server would change, spaces, bytes beyond ASCII, and what looks like a
-/// sender.
-pub(super) fn text(member: u64, line: u64) -> String {
-    format!("{member}> {:08} é  chat ", line % 100_000_000)
-}
-
-/// A line as it reaches the others.
-pub(super) fn delivered(number: u64, text: &str) -> String {
-    let mut line = String::with_capacity(text.len() + 8);
-    let _ = writeln!(line, "{number}> {text}");
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use duality_runtime::block_on;
@@ -261,16 +201,6 @@ mod tests {
     fn room(members: u64, lines: u32, deliveries: Option<u64>) -> Room {
         let numbers = Numbers::new((1..=members).collect()).unwrap();
         Room::new(numbers, Plan { lines, deliveries })
-    }
-
-    #[test]
-    fn members_are_found_by_their_numbers() {
-        let numbers = Numbers::new(vec![7, 5, 9]).unwrap();
-        let found: Vec<_> = (4..=10).map(|number| numbers.member(number)).collect();
-        assert_eq!(found, [None, Some(1), None, Some(0), None, Some(2), None]);
-        assert_eq!((numbers.member(0), numbers.member(u64::MAX)), (None, None));
-        assert!(Numbers::new(vec![7, 5, 7]).is_err());
-        assert!(Numbers::new(vec![1, u64::MAX]).is_err());
     }
 
     #[test]
