@@ -116,8 +116,7 @@ void nameVariables(Function &function) {
   }
 }
 
-Analysis::Analysis(Module &module) : module(module) {
-  makeOnce();
+Analysis::Analysis(Module &module, Function *once) : module(module), once_function(once) {
   findAddressTaken();
   spread();
 }
@@ -127,28 +126,6 @@ void Analysis::findAddressTaken() {
     if (function.isIntrinsic()) continue;
     if (!all_of(function.uses(), isHarmless)) address_taken.push_back(&function);
   }
-}
-
-// int duality.once(once, routine): what pthread_once does, in the two halves of the runtime.
-void Analysis::makeOnce() {
-  Function *declared = module.getFunction("pthread_once");
-  if (!declared || !declared->isDeclaration()) return;
-  LLVMContext &context = module.getContext();
-  Type *i32 = Type::getInt32Ty(context), *ptr = PointerType::getUnqual(context);
-  FunctionCallee begin = module.getOrInsertFunction("rt_once_begin", FunctionType::get(i32, {ptr}, false));
-  FunctionCallee end = module.getOrInsertFunction("rt_once_end", FunctionType::get(Type::getVoidTy(context), {ptr}, false));
-  once_function = Function::Create(FunctionType::get(i32, {ptr, ptr}, false), GlobalValue::InternalLinkage, "duality.once", module);
-  auto *entry = BasicBlock::Create(context, "", once_function), *run = BasicBlock::Create(context, "run", once_function);
-  auto *done = BasicBlock::Create(context, "done", once_function);
-  IRBuilder<> builder(entry);
-  Value *first = builder.CreateCall(begin, {once_function->getArg(0)});
-  builder.CreateCondBr(builder.CreateIsNotNull(first), run, done);
-  builder.SetInsertPoint(run);
-  builder.CreateCall(FunctionType::get(Type::getVoidTy(context), false), once_function->getArg(1));
-  builder.CreateCall(end, {once_function->getArg(0)});
-  builder.CreateBr(done);
-  builder.SetInsertPoint(done);
-  builder.CreateRet(builder.getInt32(0));
 }
 
 bool Analysis::blocks(const Function &function) const {
@@ -248,21 +225,21 @@ void Analysis::spread() {
       if (!call) continue;
       // Nothing of the program blocks yet: what this says is about functions that are only
       // declared.
-      Call kind = classify(*call);
-      if (kind.kind == Call::Primitive || kind.kind == Call::Library) {
-        add(&function, {call, kind.kind, kind.callee});
-      } else if (kind.kind == Call::Indirect) {
-        add(&function, {call, kind.kind, kind.targets.front()});
+      Call classified = classify(*call);
+      if (classified.kind == Call::Primitive || classified.kind == Call::Library) {
+        add(&function, {call, classified.kind, classified.callee});
+      } else if (classified.kind == Call::Indirect) {
+        add(&function, {call, classified.kind, classified.targets.front()});
       }
       if (isa<IntrinsicInst>(call) || call->isInlineAsm()) continue;
-      if (!kind.callee) {
+      if (!classified.callee) {
         for (Function *target : candidates(*call)) callers[target].push_back({&function, {call, Call::Indirect, target}});
-      } else if (kind.kind == Call::Direct || !kind.callee->isDeclaration()) {
-        callers[kind.callee].push_back({&function, {call, Call::Direct, kind.callee}});
-      } else if (kind.primitive && kind.primitive->role == Role::Once) {
+      } else if (classified.kind == Call::Direct || !classified.callee->isDeclaration()) {
+        callers[classified.callee].push_back({&function, {call, Call::Direct, classified.callee}});
+      } else if (classified.primitive && classified.primitive->role == Role::Once) {
         callers[once_function].push_back({&function, {call, Call::Direct, once_function}});
-      } else if (!kind.primitive) {
-        for (Function *target : given(*call, *kind.callee)) callers[target].push_back({&function, {call, Call::Callback, target}});
+      } else if (!classified.primitive) {
+        for (Function *target : given(*call, *classified.callee)) callers[target].push_back({&function, {call, Call::Callback, target}});
       }
     }
   }

@@ -39,7 +39,8 @@ struct Reason {
 
 class Analysis {
 public:
-  explicit Analysis(llvm::Module &module);
+  // `once` stands for pthread_once (see once.h).
+  Analysis(llvm::Module &module, llvm::Function *once);
 
   // Whether the function may block: one of the program's, or one that the program only declares.
   bool blocks(const llvm::Function &function) const;
@@ -56,7 +57,6 @@ public:
 
 private:
   void findAddressTaken();
-  void makeOnce();
   void spread();
   std::string findObstacle(const llvm::Function &function) const;
   const llvm::SmallVector<llvm::Function *, 4> &candidates(const llvm::CallBase &call) const;
@@ -65,7 +65,7 @@ private:
   llvm::Module &module;
   llvm::SmallVector<llvm::Function *, 32> address_taken;
   llvm::MapVector<llvm::Function *, Reason> reasons;
-  llvm::Function *once_function = nullptr;
+  llvm::Function *once_function;
   // Answers that were given: each call asks about the same functions.
   mutable llvm::DenseMap<const llvm::Function *, std::string> obstacles;
   mutable llvm::DenseMap<llvm::FunctionType *, llvm::SmallVector<llvm::Function *, 4>> known_candidates;

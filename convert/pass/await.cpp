@@ -28,24 +28,24 @@ void Coroutine::lowerCalls() {
 }
 
 void Coroutine::lowerCall(CallInst &call) {
-  Call kind = converter.analysis.classify(call);
-  if (kind.kind == Call::Plain) return;
+  Call classified = analysis.classify(call);
+  if (classified.kind == Call::Plain) return;
   BasicBlock *before = call.getParent();
   BasicBlock *after = SplitBlock(before, &call);
   before->getTerminator()->eraseFromParent();
   IRBuilder<> builder(before);
   builder.SetCurrentDebugLocation(call.getDebugLoc());
   Value *value = nullptr;
-  switch (kind.kind) {
-  case Call::Primitive: value = awaitPrimitive(builder, call, *kind.primitive); break;
-  case Call::Direct: value = awaitTarget(builder, call, *kind.callee); break;
-  case Call::Indirect: value = awaitIndirect(builder, call, kind.targets); break;
+  switch (classified.kind) {
+  case Call::Primitive: value = awaitPrimitive(builder, call, *classified.primitive); break;
+  case Call::Direct: value = awaitTarget(builder, call, *classified.callee); break;
+  case Call::Indirect: value = awaitIndirect(builder, call, classified.targets); break;
   case Call::Library:
-    value = awaitOnSideStack(builder, call, kind.callee, kind.callee->getName(), "a library function that may block");
+    value = awaitOnSideStack(builder, call, classified.callee, classified.callee->getName(), "a library function that may block");
     break;
   case Call::Callback:
-    value = awaitOnSideStack(builder, call, kind.callee, kind.callee->getName(),
-                             ("it may call " + kind.targets.front()->getName() + ", which may block").str());
+    value = awaitOnSideStack(builder, call, classified.callee, classified.callee->getName(),
+                             ("it may call " + classified.targets.front()->getName() + ", which may block").str());
     break;
   case Call::Plain: break;
   }
@@ -129,7 +129,7 @@ Value *Coroutine::awaitPrimitive(IRBuilder<> &builder, CallInst &call, const Pri
 
 Value *Coroutine::awaitTarget(IRBuilder<> &builder, CallInst &call, Function &target) {
   if (!target.isDeclaration()) {
-    std::string why = converter.analysis.obstacle(target);
+    std::string why = analysis.obstacle(target);
     if (!fits(call, target)) why = "it is called as a function of another type";
     if (why.empty()) return awaitFunction(builder, call, target);
     return awaitOnSideStack(builder, call, &target, target.getName(), why);

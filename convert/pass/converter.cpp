@@ -30,7 +30,7 @@ void Converter::run() {
   for (Function *start : starts) coroutineOf(*start);
   while (!pending.empty()) {
     Function *original = pending.pop_back_val();
-    Coroutine(*this, *original, *made[original]).build();
+    Coroutine(*this, analysis, runtime, *original, *made[original]).build();
   }
   makeTable();
   rewriteSpawns();
@@ -64,9 +64,9 @@ SmallSetVector<Function *, 32> Converter::reach(Function &start, bool coroutines
     for (Instruction &instruction : instructions(*found[next])) {
       auto *call = dyn_cast<CallBase>(&instruction);
       if (!call) continue;
-      Call kind = analysis.classify(*call);
-      if (kind.kind == Call::Direct) visit(kind.callee);
-      if (kind.kind == Call::Indirect) for_each(kind.targets, visit);
+      Call classified = analysis.classify(*call);
+      if (classified.kind == Call::Direct) visit(classified.callee);
+      if (classified.kind == Call::Indirect) for_each(classified.targets, visit);
     }
   }
   return found;
@@ -81,12 +81,12 @@ std::string Converter::lifeAside(Function &start) const {
     for (Instruction &instruction : instructions(*function)) {
       auto *call = dyn_cast<CallBase>(&instruction);
       if (!call) continue;
-      Call kind = analysis.classify(*call);
-      if (kind.kind == Call::Primitive && !is_contained(SOON_OVER, kind.primitive->name)) return "";
-      bool aside = kind.kind == Call::Library || kind.kind == Call::Callback ||
-                   (kind.kind == Call::Direct && !analysis.obstacle(*kind.callee).empty());
+      Call classified = analysis.classify(*call);
+      if (classified.kind == Call::Primitive && !is_contained(SOON_OVER, classified.primitive->name)) return "";
+      bool aside = classified.kind == Call::Library || classified.kind == Call::Callback ||
+                   (classified.kind == Call::Direct && !analysis.obstacle(*classified.callee).empty());
       if (aside && why.empty()) {
-        why = ("it waits in " + kind.callee->getName() + " alone (" + place(*call) + "), which needs a stack: its threads keep theirs").str();
+        why = ("it waits in " + classified.callee->getName() + " alone (" + place(*call) + "), which needs a stack: its threads keep theirs").str();
       }
     }
   }
@@ -179,8 +179,8 @@ void Converter::rewriteSpawns() {
     // What nothing else calls need not stay.
     if (isa<Function>(arguments.back())) arguments[2] = ConstantPointerNull::get(runtime.pointer());
     arguments.push_back(program());
-    CallInst *made = builder.CreateCall(spawn, arguments);
-    call->replaceAllUsesWith(made);
+    CallInst *spawned = builder.CreateCall(spawn, arguments);
+    call->replaceAllUsesWith(spawned);
     if (auto *invoke = dyn_cast<InvokeInst>(call)) {
       // rt_spawn throws nothing.
       BranchInst::Create(invoke->getNormalDest(), invoke->getIterator());

@@ -9,6 +9,7 @@
 #include "llvm/ADT/SmallVector.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace duality {
@@ -38,14 +39,19 @@ public:
   // Start routines that stay pthreads, and why.
   const std::vector<SideCall> &pthreads() const { return kept; }
 
+  // What the bodies of coroutines ask for as they are made.
+  void callAside(SideCall call) { side_calls.push_back(std::move(call)); }
+  // Puts the note in front of a function that may block; see indirect.cpp.
+  void note(llvm::Function &target, bool alike);
+  // Stands for the table until all coroutines are known.
+  llvm::Value *table();
+
 private:
-  friend class Coroutine;
   void findStarts();
   llvm::SmallSetVector<llvm::Function *, 32> reach(llvm::Function &start, bool coroutines) const;
   std::string lifeAside(llvm::Function &start) const;
   void rewriteSpawns();
   void renameFunctions();
-  llvm::Value *table();
   void makeTable();
 
   llvm::Value *startRoutine(llvm::IRBuilder<> &builder, llvm::Value *start);

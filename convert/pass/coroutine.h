@@ -24,8 +24,10 @@ llvm::AttributeList attributesOfCoroutine(const llvm::Function &original);
 
 class Coroutine {
 public:
-  Coroutine(Converter &converter, llvm::Function &original, llvm::Function &clone)
-      : converter(converter), runtime(converter.runtime), original(original), function(clone) {}
+  Coroutine(Converter &converter, const Analysis &analysis, Runtime &runtime,
+            llvm::Function &original, llvm::Function &clone)
+      : converter(converter), analysis(analysis), runtime(runtime), original(original),
+        function(clone) {}
 
   void build();
 
@@ -59,7 +61,6 @@ private:
   llvm::Value *awaitIndirect(llvm::IRBuilder<> &builder, llvm::CallInst &call, llvm::ArrayRef<llvm::Function *> targets);
   void awaitNoted(llvm::IRBuilder<> &builder, llvm::CallInst &call, llvm::BasicBlock &join,
                   llvm::function_ref<void(llvm::Value *)> answer);
-  void note(llvm::Function &target, bool alike);
 
   // side_stack.cpp
   llvm::Value *awaitOnSideStack(llvm::IRBuilder<> &builder, llvm::CallInst &call, llvm::Value *callee, const llvm::Twine &what,
@@ -74,6 +75,7 @@ private:
   llvm::Value *convert(llvm::IRBuilder<> &builder, llvm::Value *value, llvm::Type *type);
 
   Converter &converter;
+  const Analysis &analysis;
   Runtime &runtime;
   llvm::Function &original;
   llvm::Function &function;

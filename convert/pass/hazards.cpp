@@ -118,9 +118,9 @@ private:
 
   bool waits(const CallBase &call, std::string &what) const {
     if (isLock(call) || isUnlock(call)) return false;
-    Call kind = analysis.classify(call);
-    if (kind.kind == Call::Plain) return false;
-    what = (kind.targets.empty() ? kind.callee : kind.targets.front())->getName().str();
+    Call classified = analysis.classify(call);
+    if (classified.kind == Call::Plain) return false;
+    what = (classified.targets.empty() ? classified.callee : classified.targets.front())->getName().str();
     return true;
   }
 

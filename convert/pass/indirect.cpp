@@ -54,7 +54,7 @@ Value *Coroutine::awaitIndirect(IRBuilder<> &builder, CallInst &call, ArrayRef<F
   bool few = targets.size() <= FEW;
   for (Function *target : targets) {
     if (!few && !target->isDeclaration()) {
-      note(*target, isAlike(call, *target));
+      converter.note(*target, isAlike(call, *target));
       continue;
     }
     auto *is = BasicBlock::Create(context, "is." + target->getName(), &function, join);
@@ -105,16 +105,16 @@ void Coroutine::awaitNoted(IRBuilder<> &builder, CallInst &call, BasicBlock &joi
 }
 
 // Puts the note in front of a function that may block.
-void Coroutine::note(Function &target, bool alike) {
-  bool converted = alike && converter.analysis.obstacle(target).empty();
+void Converter::note(Function &target, bool alike) {
+  bool converted = alike && analysis.obstacle(target).empty();
   // One that some calls take for a function of another type may be alike to this call.
-  if (target.hasPrefixData() && !(converted && converter.noted_without_coroutine.erase(&target))) return;
+  if (target.hasPrefixData() && !(converted && noted_without_coroutine.erase(&target))) return;
   uint32_t number = 0;
   if (converted) {
-    converter.noted.push_back(converter.coroutineOf(target));
-    number = static_cast<uint32_t>(converter.noted.size());
+    noted.push_back(coroutineOf(target));
+    number = static_cast<uint32_t>(noted.size());
   } else {
-    converter.noted_without_coroutine.insert(&target);
+    noted_without_coroutine.insert(&target);
   }
   auto word = [&](uint32_t value) { return ConstantInt::get(runtime.integer(), value); };
   target.setPrefixData(ConstantStruct::getAnon({word(shapeOf(*target.getFunctionType())), word(MAGIC), word(0), word(number)}, true));
@@ -131,8 +131,8 @@ void Converter::makeTable() {
   SmallVector<Constant *, 16> entries = {ConstantPointerNull::get(runtime.pointer())};
   append_range(entries, noted);
   auto *type = ArrayType::get(runtime.pointer(), entries.size());
-  auto *made = new GlobalVariable(module, type, true, GlobalValue::InternalLinkage, ConstantArray::get(type, entries), "duality.coroutines");
-  table_variable->replaceAllUsesWith(made);
+  auto *filled = new GlobalVariable(module, type, true, GlobalValue::InternalLinkage, ConstantArray::get(type, entries), "duality.coroutines");
+  table_variable->replaceAllUsesWith(filled);
   table_variable->eraseFromParent();
 }
 

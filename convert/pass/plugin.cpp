@@ -3,6 +3,7 @@
 // by file.
 
 #include "converter.h"
+#include "once.h"
 #include "report.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -46,7 +47,7 @@ struct ConvertPass : PassInfoMixin<ConvertPass> {
   explicit ConvertPass(std::shared_ptr<Link> link) : link(std::move(link)) {}
 
   PreservedAnalyses run(Module &module, ModuleAnalysisManager &) {
-    duality::Analysis analysis(module);
+    duality::Analysis analysis(module, duality::makeOnce(module));
     duality::Converter converter(module, analysis);
     const char *graph = std::getenv(GRAPH);
     StringSet<> told;

@@ -111,15 +111,15 @@ void writeGraph(raw_ostream &stream, Module &module, const Analysis &analysis) {
       for (Instruction &instruction : block) {
         auto *call = dyn_cast<CallBase>(&instruction);
         if (!call) continue;
-        Call kind = analysis.classify(*call);
-        if (kind.kind == Call::Plain) continue;
-        SmallVector<Function *, 4> targets = kind.targets;
-        if (targets.empty()) targets.push_back(kind.callee);
+        Call classified = analysis.classify(*call);
+        if (classified.kind == Call::Plain) continue;
+        SmallVector<Function *, 4> targets = classified.targets;
+        if (targets.empty()) targets.push_back(classified.callee);
         for (Function *target : targets) {
           if (!seen.insert(target).second) continue;
           if (target->isDeclaration()) leaves.insert(target);
           stream << "  " << quoted(function->getName()) << " -> " << quoted(target->getName()) << " [tooltip=" << quoted(place(*call))
-                 << (kind.kind == Call::Direct || kind.kind == Call::Primitive ? "" : ", style=dashed") << "];\n";
+                 << (classified.kind == Call::Direct || classified.kind == Call::Primitive ? "" : ", style=dashed") << "];\n";
         }
       }
     }

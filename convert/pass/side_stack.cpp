@@ -33,7 +33,7 @@ Function *Coroutine::sideThunk(CallInst &call, StructType *pack, Value *constant
 
 // Without a `callee`, the function that the call points to.
 Value *Coroutine::awaitOnSideStack(IRBuilder<> &builder, CallInst &call, Value *callee, const Twine &what, const std::string &why) {
-  converter.side_calls.push_back({place(call), what.str(), why});
+  converter.callAside({place(call), what.str(), why});
   bool has_value = !call.getType()->isVoidTy();
   SmallVector<Type *, 8> fields = {runtime.pointer(), has_value ? call.getType() : runtime.pointer()};
   for (Value *argument : call.args()) fields.push_back(argument->getType());

@@ -1,0 +1,35 @@
+// pthread_once as a function of the program: its routine may block, and then it is a coroutine as
+// the others are.
+
+#include "once.h"
+
+#include "llvm/IR/IRBuilder.h"
+
+using namespace llvm;
+
+namespace duality {
+
+// int duality.once(once, routine): what pthread_once does, in the two halves of the runtime.
+Function *makeOnce(Module &module) {
+  Function *declared = module.getFunction("pthread_once");
+  if (!declared || !declared->isDeclaration()) return nullptr;
+  LLVMContext &context = module.getContext();
+  Type *i32 = Type::getInt32Ty(context), *ptr = PointerType::getUnqual(context);
+  FunctionCallee begin = module.getOrInsertFunction("rt_once_begin", FunctionType::get(i32, {ptr}, false));
+  FunctionCallee end = module.getOrInsertFunction("rt_once_end", FunctionType::get(Type::getVoidTy(context), {ptr}, false));
+  Function *once = Function::Create(FunctionType::get(i32, {ptr, ptr}, false), GlobalValue::InternalLinkage, "duality.once", module);
+  auto *entry = BasicBlock::Create(context, "", once), *run = BasicBlock::Create(context, "run", once);
+  auto *done = BasicBlock::Create(context, "done", once);
+  IRBuilder<> builder(entry);
+  Value *first = builder.CreateCall(begin, {once->getArg(0)});
+  builder.CreateCondBr(builder.CreateIsNotNull(first), run, done);
+  builder.SetInsertPoint(run);
+  builder.CreateCall(FunctionType::get(Type::getVoidTy(context), false), once->getArg(1));
+  builder.CreateCall(end, {once->getArg(0)});
+  builder.CreateBr(done);
+  builder.SetInsertPoint(done);
+  builder.CreateRet(builder.getInt32(0));
+  return once;
+}
+
+} // namespace duality
