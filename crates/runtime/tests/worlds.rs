@@ -1,5 +1,5 @@
-//! One body, every world: each promise of the runtime is kept by block, park (on epoll), suspend (on
-//! every poller) and reactor, and the name of a failing test says which world broke it.
+//! One body, every world: each promise of the runtime is kept by block, park (on epoll), suspend
+//! (on every poller) and reactor, and the name of a failing test says which world broke it.
 
 #[macro_use]
 mod common;

@@ -32,11 +32,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("circles", "crates/conformance/src/soak/chat.rs", "its circle is being broken"),
     ("circles", "crates/conformance/src/soak/faults.rs", "its circle is being broken"),
     ("circles", "crates/conformance/src/soak/kinds.rs", "its circle is being broken"),
-    ("circles", "crates/load/src/pattern/chat/hearing.rs", "its circle is being broken"),
     ("circles", "crates/runtime/src/event_loop/core/mod.rs", "its circle is being broken"),
-    ("circles", "crates/runtime/src/event_loop/ready.rs", "its circle is being broken"),
-    ("circles", "crates/runtime/src/visibility/label.rs", "its circle is being broken"),
-    ("circles", "crates/services/src/http/authority.rs", "its circle is being broken"),
 ];
 
 /// One rule of the house.

@@ -108,8 +108,11 @@ fn places(tree: &Tree) -> BTreeMap<&str, Vec<Place>> {
         .collect()
 }
 
-/// What of a page is still written: of the changelog, the newest section.
+/// What of a page is still written: of the changelog, the newest section; of a log, nothing.
 fn current(page: &Page) -> &str {
+    if page.path.starts_with("docs/log/") {
+        return "";
+    }
     let mut sections = page.text.match_indices("\n## ").map(|(at, _)| at);
     match sections.nth(1) {
         Some(second) if page.path == "CHANGELOG.md" => &page.text[..second],

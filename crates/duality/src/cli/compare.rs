@@ -111,13 +111,14 @@ pub(super) struct Arguments {
     /// Which architectures, such as threads,epoll; without it, all
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     architectures: Option<Vec<String>>,
-    /// Servers that are not ours, measured beside them: nginx, lighttpd, apache-prefork,
-    /// apache-worker, apache-event; st, pth and pthreads, which `cargo xtask peers` builds; and
-    /// those that the plan defines
+    /// Peers: servers that are not ours, measured beside them
+    ///     ///
+    /// Ready-made: nginx, lighttpd, apache-prefork, apache-worker, apache-event. `cargo xtask
+    /// peers` builds st, pth and pthreads. A plan can define others.
     #[arg(long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     peers: Option<Vec<String>>,
-    /// The architecture or peer whose figures all others are also given as multiples of in --tables;
-    /// without it, --current, or the peer where there is one
+    /// What the figures in --tables are also multiples of: an architecture or a peer [default:
+    /// --current, or the only peer]
     #[arg(long, value_name = "NAME")]
     pub(super) baseline: Option<String>,
     /// Do not measure an architecture once more, as a control, to see what chance does
@@ -134,9 +135,10 @@ pub(super) struct Arguments {
     /// How often each cell is measured, each time with a fresh server [default: 3]
     #[arg(long, help_heading = heading::MEASURING)]
     repeats: Option<usize>,
-    /// How many blocks of slices follow the windows of a session, in which all servers are driven
-    /// in turn; 0 measures one after the other [default: such that the whole takes about two
-    /// minutes]
+    /// Blocks of slices in each session; 0 measures one server after the other [default: such that
+    /// the whole takes about two minutes]
+    ///     ///
+    /// In a block all servers of a session are driven in turn. Blocks follow the windows.
     #[arg(long, value_name = "N", help_heading = heading::MEASURING)]
     blocks: Option<usize>,
     /// How long each cell is measured, before the blocks [default: 120ms; without blocks, such that
@@ -148,10 +150,9 @@ pub(super) struct Arguments {
     warm_up: Option<Duration>,
     /// How long the whole may take, such as 10m; a longer run tells smaller differences apart
     ///
-    /// Blocks fill the time. What does not fit gets fewer blocks (15 in all at least), then shorter
-    /// windows (0.5 s at least), then fewer repeats (3 at least). Whatever takes longer than
-    /// expected stops when its time is spent, and
-    /// --resume goes on.
+    /// Blocks fill the time. What does not fit gets fewer blocks (at least 15 in all). Then windows
+    /// get shorter (at least 0.5 s), then repeats fewer (at least 3). Whatever takes longer than
+    /// expected stops when its time is spent, and --resume goes on.
     #[arg(long, value_parser = parse_duration, value_name = "TIME", help_heading = heading::MEASURING)]
     pub(super) budget: Option<Duration>,
     #[command(flatten)]
@@ -167,15 +168,19 @@ pub(super) struct Arguments {
     path: Option<String>,
     #[command(flatten)]
     setup: SetupFlags,
-    /// Where `guestbook` and `phone` keep what they are told: a new one for each cell (sqlite,
-    /// redis), or one that is there (sqlite:PATH, redis://HOST:PORT) [default: sqlite]
+    /// Where `guestbook` and `phone` keep their data [default: sqlite]
+    ///     ///
+    /// sqlite and redis begin a new store for each cell. sqlite:PATH and redis://HOST:PORT are
+    /// stores that exist.
     #[arg(long, value_name = "STORE", help_heading = heading::SERVICE)]
     store: Option<Store>,
     /// Decides the order of the cells; without it, the time
     #[arg(long, help_heading = heading::MEASURING)]
     seed: Option<u64>,
-    /// Where results.jsonl, report.html and summary.json go, those of a plan each in a directory of
-    /// the experiment's name; without it, a new directory duality-results-TIME
+    /// The directory for results.jsonl, report.html and summary.json [default: a new
+    /// duality-results-TIME]
+    ///     ///
+    /// Each experiment of a plan has a directory of its name in it.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Only explain what would be measured, what is unavailable and why, and how long it takes
@@ -455,12 +460,12 @@ pub(super) fn measure(
 pub(super) struct Shown<'a> {
     /// All tables, and not one screen.
     pub(super) tables: bool,
-    /// The subject whose figures the tables also give all others' as multiples of.
+    /// The subject that the figures in the tables are also multiples of.
     pub(super) baseline: Option<&'a str>,
 }
 
 impl Shown<'_> {
-    /// Prints the answer of the experiment whose results are in `run`, and whose report is `page`.
+    /// Prints the answer of an experiment. Its results are in `run`, and its report is `page`.
     pub(super) fn print(self, answer: &Answer<'_>, page: &Path, run: &Path) -> Result<(), Failure> {
         print(&match self.tables {
             true => answer.summary.render_text(&answer.recommendation, self.baseline),

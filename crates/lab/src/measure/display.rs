@@ -1,5 +1,5 @@
-//! What is seen while an experiment runs: a bar with the time that is left and the standing so far
-//! on a terminal, else a line for each cell.
+//! What is seen while an experiment runs. On a terminal it is a bar with the time that is left, and
+//! the standing so far. Else it is a line for each cell.
 //!
 //! The standing is of means, and without intervals: the verdict comes at the end.
 

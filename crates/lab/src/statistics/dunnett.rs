@@ -1,9 +1,9 @@
 //! Dunnett's comparisons with one control: how far the farthest of several equal means lies from
 //! that of the control by chance (Dunnett 1955 and 1964).
 //!
-//! The quantile is two-sided. It is that of the largest `|t|` of k differences from one mean, which
-//! all have the same correlation of 1/2: every mean has as many values. Where some have fewer, the
-//! quantile is nearly the same. With one other mean it is Student's.
+//! The quantile is two-sided. It is that of the largest `|t|` of k differences from one mean. All
+//! differences have the same correlation of 1/2: every mean has as many values. Where some have
+//! fewer, the quantile is nearly the same. With one other mean it is Student's.
 
 use std::collections::BTreeMap;
 use std::f64::consts::SQRT_2;
@@ -14,8 +14,9 @@ use super::studentized_range::{PLACES, exceeded_with, normal, over_deviations};
 /// Quantiles that have been found, by the bits of alpha, the count and the degrees of freedom.
 static FOUND: Mutex<BTreeMap<(u64, usize, usize), f64>> = Mutex::new(BTreeMap::new());
 
-/// The quantile that the largest of `others` absolute differences from the control exceeds with
-/// probability `alpha`, in standard errors of a difference, with `freedom` degrees of freedom.
+/// The quantile of the largest of `others` absolute differences from the control, in standard
+/// errors of a difference. It is exceeded with probability `alpha`, with `freedom` degrees of
+/// freedom.
 ///
 /// # Panics
 ///

@@ -22,7 +22,8 @@
 //! `event_loop/park.rs`; the reactor's is in `blocks/mod.rs`.
 //!
 //! A kernel thread is in the block world unless an [`EventLoop`](crate::event_loop::EventLoop) runs
-//! on it, or a block whose waits suspend ([`Waits`](crate::blocks::Waits)). Block and park therefore never return `Pending`, with one exception that
+//! on it, or a block whose waits suspend ([`Waits`](crate::blocks::Waits)). Block and park
+//! therefore never return `Pending`, with one exception that
 //! [`time::timeout`] relies on: a wait that is cut short because the *ambient deadline* has passed
 //! returns `Pending`, in every world, and the `timeout` that set the deadline sees it and drops the
 //! future. So straight-line code that blocks a kernel thread can be cancelled like any other

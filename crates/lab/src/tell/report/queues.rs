@@ -9,8 +9,8 @@ use super::charts::Figure;
 /// How many queues are in colour.
 const IN_COLOUR: usize = 3;
 
-/// Two charts for each subject that has queues, of its first window at the most connections: how
-/// long its queues were, and how many threads took from them.
+/// Two charts for each subject that has queues: how long the queues were, and how many threads took
+/// from them. They are of its first window at the most connections.
 pub(super) fn figures(cells: &[Cell]) -> Vec<Figure> {
     let mut chosen: Vec<(&Cell, &[QueueSample])> = Vec::new();
     for cell in cells {

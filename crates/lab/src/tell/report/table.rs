@@ -1,5 +1,5 @@
-//! The report's tables: every cell with its warnings and its raw lines, the lines of service time
-//! over load, and the fate of the connections beside the measured ones.
+//! The report's tables: every cell with its warnings and its raw lines, and the lines of service
+//! time over load. Also the fate of the connections beside the measured ones.
 
 use std::collections::BTreeSet;
 
