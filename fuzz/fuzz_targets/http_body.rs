@@ -1,7 +1,8 @@
 //! Chunked bodies, as the http service reads them.
 //!
-//! However the bytes are cut, the same comes of them; what is kept is bounded; what the service
-//! accepts, the client of `duality load` reads alike; and any content can be sent.
+//! However the bytes are cut, the result is the same. What is kept is bounded. The client of
+//! `duality load` reads every body that the service accepts, with the same result. Any content can
+//! be sent.
 
 #![no_main]
 

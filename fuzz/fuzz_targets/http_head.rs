@@ -1,7 +1,7 @@
 //! Requests on a connection, heads and bodies, as the http service hears them.
 //!
-//! However the bytes are cut, the same is heard; a head that is accepted has exactly one framing;
-//! and each request begins where the one before it ends.
+//! However the bytes are cut, the same requests are heard. An accepted head has exactly one
+//! framing. Each request begins where the previous one ends.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
 //! Lines, and what quote, phone and chat make of them. (A game passes them on as they are.)
 //!
-//! However the bytes are cut, the lines are those of the definition; a reply is one line; and of a
-//! chat everyone hears what the others said, whatever it looks like.
+//! However the bytes are cut, the lines are those of the definition. A reply is one line. In a chat
+//! every client hears what the others said, whatever it looks like.
 
 #![no_main]
 

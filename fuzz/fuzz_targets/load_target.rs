@@ -1,7 +1,7 @@
 //! What a load is aimed at, as its user writes it.
 //!
-//! What is shown can be read again and means the same; and no target can put a line of its own into
-//! the head of a request.
+//! What is shown can be read again and means the same. No target can put a line of its own into the
+//! head of a request.
 
 #![no_main]
 

@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
         ) => {
             assert_eq!((host, port, database), (host2, port2, database2));
             assert_eq!(password2.as_deref(), password.as_ref().map(|_| "***"));
-            // Without a password there is nobody to be.
+            // Without a password there is no user.
             assert!(user == user2 || password.is_none());
         }
         _ => assert_eq!(location, again),

@@ -1,7 +1,7 @@
-//! What Redis, or whoever is at its address, replies.
+//! Replies of Redis, or of another program at its address.
 //!
-//! A reply has one end, wherever the bytes are cut; it holds no more than came; an error is final;
-//! a remark and a command are read as they were meant.
+//! A reply has one end, wherever the bytes are cut. It holds no more than came. An error is final.
+//! A remark and a command are read as they were meant.
 
 #![no_main]
 

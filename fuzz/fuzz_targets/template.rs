@@ -1,5 +1,5 @@
-//! Templates of an operator who slips: whatever is in the file, the server goes on, and the page
-//! has an end.
+//! Templates with mistakes in them: whatever is in the file, the server goes on, and the page has
+//! an end.
 
 #![no_main]
 
@@ -9,8 +9,8 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(source) = std::str::from_utf8(bytes) else { return };
-    // The engine makes `"x" * 10000000` before anything of it is written, and so before the bound
-    // on a page's length: an operator's own memory, and nothing that a client can ask for.
+    // The engine builds `"x" * 10000000` before it writes any of it, and so before the bound on a
+    // page's length applies. That uses the operator's own memory; no client can ask for it.
     let is_digit = |byte: &u8| byte.is_ascii_digit();
     if source.contains('*') && source.as_bytes().windows(5).any(|five| five.iter().all(is_digit)) {
         return;

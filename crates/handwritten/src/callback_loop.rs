@@ -1,9 +1,9 @@
 //! The loop that calls the machines: epoll, timers, and a slab of connections.
 //!
-//! All of it belongs to one kernel thread. A machine is called from where its event is found, and
-//! goes on until it has to wait; so no queue of ready tasks stands between them, and no more is
-//! ever under way than the events of one round, which is why there is no accept queue as the
-//! runtime's loop has one.
+//! All of it belongs to one kernel thread. The loop calls a machine from where it finds the
+//! machine's event, and the machine goes on until it has to wait. So no queue of ready tasks stands
+//! between them. No more work is ever under way than the events of one round, so there is no accept
+//! queue like that of the runtime's loop.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -44,7 +44,7 @@ pub(crate) struct CallbackLoop<M: StateMachine> {
     wakeup: Wakeup,
     listener: Option<Listener>,
     connections: Slab<Connection<M>>,
-    /// Those whose turn was cut short, so that others have theirs.
+    /// Machines with a turn cut short, so that others have theirs.
     cut_short: Vec<usize>,
     /// What helper threads have found, and for which connection; `None` where one panicked.
     found: FoundBox<M>,
@@ -282,7 +282,7 @@ impl<M: StateMachine> CallbackLoop<M> {
 
     // A connection's turn.
 
-    /// Calls those whose turn was cut short.
+    /// Calls the machines that had a turn cut short.
     fn give_turns(&mut self) {
         let waiting = self.cut_short.len();
         for index in 0..waiting {

@@ -6,8 +6,8 @@
 //!            end ◀─┘  └────────────── all of it has left ────┘
 //! ```
 //!
-//! All connections of a loop read into one buffer, for nothing is left in it when a callback
-//! returns but what did not leave at once; that alone is kept. The service does the same by an
+//! All connections of a loop read into one buffer. When a callback returns, only bytes that could
+//! not leave at once remain, and the connection keeps only these. The service does the same with an
 //! `Input` of the runtime, which has memory only while there is something in it.
 
 use std::io;

@@ -13,8 +13,8 @@
 //!                                                └──▶ Discard ─▶ closed
 //! ```
 //!
-//! Replies leave before the connection waits for bytes, so that any stage but Disk may find that it
-//! has to wait for room instead; it begins again when there is some.
+//! Replies leave before the connection waits for bytes. So any stage except Disk may have to wait
+//! for room instead. The stage begins again when there is room.
 
 use std::io;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ type Step = Result<(), Next<Found>>;
 /// What the connections of one loop have in common.
 pub(crate) struct Common {
     http: Http,
-    /// The memory that they read into, and that they gather replies in: a connection has its own
+    /// The memory that they read into and gather replies in. A connection has memory of its own
     /// only while something is left there when its callback returns.
     input: Vec<u8>,
     gathered: Vec<u8>,
@@ -83,7 +83,7 @@ enum Stage {
     Discard { until: Option<Instant> },
 }
 
-/// A request whose body is being read.
+/// A request, while its body is being read.
 struct Incoming {
     head: Box<[u8]>,
     body: Body,
@@ -91,7 +91,7 @@ struct Incoming {
     deadline: Option<Option<Instant>>,
 }
 
-/// A request whose page is being looked for.
+/// A request, while its page is being looked for.
 struct Sought {
     /// Its head, unless that is still in the input.
     head: Option<Box<[u8]>>,
@@ -372,7 +372,7 @@ impl Conversation {
         Err(Next::Helper(Box::new(move || http.run(errand))))
     }
 
-    /// Answers the request whose page was looked for.
+    /// Answers the request with what was found for it.
     fn bring(&mut self, found: Found, limits: &Limits) -> Step {
         let Stage::Disk(sought) = std::mem::replace(&mut self.stage, Stage::End) else {
             return Err(Next::End);
@@ -415,8 +415,8 @@ impl Stage {
 }
 
 impl Desk {
-    /// Answers a request, and says what the reply says of the connection; or has an errand be done
-    /// first, in the second that is named with it.
+    /// Answers a request, and returns what the reply says of the connection. `Err` is an errand to
+    /// do first, and the second that the answer is for.
     fn answer(
         &mut self,
         request: &Request<'_>,

@@ -11,16 +11,16 @@
 //!                      └─▶ Read, Write, Helper, End or Failed: what it waits for next
 //! ```
 //!
-//! A service of `crates/services` is an `async fn`, and under the architecture `epoll` the compiler
-//! turns it into a state machine that the runtime polls. Here the same is done as one would without
-//! such a compiler: a `StateMachine` is a struct of what outlives a wait, and a callback that goes
-//! on from there. The parsers, the pages and the replies are those of the services, and so are
-//! buffer sizes, limits, socket options, the poller and the timers; what differs is who made the
-//! state machine, and that it is called by a loop that knows it and not through a task.
+//! A service of `crates/services` is an `async fn`. Under the architecture `epoll` the compiler
+//! turns it into a state machine that the runtime polls. This crate does without such a compiler: a
+//! `StateMachine` is a struct of what outlives a wait, and a callback that goes on from there. The
+//! parsers, pages and replies are those of the services. So are buffer sizes, limits, socket
+//! options, the poller and the timers. Two things differ: the state machine is written by hand, and
+//! a loop that knows it calls it directly, without a task.
 //!
-//! [`echo`] and [`http`] are what the architecture `handwritten` runs, and no other service is
-//! written so: two are enough to know the price, and http's order of events, which its service
-//! tells from top to bottom, has to be gathered here from the stages of `http.rs`.
+//! The architecture `handwritten` runs [`echo`] and [`http`], and no other service is written this
+//! way. Two are enough to know the price. The service http tells its order of events from top to
+//! bottom; here the order has to be gathered from the stages of `http.rs`.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! What is on its way to an http client: replies that are gathered and leave together, and the long
-//! page or file that may follow them.
+//! Output on its way to an http client: gathered replies that leave together, and the long page or
+//! file that may follow them.
 
 use std::io;
 use std::time::Instant;

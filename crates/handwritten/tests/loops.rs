@@ -1,6 +1,6 @@
-//! What only the loop can break: that a client that never rests leaves room for others, that
-//! repeated requests cost the heap nothing, and that a drain ends it. One test, for a drain is the
-//! process's.
+//! Tests what only the loop can break. A client that never rests leaves room for others. Repeated
+//! requests cost the heap nothing. A drain ends the loop. It is one test, because a drain applies
+//! to the whole process.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -51,8 +51,8 @@ fn floods_leave_room_and_requests_allocate_nothing_until_a_drain_ends_all() {
     assert!(allocations <= allowed, "{allocations} allocations");
 }
 
-/// A client that sends and takes without a pause, and so never lets the server's attempts block for
-/// long, beside one that asks for a byte at a time.
+/// One client sends and receives without a pause, so that the server's attempts seldom block.
+/// Beside it, another client asks for a byte at a time.
 fn others_are_served_beside_a_flood(echo: SocketAddr) {
     let mut flood = connect(echo);
     let mut back = flood.try_clone().unwrap();

@@ -28,7 +28,7 @@ pub struct Image<'a> {
     pub segments: Vec<Segment<'a>>,
     /// The address of the sorted table of functions (`PT_GNU_EH_FRAME`).
     pub functions: Option<u64>,
-    /// It belongs to glibc, whose code is known to pass no vector register across a system call.
+    /// The object belongs to glibc, which is known to pass no vector register across a system call.
     pub is_libc: bool,
 }
 

@@ -4,8 +4,8 @@
 //! A jump needs five bytes and a `syscall` has two, so a site takes its neighbours along:
 //!
 //! ```text
-//!   Number   mov $nr,%eax ; syscall            the usual one. The move can be executed again, so the
-//!                                              address of the syscall stays a valid restart address
+//!   Number   mov $nr,%eax ; syscall            the usual one. The move can be repeated, so the
+//!                                              address of the syscall stays a restart address
 //!   Before   a ; b ; syscall                   a and b move into the stub
 //!   After    syscall ; c ; d                   where a branch leads to the syscall: c and d move
 //! ```
@@ -159,8 +159,8 @@ fn memchr(byte: u8, bytes: &[u8]) -> Option<usize> {
     Some(at + bytes.get(at..)?.iter().position(|&other| other == byte)?)
 }
 
-/// Where nothing tells functions apart: a stretch that starts well before the candidate, for a
-/// decoder that starts inside an instruction finds the boundaries again after a few.
+/// For code where nothing tells functions apart: a stretch that starts well before the candidate. A
+/// decoder that starts inside an instruction finds the boundaries again after a few instructions.
 fn sweep_around(candidate: u64, whole: &Range<u64>) -> Range<u64> {
     let start = candidate.saturating_sub(SWEEP_BYTES / 2).max(whole.start);
     start..(start + SWEEP_BYTES).min(whole.end)
