@@ -59,7 +59,7 @@ fn call_on<R, F: FnOnce() -> R>(
     }
     let mut call = Call { body: Some(body), outcome: None, caller: own };
     let left = Left::here_for(others);
-    // SAFETY: who resumed this fiber waits for it, and its stack is free below where it does.
+    // SAFETY: the resumer is suspended until this fiber leaves; its stack is free below `place`.
     unsafe { switch::call_on((&raw mut call).cast(), function::<R, F>, place) };
     left.back();
     call.outcome.expect("the function has been called")

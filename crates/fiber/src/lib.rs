@@ -1,9 +1,9 @@
 //! Fibers: a stack of one's own, and the switch to it and back.
 //!
 //! A fiber is the *mechanism* under a user-level thread; it knows nothing of descriptors, timers or
-//! queues. The park world of `duality-runtime` resumes fibers from its loop; a fiber that must wait
-//! passes the processor to the next one that is ready, and suspends itself, which is back to the
-//! loop, when there is none.
+//! queues. The park world of `duality-runtime` resumes fibers from its loop. A fiber that must wait
+//! switches to the next ready fiber. When none is ready, it suspends itself, which returns to the
+//! loop.
 //!
 //! ```text
 //!   kernel thread's stack              a fiber's stack (Stack)           another's

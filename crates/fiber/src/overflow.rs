@@ -7,10 +7,10 @@
 //!      └─ SIGSEGV ─────────────────────────────▶
 //! ```
 //!
-//! The handler knows the running fiber of its kernel thread, hence the one guard that can have been
-//! hit, and where the thread's own stack is, if [`run_watched`] runs it. Every other fault goes to
-//! the handler that was there before: std's, which knows the main thread and the threads that std
-//! has made, or the kernel's default.
+//! The handler knows the running fiber of its kernel thread, and so the only guard that can have
+//! been hit. If [`run_watched`] runs the thread, the handler also knows the thread's own stack.
+//! Every other fault goes to the handler that was there before. That is the kernel's default, or
+//! std's, which knows the main thread and the threads that std has made.
 //!
 //! A watched kernel thread has its signal stack within its own stack, at the far end from its
 //! guard:
@@ -69,7 +69,7 @@ pub unsafe fn watch(name: Name) -> io::Result<Watch> {
 /// The stack of a kernel thread, as a report of its overflow describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelStack {
-    /// Whose it is, such as "a helper thread".
+    /// The owner of the stack, such as "a helper thread".
     pub owner: &'static str,
     /// How much of it is for calls, in bytes.
     pub size: usize,
@@ -93,9 +93,9 @@ const MARGIN: usize = 4096;
 ///
 /// # Safety
 ///
-/// The thread has begun just now, less than 2 KiB of its stack are in use, and the stack has room
-/// for `stack.size` bytes and [`beside_calls`](KernelStack::beside_calls). A panic does not come
-/// out of `body`.
+/// The thread has just begun, and less than 2 KiB of its stack are in use. The stack has room for
+/// `stack.size` bytes and [`beside_calls`](KernelStack::beside_calls). A panic does not come out of
+/// `body`.
 pub unsafe fn run_watched<F: FnOnce()>(stack: KernelStack, body: F) {
     /// # Safety
     ///
@@ -213,13 +213,13 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     pass_on(previous, signal, info, context, sent);
 }
 
-/// The size that was asked for the stack of the fiber that runs, or that a function runs on top of,
-/// in whole pages, if `address` is in the guard below it.
+/// The requested stack size of the fiber that runs, or that a function runs on top of, in whole
+/// pages. `None` if `address` is not in the guard below that stack.
 fn overflowed_size(address: usize) -> Option<usize> {
     let here = HERE.with(|here| [here.running.get(), here.on_top_of.get()]);
     let fiber = here.into_iter().find(|fiber| !fiber.is_null())?;
-    // SAFETY: it is alive: what runs it, or a function on top of it, borrows it, and so does its
-    // drop, which is the last to run one.
+    // SAFETY: the fiber is alive. Its resumer, or a function on top of it, borrows it. So does its
+    // drop, which is the last to run a function there.
     let stack = unsafe { &(*fiber).stack };
     let guard = stack.guard();
     (guard..guard + page_size()).contains(&address).then(|| stack.size())
@@ -232,7 +232,7 @@ fn report_fiber(size: usize) -> ! {
     })
 }
 
-/// What to do about an overflow of a stack whose size was chosen.
+/// What to do about an overflow of a stack of configurable size.
 pub const LARGER: &str = "give it a larger one (--stack-size)";
 
 fn report(size: usize, remedy: &str, name: impl FnOnce(&mut dyn Write) -> fmt::Result) -> ! {
@@ -352,9 +352,9 @@ fn signal_stack_size() -> usize {
     pushed_by_the_kernel() + 16 * 1024
 }
 
-/// What the kernel pushes, and as much as std's signal stacks leave to a handler. Not more: when a
-/// thread ends, glibc keeps the first 16 KiB of its stack in memory for the next one, and the calls
-/// of both are to lie in them.
+/// What the kernel pushes, and as much as std's signal stacks leave to a handler. More would cost
+/// memory: when a thread ends, glibc keeps the first 16 KiB of its stack for the next thread. The
+/// calls of both threads are to lie in these.
 fn within_stack_size() -> usize {
     (pushed_by_the_kernel() + 4608).max(8 * 1024).next_multiple_of(16)
 }

@@ -1,9 +1,9 @@
 //! A pool of stacks of one size, last in, first out.
 //!
-//! The stack that was used last is the one whose pages and cache lines are warm: reusing it costs
-//! tens of nanoseconds, where mapping, guarding and touching a new one costs microseconds. So
-//! nothing is told to the kernel on the way in or out, with one exception: when the load has gone
-//! down, memory that a peak has left behind is returned.
+//! The stack that was used last has warm pages and cache lines. To reuse it costs tens of
+//! nanoseconds; to map, guard and touch a new one costs microseconds. So reuse makes no system
+//! call, with one exception. After the load has gone down, the pool returns memory that a peak has
+//! left behind.
 //!
 //! ```text
 //!   slabs:  64 stacks │ 64 │ 128 │ 256 │ …        each as large as all before it, up to 1 GiB
@@ -13,11 +13,10 @@
 //!           memory         or 1,024
 //! ```
 //!
-//! Whatever is spare beyond the warm part gives its memory back (`MADV_DONTNEED`, 1 µs, and 1.2 µs
-//! at the next touch), the coldest first. The bound follows what is in use because a load that
-//! comes and goes by half of its size should not fault each time, while one that is over should
-//! leave no more than a few MiB; a fixed bound would be too small for the one or too large for the
-//! other.
+//! Spare stacks beyond the warm part give their memory back (`MADV_DONTNEED`, 1 µs, and 1.2 µs at
+//! the next touch), the coldest first. The bound follows what is in use. A load that comes and goes
+//! by half of its size should not fault each time. A load that is over should leave no more than a
+//! few MiB. A fixed bound would be too small for the former or too large for the latter.
 
 use std::fmt;
 use std::io;
@@ -76,9 +75,9 @@ impl StackPool {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` when address space is used up, and [`io::ErrorKind::OutOfMemory`] with the remedy
-    /// when, on a kernel before Linux 6.13, the mappings that a process may have
-    /// (`vm.max_map_count`) are, but for a reserve.
+    /// `ENOMEM` when address space is used up. On a kernel before Linux 6.13,
+    /// [`io::ErrorKind::OutOfMemory`] with the remedy when the process has no mappings left
+    /// (`vm.max_map_count`) except a reserve.
     #[inline]
     pub fn take(&mut self) -> io::Result<Stack> {
         self.take_leaving(0)
@@ -112,7 +111,7 @@ impl StackPool {
         }
     }
 
-    /// A new stack whose slab has no others.
+    /// A new stack, alone in its slab.
     pub(crate) fn take_alone(&mut self) -> io::Result<Stack> {
         loop {
             let slab = Arc::new(Slab::new(self.rounded_size()?, 1, self.guards, 0)?);

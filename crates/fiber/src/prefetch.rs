@@ -1,5 +1,5 @@
-//! Asking for memory before it is touched: the mechanism. The runtime's loop decides whose memory
-//! it asks for, and when (`event_loop/prefetch.rs`, where the gain of both is noted).
+//! Asking for memory before it is touched: the mechanism. The runtime's loop decides which fiber's
+//! memory it asks for, and when. `event_loop/prefetch.rs` notes the gain of both.
 
 use std::ptr;
 
@@ -26,9 +26,9 @@ pub fn prefetch(address: usize) {
 }
 
 impl Fiber {
-    /// Asks for the memory that the next switch to the fiber touches first, without waiting for it:
-    /// where its value begins, and the cache lines from where it was left that calls may return to
-    /// before its end, but no more than `most`.
+    /// Asks for the memory that the next switch to the fiber touches first, without waiting for it.
+    /// This is the beginning of the fiber's value, and cache lines from where the fiber was left.
+    /// Calls may return to these lines before the fiber's end; no more than `most` are asked for.
     #[inline]
     pub fn prefetch(&self, most: usize) {
         let (base, left_at) = (self.stack.base(), self.left_at.get().addr());

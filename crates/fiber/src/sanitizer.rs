@@ -1,9 +1,8 @@
 //! AddressSanitizer, told of every switch: which stack the kernel thread is on.
 //!
-//! Without the feature `sanitizer` there is nothing here: a stack's bounds are a type without
-//! values to store, and to tell them does nothing. With it, the program links only under
-//! `-Zsanitizer=address`, whose interface this is: `<sanitizer/common_interface_defs.h>` of LLVM's
-//! compiler-rt.
+//! Without the feature `sanitizer` this module does nothing: a stack's bounds are a type without
+//! values to store. With the feature, the program links only under `-Zsanitizer=address`, which
+//! provides the interface: `<sanitizer/common_interface_defs.h>` of LLVM's compiler-rt.
 
 pub(crate) use told::{Bounds, Left, left_for_good, vacated};
 
@@ -130,8 +129,8 @@ mod told {
     /// Nothing runs on the stack. Whatever did last has not returned, and left its marks.
     pub(crate) fn vacated(bounds: Bounds) {
         let (lowest, size) = bounds.get();
-        // SAFETY: the memory is a stack of ours, whose guard alone is not to be touched, and that
-        // by its own means.
+        // SAFETY: the memory is a stack of ours. Only its guard is not to be touched, and the guard
+        // protects itself.
         unsafe { __asan_unpoison_memory_region(lowest, size) };
     }
 }

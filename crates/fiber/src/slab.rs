@@ -13,9 +13,9 @@
 //! Huge pages are refused, for one of them would make 2 MiB of stacks resident at the first touch
 //! of any.
 //!
-//! A guard is a mark in the page table where the kernel has it (`MADV_GUARD_INSTALL`, Linux 6.13),
-//! and then a million stacks are a handful of mappings. Elsewhere it is a page without access
-//! (mprotect(2)), which cuts the mapping in two; so the stacks of a process are limited there, well
+//! A guard is a mark in the page table where the kernel has it (`MADV_GUARD_INSTALL`, Linux 6.13).
+//! Then a million stacks are a handful of mappings. Elsewhere a guard is a page without access
+//! (mprotect(2)), which cuts the mapping in two. There the stacks of a process are limited, well
 //! before `vm.max_map_count` is used up: with no mapping left, every later malloc(3) fails as well.
 
 use std::ffi::c_void;

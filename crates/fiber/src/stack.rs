@@ -1,4 +1,4 @@
-//! One stack: a part of a slab, whose lowest page is a guard.
+//! One stack: a part of a slab, with a guard as its lowest page.
 //!
 //! ```text
 //!                                                base
@@ -6,11 +6,11 @@
 //!   low addresses                              one cache line
 //! ```
 //!
-//! The *header* says where the guard and the slab are, so that a fiber need not, whose size counts,
-//! and a signal handler can know.
+//! The *header* says where the guard and the slab are. So a signal handler can know them, and a
+//! fiber need not store them, which keeps it small.
 //!
-//! The *value* is what the fiber was made with, such as the future that it runs: next to the frames
-//! that use it, it needs no page of its own.
+//! The *value* is what the fiber was made with, such as the future that it runs. It lies next to
+//! the frames that use it, and so needs no page of its own.
 //!
 use std::fmt;
 use std::io;

@@ -4,7 +4,7 @@
 //!   image.rs     an object: segments of bytes at addresses, and its table of functions
 //!   sites.rs     candidates (the bytes 0f 05) → functions that hold one → instructions → sites
 //!   liveness.rs  whether a vector register is alive across the call
-//!   stubs.rs     a site → five bytes of jump in the text, and a near stub that enters the dispatcher
+//!   stubs.rs     a site → five bytes of jump in the text, and a near stub into the dispatcher
 //! ```
 //!
 //! Nothing is patched by its bytes alone: a candidate counts only if decoding its function from the

@@ -75,8 +75,8 @@ pub(crate) fn run_functions(mut message: usize) {
     }
 }
 
-/// While it lives, no fiber is the running one. A function that left the fiber would return to a
-/// caller whose frame it borrows from, and be gone on with after that frame is gone.
+/// While it lives, no fiber is the running one. The function borrows from its caller's frame. If it
+/// could leave the fiber, it would go on after that frame is gone.
 struct NoFiber {
     fiber: *const Fiber,
 }
@@ -107,17 +107,17 @@ pub fn suspend() {
     unsafe { suspend_for(|| None) };
 }
 
-/// Leaves the running fiber for the one that `next` names, which goes on as if it had been resumed
-/// instead of this one; if it names none, as by [`suspend`].
+/// Leaves the running fiber for the fiber that `next` names. That fiber goes on as if it had been
+/// resumed instead of this one. If `next` names none, this is [`suspend`].
 ///
-/// Part of its callers, like those of its callers that can be: between a switch and the next one of
-/// this thread, a return from a function that was called before the first is one that the processor
-/// predicts wrongly, unless the other fiber has made the same calls.
+/// It is inlined into its callers, and they into theirs where possible. Otherwise the processor
+/// mispredicts returns: after a switch, a function that was called before it returns. The
+/// prediction is right only if the other fiber has made the same calls.
 ///
 /// # Safety
 ///
-/// `next` does not switch. What it names is suspended, or the running fiber; it belongs to this
-/// kernel thread, and stays where it is until it has been left again.
+/// `next` does not switch. It names a suspended fiber, or the running fiber. The named fiber
+/// belongs to this kernel thread, and stays where it is until it has been left again.
 ///
 /// # Panics
 ///
@@ -156,8 +156,8 @@ unsafe fn leave(next: impl FnOnce() -> Option<NonNull<Fiber>>) -> usize {
         }
         None => (&here.resumer, here.resumer_stack.get()),
     };
-    // SAFETY: this fiber runs, and so is alive. The other was left there, as is asked of the
-    // caller; or else the resumer was, when it switched to a fiber, and whichever fiber it was,
-    // this one runs instead.
+    // SAFETY: this fiber runs, and so is alive. A fiber at `to` was left there, as is asked of the
+    // caller. A resumer at `to` was left there when it switched to a fiber: to this one, or to one
+    // that has since passed the processor on.
     unsafe { here.switch(&(*running).left_at, to, bounds, GO_ON) }
 }

@@ -60,8 +60,8 @@ impl Fiber {
     ///
     /// # Panics
     ///
-    /// When the value and what `entry` captures leave less than 4 KiB of the stack, before anything
-    /// is written there; and with what `make` panics with.
+    /// When the value and what `entry` captures leave less than 4 KiB of the stack; nothing has
+    /// been written there yet. Also passes on a panic of `make`.
     #[inline]
     pub fn with<T: 'static>(
         stack: Stack,
@@ -220,7 +220,7 @@ fn came_back(message: usize) -> bool {
 #[cold]
 fn go_on_panicking(message: usize) -> ! {
     let payload = ptr::with_exposed_provenance_mut::<Payload>(message);
-    // SAFETY: `main` made it from such a box, and this is the only one who is told.
+    // SAFETY: `main` made it from such a box, and only this message carries it.
     resume_unwind(*unsafe { Box::from_raw(payload) })
 }
 

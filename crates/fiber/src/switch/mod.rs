@@ -7,15 +7,15 @@
 //!   │ where to go on   │ ◀─ *from      │ where to go on   │  ─▶ jumped to      ◀─ *to, taken
 //! ```
 //!
-//! It goes from any stack to any other, which a call and a return cannot: a thread that waits hands
-//! the processor to the next one, and the loop's stack sleeps. It is a jump, and a part of the
-//! function that waits. A processor predicts where a return leads by the calls before it; a switch
-//! that is itself a call, or a return, has it predict the returns of the one stack by the calls of
-//! the other, which costs twenty cycles each. The address that a jump leads to it predicts by those
-//! before.
+//! It goes from any stack to any other, which a call and a return cannot. A waiting thread hands
+//! the processor to the next one, and the loop's stack sleeps. It is a jump, inlined into the
+//! function that waits. A processor predicts where a return leads from the calls before it. If the
+//! switch were a call or a return, the processor would predict one stack's returns from the other
+//! stack's calls. Each would cost twenty cycles. The target of a jump is predicted from the jumps
+//! before it.
 //!
-//! What the compiler has in other registers it saves itself, if it needs it: to it, the switch is a
-//! piece of assembly that changes all registers.
+//! The compiler saves other registers itself, if it needs their values: to the compiler, the switch
+//! is a piece of assembly that changes all registers.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -40,8 +40,8 @@ pub(crate) type StackPointer = *mut u8;
 
 pub(crate) use processor::{call_on, switch};
 
-/// Lays out a stack, below `base`, which is a multiple of 16, so that the first switch to it calls
-/// `main` with the address of `data`, which is moved there, and the message of the switch.
+/// Lays out a stack below `base`, which is a multiple of 16, and moves `data` there. The first
+/// switch to the stack then calls `main` with the address of `data` and the message of the switch.
 ///
 /// # Safety
 ///
@@ -55,9 +55,9 @@ pub(crate) unsafe fn prepare<D>(
     let data_at = (base - size_of::<D>()) & !(alignment::<D>() - 1);
     let words = processor::first(main as *const () as usize);
     let left_at: StackPointer = ptr::with_exposed_provenance_mut(data_at - size_of_val(&words));
-    // SAFETY: the data and the words below it take at most `room_for` bytes, which are there and in
-    // no other use, by what is asked of the caller. The data is aligned as it asks, and the words
-    // lie at a multiple of 16.
+    // SAFETY: the data and the words below it take at most `room_for` bytes. The caller promises
+    // that these bytes are there and in no other use. The data has the alignment of its type, and
+    // the words lie at a multiple of 16.
     unsafe {
         ptr::with_exposed_provenance_mut::<D>(data_at).write(data);
         ptr::write(left_at.cast(), words);
