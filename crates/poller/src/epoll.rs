@@ -1,4 +1,5 @@
-//! epoll(7), edge-triggered: the kernel remembers who is watched and queues who became ready.
+//! epoll(7), edge-triggered: the kernel remembers the watched descriptors and queues those that
+//! become ready.
 //!
 //! ```text
 //!    token         0  1  2 …
@@ -12,13 +13,14 @@
 //! A round costs O(ready descriptors). A descriptor is registered once in its life, because arming
 //! one that is registered is free and yet loses nothing:
 //!
-//! * The kernel queues the descriptor each time bytes, room, an end or an error arrive, and a
+//! * The kernel queues the descriptor each time bytes, room, an end or an error arrive. A
 //!   registration (ADD, MOD) queues it when something is there already.
 //! * The caller has attempted after the last report and found nothing left. So whatever makes the
 //!   descriptor ready must arrive after that attempt, which queues it, whether before `arm` or
 //!   after.
 //! * A short read shows "nothing left" just as well, unless the end of the stream came with the
-//!   bytes: its edge is spent, and no other follows. RDHUP tells, as [`Event::hangup`].
+//!   bytes. The end's edge is spent then, and no other follows. RDHUP tells, as
+//!   [`Event::hangup`].
 //!
 //! Source: Davide Libenzi, Linux 2.5.44, 2002; epoll(7), "Questions and answers", 9.
 
@@ -45,15 +47,15 @@ const ALWAYS: EventFlags = EventFlags::ET.union(EventFlags::RDHUP);
 
 /// Events taken in one round at most; the rest stay queued for the next one.
 ///
-/// To report a socket the kernel looks at it, and does again when its bytes are taken. With
-/// thousands of sockets ready, what it looked at in a round of a thousand is out of the
-/// second-level cache by then, and in one of 64 it is not: at 15,000 connections that is worth 3 %
-/// of a request, and a system call for each 64 costs some 5 ns.
+/// To report a socket, the kernel looks at it, and looks again when its bytes are taken. With
+/// thousands of sockets ready, a round of a thousand has left the second-level cache by then. A
+/// round of 64 has not. At 15,000 connections this saves 3 % of a request; a system call for each
+/// 64 costs some 5 ns.
 const BATCH: usize = 64;
 
 pub(crate) struct Epoll {
     descriptor: OwnedFd,
-    /// The directions registered, by token: IN and OUT, whose bits fit a byte.
+    /// The directions registered, by token: IN and OUT; their bits fit a byte.
     registered: Vec<u8>,
     /// Where the kernel writes; empty between rounds.
     ready: Vec<epoll::Event>,
@@ -140,8 +142,9 @@ impl Epoll {
         let flags = EventFlags::from_bits_retain(u32::from(directions)) | ALWAYS;
         let add = || epoll::add(&self.descriptor, descriptor, data, flags);
         let modify = || epoll::modify(&self.descriptor, descriptor, data, flags);
-        // Our account and the kernel's differ when a file outlives its `forget` (a forked child or
-        // a duplicate holds it) and comes back under its old number: the kernel's account counts.
+        // The kernel's account counts where it differs from ours. It differs when a file outlives
+        // its `forget`, because a forked child or a duplicate holds it, and comes back under its
+        // old number.
         match if first { add() } else { modify() } {
             Err(Errno::EXIST) => modify(),
             Err(Errno::NOENT) => add(),

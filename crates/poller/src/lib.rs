@@ -15,8 +15,8 @@
 //!    close()            ─────▶  forget(descriptor, token)    ─▶ forgets; the token is free
 //! ```
 //!
-//! The rule that everything rests on: *a report may be spurious, but is never lost.* A woken task
-//! always tries again, so a false alarm costs one system call; a lost one would cost the task.
+//! Everything rests on one rule: *a report may be spurious, but is never lost*. A woken task always
+//! tries again, so a false alarm costs one system call. A lost report would cost the task.
 //!
 //! ```
 //! use std::os::fd::AsFd;
@@ -38,9 +38,9 @@
 //! file, and in
 //! [`Kind`] a variant, its row and its place in `ALL`.
 //!
-//! System calls are made through rustix's raw Linux back-end, and nothing here prints, sleeps,
-//! starts a thread or has a thread-local: a preloaded library that interposes those functions
-//! stands on this crate.
+//! System calls are made through rustix's raw Linux back-end. Nothing here prints, sleeps, starts a
+//! thread or has a thread-local, because a preloaded library that interposes such functions uses
+//! this crate.
 
 #![warn(missing_debug_implementations)]
 
@@ -62,7 +62,7 @@ use std::time::Duration;
 use rustix::event::Timespec;
 use rustix::io::Errno;
 
-/// Reports when descriptors become ready. The module's picture shows who calls what.
+/// Reports when descriptors become ready. The module's picture shows the calls.
 ///
 /// A poller belongs to one kernel thread. A descriptor has one token, from its first
 /// [`arm`](Poller::arm) to its [`forget`](Poller::forget), and a token has one descriptor.
@@ -70,11 +70,11 @@ pub trait Poller {
     /// Asks for a report once `descriptor` can be read or written.
     ///
     /// The caller has just attempted that direction, with no [`wait`](Poller::wait) in between, and
-    /// the attempt left nothing behind: it would have blocked, or it read fewer bytes than the
-    /// buffer holds and no event has yet said [`hangup`](Event::hangup). Then the poller reports at
-    /// least one event with this token and direction, for readiness that is there already or that
-    /// comes later. One `arm` buys one report: the task that is woken attempts again, and arms
-    /// again where that would block. Arming what is armed changes nothing.
+    /// the attempt left nothing behind. That means it would have blocked, or it read fewer bytes
+    /// than the buffer holds and no event has yet said [`hangup`](Event::hangup). Then the poller
+    /// reports at least one event with this token and direction, for readiness that is there
+    /// already or that comes later. One `arm` buys one report: the woken task attempts again, and
+    /// arms again where that would block. Arming again before the report changes nothing.
     ///
     /// Level-triggered pollers (select, poll) disarm the direction as they report it. The
     /// edge-triggered one (epoll) keeps its registration for the descriptor's life, so that arming
@@ -97,17 +97,17 @@ pub trait Poller {
     /// Ends the watch over `descriptor`, in O(1); the caller closes it next.
     ///
     /// Required before a descriptor that was ever armed is closed. Without it select fails with
-    /// EBADF, poll watches whatever gets the number next, and epoll takes the token's next
-    /// descriptor for one that is registered. The close is expected to drop the last reference to
-    /// the open file, which ends epoll's registration without a system call; where a forked child
-    /// holds another one, the token may go on receiving spurious events.
+    /// EBADF, poll watches the next descriptor of that number, and epoll takes the token's next
+    /// descriptor for registered. The close should drop the last reference to the open file, which
+    /// ends epoll's registration without a system call. If a forked child holds another reference,
+    /// the token may go on receiving spurious events.
     ///
     /// The token may be used again at once. Events that were collected for it before then reach
     /// its new user, as spurious ones.
     fn forget(&mut self, descriptor: BorrowedFd<'_>, token: Token);
 
-    /// The same for a descriptor whose open file has others (by dup(2)), so that the close will not
-    /// be its last; epoll takes one more system call for it.
+    /// Like [`forget`](Poller::forget), for a descriptor with duplicates (by dup(2)): the close
+    /// will not drop the last reference to the open file. It costs epoll one more system call.
     fn forget_duplicate(&mut self, descriptor: BorrowedFd<'_>, token: Token) {
         self.forget(descriptor, token);
     }
@@ -148,8 +148,8 @@ pub struct Token(pub u32);
 
 /// What [`Poller::wait`] found out about one token.
 ///
-/// An error or a full hang-up counts as both readable and writable, so that the task that
-/// waits attempts, and learns the error from the attempt.
+/// An error or a full hang-up counts as both readable and writable. So the waiting task attempts
+/// again, and learns the error from the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The token that the descriptor was armed with.
@@ -160,11 +160,11 @@ pub struct Event {
     pub writable: bool,
     /// The peer has shut down, or the connection failed: the end may lie right behind the bytes.
     ///
-    /// From here on a short read no longer proves that the descriptor has nothing to tell, so the
-    /// reader must go on to the end or to "would block" before it arms. This matters to an
-    /// edge-triggered poller alone, whose one report of the end this event may have been. A
-    /// level-triggered one reports an end that is there at every `arm`, and may leave this false:
-    /// poll sets it because it knows, select cannot tell.
+    /// From here on a short read no longer proves that the descriptor is empty. So the reader must
+    /// go on to the end or to "would block" before it arms. This matters only to an edge-triggered
+    /// poller: this event may have been its one report of the end. A level-triggered poller reports
+    /// an end at every `arm`, and may leave this false. poll sets it because it knows; select
+    /// cannot tell.
     pub hangup: bool,
 }
 

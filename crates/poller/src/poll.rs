@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A round costs O(armed descriptors), in the kernel and here, whatever their numbers. An entry
-//! leaves the lists with its last armed direction: poll reports errors and hang-ups even of an
-//! entry that asks for nothing, so one left behind would make the loop spin.
+//! leaves the lists with its last armed direction. The system call reports errors and hang-ups even
+//! of an entry that asks for nothing, so an entry left behind would make the loop spin.
 //!
 //! Source: System V Release 3, 1986; poll(2).
 

@@ -126,8 +126,8 @@ fn select(
     write: &mut [FdSetElement],
     timeout: Option<Timespec>,
 ) -> rustix::io::Result<i32> {
-    // SAFETY: rustix asks that the descriptors be open. `Poller::forget` is called before a close,
-    // so they are; for one closed in breach of that, the kernel answers EBADF or looks at its
-    // successor's readiness, and touches neither its data nor our memory.
+    // SAFETY: rustix asks that the descriptors be open. They are, because `Poller::forget` is
+    // called before a close. For one closed in breach of that, the kernel answers EBADF or looks at
+    // the readiness of its successor. It touches neither the successor's data nor our memory.
     unsafe { rustix::event::select(bound, Some(read), Some(write), None, timeout.as_ref()) }
 }

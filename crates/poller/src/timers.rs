@@ -10,14 +10,14 @@
 //!                                       id 7 ⇄ id 3 ⇄ id 12      a list through `entries`
 //! ```
 //!
-//! A deadline lives at the level of the highest digit, in base 64, in which it differs from the
-//! current tick, in the slot of that digit. So everything at a level comes before everything above
-//! it, and the first slot to come up is the first occupied one of the lowest occupied level: a
-//! bitmap per level finds it, and empty slots cost nothing however long the loop slept. When a slot
-//! of an upper level comes up, its entries move down; each does so at most once per level.
+//! A deadline's level is the highest digit, in base 64, in which it differs from the current tick.
+//! Its slot is that digit. So everything at a level comes before everything above it. The first
+//! slot to come up is the first occupied slot of the lowest occupied level. A bitmap for each level
+//! finds it, and empty slots cost nothing however long the loop slept. When a slot of an upper
+//! level comes up, its entries move down. Each entry does so at most once per level.
 //!
 //! A server moves its idle time-out forward at each request and hardly ever sees it expire, so the
-//! wheel is lazy. Moving a deadline further away only stores it, and clearing stores "never": the
+//! wheel is lazy. Moving a deadline further away only stores it, and clearing stores "never". The
 //! entry stays where it is linked, and finds its new place when its slot comes up. The price is
 //! that [`Timers::next_expiry`] can be early.
 //!
@@ -28,9 +28,9 @@ use std::time::{Duration, Instant};
 
 /// A set of deadlines, at most one for each id.
 ///
-/// The ids are small dense integers, such as the slots of a slab; the memory is 32 bytes for each
-/// id up to the highest one ever set. Deadlines are rounded up to a tick of one millisecond, so
-/// a timer never fires early, and fires less than one tick late when `expire` is called in time.
+/// The ids are small dense integers, such as the slots of a slab. The memory is 32 bytes for each
+/// id up to the highest one ever set. Deadlines are rounded up to a tick of one millisecond. So a
+/// timer never fires early, and fires less than one tick late when `expire` is called in time.
 ///
 /// ```
 /// use duality_poller::Timers;
@@ -144,10 +144,11 @@ impl Timers {
         self.first().map(|(turn, _)| self.start + Duration::from_millis(turn))
     }
 
-    /// Replaces the contents of `fired` by the ids whose deadline has come, and clears those.
+    /// Replaces the contents of `fired` by the ids with expired deadlines, and clears these
+    /// deadlines.
     ///
     /// They come roughly in the order of their deadlines. The cost is proportional to the entries
-    /// whose slots came up, however far `now` has moved.
+    /// of the slots that came up, however far `now` has moved.
     pub fn expire(&mut self, now: Instant, fired: &mut Vec<u32>) {
         fired.clear();
         let now = self.tick_before(now);
@@ -185,7 +186,7 @@ impl Timers {
         Some((turn, slot_index(level, digit)))
     }
 
-    /// Puts an entry whose slot would come up too late, or that has none, where it belongs.
+    /// Links an entry where it belongs, if it has no slot or its slot would come up too late.
     fn relink(&mut self, id: u32, deadline: u64) {
         if id as usize >= self.entries.len() {
             self.entries.resize(id as usize + 1, UNLINKED);

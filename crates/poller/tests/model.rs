@@ -1,5 +1,5 @@
 //! Random lives of several connections under each poller, against a model that knows which reports
-//! are owed: whatever was armed and is ready must be among the events of the next wait.
+//! are owed. A direction that was armed and is ready must be among the events of the next wait.
 
 mod common;
 

@@ -157,7 +157,7 @@ unsafe fn leave(next: impl FnOnce() -> Option<NonNull<Fiber>>) -> usize {
         None => (&here.resumer, here.resumer_stack.get()),
     };
     // SAFETY: this fiber runs, and so is alive. A fiber at `to` was left there, as is asked of the
-    // caller. A resumer at `to` was left there when it switched to a fiber: to this one, or to one
-    // that has since passed the processor on.
+    // caller. A resumer at `to` was left there when it switched to a fiber. That fiber was this
+    // one, or has since passed the processor on.
     unsafe { here.switch(&(*running).left_at, to, bounds, GO_ON) }
 }

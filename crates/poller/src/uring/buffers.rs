@@ -8,8 +8,8 @@
 //!             └──────────── a task has copied its bytes out
 //! ```
 //!
-//! The ring is first in, first out, so that all buffers in it pass through the caches one after the
-//! other: there are few at first, and more when they have not been enough.
+//! The ring is first in, first out, so all buffers in it pass through the caches one after the
+//! other. So there are few at first. More are added when they have not been enough.
 
 use std::ffi::c_void;
 use std::io;
@@ -145,8 +145,8 @@ impl Buffers {
     fn bytes(&self, number: u16) -> &[u8] {
         let length = usize::from(self.contents[usize::from(number)].length);
         assert!(length <= SIZE, "the kernel wrote no more than there was room for");
-        // SAFETY: the buffer lies within the mapping, which the kernel has filled with zeroes at
-        // least; and a buffer with a length is ours: nothing writes to it.
+        // SAFETY: the buffer lies within the mapping, and all of it is initialized: the kernel has
+        // filled it at least with zeroes. A buffer with a length is ours; nothing writes to it.
         unsafe {
             let start = self.memory.start.add(usize::from(number) * SIZE);
             std::slice::from_raw_parts(start.as_ptr(), length)

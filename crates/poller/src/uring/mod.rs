@@ -10,13 +10,12 @@
 //!                         wait() = one io_uring_enter(2) for all of it
 //! ```
 //!
-//! A [`Ring`] is a [`Poller`], and it performs what is asked of sockets all the time.
-//! [`receive`](Ring::receive),
-//! [`send`](Ring::send) and [`accept`](Ring::accept) have the shape of system calls that do not
-//! block, so that a loop attempts, arms and waits as it does elsewhere; but they only move bytes to
-//! and from queues, and no system call is made before [`wait`](Poller::wait), which makes one for
-//! all. A connection that is accepted once and received from once is asked for nothing more: the
-//! kernel goes on by itself.
+//! A [`Ring`] is a [`Poller`], and it performs operations on sockets all the time.
+//! [`receive`](Ring::receive), [`send`](Ring::send) and [`accept`](Ring::accept) have the shape of
+//! system calls that do not block. So a loop attempts, arms and waits as it does elsewhere. But
+//! they only move bytes to and from queues. No system call is made before [`wait`](Poller::wait),
+//! which makes one for all. Accept from a listener once, or receive from a connection once: the
+//! kernel then goes on by itself.
 //!
 //! The ring names a descriptor by its number, in requests that it passes on later. So a caller that
 //! gives it a socket promises not to close it before [`close`](Ring::close) or
@@ -24,11 +23,11 @@
 //! unsafe.
 //!
 //! A poll by io_uring always reports that the peer has ended its side (`POLLRDHUP`), asked for or
-//! not, and a report ends a poll that is not of the kind that goes on. So a poll for writing goes
-//! on: it reports the peer's end once, and later that there is room.
+//! not. A report ends a poll, except a multishot poll. So a poll for writing is multishot: it
+//! reports the peer's end once, and later that there is room.
 //!
-//! Descriptors that the ring operates on are in blocking mode (the ring never blocks): to a
-//! non-blocking one io_uring reports "would block" where it should wait.
+//! Descriptors that the ring operates on are in blocking mode; the ring never blocks. For a
+//! non-blocking descriptor, io_uring reports "would block" where it should wait.
 //!
 //! Source: Jens Axboe, Linux 5.1, 2019; io_uring_enter(2), io_uring_setup(2), io_uring_register(2).
 //! What is used of it needs Linux 6.1: multishot accept and receive, provided buffers in a ring,
@@ -72,7 +71,7 @@ const LAST_LINGER: Duration = Duration::from_secs(2);
 pub struct Ring {
     queue: Queue,
     sources: Vec<Source>,
-    /// Flights whose sockets have been closed, and when they are given up, the oldest first.
+    /// Flights with closed sockets, and when they are given up, the oldest first.
     lingering: VecDeque<(Flight, u32, Instant)>,
 }
 
@@ -120,12 +119,11 @@ impl Ring {
 
     /// Accepts a connection; its socket is in blocking mode.
     ///
-    /// From the first call on the kernel accepts all that come, whether they are taken or not,
-    /// until
-    /// [`stop_accepting`](Ring::stop_accepting). A bound on those that wait has to leave room for
-    /// the accept queue: one completion of a multishot accept goes on until the queue is empty. To
-    /// have connections stay in the queue, call accept(2) when the listener is [armed](Poller::arm)
-    /// and readable.
+    /// From the first call on the kernel accepts all connections that come, whether they are taken
+    /// or not, until [`stop_accepting`](Ring::stop_accepting). A bound on waiting connections has
+    /// to leave room for the accept queue. One completion of a multishot accept goes on until the
+    /// queue is empty. To leave connections in the queue, call accept(2) when the listener is
+    /// [armed](Poller::arm) and readable.
     ///
     /// # Errors
     ///
@@ -208,8 +206,8 @@ impl Ring {
         source.failed.take().map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Ends the watch over `descriptor` and closes it, after all that was taken has been sent; what
-    /// has not been half a minute later is lost.
+    /// Ends the watch over `descriptor` and closes it after all the bytes that were taken have been
+    /// sent. Bytes not sent within half a minute are lost.
     pub fn close(&mut self, descriptor: OwnedFd, token: Token) {
         let busy = self.leave(token);
         if busy { self.queue.close(descriptor) } else { drop(descriptor) }

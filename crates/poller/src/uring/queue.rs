@@ -1,9 +1,9 @@
 //! The two queues that are shared with the kernel: requests go in, completions come out.
 //!
-//! The safe face of the ring: each request is made from what it needs, and its memory is proved to
-//! live for long enough here, in one place. That memory is [`Buffers`] and [`Sends`]; the kernel
-//! may use it until the last completion of the last request. [`Queue`] counts requests, and its
-//! drop waits for them; memory that the kernel does not give back is leaked.
+//! The safe face of the ring. Each request is made from what it needs. This one place proves that
+//! its memory lives for long enough. That memory is [`Buffers`] and [`Sends`]; the kernel may use
+//! it until the last completion of the last request. [`Queue`] counts requests, and its drop waits
+//! for them. Memory that the kernel does not give back is leaked.
 
 use std::collections::VecDeque;
 use std::io;
@@ -45,7 +45,7 @@ pub(super) struct Queue {
     pub(super) buffers: ManuallyDrop<Buffers>,
     /// What the kernel sends. Freed by the drop alone.
     pub(super) sends: ManuallyDrop<Sends>,
-    /// Requests whose last completion has not come.
+    /// Requests without their last completion.
     under_way: usize,
     /// Completions that were taken to make room for others, the oldest first.
     taken: VecDeque<Completion>,
@@ -272,8 +272,8 @@ impl Queue {
 
     fn push(&mut self, request: &squeue::Entry) {
         // SAFETY: a request that refers to memory is made by `receive` or `send`, and counted by
-        // `begin`. Its memory is in `buffers` and `sends`, which neither move, free nor change it
-        // before its last completion, and which the drop frees only while no request is under way.
+        // `begin`. Its memory is in `buffers` and `sends`. Neither moves, frees nor changes it
+        // before its last completion. The drop frees it only while no request is under way.
         while unsafe { self.ring.submission().push(request) }.is_err() {
             self.submit();
         }

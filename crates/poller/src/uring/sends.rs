@@ -1,8 +1,8 @@
 //! Bytes on their way: what tasks have written, copied, until the kernel has sent it.
 //!
-//! A write is done when its bytes are here, as it is elsewhere when they are in the socket's
-//! buffer; the kernel reads them at any time before the completion. So each has memory of its own,
-//! which is used again, the last first, because that is still in the caches.
+//! A write is done when its bytes are here. Elsewhere it is done when they are in the socket's
+//! buffer. The kernel reads the bytes at any time before the completion, so each write has memory
+//! of its own. The memory is reused, the last first, because the last is still in the caches.
 
 use std::io::{self, IoSlice};
 
@@ -26,13 +26,13 @@ pub(super) struct Sends {
 struct Slot {
     /// The kernel's until the flight has landed.
     bytes: Vec<u8>,
-    /// Who hears of its end.
+    /// The owner, which hears of its end.
     owner: Owner,
     /// Flights that have landed here: the generation of this one.
     landed: u32,
 }
 
-/// The source whose bytes they are, for as long as it has this generation.
+/// The source of the bytes, for as long as it has this generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) token: Token,
@@ -75,7 +75,7 @@ impl Sends {
         (bytes.as_ptr(), bytes.len() as u32)
     }
 
-    /// The request has completed: its memory is free. Returns whose it was.
+    /// The request has completed: its memory is free. Returns its owner.
     pub(super) fn land(&mut self, flight: Flight) -> Owner {
         let slot = &mut self.slots[flight.0 as usize];
         slot.bytes.clear();
