@@ -9,10 +9,10 @@
 //!                    └─────────────────────────────────────────────┘
 //! ```
 //!
-//! Who waits: the kernel thread, in its poller, for all; a connection is what its state machine
-//! holds. Cost of a connection: that state, no stack and no thread. What breaks first: descriptors;
-//! before them, under `select` and `poll`, the time to look at every descriptor in every round.
-//! Source: CPC in Kerneis & Chroboczek 2009; Demsky 2001; ZeroHTTPd, `06_poll` and `07_epoll`.
+//! What waits: the kernel thread, in its poller, for all; a connection is what its state machine
+//! holds. Cost of a connection: that state, no stack and no thread. What breaks first: descriptors.
+//! Under `select` and `poll`, it is the time to look at every descriptor in every round. Source:
+//! CPC in Kerneis & Chroboczek 2009; Demsky 2001; ZeroHTTPd, `06_poll` and `07_epoll`.
 //!
 //! The architectures differ in their poller alone (with `uring` it also accepts, receives and
 //! sends); `uthreads` differs in how a task waits alone.
@@ -188,7 +188,7 @@ struct AcceptPolicy {
 }
 
 impl AcceptPolicy {
-    /// Whether connections have to be accepted one by one: a ring takes all that the kernel has
+    /// Whether connections have to be accepted one by one. A ring takes all that the kernel has
     /// ready, which may be more than may be accepted beside the `held` ones.
     fn is_one_by_one(&self, held: usize) -> bool {
         self.queue.is_bounded() || self.admission.most() < held.saturating_add(self.backlog)

@@ -7,10 +7,10 @@
 //!                         └──────▶ [ child: serve ─ exit ]
 //! ```
 //!
-//! Who waits: each child, for its own client; the parent, in accept.
-//! Cost of a connection: a process (page tables copied, pages copied when written to). What breaks
-//! first: processes (`ulimit -u`, `kernel.pid_max`). Children share no memory.
-//! Source: Kerneis & Chroboczek 2009; ZeroHTTPd, `02_forking`.
+//! What waits: each child, for its own client; the parent, in accept. Cost of a connection: a
+//! process (page tables copied, pages copied when written to). What breaks first: processes
+//! (`ulimit -u`, `kernel.pid_max`). Children share no memory. Source: Kerneis & Chroboczek 2009;
+//! ZeroHTTPd, `02_forking`.
 
 use std::io;
 

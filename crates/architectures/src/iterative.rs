@@ -5,9 +5,9 @@
 //!                           ▲───────────────────────────┘
 //! ```
 //!
-//! Who waits: the process, for its one client; every other client waits in the accept queue.
-//! Cost of a connection: nothing but its descriptor. What breaks first: patience.
-//! Source: ZeroHTTPd, `01_iterative`.
+//! What waits: the process, for its one client; every other client waits in the accept queue. Cost
+//! of a connection: nothing but its descriptor. What breaks first: patience. Source: ZeroHTTPd,
+//! `01_iterative`.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 //! Server architectures: how connections become processes, threads and events.
 //!
 //! Each file is one architecture and reads as its definition. All of them run the same [`Served`],
-//! compiled once; they differ in who waits, and on what:
+//! compiled once. They differ in what waits, and on what:
 //!
 //! | file | a connection is | waits in |
 //! | --- | --- | --- |
@@ -18,7 +18,7 @@
 //! | [`handwritten`] | a state machine written by hand | the loop |
 //!
 //! A new architecture is a file with a type that implements [`Architecture`], and a line in the
-//! registry, [`ALL`]; help, comparison, tests and report take it from there.
+//! registry, [`ALL`]. Help, comparison, tests and report take it from there.
 
 #![warn(missing_debug_implementations)]
 

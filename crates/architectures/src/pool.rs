@@ -7,13 +7,13 @@
 //!                                     └─▶ ( thread N … )                          └─▶ ( thread N … )
 //! ```
 //!
-//! Who waits: each thread, for a connection (from the list, or in accept) and then for its client.
+//! What waits: each thread, for a connection (from the list, or in accept) and then for its client.
 //! Cost of a connection: nothing but its descriptor; the threads are there. What breaks first: the
-//! number of workers, which is the number of connections served at a time. The others wait: in the
-//! list, as many as there are descriptors for (or `--accept-queue` of them); then, and where each
-//! thread accepts, in the kernel's accept queue, which drops what it has no room for. Source:
-//! Demsky 2001 (the list); ZeroHTTPd, `05_prethreaded` (each accepts); Apache's worker in Kerneis &
-//! Chroboczek 2009.
+//! number of workers, which is the number of connections served at a time. The others wait in the
+//! list, as many as there are descriptors for (or `--accept-queue` of them). Beyond that, and where
+//! each thread accepts, they wait in the kernel's accept queue, which drops what it has no room
+//! for. Source: Demsky 2001 (the list); ZeroHTTPd, `05_prethreaded` (each accepts); Apache's worker
+//! in Kerneis & Chroboczek 2009.
 
 use std::collections::VecDeque;
 use std::io;
@@ -170,9 +170,9 @@ fn by_a_list(crew: &Crew, server: Server) -> io::Result<()> {
     Ok(())
 }
 
-/// Accepted connections that no thread has taken yet. Without a bound it takes all that come: what
-/// overflows the kernel's accept queue is not heard of again for a second, or several, in which
-/// threads may have nothing to do.
+/// Accepted connections that no thread has taken yet. Without a bound it takes all that come. A
+/// connection that overflows the kernel's accept queue is not heard of again for a second, or
+/// several. Threads may have nothing to do meanwhile.
 struct List {
     /// How many may wait in it, beside those that a thread is waiting for.
     size: usize,

@@ -7,7 +7,7 @@
 //!   [ parent: replaces children that die ]
 //! ```
 //!
-//! Who waits: each child, in accept or for its client. The kernel wakes one of those in accept.
+//! What waits: each child, in accept or for its client. The kernel wakes one of those in accept.
 //! Cost of a connection: nothing but its descriptor; the processes are there. What breaks first:
 //! the number of workers, which is the number of connections served at a time. No memory is shared.
 //! Source: ZeroHTTPd, `03_preforking`; Apache's prefork in Kerneis & Chroboczek 2009.
@@ -131,8 +131,8 @@ fn serve_the_rest(
     });
 }
 
-/// Children that end by themselves. Those that end soon after their start, one after the other, are
-/// replaced ever more slowly, and not for ever: what ends them will most likely end the next one,
+/// Children that end by themselves. If several in a row end soon after their start, they are
+/// replaced ever more slowly, and not for ever. What ends them will most likely end the next one,
 /// too.
 struct Losses {
     workers: usize,

@@ -7,7 +7,7 @@
 //!                         └──────▶ ( thread: serve ─ end )
 //! ```
 //!
-//! Who waits: each thread, for its own client; the main thread, in accept. Cost of a connection: a
+//! What waits: each thread, for its own client; the main thread, in accept. Cost of a connection: a
 //! kernel thread, its stack (the pages it touches) and the kernel's own 16 KiB. What breaks first:
 //! threads (`kernel.threads-max`, `kernel.pid_max`), then memory. Source: all five; ZeroHTTPd,
 //! `04_threaded`.

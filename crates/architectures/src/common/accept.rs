@@ -1,5 +1,6 @@
-//! Accepting, for architectures whose acceptor has a kernel thread to itself or serves what it
-//! accepts: one connection at a time, or each as a task that others run.
+//! Accepting, for two kinds of architecture. In one, the acceptor has a kernel thread to itself. In
+//! the other, it serves what it accepts: one connection at a time, or each as a task that others
+//! run.
 
 use std::io;
 
@@ -45,8 +46,8 @@ impl Members {
     }
 }
 
-/// The slots of a server whose threads accept for themselves. A thread waits for a slot beside its
-/// connection, and so the first come is the first served.
+/// The slots of a server with threads that accept for themselves. A thread waits for a slot beside
+/// its connection. So the first to come is the first served.
 pub(crate) struct Slots {
     free: Semaphore,
     patience: Duration,

@@ -1,5 +1,4 @@
-//! The accept queue of an event loop: connections that have been accepted and whose tasks have not
-//! started.
+//! The accept queue of an event loop: accepted connections that have no started task yet.
 //!
 //! ```text
 //!   kernel's accept queue ▶ [ acceptor ] ─── not full ──────────────────▶ ( a task: under way, or at rest )
@@ -7,10 +6,10 @@
 //! ```
 //!
 //! A connection is *under way* unless it rests. It rests while it waits for its client to send or
-//! to take. A loop that starts all connections that come returns to each of them so late that
-//! nothing of it is in a cache any more: at 15,000 connections every request cost a sixth more. So
-//! a loop that is full serves first. It still accepts, as eagerly as its accept queue has room:
-//! what overflows the kernel's accept queue is not heard of again for a second, or several.
+//! to take. If a loop started all connections that come, it would return to each of them so late
+//! that the caches hold nothing of it. At 15,000 connections every request cost a sixth more. So a
+//! full loop serves first. It still accepts, as eagerly as its accept queue has room. A connection
+//! that overflows the kernel's accept queue is not heard of again for a second, or several.
 //!
 //! Two options change this. Under [`Prefer::Accept`] every connection starts as it comes, and the
 //! loop's accept queue stays empty.
@@ -37,8 +36,8 @@ pub(crate) const FULL: usize = 1024;
 /// How often a full loop checks whether it is busy: it is unless a quarter of the time was idle.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How many connections a full loop starts if it is not busy: those under way all wait for
-/// something else than this processor, and more of them do no harm.
+/// How many connections a full loop starts if it is not busy. The connections under way then all
+/// wait for something else than this processor, and more of them do no harm.
 const CREDIT: u32 = 64;
 
 /// Whether so many connections are under way that others have to wait.

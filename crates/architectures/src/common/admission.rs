@@ -6,9 +6,9 @@
 //!   memory:       │ whatever is in use                                                        │ reserve │
 //! ```
 //!
-//! A server that accepts as long as accept(2) succeeds takes the last descriptor, and each file
-//! that a client asks for is one too many. So it stops before: clients wait in the accept queue, as
-//! they do for all that is lacking ([`Pressure`](super::pressure::Pressure)).
+//! A server that accepts as long as accept(2) succeeds takes the last descriptor. Then each file
+//! that a client asks for is one too many. So the server stops before. Clients wait in the accept
+//! queue, as they do for anything that is lacking ([`Pressure`](super::pressure::Pressure)).
 
 use std::io;
 
@@ -80,8 +80,8 @@ impl Admission {
     }
 }
 
-/// How many of the `left` descriptors connections may not have, under this limit: an eighth of all,
-/// from 16 to 1,024, but no more than half of those that are left.
+/// How many of the `left` descriptors connections may not have, under this limit. It is an eighth
+/// of the limit, from 16 to 1,024, but no more than half of those that are left.
 fn reserved(limit: usize, left: usize) -> usize {
     (limit / 8).clamp(16, 1024).min(left / 2)
 }

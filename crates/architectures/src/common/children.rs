@@ -23,8 +23,9 @@ pub const ROUND: Duration = Duration::from_millis(20);
 
 static HELPERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Announces a thread that is about to be started, and that a fork may leave behind: it holds no
-/// lock that a child takes, whenever the fork comes, but those of malloc, which glibc puts right.
+/// Announces a thread that is about to be started, and that a fork may leave behind. Whenever the
+/// fork comes, the thread holds no lock that a child takes, except malloc's, which glibc puts
+/// right.
 pub fn helper() {
     HELPERS.fetch_add(1, Ordering::Relaxed);
 }

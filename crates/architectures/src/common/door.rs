@@ -1,9 +1,9 @@
 //! The door of a server: accepts connections, and says which is served next and which is refused
 //! ([`Line`]).
 //!
-//! Refused connections have no slot. They are told so, and listened to until their clients have
-//! gone, for as long as the service has it; otherwise the close could destroy what they were told.
-//! At most [`MOST_REFUSALS`] are at a time: beyond that, connections wait in the line.
+//! Refused connections have no slot. The service tells them so, and listens until their clients
+//! have gone, for as long as it allows. Otherwise the close could destroy the refusal. At most
+//! [`MOST_REFUSALS`] are refused at a time: beyond that, connections wait in the line.
 
 use std::io;
 use std::time::Instant;

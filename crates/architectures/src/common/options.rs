@@ -17,9 +17,9 @@ pub enum HandOver {
 }
 
 /// What a loop that is busy with many connections prefers, when there are others to accept. In each
-/// round of a loop all tasks that are ready have one turn, in the order of their events; one of
-/// them is the acceptor, whose turn is at most 64 connections long. The preference decides when
-/// what it accepts is begun.
+/// round of a loop all ready tasks have one turn, in the order of their events. One of them is the
+/// acceptor; its turn is at most 64 connections long. The preference decides when the accepted
+/// connections are begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefer {
     /// To serve those that it has: while 1,024 are under way on a busy loop, the next wait
@@ -44,14 +44,14 @@ pub enum WhenFull {
 /// Which queues of libdispatch `gcd` puts blocks into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GcdQueues {
-    /// One for all, whose blocks run side by side.
+    /// One for all; its blocks run side by side.
     #[default]
     Concurrent,
-    /// One for each connection, whose blocks run one after the other.
+    /// One for each connection; its blocks run one after the other.
     Serial,
 }
 
-/// Who reads files for the services on a loop.
+/// Which threads read files for services on a loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Disk {
     /// Helper threads, while the loop serves others (Flash's AMPED).
@@ -87,10 +87,10 @@ pub struct Options {
     pub poller: Option<Kind>,
     /// What a full loop prefers.
     pub prefer: Prefer,
-    /// How many accepted connections may wait for their turn in user space: in the accept queues of
-    /// loops, among which the number is divided, or the list of a pool. Beyond it, connections stay
-    /// in the kernel's accept queue. 0 is to accept none before its turn; `None`, the default, is
-    /// as many as there are descriptors for.
+    /// How many accepted connections may wait for their turn in user space. They wait in the accept
+    /// queues of loops, among which the number is divided, or in the list of a pool. Beyond it,
+    /// connections stay in the kernel's accept queue. With 0, none is accepted before its turn.
+    /// `None`, the default, is as many as there are descriptors for.
     pub accept_queue: Option<usize>,
     /// How many connections a work pool or a staged server has under way at a time; the next wait
     /// to be accepted. `None`, the default, is as many as there are descriptors for.
@@ -105,7 +105,7 @@ pub struct Options {
     pub gcd_queues: GcdQueues,
     /// How long a loop that has nothing to do goes on looking before it sleeps.
     pub busy_poll: Duration,
-    /// Who reads files for the services on a loop.
+    /// Which threads read files for services on a loop.
     pub disk: Disk,
     /// The most helper threads of a process.
     pub disk_helpers: NonZeroUsize,
@@ -149,10 +149,10 @@ setters! {
 
 impl Default for Options {
     /// 100 workers (as ZeroHTTPd has them), one core, a backlog of 4,096, any number of
-    /// connections, stacks of 128 KiB; the best poller beneath uthreads; loops that serve first,
-    /// accept eagerly, sleep when they are idle, and have four helper threads read files; ten
-    /// threads for each stage (as SEDA has them), whose queue is full with 1,024 events, when
-    /// connections are to wait.
+    /// connections, stacks of 128 KiB. The best poller beneath uthreads. Loops serve first, accept
+    /// eagerly, sleep when they are idle, and have four helper threads read files. Each stage has
+    /// ten threads (as in SEDA), and its queue is full with 1,024 events, when connections are to
+    /// wait.
     fn default() -> Self {
         Self {
             workers: 100,

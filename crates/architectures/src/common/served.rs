@@ -109,7 +109,8 @@ impl Served {
         self
     }
 
-    /// The same service, whose connections keep so many descriptors each, their sockets included.
+    /// The same service, with connections that keep so many descriptors each, their sockets
+    /// included.
     #[must_use]
     pub fn with_descriptors(mut self, each: usize) -> Self {
         self.descriptors = each;

@@ -61,8 +61,8 @@ impl Server {
         Ok(Self { service, options, listeners, address })
     }
 
-    /// A server whose connections come from the injector, in place of a network. It ends by itself
-    /// when it has served all.
+    /// A server of connections that come from the injector, in place of a network. It ends by
+    /// itself when it has served all.
     ///
     /// # Errors
     ///
@@ -105,8 +105,8 @@ impl Server {
 }
 
 /// Checks that nothing listens at `address`. Listeners that share an address (`SO_REUSEPORT`) would
-/// also share it with another server of the same user, and have half of its connections without a
-/// word.
+/// also share it with another server of the same user. They would silently get half of its
+/// connections.
 ///
 /// # Errors
 ///
@@ -115,8 +115,8 @@ fn alone(address: SocketAddr) -> io::Result<()> {
     TcpListener::try_address(address)
 }
 
-/// Repeats `bind` for a second while the address is in use: the processes of a server that was
-/// killed end a moment after it, and a restart at once must not find its port taken.
+/// Repeats `bind` for a second while the address is in use. The processes of a killed server end a
+/// moment after it, and a restart at once must not find its port taken.
 fn patiently(bind: impl Fn() -> io::Result<TcpListener>) -> io::Result<TcpListener> {
     let give_up = Instant::now() + Duration::from_secs(1);
     loop {

@@ -78,12 +78,12 @@ impl Library {
         })
     }
 
-    /// A queue whose items run side by side, begun in order.
+    /// A queue with items that run side by side, begun in order.
     pub(super) fn concurrent_queue(&'static self) -> io::Result<Queue> {
         self.queue(self.concurrent.as_ptr()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// A queue whose items run one after the other.
+    /// A queue with items that run one after the other.
     ///
     /// # Panics
     ///
@@ -101,8 +101,8 @@ impl Library {
 }
 
 /// The file that the environment names. `None` in a program that has more privileges than its
-/// caller (AT_SECURE of getauxval(3), as by a file capability): the library's constructors would
-/// run with these.
+/// caller (AT_SECURE of getauxval(3), as by a file capability). There the library's constructors
+/// would run with these privileges.
 fn named_file() -> Option<CString> {
     // SAFETY: it has no preconditions.
     let has_privileges = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;

@@ -1,5 +1,5 @@
-//! `gcd`: blocks on the queues of libdispatch (Grand Central Dispatch), whose threads are its own
-//! affair.
+//! `gcd`: blocks on the queues of libdispatch (Grand Central Dispatch), which manages its own
+//! threads.
 //!
 //! ```text
 //!   accept ▶ [ main thread: ] ▶ concurrent:  one queue ───────────┬─▶ ( libdispatch's threads:  )
@@ -8,15 +8,15 @@
 //!                               └──────────────────────────────────────────────┘
 //! ```
 //!
-//! It is [`workpool`](crate::workpool) with somebody else's pool: the concurrent queue is
+//! It is [`workpool`](crate::workpool) with libdispatch's pool. The concurrent queue is
 //! `workpool-fifo`, and serial queues are `workpool-serial` (`--gcd-queues`).
 //!
-//! Who waits: a thread of libdispatch, in place. On Linux it starts with a thread for each
-//! processor, and adds one in a second when all of them block; so connections that need one another
-//! could wait for long, and services of such connections are refused. Cost of a connection: its
-//! descriptor and the state of its task; of a block, what libdispatch takes for one. What breaks
-//! first: the threads, when more clients than those are slow. And libdispatch ends the process
-//! where it gets no thread, memory or descriptor for itself; an overflow of one of its stacks is a
+//! What waits: a thread of libdispatch, in place. On Linux the library starts with a thread for
+//! each processor, and adds one in a second when all of them block. So connections that need one
+//! another could wait for long, and services of such connections are refused. Cost of a connection:
+//! its descriptor and the state of its task; of a block, what the library takes for one. What
+//! breaks first: the threads, when more clients than threads are slow. The library ends the process
+//! where it gets no thread, memory or descriptor for itself. An overflow of one of its stacks is a
 //! plain SIGSEGV. Source: Truppel & Abreu.
 
 mod libdispatch;

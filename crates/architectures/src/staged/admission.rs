@@ -13,7 +13,7 @@ use crate::common::door::{Door, InPlace};
 use crate::common::pressure::PAUSE;
 use crate::{Server, WhenFull};
 
-/// Counts the stages whose queues are longer than their bound.
+/// Counts the stages with queues longer than their bound.
 pub(super) struct Gate {
     bound: usize,
     full: AtomicUsize,

@@ -111,8 +111,8 @@ impl Batching {
 mod tests {
     use super::*;
 
-    /// A stage whose rate does not depend on the batch, and one whose rate falls with batches below
-    /// 8.
+    /// One stage has a rate that does not depend on the batch. The other's rate falls with batches
+    /// below 8.
     #[test]
     fn the_batch_shrinks_for_as_long_as_the_rate_holds() {
         let interval = Duration::from_millis(100);

@@ -16,14 +16,14 @@
 //! or was woken there. A wait for a client suspends the task, so no thread of a pool is ever held
 //! by a slow client.
 //!
-//! Who waits: the reactor, for all; the threads of each pool, for events. Cost of a connection: the
-//! state of its task; of each stage, a queue's lock and often a switch between kernel threads. What
-//! breaks first: the processor, by switches, where stages are short. Under overload the queues are
-//! bounded at the entrance: while some stage's queue is longer than `--stage-queue`, no connection
-//! is admitted (`admission.rs`); those that come wait in the accept queue, or are refused in order
-//! (`--when-full shed`). Inside, a queue never holds more than one event for each task that was
-//! admitted. Source: Welsh, Culler, Brewer, "SEDA", SOSP 2001; Haboob in von Behren, Condit, Brewer
-//! 2003.
+//! What waits: the reactor, for all; the threads of each pool, for events. Cost of a connection:
+//! the state of its task; of each stage, a queue's lock and often a switch between kernel threads.
+//! What breaks first: the processor, by switches, where stages are short. Under overload the queues
+//! are bounded at the entrance. While some stage's queue is longer than `--stage-queue`, no
+//! connection is admitted (`admission.rs`). Those that come wait in the accept queue, or are
+//! refused in order (`--when-full shed`). Inside, a queue never holds more than one event for each
+//! admitted task. Source: Welsh, Culler, Brewer, "SEDA", SOSP 2001; Haboob in von Behren, Condit,
+//! Brewer 2003.
 
 mod admission;
 mod controller;

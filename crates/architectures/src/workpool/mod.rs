@@ -8,18 +8,18 @@
 //!                               └──────── the next block of the same task ◀──────┘
 //! ```
 //!
-//! A block is the stretch of a task between two stage boundaries. What comes next is the queue's
-//! order (`order.rs`): one FIFO; the most urgent first, which is what is nearest to its end unless
-//! the service says otherwise; or a FIFO for each connection.
+//! A block is the stretch of a task between two stage boundaries. The queue's order (`order.rs`)
+//! says what comes next: one FIFO; the most urgent first; or a FIFO for each connection. The most
+//! urgent block is the one nearest to its end unless the service says otherwise.
 //!
-//! Who waits: each worker, in place, for the client or the disk of the block that it runs. So W
-//! workers wait for W clients at most, and a connection that rests between two requests holds a
-//! worker until its client goes on. Cost of a connection: its descriptor and the state of its task;
-//! of a block, a lock and maybe the wake-up of a worker. What breaks first: the workers, when more
-//! clients than that are slow. Under overload the FIFO begins everything before it ends anything,
-//! so that what a request has in memory leaves the caches before its next block; the other two
-//! orders finish what was started, and `--admit` bounds what is started. Source: Truppel & Abreu
-//! (the FIFO; the other two are their open questions).
+//! What waits: each worker, in place, for the client or the disk of the block that it runs. So W
+//! workers wait for W clients at most. A connection that rests between two requests holds a worker
+//! until its client goes on. Cost of a connection: its descriptor and the state of its task; of a
+//! block, a lock and maybe the wake-up of a worker. What breaks first: the workers, when more
+//! clients than that are slow. Under overload the FIFO begins everything before it ends anything.
+//! So a request's memory leaves the caches before its next block. The other two orders finish what
+//! was started, and `--admit` bounds what is started. Source: Truppel & Abreu (the FIFO; the other
+//! two are their open questions).
 
 mod order;
 

@@ -7,7 +7,7 @@ use duality_runtime::blocks::Block;
 
 /// What an order looks at.
 pub(super) trait Queued: Send {
-    /// Whose block it is.
+    /// The connection that the block belongs to.
     fn connection(&self) -> u64;
     /// The greater, the more urgent.
     fn priority(&self) -> u32;
@@ -114,10 +114,10 @@ impl<T: Queued> Order<T> for ByPriority<T> {
     }
 }
 
-/// A FIFO for each connection, over the workers of all. One worker at a time has a connection, and
-/// goes on with it until its FIFO is empty or its next request begins. So the blocks of a
-/// connection never overlap and never overtake each other, and what has been started is finished by
-/// the worker in whose cache it is.
+/// A FIFO for each connection, over the workers of all. One worker at a time has a connection. The
+/// worker goes on with it until its FIFO is empty or its next request begins. So the blocks of a
+/// connection never overlap and never overtake each other. The worker with the started work in its
+/// cache finishes it.
 pub(super) struct Serial<T> {
     /// What waits, of each connection of which something waits.
     waiting: HashMap<u64, VecDeque<T>>,
