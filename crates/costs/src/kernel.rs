@@ -1,12 +1,12 @@
-//! What the kernel asks for the things that architectures use it for: a system call, an attempt
-//! that would block, a registration with epoll, a switch to another kernel thread, a process.
+//! The kernel's price for what architectures use it for. This is a system call, an attempt that
+//! would block, a registration with epoll, a switch to another kernel thread, a process.
 //!
-//! They are differences between architectures, and so measured without what all of them do: bytes
-//! move in none of them, but for the one byte of a switch, whose two system calls are measured
-//! beside it and taken off.
+//! They are differences between architectures, and so measured without what all of them do. Bytes
+//! move in none of them, except the one byte of a switch. The two system calls for that byte are
+//! measured beside it and taken off.
 //!
-//! All times are the processor's, of this process and of its children: what others have of the
-//! processor meanwhile would otherwise be larger than such a difference.
+//! All times are processor time of this process and its children. Elapsed time would include other
+//! programs' use of the processor, which would be larger than such a difference.
 
 use std::cell::Cell;
 use std::hint::{black_box, spin_loop};
@@ -82,11 +82,11 @@ pub(crate) fn register(count: u64) -> io::Result<Reading> {
     Ok(less(registered, alone))
 }
 
-/// Who takes part in a ring of switches: more than the address spaces whose translations Linux
-/// keeps on a processor (six on x86), as in a server.
+/// The members of a ring of switches. Linux keeps the translations of a few address spaces on a
+/// processor (six on x86); a ring has more, as in a server.
 const MEMBERS: usize = 16;
 
-/// Rounds of a ring whose members have just begun: afterwards all have touched what they use.
+/// Rounds of a ring with members that have just begun: afterwards all have touched what they use.
 const FIRST_ROUNDS: u64 = 2;
 /// Fewer rounds take less than what their members' beginning varies by.
 const FEWEST_ROUNDS: u64 = 100;
@@ -158,7 +158,7 @@ fn rounds(count: u64) -> u64 {
     count.div_ceil(MEMBERS as u64).max(FEWEST_ROUNDS)
 }
 
-/// One who hands on what it reads; the first of them begins.
+/// A member, which hands on what it reads; the first of them begins.
 fn pass_on(ring: &[(OwnedFd, OwnedFd)], member: usize, rounds: u64) -> io::Result<()> {
     let (own, next) = (&ring[member].0, &ring[(member + 1) % MEMBERS].1);
     for _ in 0..rounds {
@@ -206,17 +206,17 @@ pub(crate) fn fault(count: u64) -> io::Result<Reading> {
     Ok(Reading { count: children.max(1) * PAGES, ..faults })
 }
 
-/// A thread that sleeps on another processor is woken: by how much longer an answer over loopback
-/// takes if who asked sleeps until it comes, and its processor with it. That is the interrupt, by
-/// way of the host under a virtual machine, and what it costs that both sides rest.
+/// A thread that sleeps on another processor is woken. The reading is by how much longer an answer
+/// over loopback takes if the asking thread sleeps until it comes, and its processor with it. That
+/// is the interrupt, by way of the host under a virtual machine, and the cost of both sides' rest.
 pub(crate) fn wake(count: u64) -> io::Result<Reading> {
     let count = count.clamp(BUSY, MOST_RESTS);
     Ok(less(answers(count, 1, Asks::Asleep)?, answers(count, 1, Asks::Paced)?))
 }
 
-/// One of several threads of a busy processor waits for a byte, and is woken from another
-/// processor, which interrupts the thread that runs: by how much longer an answer over loopback
-/// takes than one of a thread that need not wait.
+/// One of several threads of a busy processor waits for a byte. It is woken from another processor,
+/// which interrupts the running thread. The reading is by how much longer an answer over loopback
+/// takes than an answer of a thread that need not wait.
 pub(crate) fn woken(count: u64) -> io::Result<Reading> {
     /// Enough that one is always running while others are woken.
     const THREADS: usize = 16;
@@ -224,10 +224,9 @@ pub(crate) fn woken(count: u64) -> io::Result<Reading> {
     Ok(less(answers(count, THREADS, Asks::Each)?, answers(count, 1, Asks::Often)?))
 }
 
-/// An answer over loopback takes longer if nothing was to be done on its processor before: the
-/// thread goes to sleep and is woken from another processor, which the processor does from its
-/// rest, and with caches that others have used. Who asks is awake, so that no answer wakes it: that
-/// is [`wake`]'s.
+/// An answer over loopback takes longer if its processor had nothing to do before. The thread goes
+/// to sleep and is woken from another processor. Its own processor wakes from its rest, with caches
+/// that others have used. The asking thread is awake, so no answer wakes it: that is [`wake`]'s.
 pub(crate) fn rest(count: u64) -> io::Result<Reading> {
     let count = count.clamp(BUSY, MOST_RESTS);
     Ok(less(answers(count, 1, Asks::Paced)?, answers(count, 1, Asks::Often)?))
@@ -247,7 +246,8 @@ enum Asks {
     /// One at a time on each connection, as soon as there is an answer; of a thread that never
     /// sleeps.
     Each,
-    /// One at a time, by a thread that does not sleep, after a pause in which who answers does.
+    /// One at a time, by a thread that does not sleep, after a pause in which the answering thread
+    /// does.
     Paced,
     /// One at a time, as soon as there is an answer, for which the thread sleeps.
     Asleep,
@@ -268,9 +268,9 @@ impl Asks {
 /// The time of `threads` that each answer a byte by a byte on a connection of their own; all
 /// answers together are `count`.
 fn answers(count: u64, threads: usize, asks: Asks) -> io::Result<Reading> {
-    /// Not timed. No more, since on a connection that has seen some hundred exchanges, between each
-    /// of which both sides sleep, each takes 8 µs more here, whoever answers; most connections of
-    /// servers see fewer.
+    /// Not timed, and no larger for this reason. On a connection that has seen some hundred
+    /// exchanges, with sleep on both sides between them, each takes 8 µs more here, whatever
+    /// answers. Most connections of servers see fewer exchanges.
     const WARM_UP: u64 = 100;
     let (warm_up, each) = (WARM_UP.div_ceil(threads as u64), count.div_ceil(threads as u64));
     let all = warm_up + each;

@@ -1,10 +1,10 @@
 //! Unit costs: what it takes to start a task, to switch to another, to lock, to be told, to ask a
 //! poller.
 //!
-//! A *cost* ([`Cost`], listed in [`ALL`]) is measured for *subjects*: our three worlds, our
-//! pollers, and the peers (State Threads, GNU Pth, pthreads, Go), which are programs of their own.
-//! All of them are measured alike, each batch in a fresh process that is told a count and answers
-//! with one line:
+//! A *cost* ([`Cost`], listed in [`ALL`]) is measured for *subjects*. These are our three worlds,
+//! our pollers, and the peers (State Threads, GNU Pth, pthreads, Go), which are programs of their
+//! own. All of them are measured alike. Each batch runs in a fresh process, which is told a count
+//! and answers with one line:
 //!
 //! ```text
 //!   duality model --costs ──┬─▶ duality model --measure park switch 200000 ─┐
@@ -51,7 +51,7 @@ pub struct Cost {
     measure: Measure,
 }
 
-/// How a cost is measured, and so whom it is measured for.
+/// How a cost is measured, and so for which subjects.
 #[derive(Clone, Copy)]
 enum Measure {
     /// In a world; done so many times.
@@ -187,7 +187,7 @@ impl Cost {
         self.name.split('-').next().unwrap_or(self.name)
     }
 
-    /// Whose cost it is; those of one owner make one table.
+    /// The owner of the cost; the costs of one owner make one table.
     pub const fn owner(&self) -> Owner {
         match self.measure {
             Measure::World(_) | Measure::OurWorld(_) => Owner::Worlds,
@@ -202,7 +202,7 @@ impl Cost {
     }
 }
 
-/// Whose a cost is.
+/// The owner of a cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The worlds'.

@@ -6,7 +6,7 @@
 //!   unavailable no header st.h        why it cannot be measured
 //! ```
 //!
-//! peers/README.md documents it for whoever writes a peer.
+//! peers/README.md documents it for authors of peers.
 
 use std::fmt;
 

@@ -1,9 +1,9 @@
 //! One round of a poller that watches many descriptors, of which one is ready, or all are.
 //!
 //! A round is what a loop does: wait (it need not, as some are ready), and arm again what was
-//! reported. The two system calls in between, which make the next one ready and take what made the
-//! last one so, are not counted; one reading of the clock (some 25 ns) is. The median round stands
-//! for all: one that was interrupted tells of others.
+//! reported. Two system calls in between make the next one ready and take what made the last one
+//! so. They are not counted; one reading of the clock (some 25 ns) is. The median round stands for
+//! all, because an interrupted round shows other programs' work.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

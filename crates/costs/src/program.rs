@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::{Reading, Trouble, line};
 
 /// How long one batch may take before it is given up. Batches are a few hundredths of a second
-/// long; but GNU Pth, whose queues are lists, takes its time with a thousand threads.
+/// long. But GNU Pth, which keeps its queues as lists, takes its time with a thousand threads.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A package that is not ours.
@@ -34,7 +34,7 @@ pub const PEERS: &[Peer] = &[
     Peer { name: "go", about: "goroutines, GOMAXPROCS=1" },
 ];
 
-/// What is said of a peer whose program is not there.
+/// What is said of a peer without a built program.
 pub const NOT_BUILT: &str = "not built: cargo xtask peers";
 
 /// Something that can be asked what a cost is.
@@ -78,7 +78,7 @@ fn answer(mut child: Child, patience: Duration) -> io::Result<String> {
     let reader = thread::Builder::new().spawn(move || {
         let mut text = String::new();
         let end = output.take(line::LONGEST as u64).read_to_string(&mut text);
-        // Nobody listens any more once patience is at its end.
+        // The send fails when patience is at its end, as the receiver is gone.
         let _ = sender.send(end.map(|_| text));
     });
     if let Err(error) = reader {

@@ -30,19 +30,19 @@ pub struct Plan {
     /// The command that answers for our own subjects: it is followed by a subject, a cost and a
     /// count.
     pub own: Vec<OsString>,
-    /// Whose programs are measured beside ours.
+    /// The peers to measure beside our own subjects.
     pub peers: Peers,
     /// When to stop: what has not been measured by then is not known. None for as long as it takes.
     pub until: Option<Instant>,
 }
 
-/// Whose programs are measured beside ours.
+/// The peers to measure beside our own subjects.
 pub enum Peers {
     /// Those that `cargo xtask peers` has built.
     Built,
     /// Those in this folder.
     In(PathBuf),
-    /// Nobody's.
+    /// No peers.
     Nobody,
 }
 
@@ -91,9 +91,9 @@ pub struct Cell {
     pub count: u64,
 }
 
-/// Binds this process, and so the programs that it will start, to one processor: the last of those
-/// that it may use, since devices prefer the first. Nothing happens where the kernel does not allow
-/// it.
+/// Binds this process, and so the programs that it will start, to one processor. It is the last of
+/// the processors that it may use, since devices prefer the first. Nothing happens where the kernel
+/// does not allow it.
 pub fn pin() {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     if let Some(last) = (0..CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu)) {
@@ -136,7 +136,7 @@ fn measure(plan: &Plan, cost: &'static Cost) -> Vec<Cell> {
     running.into_iter().map(|running| running.cell).collect()
 }
 
-/// Who has this cost, ours first.
+/// The subjects of this cost, ours first.
 fn subjects(plan: &Plan, cost: &Cost) -> Vec<Running> {
     let cell = |subject, outcome| Cell { subject, outcome, count: 0 };
     let mut all: Vec<Running> = crate::subjects(cost)

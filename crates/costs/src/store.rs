@@ -13,9 +13,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use crate::kernel::{fault, less, reap, time};
 use crate::{Reading, Unit};
 
-/// A call that opens the file, in a new process, beyond one in a process that has it open; without
-/// page faults. Another process has it open all the while, as in a server, so that nobody is the
-/// last to close it.
+/// A call that opens the file in a new process, beyond a call in a process that has it open;
+/// without page faults. Another process has it open all the while, as in a server. So no process is
+/// the last to close it.
 pub(crate) fn open(count: u64) -> io::Result<Reading> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("store.db");

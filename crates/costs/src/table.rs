@@ -13,8 +13,8 @@ use crate::{Owner, Unit, World};
 /// The bootstrap's draws are the same each time, so that the same results give the same table.
 const SEED: u64 = 1978;
 
-/// Which of ours is held against which peer: those whose tasks are of the same kind, and those that
-/// the state machines compete with.
+/// Pairs of our subjects and the peers that they are compared with. Either their tasks are of the
+/// same kind, or the state machines compete with the peer.
 const PAIRS: [(&str, &str); 6] = [
     ("block", "pthreads"),
     ("park", "st"),
@@ -77,7 +77,7 @@ pub fn json(rows: &[Row]) -> Value {
 /// Rows of costs, columns of subjects.
 fn costs(rows: &[&Row]) -> String {
     let mut lines = vec![vec![String::new()]];
-    // Some costs have no peers, whose columns are the last.
+    // Some costs have no peers; the peers' columns are the last.
     let widest = rows.iter().map(|row| &row.cells).max_by_key(|cells| cells.len());
     lines[0].extend(widest.into_iter().flatten().map(|cell| cell.subject.to_owned()));
     for row in rows {
@@ -184,8 +184,9 @@ fn aligned(lines: &[Vec<String>]) -> String {
     text
 }
 
-/// `12.3 ±2%`. What stands for some batches. Time is a low quantile of theirs: the hypervisor, and
-/// whoever else runs, makes batches longer and never shorter. Memory is their median.
+/// `12.3 ±2%`: the value that stands for some batches. For time it is a low quantile of the
+/// batches. The hypervisor and other programs make batches longer and never shorter. For memory it
+/// is their median.
 fn typical(unit: Unit, batches: &[f64]) -> Option<Estimate> {
     /// A tenth: the very shortest may have had a reading of the clock that was early.
     const LOW: f64 = 0.1;

@@ -46,7 +46,7 @@ pub(crate) async fn switch(count: u64) -> io::Result<Duration> {
     .await
 }
 
-/// Whose turn it is of two, and how to wake them.
+/// Which of two has the turn, and how to wake them.
 #[derive(Default)]
 struct Turns {
     whose: AtomicUsize,
@@ -54,7 +54,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// Tells how to wake who comes, and waits until the other has told the same.
+    /// Publishes this task's waker and waits for the peer's.
     async fn meet(&self, me: usize) -> Waker {
         poll_fn(|context| {
             self.wakers[me].get_or_init(|| context.waker().clone());
@@ -90,7 +90,7 @@ pub(crate) fn alternate(world: World, count: u64) -> io::Result<Reading> {
     Ok(Reading::new(count, yields.total.into(), Unit::Nanoseconds))
 }
 
-/// A lock that nobody else wants.
+/// A lock that no other task wants.
 pub(crate) async fn lock(count: u64) -> io::Result<Duration> {
     let number = Mutex::new(0u64);
     let start = Instant::now();
@@ -100,8 +100,8 @@ pub(crate) async fn lock(count: u64) -> io::Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Two tasks that each let the other run while they hold a lock, which so is always taken when it
-/// is wanted, and again after they gave it back, so that it goes to the other.
+/// Two tasks that each let the other run while they hold a lock, and so always find it taken. They
+/// let the other run again after they gave it back, so that the lock goes to the other.
 pub(crate) async fn contended(count: u64) -> io::Result<Duration> {
     let number = Arc::new(Mutex::new(0u64));
     together(2, |me, gate| {
@@ -153,10 +153,10 @@ pub(crate) async fn offload(count: u64) -> io::Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Runs `count` tasks, each made by `body` from its number: the time from when all have started
-/// until the last of them has ended. A task begins by waiting at the gate, and gives the time at
-/// its end; it is not wrapped in another that would do this for it, and be in the way of each of
-/// its turns.
+/// Runs `count` tasks, each made by `body` from its number. Returns the time from when all have
+/// started until the last of them has ended. A task begins by waiting at the gate, and gives the
+/// time at its end. A wrapping task could do this for it, but would be in the way of each of its
+/// turns.
 async fn together<F>(
     count: usize,
     mut body: impl FnMut(usize, Arc<Gate>) -> F,

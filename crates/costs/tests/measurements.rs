@@ -1,9 +1,9 @@
 //! Each measurement, briefly: that it comes to an end and gives a figure of its unit. How large the
 //! figure is decides no test.
 //!
-//! Each is made in a process of its own, as the command makes it: some of them fork, which a
-//! process with the threads of a test harness cannot do. So this program has none, and starts
-//! itself for each.
+//! Each is made in a process of its own, as the command makes it. Some of them fork, which a
+//! process with the threads of a test harness cannot do. So this program has no such threads, and
+//! starts itself for each measurement.
 
 #![expect(clippy::print_stdout, reason = "what a test program says")]
 
