@@ -146,8 +146,8 @@ fn combine(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |byte, next| byte ^ next)
 }
 
-/// What is in a file that nobody named: bytes that look random, the same in each server
-/// (xorshift64, Marsaglia 2003).
+/// The content of the data file if no file is named: bytes that look random, the same in each
+/// server (xorshift64, Marsaglia 2003).
 fn content(size: u64) -> Vec<u8> {
     let mut state = 0x2545_F491_4F6C_DD1D_u64;
     let next = || {

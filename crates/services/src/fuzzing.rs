@@ -41,8 +41,8 @@ pub fn phone(line: &[u8]) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// What one member of a chat hears of lines that others and it itself have said: all of them at the
-/// end, in stretches, from a log of `capacity` bytes; `None` if it was overtaken.
+/// What one member of a chat hears of lines that others and it itself have said. It reads all of
+/// them at the end, in stretches, from a log of `capacity` bytes. `None` if it was overtaken.
 #[must_use]
 pub fn chat(said: &[(u64, &[u8])], hearer: u64, capacity: usize) -> Option<Vec<u8>> {
     let mut log = Log::new(capacity);

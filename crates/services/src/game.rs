@@ -11,19 +11,19 @@
 //! Everything is lines. A line ends with LF, and a CR before it is dropped; what the server sends
 //! ends with LF.
 //!
-//! * Clients are paired in the order in which they arrive. Of a pair, the one that came first gets
-//!   `PLAY first` and the other `PLAY second`. A client that leaves before is paired with nobody.
-//! * Before that the server sends nothing, and the client must send nothing: one that does gets
-//!   `ERROR wait for PLAY`, and the connection ends.
+//! * Clients are paired in the order in which they arrive. Of a pair, the first to come gets `PLAY
+//!   first` and the other `PLAY second`. A client that leaves before is not paired.
+//! * Before that the server sends nothing, and the client must send nothing. A client that does
+//!   gets `ERROR wait for PLAY`, and the connection ends.
 //! * From then on each line of one, of at most 1,024 bytes, goes to the other as it is. A longer
-//!   one gets its sender a line that begins with `ERROR`, and ends the game.
-//! * A client leaves by closing its side of the connection, by taking nothing of what it is sent
-//!   for 30 seconds, or by saying nothing for an hour. The other gets `* the other has left`, and
-//!   the connection ends.
+//!   line gets its sender a line that begins with `ERROR`, and ends the game.
+//! * A client leaves by closing its side of the connection. It also leaves by taking nothing of
+//!   what it is sent for 30 seconds, or by saying nothing for an hour. The other gets `* the other
+//!   has left`, and the connection ends.
 //! * When there is no descriptor for what a connection needs, the client gets `* the server is
 //!   full`, and the connection ends.
 //!
-//! There is no queue but the sockets': a player that reads slowly slows the other, and nobody else.
+//! There is no queue but the sockets': a player that reads slowly slows only the other player.
 
 use std::{
     io, mem,
@@ -84,14 +84,14 @@ type Other = Arc<OnceLock<Output>>;
 
 /// What a player finds.
 enum Met {
-    /// Nobody.
+    /// No other player is there yet.
     Nobody(Other),
     /// The player that has waited.
     First(Output),
 }
 
 impl Game {
-    /// A game service that nobody has come to yet.
+    /// A game service without players.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -139,7 +139,7 @@ impl Game {
             }
             Met::Nobody(other) => {
                 drop(own);
-                // The wait is for whatever this client does; who comes second does the pairing.
+                // The wait is for whatever this client does; the second player does the pairing.
                 let filled = lines.fill(stream).await;
                 self.met_meanwhile(&other).ok_or(match filled {
                     Ok(true) => Ending::Word(EARLY),
@@ -219,7 +219,7 @@ impl Output {
     }
 }
 
-/// Writes to a player whose output is locked; false when it has left.
+/// Writes to a player with locked output; false when it has left.
 async fn write(output: &mut Option<TcpStream>, bytes: &[u8]) -> bool {
     let Some(stream) = output else { return false };
     let written = stream.write_all(bytes).await.is_ok();

@@ -6,14 +6,15 @@
 //!
 //! To add a service, write one file (or folder) here that has
 //!
-//! * a header that says what the protocol is and where it is specified;
-//! * a function or method `serve`, `async`, whose future is `Send`, from a [`TcpStream`] and
-//!   whatever the connections share to `io::Result<()>`. `Ok` means that the conversation ended in
-//!   order, be it with an error reply; `Err` means that the connection broke or ran out of time;
-//! * a bound on everything a client decides: lengths, counts, and the time it may take;
-//! * a constant `ENTRY: Entry`, which says what the service asks of an architecture and of its
-//!   user, and how it is opened. It goes into [`ALL`] as one line, and is read from there by the
-//!   command line, the comparison and the tests.
+//! * A header that says what the protocol is and where it is specified.
+//! * An `async` function or method `serve`, with a future that is `Send`. It takes a [`TcpStream`]
+//!   and whatever the connections share, and returns `io::Result<()>`. `Ok` means that the
+//!   conversation ended in order, be it with an error reply. `Err` means that the connection broke
+//!   or ran out of time.
+//! * A bound on everything a client decides: lengths, counts, and the time it may take.
+//! * A constant `ENTRY: Entry`, which says what the service asks of an architecture and of its
+//!   user, and how it is opened. It goes into [`ALL`] as one line. The command line, the comparison
+//!   and the tests read it from there.
 //!
 //! A protocol made of lines is also in `docs/protocols.md`, with a session to type.
 //!
@@ -71,8 +72,8 @@ pub struct Entry {
     /// How many descriptors a connection keeps, its own socket included: so many fewer are
     /// accepted.
     pub descriptors: usize,
-    /// The least stack that its connections can be served on, in bytes: with room to spare in a
-    /// build of the dev profile, whose frames are larger.
+    /// The least stack that its connections can be served on, in bytes. It leaves room to spare in
+    /// a build of the dev profile, which has larger frames.
     pub stack: usize,
 }
 

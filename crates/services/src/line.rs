@@ -134,18 +134,18 @@ pub(crate) fn bound_patience(stream: &mut TcpStream, limit: Duration) -> io::Res
     stream.set_taking_limit(limit)
 }
 
-/// Ends a connection whose client has got its last word, and may still be sending.
+/// Ends a connection with a client that has got its last word, and may still be sending.
 ///
-/// To close a socket that has unread bytes makes the kernel send a reset, which can destroy the
-/// last word before the client has read it. So only our side is closed, and what still comes is
-/// read and dropped, for a bounded time.
+/// To close a socket that has unread bytes makes the kernel send a reset. The reset can destroy the
+/// last word before the client has read it. So only our side is closed. What still comes is read
+/// and dropped, for a bounded time.
 pub(crate) async fn linger(stream: &mut TcpStream) {
     let mut dropped = [0; 1 << 10];
     let drain = async {
         if stream.shutdown(Shutdown::Write).await.is_err() {
             return;
         }
-        // The last word is out; what goes wrong from here on concerns nobody.
+        // The last word is out; later errors no longer matter.
         while stream.read(&mut dropped).await.is_ok_and(|count| count > 0) {}
     };
     let _ = timeout(LINGER_TIME, drain).await;

@@ -19,7 +19,7 @@
 //! kept nevertheless.
 //!
 //! A line longer than 256 bytes is answered by a line that begins with `ERROR`, and then the
-//! connection ends; so it does, without a word, after 60 seconds of silence.
+//! connection ends. It also ends, without a word, after 60 seconds of silence.
 
 use std::{io, time::Duration};
 
@@ -74,8 +74,8 @@ impl Phone {
 
     /// Answers the requests on one connection.
     ///
-    /// Each reply leaves before the next request is looked at: what has been kept is said at once,
-    /// however long the store takes over the rest.
+    /// Each reply leaves before the next request is looked at. So a kept entry is acknowledged at
+    /// once, however long the store takes over the rest.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl Phone {
 
     async fn find(&self, name: &str) -> Result<String, Unavailable> {
         Ok(match self.store.find_entry(name).await? {
-            // What somebody else has put into the store is held to the same rules.
+            // Entries that other programs have put into the store are held to the same rules.
             Some(number) if is_number(&number) => format!("FOUND {name} {number}\n"),
             _ => format!("NONE {name}\n"),
         })

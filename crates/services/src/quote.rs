@@ -12,10 +12,10 @@
 //! ```
 //!
 //! A line longer than 64 bytes is answered by a line that begins with `ERROR`, and then the
-//! connection ends; so it does, without a word, after 60 seconds of silence.
+//! connection ends. It also ends, without a word, after 60 seconds of silence.
 //!
-//! Prices are invented, in such a way that a client can check them: in cents, the price is
-//! 100 + (h mod 99 900), where h is the 32-bit FNV-1a hash of the symbol
+//! Prices are invented, but a client can check them. In cents, the price is 100 + (h mod 99 900).
+//! Here h is the 32-bit FNV-1a hash of the symbol
 //! ([draft-eastlake-fnv](https://datatracker.ietf.org/doc/draft-eastlake-fnv/)).
 
 use std::{

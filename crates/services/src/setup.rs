@@ -13,7 +13,7 @@ use crate::{
 /// What an operator has chosen; [`Default`] is what there is without a choice.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// The directory whose files are served; none serves a few built-in pages.
+    /// The directory of the files to serve; without one, a few built-in pages are served.
     pub root: Option<PathBuf>,
     /// The directory of templates; none takes the built-in one.
     pub templates: Option<PathBuf>,
@@ -116,7 +116,8 @@ impl Setup {
         http::Config { root: self.root.clone(), ..http::Config::default() }
     }
 
-    /// Sets up the store of the service called `name`, and says where it is if nobody chose that.
+    /// Sets up the store of the service called `name`. If the location was not chosen, says where
+    /// it is.
     pub(crate) fn open_store(&self, name: &str) -> Result<Store, SetupError> {
         let location = self.store.clone().unwrap_or_else(|| {
             let file = format!("{name}.sqlite");

@@ -66,8 +66,8 @@ fn line(seconds: u64) -> [u8; LINE_LENGTH] {
 
 /// Year, month and day of a number of days since 1 January 1970, in the Gregorian calendar.
 ///
-/// The count is moved to 1 March of the year 0, so that the leap day is the last day of its year
-/// and every month's start is a linear function of its number; 400 years have 146,097 days.
+/// The count is moved to 1 March of the year 0, so the leap day is the last day of its year. Then
+/// every month's start is a linear function of its number. A cycle of 400 years has 146,097 days.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);

@@ -95,8 +95,8 @@ fn a_loop_that_is_gone_leaves_nothing() {
 const KIBIBYTE: u64 = 1 << 10;
 
 /// Lets one test at a time count. A process has tables that all its kernel threads share, such as
-/// that of the descriptors that a drain lets go: where another test holds hundreds of connections,
-/// the growth of such a table would count for the thread that comes next.
+/// that of the descriptors that a drain lets go. If another test holds hundreds of connections,
+/// such a table grows. The growth would count for the thread that comes next.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -146,8 +146,8 @@ where
     assert!(cost.bytes_max <= 16 << 10, "{cost:?} in {seconds} s");
 }
 
-/// How many bytes of the heap each of many connections holds that have been served and are idle,
-/// beside the table of tasks: the more of them there are, the more are held at most.
+/// How many bytes of the heap each of many connections holds after it has been served and is idle,
+/// without the table of tasks. The more of them there are, the more are held at most.
 fn held_while_idle<S, F>(service: impl Fn() -> S, exchange: Exchange) -> u64
 where
     S: Fn(net::TcpStream) -> F + Send + 'static,

@@ -42,7 +42,7 @@ impl Pages for Gate {
     }
 }
 
-/// A server whose page has so many bytes, and no limit that a test machine reaches.
+/// A server of a page with so many bytes, and no limit that a test machine reaches.
 fn serve_gate(world: World, length: usize) -> (Arc<Barrier>, SocketAddr) {
     let barrier = Arc::new(Barrier::new(2));
     let gate = Gate { barrier: barrier.clone(), length };

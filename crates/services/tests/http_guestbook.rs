@@ -191,7 +191,7 @@ fn templates_are_dropped_in_and_changed() {
     fs::write(server.template("about.html"), "About <b>{{ visitors }}</b>").unwrap();
     assert_eq!(text(&client.ask(&get("/about"))), "About <b>1</b>");
     assert_eq!(client.ask("POST /about HTTP/1.1\r\nHost: h\r\n\r\n").code, 405);
-    // It shows nothing of the store, and so counts nobody.
+    // It shows nothing of the store, and so does not count the visitor.
     fs::write(server.template("plain.html"), "{{ refusal }}Plain").unwrap();
     assert_eq!(text(&client.ask(&get("/plain"))), "Plain");
     assert_eq!(visitors(&client.ask(&get("/guestbook"))), 2);
@@ -228,7 +228,7 @@ fn templates_are_dropped_in_and_changed() {
 
 #[test]
 fn without_the_store_there_is_the_rest() {
-    // A port that is taken, and on which nobody listens.
+    // A port that is taken, without a listener.
     let holder = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&holder, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let name = rustix::net::getsockname(&holder).unwrap();

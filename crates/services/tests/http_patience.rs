@@ -1,6 +1,5 @@
 //! How long the http service waits, in every world: for a head, a body and silence, and for a
-//! client to take what it asked for. Limits are small, and a client never sleeps: it waits on its
-//! socket.
+//! client to take the reply. Limits are small, and a client never sleeps: it waits on its socket.
 
 #![expect(clippy::disallowed_types, reason = "the client is a plain blocking program")]
 

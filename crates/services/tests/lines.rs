@@ -277,7 +277,7 @@ async fn one_who_leaves_takes_the_other_along() {
         other.expect("* the other has left\n").await;
         other.expect_end().await;
     }
-    // Both at once, with a move on its way: nobody waits for anybody.
+    // Both at once, with a move on its way: neither player waits for the other.
     let [mut first, mut second] = players(address).await;
     for player in [&mut first, &mut second] {
         player.send("last move\n").await;
@@ -321,7 +321,7 @@ async fn a_long_move_ends_the_game() {
     second.expect_end().await;
 }
 
-/// The address of a chat service whose members may fall so many bytes behind.
+/// The address of a chat service with members that may fall so many bytes behind.
 fn chat(backlog: usize) -> SocketAddr {
     let chat = Chat::with_backlog(backlog);
     server(move |stream| {
@@ -332,7 +332,7 @@ fn chat(backlog: usize) -> SocketAddr {
     })
 }
 
-/// So many members, in the order of their numbers, of a chat that nobody has joined yet.
+/// So many members, in the order of their numbers, of a chat without members so far.
 async fn members(address: SocketAddr, count: usize) -> Vec<Client> {
     let mut members = Vec::new();
     for number in 1..=count {
@@ -379,7 +379,7 @@ async fn everybody_hears_the_same_in_the_same_order() {
                 while heard.len() < (MEMBERS - 1) * LINES {
                     heard.push(member.line().await);
                 }
-                // Nobody leaves before all have heard everything.
+                // No member leaves before all have heard everything.
                 (member, heard)
             };
             task::spawn(talk).unwrap()

@@ -55,7 +55,7 @@ fn echo_returns_every_byte_and_ends_with_the_client() {
     assert!(received == sent);
 }
 
-/// The line is sent while something is there that nobody reads, and that makes the close a reset.
+/// The line is sent although unread bytes are there, which make the close a reset.
 #[test]
 fn time_is_told_whatever_the_client_sends() {
     let barrier = Arc::new(Barrier::new(2));

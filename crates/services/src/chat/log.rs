@@ -1,4 +1,4 @@
-//! What has been said lately, as the members get it: one text, whose oldest bytes give way to new
+//! What has been said lately, as the members get it: one text. Its oldest bytes give way to new
 //! ones.
 //!
 //! ```text
@@ -11,8 +11,8 @@
 //! Positions count every byte ever said, so that a cursor tells by itself whether its member has
 //! been overtaken. A cursor is always at the beginning of a line.
 //!
-//! Nothing but the text is kept: a line says whose it is by how it begins. So a member can copy a
-//! long stretch at once, and take its own lines out of its copy, where that holds up nobody.
+//! Nothing but the text is kept: a line's beginning names its author. So a member can copy a long
+//! stretch at once. It then takes its own lines out of its copy, which holds up no other member.
 
 use std::collections::VecDeque;
 
@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        // Texts that try to look like the beginning of somebody's line.
+        // Texts that try to look like the beginning of a member's line.
         let byte = prop::sample::select(b"0123> \r\x00\xff".to_vec());
         let text = prop::collection::vec(byte, 0..60);
         let step = prop_oneof![
@@ -135,8 +135,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever keeps up gets every line of the others once and in order, and whoever does not
-        /// learns of it, and has got a beginning of them.
+        /// A reader that keeps up gets every line of the others once and in order. A reader that
+        /// does not learns of it, and has got a beginning of them.
         #[test]
         fn readers_get_the_lines_of_the_others(steps in steps()) {
             let prefixes: Vec<_> = [1, 2, 12, 21].map(Prefix::new).into();

@@ -10,16 +10,16 @@
 //! ends with LF.
 //!
 //! * On joining, a client gets `* you are N`. N is its number, from 1 on, and is never given again.
-//! * A line of at most 1,024 bytes that client N says goes to all other clients that had joined
-//!   before the line arrived, as `N> ` and the line: to each exactly once, in one order that is the
-//!   same for all, and never to the client itself.
+//! * A client N says lines of at most 1,024 bytes. Each goes, as `N> ` and the line, to all other
+//!   clients that had joined before the line arrived. Each of these gets it exactly once, in one
+//!   order that is the same for all. It never goes to client N itself.
 //! * A longer line gets the client a line that begins with `ERROR`, and the connection ends.
 //! * A client that closes its side still gets all that was said before, and then the connection
-//!   ends. One that says nothing for an hour is taken to have closed its side.
-//! * Nobody waits for a slow client. One that is more than the *backlog* behind (16 MiB, if not set
-//!   otherwise) gets `* too slow`, and one that takes nothing at all for 30 seconds gets nothing
-//!   more; then the connection ends.
-//! * A client that talks faster than it listens is slowed: once it is a quarter of the backlog
+//!   ends. A client that says nothing for an hour is taken to have closed its side.
+//! * No client waits for a slow client. A client that is more than the *backlog* behind (16 MiB, if
+//!   not set otherwise) gets `* too slow`. A client that takes nothing at all for 30 seconds gets
+//!   nothing more. Then the connection ends.
+//! * A client that talks faster than it listens is slowed. Once it is a quarter of the backlog
 //!   behind, what it says is not read until it has caught up.
 //! * When there is no descriptor, thread or stack for what a connection needs, the client gets
 //!   `* the server is full`, and the connection ends.
@@ -72,13 +72,13 @@ pub struct Chat {
 }
 
 impl Chat {
-    /// A chat whose clients may fall 16 MiB behind.
+    /// A chat with a backlog of 16 MiB for each client.
     #[must_use]
     pub fn new() -> Self {
         Self::with_backlog(BACKLOG)
     }
 
-    /// A chat whose clients may fall `bytes` behind, or 16 KiB if that is more. All clients
+    /// A chat with clients that may fall `bytes` behind, or 16 KiB if that is more. All clients
     /// together cost that much memory once, and each a buffer of at most 32 KiB.
     #[must_use]
     pub fn with_backlog(bytes: usize) -> Self {
@@ -107,7 +107,7 @@ impl Chat {
         };
         let heard = listen(&self.room, &member, &mut stream).await;
         self.room.leave(&member);
-        // From here on nobody else writes to the client.
+        // From here on, only this task writes to the client.
         let delivered = writer.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         let word: &[u8] = match (heard?, delivered?) {
             (_, Parting::TooSlow) => b"* too slow\n",

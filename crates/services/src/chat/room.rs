@@ -1,4 +1,4 @@
-//! Who is there, and what has been said: all that the connections of a chat share.
+//! The members that are there, and what has been said: all that the connections of a chat share.
 //!
 //! ```text
 //!   reader of member 3 ── say ──▶ ┌──────────────────────┐ ── next ──▶ writer of member 1
@@ -6,13 +6,13 @@
 //!                                 └──────────────────────┘      …
 //! ```
 //!
-//! Saying a line costs the same however many members there are, but for the wakes of those that
-//! have nothing to do; and a member copies all that it has missed at once. So the busier a chat is,
-//! the less a delivery costs.
+//! Saying a line costs the same however many members there are, except for the wakes of members
+//! with nothing to do. A member copies all that it has missed at once. So the busier a chat is, the
+//! less a delivery costs.
 //!
 //! A member that is itself far behind is not listened to: it waits in [`Room::keep_pace`]. So
-//! members that talk as fast as they can are slowed to what the server can deliver, and it is not
-//! those who listen that have to go.
+//! members that talk as fast as they can are slowed to what the server can deliver. Listening
+//! members need not go.
 
 use std::{
     mem,
@@ -37,7 +37,7 @@ struct State {
     log: Log,
     /// How many members there have been.
     joined: u64,
-    /// Those whose writers have nothing to do.
+    /// Members with writers that have nothing to do.
     waiting: Vec<Arc<Member>>,
     /// An empty list with room, for when those are woken.
     spare: Vec<Arc<Member>>,
@@ -80,7 +80,7 @@ pub(super) enum Next {
 }
 
 impl Room {
-    /// An empty room whose members may fall `backlog` bytes behind.
+    /// An empty room; its members may fall `backlog` bytes behind.
     pub(super) fn new(backlog: usize) -> Self {
         let state =
             State { log: Log::new(backlog), joined: 0, waiting: Vec::new(), spare: Vec::new() };

@@ -13,13 +13,13 @@
 //! variables:
 //!
 //! * `visitors`: how many there have been, this one counted; `remarks`: the newest ones, the newest
-//!   first, each with `guest` and `text`. A template that mentions neither counts nobody, and does
-//!   without the store.
-//! * `refusal`: why the remark that was just posted is not taken; with it `guest` and `text`, as
-//!   they were typed, and neither `visitors` nor `remarks`.
+//!   first, each with `guest` and `text`. A template that mentions neither does not count the
+//!   visitor, and does without the store.
+//! * `refusal`: why the remark that was just posted is not taken. With it come `guest` and `text`,
+//!   as they were typed, and neither `visitors` nor `remarks`.
 //!
-//! A remark that is not taken is answered by 422 and the page, so that the guest can mend it;
-//! nothing has been stored then. 303 means that the remark is kept. Without the store the answer is
+//! A remark that is not taken is answered by 422 and the page, so that the guest can mend it.
+//! Nothing has been stored then. 303 means that the remark is kept. Without the store the answer is
 //! 503, and the remark may or may not have been kept. A form can only be posted from a page of this
 //! very host: see [`Guestbook::serve`].
 
@@ -96,10 +96,11 @@ impl Guestbook {
 
     /// Answers the requests on one connection until either side ends it.
     ///
-    /// A browser also posts what a page of another site tells it to, with the guest none the wiser.
-    /// Browsers say where a form comes from, and one that comes from elsewhere gets 403: by
-    /// `Sec-Fetch-Site` where it is sent, otherwise by `Origin`, whose host must be that of `Host`.
-    /// A proxy in front must leave `Host` as it is. A client that sends neither is no browser.
+    /// A page of another site can make a browser post a form without the guest's knowledge.
+    /// Browsers say where a form comes from, and a form that comes from elsewhere gets 403.
+    /// `Sec-Fetch-Site` tells, where it is sent. Otherwise `Origin` does: its host must be that of
+    /// `Host`. A proxy in front must leave `Host` as it is. A client that sends neither is no
+    /// browser.
     ///
     /// # Errors
     ///
@@ -193,7 +194,7 @@ fn missed() -> Reply {
     Reply::explained(&status::SERVICE_UNAVAILABLE).with("Retry-After", "1")
 }
 
-/// Tells standard error. Where there is none, nobody is there to be told.
+/// Tells standard error, if there is one.
 fn tell(message: std::fmt::Arguments<'_>) {
     log::warn(format_args!("guestbook: {message}"));
 }

@@ -1,10 +1,10 @@
 //! Templates: the built-in one, and those of a directory, each read again when its file has
 //! changed.
 //!
-//! A template is the operator's own, and so trusted to say what it likes; but a slip in one must
-//! not take the server down. It is compiled on a stack of its own, since the parser recurses; it
-//! runs for a bounded number of steps, to a bounded length; and what is wrong with it is told once,
-//! on standard error, while its page is answered by 500.
+//! A template is the operator's own, and so trusted to say what it likes. But a slip in a template
+//! must not take the server down. It is compiled on a stack of its own, since the parser recurses.
+//! It runs for a bounded number of steps, to a bounded length. An error in it is told once, on
+//! standard error, and its page is answered by 500.
 
 use std::{
     collections::HashMap,

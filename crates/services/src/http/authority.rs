@@ -4,8 +4,8 @@ use super::grammar::number;
 
 /// The host, and the port if there is one, of an authority. `None` if this is none.
 ///
-/// A comma, which RFC 3986 allows in a name, is refused: it is how two fields look that somebody
-/// has joined.
+/// A comma, which RFC 3986 allows in a name, is refused: two fields that were joined look like
+/// this.
 pub(super) fn split_authority(value: &[u8]) -> Option<(&[u8], Option<u64>)> {
     let end = match value {
         [b'[', ..] => value.iter().position(|&byte| byte == b']')? + 1,

@@ -8,8 +8,8 @@
 //!                                  ^ start             └─┘ a field
 //! ```
 //!
-//! A line ends with CR and LF and nothing else, and what stands in it is checked to the last byte:
-//! a decoder that is lenient here lets requests be smuggled.
+//! A line ends with CR and LF and nothing else. Its content is checked to the last byte, because a
+//! lenient decoder lets requests be smuggled.
 
 use super::fields::Framing;
 use super::grammar::is_token_byte;
@@ -91,8 +91,8 @@ struct Chunks {
     part: Part,
     /// What has come of the line that is being read.
     line: Vec<u8>,
-    /// Bytes of the body that may still come, framing included, so that neither endless
-    /// extensions nor chunks of one byte make it longer than its limit.
+    /// Bytes of the body that may still come, framing included. So neither endless extensions nor
+    /// chunks of one byte make the body longer than its limit.
     allowance: u64,
 }
 
@@ -234,8 +234,8 @@ fn skip_quoted(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Names that no field of a trailer may have, since they say how the message is framed, who sends
-/// it, where it goes or what is in it (RFC 9110, section 6.5.1). An implementation that puts the
+/// Names that no field of a trailer may have. They say how the message is framed, what sends it,
+/// where it goes or what is in it (RFC 9110, section 6.5.1). An implementation that adds the
 /// trailer to the head would read another request than one that does not.
 const NOT_IN_TRAILERS: [&str; 16] = [
     "authorization",

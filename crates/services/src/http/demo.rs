@@ -61,8 +61,8 @@ impl Demo {
 
 /// Sends back what is sent to `/` by POST, so that a client has something to send a body to.
 ///
-/// The reply is declared as bytes, and browsers are told to take that at its word: otherwise a
-/// page elsewhere could have a script of its own run as if it came from here.
+/// The reply is declared as bytes, and browsers are told to take that at its word. Otherwise a page
+/// elsewhere could have a script of its own run as if it came from here.
 pub(super) struct Echo;
 
 impl Pages for Echo {

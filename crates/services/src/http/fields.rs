@@ -1,5 +1,5 @@
-//! What the header fields of a request say, taken together: whether the connection stays, how the
-//! body is framed, which conditions there are (RFC 9110, RFC 9112).
+//! What the header fields of a request say, taken together (RFC 9110, RFC 9112). They say whether
+//! the connection stays, how the body is framed, and which conditions there are.
 
 use duality_runtime::drain;
 use httparse::Header;
@@ -216,8 +216,8 @@ impl Codings {
 }
 
 /// The length that a field tells of. The standard allows zeros before the number, but no client
-/// writes them. To `strtol(3)` with base 0, which some implementations call, `010` is 8: behind
-/// one, the last two bytes of a body would be the next request.
+/// writes them. Some implementations call `strtol(3)` with base 0, to which `010` is 8. Behind such
+/// a proxy, the last two bytes of a body would be the next request.
 fn content_length(value: &[u8]) -> Option<u64> {
     if matches!(value, [b'0', _, ..]) { None } else { number(value) }
 }

@@ -31,7 +31,7 @@ pub enum Heard {
     Refused(u16),
 }
 
-/// What a connection hears whose bytes come in `pieces`, if heads and bodies are bounded so.
+/// What a connection hears if its bytes come in `pieces`, with these bounds on heads and bodies.
 ///
 /// # Panics
 ///

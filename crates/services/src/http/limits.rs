@@ -5,7 +5,8 @@ use std::{path::PathBuf, time::Duration};
 /// How an http service is set up.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// The directory whose files are served; without one, the built-in demonstration pages are.
+    /// The directory of the files to serve; without one, the built-in demonstration pages are
+    /// served.
     pub root: Option<PathBuf>,
     /// The bounds on what a client may send and how long it may take.
     pub limits: Limits,
@@ -14,8 +15,8 @@ pub struct Config {
 /// The bounds on sizes, counts and times. [`Default`] gives the value named at each field.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Bytes in the request line and the header fields together (16 KiB; RFC 9112, section 3, wants
-    /// room for 8,000 in the request line alone). More is answered by 431, or by 414 when the
+    /// Bytes in the request line and the header fields together (16 KiB). RFC 9112, section 3,
+    /// wants room for 8,000 in the request line alone. More is answered by 431, or by 414 when the
     /// request line alone does not fit.
     pub head: usize,
     /// Bytes in a request's body (64 KiB). More is answered by 413. A page may take less.
@@ -34,8 +35,8 @@ pub struct Limits {
     /// How long a client may take none of the bytes on their way to it (30 s). Then the connection
     /// is reset.
     pub write_time: Duration,
-    /// Bytes per second that a client must take of a reply, averaged over the whole of it and not
-    /// counting a first [`write_time`](Self::write_time) (1 KiB/s; 0 is no bound). Otherwise a
+    /// Bytes per second that a client must take of a reply (1 KiB/s; 0 is no bound). It is an
+    /// average over the whole reply, without a first [`write_time`](Self::write_time). Otherwise a
     /// client that takes a byte now and then would be served for ever.
     pub write_rate: u64,
     /// How long to listen on, after the last reply, to a client that may still be sending (2 s).

@@ -9,10 +9,11 @@ use super::{
 
 /// A cache of one page, for one connection.
 ///
-/// The shared cache costs a lock and a reference count, both atomic operations on memory that
-/// every core writes. Within a second, in which the shared cache would not look at the file either,
-/// a connection that repeats its request needs neither. An evicted page lives on in the memos
-/// that have it: at most one for each connection, and none longer than the limit on cached files.
+/// The shared cache costs a lock and a reference count, both atomic operations on memory that every
+/// core writes. Within a second the shared cache would not look at the file either. So a connection
+/// that repeats its request within a second needs neither. An evicted page lives on in the memos
+/// that have it. There is at most one for each connection, and none longer than the limit on cached
+/// files.
 #[derive(Default)]
 pub struct Memo {
     target: String,

@@ -1,5 +1,5 @@
-//! The http service: files beneath a directory, or built-in pages, by HTTP/1.1 and HTTP/1.0
-//! (RFC 9110 and RFC 9112); and, for services that stand on it, pages made for each request.
+//! The http service: files beneath a directory, or built-in pages, by HTTP/1.1 and HTTP/1.0 (RFC
+//! 9110 and RFC 9112). For services built on it, it also serves pages made for each request.
 //!
 //! ```text
 //!            input                      site                            output
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! [`Http::serve`] is the whole of it, from top to bottom. It waits in four places only: for bytes
-//! to arrive, for a file, for a page that is being made, and for bytes to leave; the modules in
-//! between are plain functions from bytes to bytes. Replies to pipelined requests are gathered and
-//! leave together once no whole request is left in the buffer.
+//! to arrive, for a file, for a page that is being made, and for bytes to leave. The modules in
+//! between are plain functions from bytes to bytes. Replies to pipelined requests are gathered.
+//! They leave together once no whole request is left in the buffer.
 //!
 //! A request that repeats the last one on its connection is answered without an allocation, a lock
 //! or an atomic read-modify-write.
@@ -176,8 +176,8 @@ impl Http {
         }
     }
 
-    /// An idle connection is as large as the largest of the waits here; so what few connections
-    /// wait in, or each once, is in a [box](boxed), and no wait has a request to keep.
+    /// An idle connection is as large as the largest of the waits here. So rare waits, and waits
+    /// that occur once in a connection, are [`boxed`], and no wait keeps a request.
     async fn serve_requests(&self, wire: &mut Wire<'_>) -> io::Result<()> {
         let limits = &self.shared.limits;
         let mut input = Input::new(limits.head);
@@ -285,8 +285,8 @@ impl Http {
 
     /// Reads the body of a request, then answers the request.
     ///
-    /// The body is read first even where nobody wants it, so that a body that cannot be read is
-    /// answered as what it is: a reply that was sent before could not be taken back.
+    /// The body is read first even where no page wants it, so that an unreadable body gets the
+    /// reply that it calls for. An earlier reply could not be taken back.
     async fn take_and_answer(
         &self,
         head: Box<[u8]>,
@@ -379,8 +379,8 @@ async fn reject(status: &'static Status, wire: &mut Wire<'_>, input: &mut Input)
     wire.reject(status, is_head, input).await
 }
 
-/// What has come in, and what was done about it. In two words, which fit in registers: to pass more
-/// by way of a stack that is in no cache takes longer than to make a box.
+/// What has come in, and what was done about it. It is two words, which fit in registers. To pass
+/// more by way of a stack that is in no cache takes longer than to make a box.
 enum Look<'r> {
     /// No whole request yet.
     Partial,
@@ -390,13 +390,13 @@ enum Look<'r> {
     Answered(Done),
     /// Another one.
     Begun(Box<Begun<'r>>),
-    /// A request with a body, whose head is so long.
+    /// A request with a body, and the length of its head.
     WithBody(u32),
 }
 
 const _: () = assert!(size_of::<Look<'_>>() == 16, "two words");
 
-/// A request whose answer takes a wait.
+/// A request that takes a wait to answer.
 enum Begun<'r> {
     /// For the page in the memo, of which this part is still to be sent.
     Long(Done, Part),

@@ -1,5 +1,5 @@
-//! What is sent for one file: its head, built once and kept with the body, and the other heads that
-//! a request for it can meet.
+//! What is sent for one file. This is its head, built once and kept with the body, and the other
+//! heads that a request for it can get.
 
 use std::{
     borrow::Cow,
@@ -84,8 +84,8 @@ impl Page {
         size_of::<Page>() + text + body
     }
 
-    /// Writes what comes before the content in the reply to a request, and says which part of the
-    /// content follows it, as far as there is one to follow.
+    /// Writes what comes before the content in the reply to a request. Returns the part of the
+    /// content that follows it, if any.
     pub fn answer(
         &self,
         output: &mut Vec<u8>,
@@ -182,7 +182,7 @@ const DATE_OFFSET: usize = b"HTTP/1.1 200 OK\r\nServer: duality\r\nDate: ".len()
 /// its server is not for its clients to read. All processes of one program make the same.
 ///
 /// A file that is written twice within one tick of the file system's clock, without a change of
-/// length, keeps its tag; every server that does not read the whole file has that limit.
+/// length, keeps its tag. Every server that does not read the whole file has that limit.
 pub(super) fn entity_tag(metadata: &fs::Metadata) -> String {
     let modified = metadata.modified.duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut hasher = DefaultHasher::new();

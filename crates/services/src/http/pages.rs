@@ -18,8 +18,8 @@ use super::{
 /// Some pages, shared by all connections. [`Http::with_pages`](super::Http::with_pages) serves
 /// them.
 pub trait Pages: Send + Sync {
-    /// What may be asked of the page at `path`, which is as in [`Asked`]; `None` if there is no
-    /// such page, and the files are looked through.
+    /// What may be asked of the page at `path`, which is as in [`Asked`]. `None` if there is no
+    /// such page; then the files are looked through.
     ///
     /// This is asked for every target that is not in memory, so it should be quick.
     fn offer(&self, path: &str) -> Option<Offer>;

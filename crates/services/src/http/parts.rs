@@ -1,7 +1,6 @@
-//! The service but for its waits: what a server is made of that waits in a way of its own, such as
-//! the state machines of `crates/handwritten`. All of it is plain functions from bytes to bytes,
-//! and
-//! [`Http::serve`] stands on the same.
+//! The service except its waits. These are parts for a server that waits in a way of its own, such
+//! as the state machines of `crates/handwritten`. All of it is plain functions from bytes to bytes,
+//! and [`Http::serve`] uses the same functions.
 
 use std::sync::Arc;
 
@@ -32,13 +31,13 @@ use super::{
 pub enum BodyPlan {
     /// It is read before the request is answered.
     Read {
-        /// Bytes that may be kept of it; `None` if nobody wants it.
+        /// Bytes that may be kept of it; `None` if no page wants it.
         room: Option<usize>,
     },
     /// It is refused with 413, and the connection ends.
     TooLong,
-    /// A client that waits for leave to send it gets its answer instead, and since it may send the
-    /// body or not, the connection has to end there.
+    /// A client that waits for leave to send it gets its answer instead. The client may send the
+    /// body or not, so the connection has to end there.
     Leave,
 }
 

@@ -1,4 +1,4 @@
-//! The beginning and the end that all replies have, and the whole of those that are made for one
+//! The beginning and the end that all replies have. Also the whole of replies that are made for one
 //! request: errors, redirects, and the pages of [`Pages`](super::Pages).
 
 use std::io::Write;
@@ -43,7 +43,7 @@ impl Reply {
         Reply::html(status, text)
     }
 
-    /// The same reply with one more header field, whose value has no control characters.
+    /// The same reply with one more header field; its value has no control characters.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         let value = value.into();
@@ -52,8 +52,8 @@ impl Reply {
         self
     }
 
-    /// The reply to a method that asks for nothing, or for what is not to be had: the same for all
-    /// that `allow` is true of. `None` for a GET or HEAD.
+    /// The reply to a method that asks for nothing, or for what is not to be had. All targets with
+    /// these allowed methods, `allow`, get the same reply. `None` for a GET or HEAD.
     pub(super) fn to_method(method: Method, allow: &'static str) -> Option<Self> {
         match method {
             Method::Get | Method::Head => None,

@@ -1,7 +1,7 @@
 //! From bytes to a request: syntax, framing and limits, without I/O (RFC 9112).
 //!
-//! Where the standard lets a server choose, a request whose meaning two implementations could read
-//! differently is refused: that is how requests are smuggled past a proxy.
+//! Where the standard lets a server choose, a request is refused if two implementations could read
+//! it differently. Such requests are smuggled past a proxy.
 
 use std::mem::MaybeUninit;
 

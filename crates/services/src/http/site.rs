@@ -21,7 +21,7 @@ use super::{
 pub enum Looked {
     /// The page, or the reply that is due instead.
     Known(Result<Arc<Page>, Reply>),
-    /// Nothing: somebody has to look at the disk.
+    /// Nothing: the disk has to be looked at.
     Unknown(Errand),
 }
 
@@ -87,7 +87,7 @@ impl Site {
     /// The reply that is due instead of the page.
     pub(super) async fn run(&self, errand: Errand) -> Result<Arc<Page>, Reply> {
         match self {
-            // It has sent nobody.
+            // A demonstration site hands out no errands.
             Site::Demo(_) => Err((&status::NOT_FOUND).into()),
             Site::Directory(directory) => directory.run(errand).await,
         }

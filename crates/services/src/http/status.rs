@@ -1,6 +1,6 @@
 //! The statuses that replies have, and what is said with those that refuse.
 
-/// A status: its code, its reason phrase, and a sentence for the person who reads the page.
+/// A status: its code, its reason phrase, and a sentence for the reader of the page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Status {
     /// Three digits (RFC 9110, section 15).

@@ -27,10 +27,10 @@ pub(super) const INDEX: &str = "index.html";
 ///
 /// # Errors
 ///
-/// 400 for a target of another form, with a bad percent escape, a control character, a backslash,
-/// or `..` beyond the root. 421 for `https`, since there is no TLS here (RFC 9110, section 7.4).
-/// 404 for a name that no path in a `&str` can have: with a slash inside a segment (`%2f`), or not
-/// in UTF-8.
+/// A target of another form, with a bad percent escape, a control character, a backslash, or `..`
+/// beyond the root, gets 400. A target with `https` gets 421, since there is no TLS here (RFC 9110,
+/// section 7.4). A name that no path in a `&str` can have gets 404: it has a slash inside a segment
+/// (`%2f`), or is not in UTF-8.
 pub(super) fn resolve(target: &str) -> Result<Resolved<'_>, &'static Status> {
     if let Some(path) = as_it_is(target) {
         return Ok(Resolved { path, query: "" });
@@ -39,8 +39,8 @@ pub(super) fn resolve(target: &str) -> Result<Resolved<'_>, &'static Status> {
     Ok(Resolved { path: path.into(), query })
 }
 
-/// The path of a target that says it as it is, as nearly all do: with nothing to decode, nothing
-/// that follows it, and no segment that is empty or begins with a dot.
+/// The path of a target that states it literally, as nearly all do. Such a target has nothing to
+/// decode, nothing after the path, and no segment that is empty or begins with a dot.
 fn as_it_is(target: &str) -> Option<Cow<'_, str>> {
     let path = target.strip_prefix('/')?;
     let mut before = b'/';

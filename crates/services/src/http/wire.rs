@@ -36,7 +36,7 @@ pub(super) struct Wire<'l> {
     is_quiet: bool,
     /// The kernel has been told how long the client may take nothing.
     is_watched: bool,
-    /// Requests whose replies are gathered.
+    /// Requests with gathered replies.
     answered: u32,
 }
 
@@ -121,8 +121,9 @@ impl<'l> Wire<'l> {
     /// Sends what has been gathered together with the end of our side, in one packet. True if the
     /// connection may be closed then; false if it has to [`linger`](Self::linger).
     ///
-    /// It has to where more bytes may be on their way, in either direction: a byte that comes for a
-    /// closed socket makes the kernel send a reset, and throw away what it still has to deliver.
+    /// It has to linger where more bytes may be on their way, in either direction. A byte that
+    /// comes for a closed socket makes the kernel send a reset, and throw away what it still has to
+    /// deliver.
     pub(super) async fn finish(&mut self) -> io::Result<bool> {
         let length = self.output.gathered().len();
         if !self.is_quiet || length == 0 {
@@ -249,7 +250,7 @@ impl<'l> Wire<'l> {
         self.linger(input, linger).await
     }
 
-    /// Ends a connection whose client may still be sending.
+    /// Ends a connection while its client may still be sending.
     ///
     /// To close a socket that has unread bytes makes the kernel send a reset, which can destroy
     /// the reply before the client has read it. So only our side is closed, and what still comes
@@ -263,7 +264,7 @@ impl<'l> Wire<'l> {
         let mut deadline = Deadline::new(limit);
         while let Some(left) = deadline.left() {
             input.consume(input.unused().len());
-            // The reply is out; what goes wrong from here on concerns nobody.
+            // The reply is out; later errors no longer matter.
             let Ok(Filled::Some) = self.fill(input, left).await else {
                 break;
             };
@@ -298,9 +299,9 @@ impl<'l> Wire<'l> {
     }
 }
 
-/// Has the kernel end the connection when the client takes nothing for too long: a limit of each
-/// write would begin anew whenever the socket's buffer grows. Once in a connection, and only for
-/// what does not leave at once, since it is a system call.
+/// Has the kernel end the connection when the client takes nothing for too long. A limit of each
+/// write would begin anew whenever the socket's buffer grows. This is a system call, so it is made
+/// once in a connection, and only for what does not leave at once.
 fn watch(stream: &TcpStream, limits: &Limits, is_watched: &mut bool) -> io::Result<()> {
     if !mem::replace(is_watched, true) {
         stream.set_taking_limit(limits.write_time)?;
@@ -309,9 +310,9 @@ fn watch(stream: &TcpStream, limits: &Limits, is_watched: &mut bool) -> io::Resu
 }
 
 /// Sends the many bytes of a reply that do not leave at once, in the time that their number gives
-/// them: a client that takes a byte now and then would never meet the limit of a single write.
+/// them. A client that takes a byte now and then would never meet the limit of a single write.
 ///
-/// In a box, so that connections whose clients keep up have no room for it.
+/// It is boxed, so that connections with clients that keep up have no room for it.
 fn patiently<F: Future<Output = io::Result<()>>>(
     limits: &Limits,
     length: u64,

@@ -11,8 +11,8 @@ const REDIS_PORT: u16 = 6379;
 /// Where a store is.
 ///
 /// Written `sqlite:PATH`, `sqlite:PATH?synchronous=full`, or
-/// `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`; in the latter `%` and two hexadecimal digits
-/// stand for a byte of user or password, and a host that is an IPv6 address stands in brackets.
+/// `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`. In the latter, `%` and two hexadecimal
+/// digits stand for a byte of user or password. A host that is an IPv6 address stands in brackets.
 /// `Display` and `Debug` show `***` in place of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
@@ -24,11 +24,11 @@ pub enum Location {
         /// What an acknowledged write survives.
         synchronous: Synchronous,
     },
-    /// A Redis server. The end of this process never takes a write away; what of them survives the
-    /// end of Redis is up to its configuration. With `appendonly yes` and `appendfsync always` all
-    /// do, with `appendfsync everysec` (its default) all but those of about the last two seconds,
-    /// even in a `kill
-    /// -9` of Redis alone; without either, those in its last snapshot.
+    /// A Redis server. The end of this process never takes a write away. Redis's configuration
+    /// decides which writes survive the end of Redis. With `appendonly yes` and `appendfsync
+    /// always` all do. With `appendfsync everysec` (its default) all do but those of about the last
+    /// two seconds, even if only Redis gets a `kill -9`. Without either, only those in its last
+    /// snapshot do.
     Redis {
         /// Its name or address.
         host: String,

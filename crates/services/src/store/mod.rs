@@ -5,14 +5,14 @@
 //!                             └──> redis    connections of each loop, in whichever world
 //! ```
 //!
-//! A [`Store`] is made before the architecture starts its processes, threads and loops, and opens
-//! nothing that stays open before its first call: each process has its own descriptors, as SQLite
-//! demands, and each loop its own connections. A call that returns `Ok` to a write has been *kept*:
-//! it survives `kill -9` of this process (what else it survives is the back-end's affair: see
-//! [`Location`]). Every other end is [`Unavailable`], after which the write may or may not have
-//! been kept; the next call tries anew, so that a store that comes back is used again without a
-//! restart. Why it was unavailable is for the operator more than for a client: it is also said on
-//! standard error, and so is that it is back, twice in ten seconds at most.
+//! A [`Store`] is made before the architecture starts its processes, threads and loops. It opens
+//! nothing that stays open before its first call. So each process has its own descriptors, as
+//! SQLite demands, and each loop its own connections. A write that returns `Ok` has been *kept*: it
+//! survives `kill -9` of this process. What else it survives depends on the back-end: see
+//! [`Location`]. Every other end is [`Unavailable`], after which the write may or may not have been
+//! kept. The next call tries anew, so that a store that comes back is used again without a restart.
+//! The cause is for the operator more than for a client, so it is also said on standard error. So
+//! is the store's return. Both are said at most twice in ten seconds.
 
 mod location;
 mod pool;
@@ -47,7 +47,7 @@ pub struct Store {
 /// What a guest left in the guestbook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
-    /// Who left it.
+    /// The guest's name.
     pub guest: String,
     /// What the guest wrote.
     pub text: String,
@@ -83,9 +83,9 @@ pub enum RedisCalls {
     /// One round trip: INCR and LRANGE in one write.
     #[default]
     Pipelined,
-    /// The three calls of ZeroHTTPd, each waiting for its reply: LRANGE, then INCR, whose reply is
-    /// thrown away, then GET, which reads the number back. So visitors at the same time may see the
-    /// same number. It is there to wait as often as ZeroHTTPd does.
+    /// The three calls of ZeroHTTPd, each waiting for its reply. LRANGE comes first, then INCR,
+    /// with its reply thrown away, then GET, which reads the number back. So visitors at the same
+    /// time may see the same number. It is there to wait as often as ZeroHTTPd does.
     Separate,
 }
 
@@ -110,7 +110,7 @@ pub struct OpenError {
     why: String,
 }
 
-/// The store did not do what it was asked, or nobody knows whether it did. Says why in one line.
+/// The store did not do what it was asked, or it is unknown whether it did. Says why in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store {place} is unavailable: {why}")]
 pub struct Unavailable {
@@ -161,8 +161,9 @@ impl Store {
         }
     }
 
-    /// Finds out whether the store answers, and has the operator told if it does not, before there
-    /// is a client that would have to find out. An SQLite file has answered in [`new`](Store::new).
+    /// Finds out whether the store answers, and tells the operator if it does not. Call it before
+    /// there is a client, which would have to find out otherwise. An SQLite file has answered in
+    /// [`new`](Store::new).
     ///
     /// Not `async`, and for the set-up as well: nothing stays open.
     ///
@@ -237,7 +238,7 @@ impl Default for Options {
             redis_connections: 64,
             connect_limit: Duration::from_secs(1),
             reply_limit: Duration::from_secs(2),
-            // Fifteen thousand guests who come at once are served in less, by one Redis.
+            // One Redis serves fifteen thousand guests that come at once in less.
             turn_limit: Duration::from_secs(20),
         }
     }

@@ -1,5 +1,5 @@
-//! What standard error is told of a store that comes and goes: two lines in ten seconds at most,
-//! from all processes of a service together.
+//! What standard error is told of a store that comes and goes. It is at most two lines in ten
+//! seconds, from all processes of a service together.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -312,7 +312,7 @@ fn a_silent_server_is_left_alone_for_a_while(world: World) {
 }
 
 fn a_refused_connection_is_unavailable(world: World) {
-    // Bound and not listening, so that nobody else listens there.
+    // Bound and not listening, so that no other program listens there.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     drop(taken);

@@ -1,4 +1,5 @@
-//! The store in a file: what it keeps, who shares it, and what becomes of it when the file is lost.
+//! The store in a file: what it keeps, which processes share it, and what becomes of it when the
+//! file is lost.
 
 #![expect(clippy::print_stdout, reason = "what a child process tells its parent")]
 

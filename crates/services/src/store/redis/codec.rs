@@ -2,8 +2,8 @@
 //! <https://redis.io/docs/latest/develop/reference/protocol-spec/>), without I/O.
 //!
 //! The crate `redis-protocol` decodes. It recurses as deep as a reply is nested, and asks for as
-//! many bytes as the reply announces; so where a reply ends is found here first, within bounds, and
-//! it gets that much.
+//! many bytes as the reply announces. So this module first finds where a reply ends, within bounds,
+//! and gives the crate that much.
 
 use redis_protocol::resp2::decode::decode;
 use redis_protocol::resp2::encode::encode_borrowed;
@@ -34,8 +34,8 @@ pub(crate) struct Malformed(pub(crate) &'static str);
 ///
 /// # Errors
 ///
-/// The bytes cannot become a reply within the bounds: at most 200 elements in an array, none of
-/// which is an array, and about 6 MiB.
+/// The bytes cannot become a reply within the bounds: about 6 MiB, and at most 200 elements in an
+/// array, none of them an array.
 pub(crate) fn decode_reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>, Malformed> {
     let Some(length) = reply_end(bytes)? else { return Ok(None) };
     match decode(&bytes[..length]) {

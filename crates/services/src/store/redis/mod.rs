@@ -10,11 +10,11 @@
 //! Connections stay in the group that opened them, so that a stream stays on its loop, and none is
 //! open before a fork.
 //!
-//! **What is tried again.** When a connection that had been idle turns out to be closed, a command
-//! that can be repeated without harm (LRANGE, HGET, GET, and HSET of the same value) is sent once
-//! more on a new connection. INCR and LPUSH are not: nobody knows whether they were executed, and
-//! to do so twice would count a visitor or keep a remark twice. Their callers hear that the store
-//! is unavailable. This is rare, since an idle connection is looked at before it is used.
+//! **What is tried again.** An idle connection may turn out to be closed. Then a command that can
+//! be repeated without harm is sent once more on a new connection (LRANGE, HGET, GET, and HSET of
+//! the same value). INCR and LPUSH are not: it is unknown whether they were executed. To do so
+//! twice would count a visitor or keep a remark twice. Their callers hear that the store is
+//! unavailable. This is rare, since an idle connection is looked at before it is used.
 //!
 //! **While Redis is away.** A connection may be refused, closed at once, or answered by something
 //! that is not Redis. For [`REST`] after that the group opens no other. Calls use the connections
@@ -22,9 +22,9 @@
 //! time, all calls of the group fail at once. So a dead Redis costs neither a storm of connections
 //! nor one time-out per request.
 //!
-//! Keys: `duality:visitors` (a number), `duality:remarks` (a list, the newest first; an element is
-//! the length of the guest's name in bytes, a colon, the name, the text; other elements are passed
-//! over), `duality:phone` (a hash from names to numbers).
+//! Keys: `duality:visitors` (a number), `duality:remarks` (a list, the newest first),
+//! `duality:phone` (a hash from names to numbers). An element of the list is the length of the
+//! guest's name in bytes, a colon, the name, the text. Other elements are passed over.
 
 pub(crate) mod codec;
 mod connection;

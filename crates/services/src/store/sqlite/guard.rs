@@ -12,9 +12,9 @@
 //!   shorter while we wrote, or no log      the write is not acknowledged
 //! ```
 //!
-//! What is known is shared by the processes of a service, so that the end of one's log is no alarm
-//! to the others. Another program that uses the same file soundly is an alarm, and costs a look;
-//! looks take at most one part in a hundred of the time.
+//! The processes of a service share what is known, so the end of one process's log does not alarm
+//! the others. Another program that uses the same file soundly is an alarm, and costs a look. Looks
+//! take at most one part in a hundred of the time.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};

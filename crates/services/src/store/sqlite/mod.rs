@@ -7,12 +7,12 @@
 //! ```
 //!
 //! SQLite has one writer at a time, whatever we do. Within a process writers queue for the one
-//! turn, in order and without a helper thread each; between processes the lock of the file decides,
-//! which has no queue and has to be asked for again and again (see [`pause`]). A task waits for the
+//! turn, in order and without a helper thread each. Between processes the lock of the file decides.
+//! It has no queue and has to be asked for again and again (see [`pause`]). A task waits for the
 //! lock, never a helper thread: files need the helpers too. A connection belongs to the process
 //! that opened it and must not be carried across fork(2)
-//! (<https://www.sqlite.org/howtocorrupt.html>, 2.7), so the first call of a process opens it.
-//! Whether the file is still whole is for the [`guard`] to see.
+//! (<https://www.sqlite.org/howtocorrupt.html>, 2.7). So the first call of a process opens it. The
+//! [`guard`] sees whether the file is still whole.
 
 mod create;
 mod guard;
@@ -227,8 +227,8 @@ impl Sqlite {
 }
 
 impl<T, W: FnMut(&mut Connection) -> rusqlite::Result<T>> Job<W> {
-    /// Does the work once. While the file is unfit or busy, the connection stays; after another
-    /// error it is gone, and a new one is as good as the file is.
+    /// Does the work once. While the file is unfit or busy, the connection stays. After another
+    /// error it is gone; a new connection is as good as the file is.
     fn attempt(&mut self) -> Result<T, Failure> {
         let guard = &self.sqlite.guard;
         let before = guard.see()?;
@@ -274,8 +274,8 @@ impl<W: Send + 'static> Job<W> {
     ///
     /// SQLite moves the log's pages into the file every thousand pages, and starts the log anew
     /// when it finds that all have been moved. Under writers that never rest it never finds that,
-    /// and the log grows for as long as they go on; so now and then they have to wait. If it cannot
-    /// be emptied, another process is at it, or the next writer will be.
+    /// and the log grows for as long as they go on. So now and then the writers have to wait. If
+    /// the log cannot be emptied, another process is at it, or the next writer will be.
     async fn empty_log(mut self) -> Self {
         let start = Instant::now();
         loop {
@@ -322,9 +322,9 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 
 /// How long to wait before asking for the lock again, having waited for so long.
 ///
-/// SQLite's own handler asks ever more seldom, so that whoever has waited long loses to those that
-/// have just come: of a hundred processes some were still waiting after five seconds. Here the
-/// newcomers, after a quick second attempt, are the ones that ask seldom.
+/// SQLite's own handler asks ever more seldom, so a writer that has waited long loses to newcomers.
+/// Of a hundred processes some were still waiting after five seconds. Here the newcomers, after a
+/// quick second attempt, are the ones that ask seldom.
 fn pause(waited: Duration) -> Duration {
     let most = match waited.as_millis() {
         0..2 => Duration::from_micros(300),
