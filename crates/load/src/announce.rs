@@ -10,7 +10,7 @@
 //!   acknowledges             ──────────▶ takes the time, and the load goes on
 //! ```
 //!
-//! The observer is the caller's, may borrow from it and need not be `Send`: so it stays on the
+//! The observer is the caller's, may borrow from it and need not be `Send`. So it stays on the
 //! caller's thread, and the load stands still while it reads the server's counters at an edge.
 
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl Announcer {
 
 impl EdgeAnnouncer {
     fn announce(&self, announcement: Announcement) {
-        // Without a caller there is nobody to wait for, and the next progress stops the load.
+        // Without a caller there is nothing to wait for, and the next progress stops the load.
         if self.announcements.send(announcement).is_ok() {
             let _ = self.acknowledged.recv();
         }

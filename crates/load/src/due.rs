@@ -18,7 +18,8 @@ pub(crate) struct Queue {
 
 struct State {
     due: VecDeque<Instant>,
-    /// Those with nothing to do; who has waited longest comes first, so that all are used in turn.
+    /// Those with nothing to do. The one that has waited longest comes first, so that all are used
+    /// in turn.
     free: VecDeque<Sender<Instant>>,
 }
 

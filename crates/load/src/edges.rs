@@ -1,4 +1,4 @@
-//! The edges of the measured window: when it opens and closes, and who is called then.
+//! The edges of the measured window: when it opens and closes, and what is called then.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ pub(crate) enum Edges {
 }
 
 impl Edges {
-    /// The first and the last 1,000 of `total` requests are left out, as Kerneis and Chroboczek do
-    /// (*Are events fast?*, 2009), when at least 10,000 are made.
+    /// Leaves out the first and the last 1,000 of `total` requests when at least 10,000 are made.
+    /// Kerneis and Chroboczek do so (*Are events fast?*, 2009).
     pub(crate) fn for_requests(total: u64) -> Self {
         let margin = if total >= 10_000 { 1_000 } else { 0 };
         Edges::ByCount { open_after: margin, close_after: total - margin, total }

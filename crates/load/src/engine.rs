@@ -99,7 +99,7 @@ impl Engine {
         self.load.get().map(Arc::as_ref)
     }
 
-    /// Has the caller look up, who waits for what is announced.
+    /// Wakes the caller, which waits for announcements.
     pub(crate) fn wake_caller(&self) {
         self.announcer.progress(0, self.start.elapsed());
     }

@@ -101,8 +101,8 @@ impl Failure {
         }
     }
 
-    /// Whether the connection ended before anything of the reply came: on a connection that has
-    /// served before, the server closed it between two requests, which is its right, as it is of a
+    /// Whether the connection ended before anything of the reply came. On a connection that has
+    /// served before, the server closed it between two requests, which it is free to do. So is a
     /// player.
     pub(crate) fn is_before_reply(&self) -> bool {
         matches!(

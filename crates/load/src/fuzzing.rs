@@ -10,7 +10,7 @@ pub mod http {
     pub use crate::client::http::fuzzing::*;
 }
 
-/// The target in a text, if it is one whose host is an address: names are not looked up.
+/// The target in a text, if its host is an address: names are not looked up.
 #[must_use]
 pub fn target(text: &str) -> Option<Target> {
     let look_up =

@@ -1,8 +1,8 @@
 //! Load without TCP: clients that a kernel thread of the server's own process injects, with waits
 //! between them.
 //!
-//! A wait counts from when the client before has been injected, as in the original: a server that
-//! does not keep up delays those that come later. Source: Truppel & Abreu, section V.
+//! A wait counts from when the client before has been injected, as in the original. So a server
+//! that does not keep up delays those that come later. Source: Truppel & Abreu, section V.
 
 use std::io;
 use std::thread;

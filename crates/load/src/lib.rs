@@ -2,7 +2,7 @@
 //!
 //! Written with this project's own runtime, on its event world (suspend, epoll), so that one kernel
 //! thread drives any number of connections. [`run`] makes requests in some [`Pattern`], checks
-//! every answer (a wrong byte is an error, not a success) and returns a [`Report`];
+//! every answer (a wrong byte is an error, not a success) and returns a [`Report`].
 //! [`peak_goodput`] does so at one rate after the other, to find the highest that the server is
 //! equal to.
 //!
@@ -90,8 +90,9 @@ pub struct Options {
     pub target: Target,
     /// How clients behave.
     pub pattern: Pattern,
-    /// How many connections are open at once, at least 1: the offered load l of a closed loop, and
-    /// the most requests that are under way at a time in an open one, in which the others wait.
+    /// How many connections are open at once, at least 1. In a closed loop, it is the offered load
+    /// l. In an open one, it is the most requests that are under way at a time, and the others
+    /// wait.
     pub connections: usize,
     /// When to stop.
     pub stop: Stop,
@@ -126,8 +127,8 @@ pub enum Stop {
 }
 
 impl Options {
-    /// A closed loop on 100 connections for 10 s after a warm-up of 1 s, with keep-alive, anywhere
-    /// on the machine, and 30 s of patience.
+    /// A closed loop on 100 connections for 10 s after a warm-up of 1 s. It uses keep-alive, runs
+    /// anywhere on the machine, and has 30 s of patience.
     pub fn new(target: Target) -> Self {
         Self {
             target,
@@ -206,8 +207,8 @@ pub trait Observer {
 
     /// The measured window has just closed, and the load stands still until this returns.
     ///
-    /// What the server did between the two calls is as many requests as the report counts, give or
-    /// take those under way at the edges, of which there are as many at one as at the other.
+    /// Between the two calls the server did as many requests as the report counts, give or take
+    /// those under way at the edges. There are as many of these at one edge as at the other.
     fn window_closed(&mut self) {}
 
     /// About ten times a second: how many requests have ended since the start, warm-up included,
@@ -222,7 +223,7 @@ pub trait Observer {
     }
 }
 
-/// For those who need not hear of it.
+/// For callers that need not hear of it.
 impl Observer for () {}
 
 /// Why there was no load, or nothing to report of it.

@@ -35,9 +35,9 @@ pub(crate) struct Measurement {
     pub(crate) cpu: Duration,
     /// How long the load could have run in the window and had no CPU.
     pub(crate) waited: Duration,
-    /// The time of connections in the window that no latency tells of, of all connections together:
-    /// of requests that did not begin and end in it, and between requests. With the latencies, it
-    /// is all the time that they had.
+    /// The time of connections in the window that no latency tells of, of all connections together.
+    /// `cut` is of requests that did not begin and end in it; `rest` is between requests. With the
+    /// latencies, it is all the time that they had.
     pub(crate) cut: Duration,
     pub(crate) rest: Duration,
     /// The time that requests had in the window, from when they were sent, of all together, on

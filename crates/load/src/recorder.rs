@@ -9,18 +9,18 @@
 //!      d                   │                          ├─────┼────┤       not counted
 //! ```
 //!
-//! *Requests* are the correct replies that were complete within the window, so that their number
-//! over its length is the throughput (b stands for what d cuts off). *Latencies* are those of
-//! requests that also began in it (c), so that neither the ramp-up nor the observer's reading of
-//! counters, which halts the load for a moment at either edge, is in them. What was still
-//! unanswered at the end and had waited longer than any of them is counted apart: a closed loop
-//! hides it otherwise.
+//! *Requests* are the correct replies that were complete within the window. So their number over
+//! its length is the throughput (b stands for what d cuts off). *Latencies* are those of requests
+//! that also began in it (c). So they contain neither the ramp-up nor the observer's reading of
+//! counters, which halts the load for a moment at either edge. A request that was still unanswered
+//! at the end, and had waited longer than any latency, is counted apart: a closed loop hides it
+//! otherwise.
 //!
 //! In an open loop a request begins when it is *due*, whether or not there is a connection to send
-//! it on: that is where it belongs, and where its latency counts from. The *raw* latency counts
-//! from when it was sent.
+//! it on. It belongs to that time, and its latency counts from then. The *raw* latency counts from
+//! when it was sent.
 //!
-//! One recorder serves all connections of a load, under a mutex that nobody contends for.
+//! One recorder serves all connections of a load, under an uncontended mutex.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -146,7 +146,8 @@ impl Recorder {
     }
 
     /// Correct replies on `connection` that were complete at `end`, one for each of `starts`, of
-    /// `bytes` in all: for those who get many at once and do not ask which request comes next.
+    /// `bytes` in all. For callers that receive many replies at once and do not ask which request
+    /// comes next.
     pub(crate) fn replies(
         &self,
         connection: usize,
@@ -178,7 +179,7 @@ impl Recorder {
         }
     }
 
-    /// Since when `connection` has waited for a reply, for those who do not
+    /// Since when `connection` has waited for a reply, for callers that do not
     /// [`begin`](Recorder::begin) each request.
     pub(crate) fn waits(&self, connection: usize, since: Option<Instant>) {
         let mut state = self.lock();
@@ -647,8 +648,9 @@ mod tests {
         };
         clock.set(100);
         recorder.open();
-        // Due before the window; due in it and sent late by 10 ms, 6 of which its connection was
-        // free; due in it and not answered; due in it and not sent.
+        // The requests: due before the window; due in it and sent late by 10 ms; due in it and not
+        // answered; due in it and not sent. The connection of the late one was free for 6 of the 10
+        // ms.
         let (before, late, open) = (start(90, 0, 101), start(110, 114, 120), start(150, 0, 150));
         for (connection, start) in [before, late, open].into_iter().enumerate() {
             assert!(recorder.begin(connection, start));

@@ -1,5 +1,5 @@
-//! A relay: several loads that take turns on one kernel thread, so that servers which are all alive
-//! can be driven one at a time, for a few hundredths of a second each.
+//! A relay: several loads that take turns on one kernel thread. So servers which are all alive can
+//! be driven one at a time, for a few hundredths of a second each.
 //!
 //! ```text
 //!   load 0   join: warm-up, window │ rests ······ │ slice │ rests ············· │ slice │
@@ -32,7 +32,7 @@ const LEAD_IN: Duration = Duration::from_millis(5);
 /// How often it is looked whether a load has come to rest.
 const GLANCE: Duration = Duration::from_micros(200);
 
-/// A load whose requests have got no reply for so long does not come to rest: its server leaves
+/// A load does not come to rest if its requests have got no reply for so long: its server leaves
 /// them waiting.
 const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -95,8 +95,8 @@ impl Relay {
         Ok(Self { commands: Some(commands), thread: Some(thread), connections: 0 })
     }
 
-    /// Whether such a load can take turns: a closed loop, whose connections have nothing to do with
-    /// each other, and with no crowd that is never at rest.
+    /// Whether such a load can take turns. It must be a closed loop, on connections that have
+    /// nothing to do with each other, and with no crowd that is never at rest.
     pub fn can_carry(options: &Options) -> bool {
         options.pattern == Pattern::Closed
             && matches!(options.stop, Stop::After(_))
@@ -192,7 +192,7 @@ fn gone() -> Error {
 fn serve(orders: Receiver<Command>) {
     let mut event_loop = match event_loop() {
         Ok(event_loop) => event_loop,
-        // Whoever asks first is told.
+        // The first caller is told.
         Err(error) => {
             if let Ok(Command::Join { joined, .. }) = orders.recv() {
                 let _ = joined.send(Err(error));

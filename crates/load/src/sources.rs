@@ -1,11 +1,12 @@
 //! Where the connections of a load come from.
 //!
 //! A source address has some 28,000 ephemeral ports (`net.ipv4.ip_local_port_range`), which bounds
-//! the connections from it to one server. Long before, connect(2) becomes slow: it tries every
+//! the connections from it to one server. Long before, connect(2) becomes slow. It tries every
 //! other port from a starting point on, and the rest only when all of those are taken
-//! (`__inet_hash_connect` in the kernel). Measured with `duality load --close -c N` on Linux 6.18,
-//! a request costs the client 30 to 33 µs up to N = 14,000, and 105 to 118 µs at N = 15,000, beyond
-//! the half of 14,116 ports; from two addresses it is 30 µs again, and from more no less.
+//! (`__inet_hash_connect` in the kernel). This was measured with `duality load --close -c N` on
+//! Linux 6.18. A request costs the client 30 to 33 µs up to N = 14,000. It costs 105 to 118 µs at N
+//! = 15,000, beyond the half of 14,116 ports. From two addresses it is 30 µs again, and from more
+//! no less.
 //!
 //! On the loopback device all of 127.0.0.0/8 is ours, so a load that needs more addresses takes
 //! more: the server sees other peers, and nothing else is different.

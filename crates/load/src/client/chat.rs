@@ -1,4 +1,4 @@
-//! The service `chat`, whose clients are a pattern: `pattern/chat/`.
+//! The service `chat`. Its clients are a pattern: `pattern/chat/`.
 
 use std::sync::Arc;
 

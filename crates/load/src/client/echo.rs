@@ -1,4 +1,4 @@
-//! The client of `echo`: an [`Exchange`] whose reply is its request (RFC 862).
+//! The client of `echo`: an [`Exchange`] with a reply that equals its request (RFC 862).
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::pattern;
 const MESSAGE: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.\n";
 
 /// The most bytes of one request. A client that sends more before it reads could fill the buffers
-/// of both directions, and then it and the server would wait for each other.
+/// of both directions. Then it and the server would wait for each other.
 pub(crate) const LONGEST: usize = 32 * 1024;
 
 pub(crate) static ENTRY: Entry =

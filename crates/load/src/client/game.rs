@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Each adds one to what it gets and hits it back at once; a request is the time from one hit to
-//! the next. So whoever leaves after a request owes the other nothing, and only the first request
+//! the next. So a player that leaves after a request owes the other nothing. Only the first request
 //! of a connection differs: it waits for the opponent, and serves or is served.
 
 use std::sync::Arc;
@@ -76,7 +76,7 @@ struct Game {
 
 #[derive(Clone, Copy)]
 enum State {
-    /// The server has not said yet who begins.
+    /// The server has not said yet which player begins.
     Waiting,
     /// The opponent serves, with any ball.
     Served,

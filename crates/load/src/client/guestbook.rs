@@ -1,8 +1,8 @@
-//! The client of `guestbook`: GET the page, whose visitor counter must have grown since the last
-//! time, and POST a remark once in a while.
+//! The client of `guestbook`. It GETs the page, on which the visitor counter must have grown since
+//! the last time, and POSTs a remark once in a while.
 //!
 //! A remark is full of characters that mean something to HTML. Among them is a copy of the
-//! counter's own mark-up: a page that shows a remark as it was written has two counters, and is
+//! counter's own mark-up. A page that shows a remark as it was written has two counters, and is
 //! wrong.
 
 use std::fmt::Write;
@@ -147,7 +147,7 @@ impl Guestbook {
         self.turn.checked_rem(self.common.post_every) == Some(0)
     }
 
-    /// A remark that nobody else makes, form-encoded.
+    /// A remark that no other client makes, form-encoded.
     fn remark(&self) -> String {
         let (process, Self { number, turn, .. }) = (std::process::id(), self);
         let name = format!("Zoë <{process}-{number}-{turn}>");

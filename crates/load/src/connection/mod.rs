@@ -14,8 +14,8 @@ use crate::recorder::Recorder;
 use crate::request::{Client, Reply};
 use crate::sources::{Route, connect};
 
-/// How long a connection that could not be opened waits before the next attempt: this at first,
-/// twice as long each time it fails again, and no longer than a second.
+/// How long a connection that could not be opened waits before the next attempt. It is this at
+/// first, twice as long each time it fails again, and no longer than a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -36,8 +36,8 @@ pub(crate) struct Connection<C> {
     pub(crate) number: usize,
     client: C,
     stream: Option<TcpStream>,
-    /// It was opened for the request that is under way; if not, the server may have closed it since
-    /// it was last used, which is its right.
+    /// It was opened for the request that is under way. If not, the server may have closed it since
+    /// it was last used, which it is free to do.
     fresh: bool,
     /// How long to wait before the next attempt if it cannot be opened.
     pause: Duration,
@@ -101,9 +101,9 @@ impl<C: Client> Connection<C> {
         self.client.send(stream).await
     }
 
-    /// Tells the recorder how the request ended that began at `start`, and leaves the connection
-    /// open only if it may carry another. Returns when the next request may begin: after a pause if
-    /// there was no connection, so that a server that cannot be reached is not asked in a busy
+    /// Tells the recorder how the request that began at `start` ended. Leaves the connection open
+    /// only if it may carry another. Returns when the next request may begin. If there was no
+    /// connection, that is after a pause, so that an unreachable server is not asked in a busy
     /// loop.
     #[inline]
     pub(super) async fn end(

@@ -22,8 +22,9 @@ pub struct Fate {
     pub answered: u64,
     /// Connections that the server ended.
     pub cut: u64,
-    /// How long it had let them be, unless there are none: idle ones since their reply, slow
-    /// senders since the request began, slow readers since they were connected.
+    /// How long the server had let them be, unless there are none. It counts for idle ones since
+    /// their reply, for slow senders since the request began, for slow readers since they were
+    /// connected.
     pub cut_after_seconds: Option<Spans>,
     /// Connections that could not be opened, or were sent away because the server was full.
     pub refused: u64,
@@ -123,7 +124,7 @@ impl Ledger {
         self.lock().answered += count;
     }
 
-    /// The connection of a member who had come in has ended.
+    /// The connection of a member that had come in has ended.
     pub(super) fn ended(&self, gone: Gone) {
         let mut fate = self.lock();
         fate.open -= 1;

@@ -21,7 +21,7 @@ pub(super) async fn enter(shared: &Shared) -> Result<TcpStream, Failure> {
 
 pub(super) async fn stay(mut stream: TcpStream) -> Gone {
     let since = Instant::now();
-    // Whatever the server has to say to somebody who has asked nothing, it is the last word.
+    // Anything that the server says to a client that has asked nothing is its last word.
     let _ = stream.read(&mut [0]).await;
     Gone::Cut(since.elapsed())
 }

@@ -8,10 +8,10 @@
 //!   measured      ├ request, reply ┤├ request, reply ┤├ request, reply ┤ …
 //! ```
 //!
-//! On the open internet most connections are like this, some by nature, some by malice: slow
+//! On the open internet most connections are like this, some by nature, some by malice. Slow
 //! senders hold a server up before a request is complete (slowloris), slow readers when its output
-//! blocks. Two questions are asked: what becomes of them, which is the [`Fate`] of each kind, and
-//! whether the measured clients suffer, which is the rest of the report.
+//! blocks. Two questions are asked. What becomes of them is the [`Fate`] of each kind. Whether the
+//! measured clients suffer is the rest of the report.
 //!
 //! Every kind is a file here: how it comes in, and how it stays until the server ends it. One that
 //! has been ended is replaced after a rest. All of them come in before the load begins. A kind
@@ -53,13 +53,13 @@ pub struct Crowd {
     pub slow_readers: usize,
     /// Those that send their requests a byte at a time.
     pub slow_senders: usize,
-    /// How long the slow ones rest from one piece to the next, and all of them before they take the
-    /// place of one that the server has ended. 1 s unless told.
+    /// How long the slow ones rest from one piece to the next. All of them rest as long before they
+    /// take the place of one that the server has ended. 1 s unless told.
     pub rest: Duration,
 }
 
 impl Default for Crowd {
-    /// Nobody.
+    /// No members.
     fn default() -> Self {
         Self { idle: 0, slow_readers: 0, slow_senders: 0, rest: Duration::from_secs(1) }
     }
@@ -170,8 +170,8 @@ pub(crate) struct NotGathered {
     pub(crate) failure: Failure,
 }
 
-/// Has the crowd of `options` come in; of the slow ones, who are there to be refused, not all need
-/// be let in.
+/// Opens the connections of the crowd of `options`. The slow ones are there to be refused, so not
+/// all of them need be let in.
 pub(crate) async fn gather(options: &Options) -> Result<Gathered, NotGathered> {
     let mut gathered = Gathered::default();
     let Some(question) = options.target.question() else { return Ok(gathered) };
@@ -240,7 +240,7 @@ async fn member(
         Ok(stream) => (Some(stream), Ok(())),
         Err(failure) => (None, Err(failure)),
     };
-    // Nobody listens any more once one has failed.
+    // After a member has failed, the receiver is gone.
     let _ = tell.send(told).await;
     drop(tell);
     loop {

@@ -33,7 +33,7 @@ type Take = for<'a> fn(&'a mut TcpStream) -> Taking<'a>;
 type Taking<'a> = Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send + 'a>>;
 
 impl Question {
-    /// A question whose reply is taken by the client's own `take`.
+    /// A question with a reply that the client's own `take` takes.
     pub(crate) fn new(request: Arc<[u8]>, take: Take) -> Self {
         Self { request, end: End::Client(take) }
     }
@@ -55,8 +55,8 @@ impl Question {
         self.hear(stream, Vec::new()).await
     }
 
-    /// What it means that the server has said `words` before the request was complete: an echo
-    /// comes byte for byte, but nobody else can have an answer yet.
+    /// What it means that the server has said `words` before the request was complete. An echo
+    /// comes byte for byte, but no other service can have an answer yet.
     pub(super) fn hear_early(&self, words: &[u8]) -> Result<(), Failure> {
         match &self.end {
             End::Bytes(reply) if !words.is_empty() && reply.starts_with(words) => Ok(()),

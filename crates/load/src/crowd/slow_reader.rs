@@ -16,8 +16,8 @@ use crate::request::read_more;
 const PIECE: usize = 100;
 
 /// How much of the replies is asked for ahead of what has been read. It must be more than the
-/// kernels on both sides keep, which, with what is set here, is some 50 KiB; or the server's output
-/// would never block.
+/// kernels on both sides keep, or the server's output would never block. With what is set here,
+/// they keep some 50 KiB.
 const PILE: u64 = 256 * 1024;
 
 /// The smallest that a kernel allows is half of it.

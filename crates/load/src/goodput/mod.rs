@@ -1,10 +1,9 @@
 //! The peak goodput: the highest rate of an open loop at which a percentile of the latencies stays
 //! within a limit and nothing fails.
 //!
-//! Each probe is a load of its own, on connections of its own; a short one takes a fifth of the
-//! time of the long one by which the result is confirmed. Where that would be too few requests for
-//! the percentile, probes are longer, within a bound; and where they are too few then, the result
-//! says so.
+//! Each probe is a load of its own, on connections of its own. A short probe takes a fifth of the
+//! time of the long one that confirms the result. Where that would be too few requests for the
+//! percentile, probes are longer, within a bound. Where they are still too few, the result says so.
 
 mod search;
 mod slo;
@@ -34,17 +33,17 @@ const PRECISION: f64 = 1.03;
 /// How much shorter short probes are.
 const SHORTER: u32 = 5;
 
-/// How much longer than they are otherwise probes may be, so that there are enough requests: a
-/// short one as long as the long one, and that three times as long.
+/// How much longer than otherwise probes may be, so that there are enough requests. A short one may
+/// be as long as the long one, and the long one three times as long.
 const LONGER_SHORT: u32 = SHORTER;
 const LONGER: u32 = 3;
 
-/// A window is longer by this than it takes for as many requests as are needed, since some are cut
-/// off at its edges, and random arrivals may be fewer than they are on average.
+/// How much longer a window is than the needed requests take. Some are cut off at its edges, and
+/// random arrivals may be fewer than they are on average.
 const MARGIN: f64 = 1.2;
 
-/// Of the requests that are due, so many must be answered, give or take one on each connection: or
-/// else the others pile up, however short the window is.
+/// The share of the due requests that must be answered, give or take one on each connection.
+/// Otherwise the others pile up, however short the window is.
 const KEPT_UP: f64 = 0.98;
 
 /// The remedy where the generator was the limit.
@@ -395,7 +394,7 @@ impl Goodput {
         })
     }
 
-    /// Whose limit it was, if it was not the server's.
+    /// What was the limit, if it was not the server.
     fn warning(&self) -> Option<String> {
         let peak = self.peak_per_second?;
         let missed = self.probes.iter().filter(|probe| !probe.met && probe.rate > peak);

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! A measurement is noisy, in both directions. A rate that is missed by bad luck would hide all
-//! above it: so a miss in a short window counts only if it is repeated. A rate that is met by good
-//! luck is found out by the long window: then it goes down until one is met there too, and up again
-//! from that in long windows only.
+//! above it. So a miss in a short window counts only if it is repeated. A rate that is met by good
+//! luck is found out by the long window. Then the search goes down until a rate is met there too.
+//! From that rate it goes up again, in long windows only.
 
 /// What a probe is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +49,8 @@ pub(super) fn highest<E>(
     confirm(good, range, |rate| met(rate, Length::Long))
 }
 
-/// A rate that is met, and a higher one that is not, if even the lowest is met; the two are the
-/// same if even the highest is.
+/// A rate that is met, and a higher one that is not. `None` if even the lowest is not met; the same
+/// rate twice if even the highest is met.
 fn bracket<E>(
     range: Range,
     mut met: impl FnMut(f64) -> Result<bool, E>,

@@ -91,9 +91,9 @@ impl fmt::Display for Slo {
 }
 
 impl Slo {
-    /// This percentile of all requests of an open loop, or less: what was not answered when the
-    /// window closed counts with the time that it had waited, if that is beyond the limit already.
-    /// `None` when there is nothing to count.
+    /// This percentile of all requests of an open loop, or less. A request that was not answered
+    /// when the window closed counts with the time that it had waited, if that is beyond the limit
+    /// already. `None` when there is nothing to count.
     pub(super) fn latency(&self, measurement: &Measurement) -> Option<Duration> {
         let mut latencies = measurement.latencies.clone();
         if let Some(OpenCounts { unanswered, .. }) = &measurement.open_loop {
@@ -148,7 +148,7 @@ mod tests {
         let slo = Slo { percentile: Percentile::P90, limit: Duration::from_millis(10) };
         assert_eq!(latency(slo, milliseconds([]), milliseconds([])), None);
         assert_eq!(latency(slo, milliseconds(1..=10), milliseconds([])), Some(9));
-        // Within the limit so far; nobody knows.
+        // Within the limit so far; the final latency is unknown.
         assert_eq!(latency(slo, milliseconds(1..=10), milliseconds([1, 5, 9])), Some(9));
         assert_eq!(latency(slo, milliseconds(1..=10), milliseconds([50, 60])), Some(50));
         assert_eq!(latency(slo, milliseconds([]), milliseconds([50])), Some(50));

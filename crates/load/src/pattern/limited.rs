@@ -9,7 +9,7 @@
 //!   connection l          ├──────────────────────┤├──────────────────────────┤ …
 //! ```
 //!
-//! The server has up to l requests to do at a time, but gets the next one from a connection only
+//! The server has up to l requests to do at a time. But it gets the next one from a connection only
 //! when the client has come round to it: one slow reply holds all others up. From Demsky's
 //! measurements (MIT 2001). A latency is that which the client sees, until it reads the reply in
 //! its turn.

@@ -1,8 +1,9 @@
 //! Load patterns, one file each: how many requests are under way at a time, and when the next
 //! begins.
 //!
-//! A new pattern is a file here, with its [`Named`] entry and its function `load`, and a variant of
-//! [`Pattern`], with a line in each of [`Pattern::NAMED`], [`Pattern::name`] and [`load`].
+//! A new pattern is a file here, with its [`Named`] entry and its function `load`. It also needs a
+//! variant of [`Pattern`], with a line in each of [`Pattern::NAMED`], [`Pattern::name`] and
+//! [`load`].
 //!
 //! A pattern knows nothing of what a request is: it drives any [`Client`] on [`Connection`]s. It
 //! tells the [`Recorder`](crate::recorder::Recorder) how each request began; a connection tells how
@@ -34,7 +35,7 @@ pub enum Pattern {
     /// All connections are open, and one request is under way at a time: on each connection in
     /// turn.
     Serial,
-    /// A request is under way on every connection; replies are read in the order of the
+    /// A request is under way on every connection. Replies are read in the order of the
     /// connections, and each is followed by the next request on its connection.
     Limited,
     /// Requests are due when these arrivals say, whatever became of those before.
@@ -76,7 +77,7 @@ impl Pattern {
     }
 }
 
-/// Runs a load whose connections have clients like this one.
+/// Runs a load on connections with clients like this one.
 pub(crate) async fn load<C: Client>(
     engine: &Engine,
     mut client: C,
@@ -91,7 +92,7 @@ pub(crate) async fn load<C: Client>(
     }
 }
 
-/// Runs a load whose pattern uses the connections in order, by `run`, once they are open.
+/// Runs a load with a pattern that uses the connections in order, by `run`, once they are open.
 async fn in_order<C: Client, F>(
     engine: &Engine,
     client: &C,

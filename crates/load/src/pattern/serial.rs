@@ -7,7 +7,7 @@
 //!   connection l                            ├ request ┤
 //! ```
 //!
-//! The server never has more than one request to do, so it shows what one costs when a poller
+//! The server never has more than one request to do. So this shows what one costs when a poller
 //! watches l connections for the sake of one: there is nothing to share the price of its round
 //! with. In Demsky's measurements (MIT 2001) this is where events lose to threads. Without
 //! keep-alive a connection is open for its own request only.

@@ -10,7 +10,7 @@ use crate::{Options, Pattern};
 /// A server that answers a smaller share of what is due does not keep up.
 pub(super) const KEPT_UP: f64 = 0.98;
 
-/// A generator whose own lag is a larger share of the latencies measures itself.
+/// A generator measures itself if its own lag is a larger share of the latencies.
 const OWN_SHARE: f64 = 0.5;
 
 /// What only an open loop measures, in which requests are due at times that no reply changes.
@@ -24,8 +24,8 @@ pub struct OpenLoop {
     pub due: u64,
     /// Those of them that had not been sent when it closed.
     pub unsent: u64,
-    /// From when a request was sent to the last byte of its reply, in microseconds: what a client
-    /// measures that does not ask how long its requests had to wait before. Of the same requests as
+    /// From when a request was sent to the last byte of its reply, in microseconds. A client that
+    /// ignores how long its requests had to wait before measures this. Of the same requests as
     /// [`Report::latency_us`].
     pub raw_latency_us: Latency,
     /// From when a request was due until it was sent, in microseconds, for whatever reason.
@@ -114,7 +114,7 @@ impl OpenLoop {
         (report.requests as f64 + under_way) < KEPT_UP * self.due as f64
     }
 
-    /// Who was the limit, in one sentence.
+    /// What was the limit, in one sentence.
     pub(super) fn verdict(&self, report: &Report) -> String {
         let share = 100.0 * report.client_cpu_share;
         if report.client_was_limit && report.client_cpu_share > BUSY_CLIENT {

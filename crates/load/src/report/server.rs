@@ -11,7 +11,7 @@ use crate::measurement::Measurement;
 /// A time without any reply from which on it is told.
 const LONG_SILENCE: Duration = Duration::from_secs(1);
 
-/// The same in median latencies: a service whose replies take seconds is silent for as long.
+/// The same in median latencies: a service with replies that take seconds is silent for as long.
 const SILENT_LATENCIES: f64 = 10.0;
 
 impl Report {
@@ -79,7 +79,7 @@ impl Report {
     pub(super) fn standstill(&self, measurement: &Measurement) -> Option<String> {
         let silence = measurement.silence.longest;
         let waited = Duration::from_nanos(measurement.latencies.max());
-        // Where nobody waits for a reply, none comes.
+        // Where no request waits for a reply, none comes.
         let is_waited_for = waited.max(measurement.overdue.longest) >= silence / 2;
         let usual = SILENT_LATENCIES * self.latency_us.p50;
         let is_unusual = silence.as_secs_f64() * 1e6 > usual;

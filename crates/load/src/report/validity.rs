@@ -1,6 +1,6 @@
-//! Whether the generator could do its work: the reasons why it could not, each with its number.
-//! What it then measured is no lower bound of what the server can do, as that of a generator that
-//! was merely busy is, but says nothing.
+//! Whether the generator could do its work: the reasons why it could not, each with its number. If
+//! it could not, its figures say nothing. Those of a generator that was merely busy are a lower
+//! bound of what the server can do.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use super::{Report, duration};
 use crate::measurement::Measurement;
 use crate::{Options, Pattern, Stop};
 
-/// A generator that stands ready and still for a larger share of the window: it makes up to a tenth
-/// fewer requests, twice of what counts as noise.
+/// A generator starves if it stands ready and still for a larger share of the window. It makes up
+/// to a tenth fewer requests, twice of what counts as noise.
 const LONGEST_WAIT: f64 = 0.1;
 
-/// A timer is late by some tens of microseconds, and by more on a virtual machine: a lag of so many
+/// A timer is late by some tens of microseconds, and by more on a virtual machine. A lag of so many
 /// microseconds or less can make latencies worthless that are no longer, but not a server's rate.
 const LAG_OF_TIMERS: f64 = 1000.0;
 
@@ -87,9 +87,9 @@ fn late(report: &Report) -> Option<String> {
     })
 }
 
-/// Little's law, N = X·R: connections that are always in use are as many as there are requests a
-/// second times the seconds that each takes. To the requests that the latencies tell of is added
-/// what is known of others, and of the time between.
+/// Little's law, N = X·R: the connections that are always in use equal the requests in a second
+/// times the seconds that each takes. To the requests that the latencies tell of, this adds what is
+/// known of others, and of the time between.
 fn unaccounted(report: &Report, options: &Options, measurement: &Measurement) -> Option<String> {
     let is_closed = !matches!(options.pattern, Pattern::Open(_));
     // The members of a chat do not make requests one by one.

@@ -1,4 +1,4 @@
-//! What a reader of figures must know, by kind: whoever goes on with it looks at the kind, and
+//! What a reader of figures must know, by kind. A program that processes it looks at the kind, and
 //! never at the wording.
 
 use std::fmt;
@@ -188,8 +188,9 @@ fn failed(measurement: &Measurement) -> Vec<Warning> {
     warnings
 }
 
-/// What was still unanswered at the end, if the percentiles would be other ones with it: when it is
-/// one in a thousand or more, or had waited for much longer than anything that was counted.
+/// Warns of what was still unanswered at the end, if the percentiles would differ with it. They do
+/// when it is one in a thousand or more, or had waited for much longer than anything that was
+/// counted.
 fn overdue_warning(measurement: &Measurement) -> Option<String> {
     let Overdue { count, longest } = measurement.overdue;
     let many = count.saturating_mul(1000) >= measurement.latencies.len();

@@ -15,8 +15,8 @@ use crate::failure::Failure;
 /// The client of one service on one connection. A clone is for another connection; a client is kept
 /// when its connection is replaced.
 pub(crate) trait Client: Clone + Send + 'static {
-    /// Makes the first request of a load: it shows whether there is a server, and a client may
-    /// learn from the reply what the others must be.
+    /// Makes the first request of a load. It shows whether there is a server. A client may learn
+    /// from the reply what the others must be.
     fn learn(
         &mut self,
         stream: &mut TcpStream,
@@ -31,7 +31,7 @@ pub(crate) trait Client: Clone + Send + 'static {
     /// client knew of the last is void.
     fn connected(&mut self) {}
 
-    /// Sends one request on `stream`; it is short enough to be sent while nobody reads it.
+    /// Sends one request on `stream`; it is short enough to be sent before any task reads it.
     fn send(&mut self, stream: &mut TcpStream) -> impl Future<Output = Result<(), Failure>> + Send;
 
     /// Reads the reply to the request that was sent last, to its last byte, and checks it.

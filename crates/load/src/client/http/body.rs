@@ -47,7 +47,7 @@ impl Body {
         matches!(self.state, State::UntilEnd | State::Complete)
     }
 
-    /// Takes the next bytes of the connection, gives `sink` what belongs to the body, and returns
+    /// Takes the next bytes of the connection, and gives `sink` what belongs to the body. Returns
     /// how many it took: all, unless the body is complete before the last.
     pub(super) fn take(
         &mut self,

@@ -24,7 +24,7 @@ pub struct Reply {
     pub taken: usize,
 }
 
-/// The reply whose bytes come in `pieces`: `None` when its head is not complete.
+/// The reply if its bytes come in `pieces`: `None` when its head is not complete.
 ///
 /// # Errors
 ///

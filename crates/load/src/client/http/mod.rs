@@ -8,9 +8,9 @@
 //!                                     take the body out of its framing and compare it as it arrives
 //! ```
 //!
-//! A reply whose head is byte for byte the last one that was checked needs no second check, and
-//! that is the steady path: one write, one read, two comparisons. `Date` changes once a second, and
-//! then the head is parsed once again.
+//! A reply needs no check if its head is byte for byte the last one that was checked. That is the
+//! steady path: one write, one read, two comparisons. `Date` changes once a second, and then the
+//! head is parsed once again.
 
 mod body;
 #[cfg(fuzzing)]

@@ -21,7 +21,7 @@ const BUFFER_SIZE: usize = 16 * 1024;
 const ATTENTION: Duration = Duration::from_millis(100);
 
 /// How long the members of a broken room wait for the server to part with them. What it still sends
-/// belongs to nobody, and must not reach a room that is joined afterwards.
+/// belongs to no room, and must not reach a room that is joined afterwards.
 const LONGEST_PARTING: Duration = Duration::from_secs(1);
 
 /// A member that has joined.
@@ -105,7 +105,7 @@ impl Member {
         }
         let mut lines = Vec::new();
         self.room.say(self.index, &mut lines);
-        // Nobody reads meanwhile, but what is due fits into the kernel's buffers.
+        // No task reads meanwhile, but what is due fits into the kernel's buffers.
         self.stream.write_all(&lines).await.map_err(|error| Failure::from_transfer(error, 0))
     }
 

@@ -1,5 +1,6 @@
-//! When requests arrive in an open loop: a function of how many have arrived, of the time since the
-//! first could, and of a seeded generator of chance. Nothing here sleeps, or looks at a clock.
+//! When requests arrive in an open loop. It is a function of how many have arrived, of the time
+//! since the first could, and of a seeded generator of chance. Nothing here sleeps, or looks at a
+//! clock.
 //!
 //! ```text
 //!   constant     │   │   │   │   │   │   │   │   │   │     the k-th at k/R
@@ -87,8 +88,8 @@ impl Arrivals {
 
     /// How many requests arrive in a second, on average.
     ///
-    /// For sinusoidal waits w(t) it is the mean of 1/w(t) over a period, which for a cosine between
-    /// a and b is 1/√(a·b).
+    /// For sinusoidal waits w(t) it is the mean of 1/w(t) over a period. For a cosine between a and
+    /// b that is 1/√(a·b).
     pub fn rate(&self) -> f64 {
         match *self {
             Arrivals::Constant { rate } | Arrivals::Poisson { rate } => rate,

@@ -1,5 +1,5 @@
-//! The open loop: requests are due at times that do not depend on the answers, as those of users do
-//! who do not know of each other.
+//! The open loop: requests are due at times that do not depend on the answers, like those of
+//! independent users.
 //!
 //! ```text
 //!   pacer (a kernel thread)            the load's loop
@@ -13,9 +13,10 @@
 //! ```
 //!
 //! When the server is slower than the requests come, connections run out and requests wait in the
-//! queue. That wait is the server's doing, so latency counts from when a request was due; a client
-//! that counts from the send, or does not send while it waits for a reply, leaves out just the
-//! worst latencies (*coordinated omission*). Both are measured, so that both can be compared.
+//! queue. That wait is the server's doing, so latency counts from when a request was due. A client
+//! that counts from the send leaves out just the worst latencies (*coordinated omission*). So does
+//! a client that does not send while it waits for a reply. Both latencies are measured, so that
+//! they can be compared.
 //!
 //! A free connection takes the next request; those that have been free for longest come first.
 

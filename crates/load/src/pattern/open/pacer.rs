@@ -1,10 +1,9 @@
 //! The pacer: a kernel thread that puts each request into the queue when it is due.
 //!
-//! The load's own loop keeps time to a millisecond, in which a thousand requests may be due at a
-//! million a second; they would all begin at once. A thread that does nothing but sleep until the
-//! next one, with a timer slack of a nanosecond, is late by some tens of microseconds. Whatever it
-//! oversleeps, it catches up with: no arrival is left out, and each keeps the time at which it was
-//! due.
+//! The load's own loop keeps time to a millisecond. At a million requests a second a thousand may
+//! be due in it, and they would all begin at once. A thread that only sleeps until the next one,
+//! with a timer slack of a nanosecond, is late by some tens of microseconds. It catches up with
+//! what it oversleeps: no arrival is left out, and each keeps the time at which it was due.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -11,9 +11,9 @@
 //! open before a fork.
 //!
 //! **What is tried again.** An idle connection may turn out to be closed. Then a command that can
-//! be repeated without harm is sent once more on a new connection (LRANGE, HGET, GET, and HSET of
-//! the same value). INCR and LPUSH are not: it is unknown whether they were executed. To do so
-//! twice would count a visitor or keep a remark twice. Their callers hear that the store is
+//! be repeated without harm is sent once more on a new connection. These are LRANGE, HGET, GET, and
+//! HSET of the same value. INCR and LPUSH are not: it is unknown whether they were executed. To do
+//! so twice would count a visitor or keep a remark twice. Their callers hear that the store is
 //! unavailable. This is rare, since an idle connection is looked at before it is used.
 //!
 //! **While Redis is away.** A connection may be refused, closed at once, or answered by something
