@@ -8,8 +8,8 @@
 //! = 15,000, beyond the half of 14,116 ports. From two addresses it is 30 µs again, and from more
 //! no less.
 //!
-//! On the loopback device all of 127.0.0.0/8 is ours, so a load that needs more addresses takes
-//! more: the server sees other peers, and nothing else is different.
+//! On the loopback device all of 127.0.0.0/8 is ours. A load that needs more addresses takes more:
+//! the server sees other peers, and nothing else is different.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -86,7 +86,7 @@ pub(crate) struct Route {
     sources: u32,
 }
 
-/// Whose turn it is. All loads of a process may share it, for any order is as good.
+/// The next turn. All loads of a process may share it, for any order is as good.
 static TURN: AtomicU32 = AtomicU32::new(0);
 
 impl Route {

@@ -1,4 +1,4 @@
-//! What a load is aimed at: `SERVICE://HOST:PORT`, with a path where the service has pages, or a
+//! What a load is aimed at: `SERVICE://HOST:PORT`, with a path where the service has pages. Or a
 //! fixed exchange of bytes with a service of the user's own.
 
 use std::fmt;
@@ -73,9 +73,9 @@ impl Target {
         self.protocol.page()
     }
 
-    /// Whether this can be asked at all: an echo message is 1 to
-    /// [`LONGEST_ECHO`](Target::LONGEST_ECHO) bytes long, the reply of an exchange is not empty,
-    /// and the members of a chat say something.
+    /// Whether this can be asked at all. An echo message is 1 to
+    /// [`LONGEST_ECHO`](Target::LONGEST_ECHO) bytes long. The reply of an exchange is not empty.
+    /// The members of a chat say something.
     ///
     /// # Errors
     ///

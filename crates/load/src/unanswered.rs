@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 /// Requests that were unanswered when the window closed, and had waited longer than any recorded
-/// latency: they are in no percentile, which are too low for it.
+/// latency. They are in no percentile, so the percentiles are too low.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Overdue {
     pub(crate) count: u64,

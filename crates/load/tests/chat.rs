@@ -19,8 +19,8 @@ struct Delivery {
     to: u64,
 }
 
-/// A chat; `spoil` may put something else in the place of a line to one member, who hears nothing
-/// more after a piece of a line.
+/// A chat; `spoil` may put something else in the place of a line to one member. After a piece of a
+/// line, that member hears nothing more.
 fn chat(spoil: impl FnMut(Delivery, String) -> String + Send + 'static) -> Target {
     struct Room<F> {
         members: Vec<(u64, TcpStream)>,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{load, only_error, options, server, target};
 
-/// A server that pairs its clients; `pass` may put something else in the place of a line, which it
+/// A server that pairs its clients. `pass` may put something else in the place of a line, which it
 /// gets with the number of the line over all pairs.
 fn game(pass: impl Fn(u64, String) -> String + Send + Sync + 'static) -> Target {
     let waiting = Mutex::new(None::<TcpStream>);

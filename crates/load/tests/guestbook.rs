@@ -31,7 +31,7 @@ fn read_request(reader: &mut impl BufRead) -> Option<Request> {
     Some(Request { line, close: value("Connection: ") == Some("close"), form })
 }
 
-/// A guestbook in memory; `spoil` may put something else in the place of a right answer, which it
+/// A guestbook in memory. `spoil` may put something else in the place of a right answer, which it
 /// gets with the number of the request over all connections.
 fn guestbook(
     spoil: impl Fn(u64, String) -> String + Send + Sync + 'static,

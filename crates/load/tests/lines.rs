@@ -1,4 +1,4 @@
-//! Loads on services whose requests and replies are lines: quote and phone.
+//! Loads on services with requests and replies that are lines: quote and phone.
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use common::{load, only_error, options, server, target};
 
 /// A server that answers each line with what `answer` makes of it and of its number over all
-/// connections; the connection ends after an answer without a line end.
+/// connections. The connection ends after an answer without a line end.
 fn line_server(answer: impl Fn(&str, u64) -> String + Send + Sync + 'static) -> SocketAddr {
     let count = AtomicU64::new(0);
     server(move |stream: TcpStream, _| {

@@ -37,7 +37,7 @@ fn serial_has_one_request_under_way_at_a_time_on_each_connection_in_turn() {
         while read_ping(&mut stream) {
             assert_eq!(under_way.fetch_add(1, Ordering::SeqCst), 0);
             seen.lock().unwrap().push(connection);
-            // Whoever else has a request to make is given time to make it.
+            // Gives any other client with a request to make the time to make it.
             (0..20).for_each(|_| thread::yield_now());
             assert_eq!(under_way.fetch_sub(1, Ordering::SeqCst), 1);
             if stream.write_all(b"ping").is_err() {

@@ -97,7 +97,7 @@ fn wrong_replies_are_told_by_kind_in_slices_and_outside_the_window() {
 
 #[test]
 fn a_server_that_leaves_connections_unserved_is_not_waited_for() {
-    // Who is not the first is left waiting; the probe is number 0.
+    // All but the first are left waiting; the probe is number 0.
     let address = server(|mut stream, number| {
         while read_request(&mut stream).is_some() {
             if number > 1 {

@@ -1,9 +1,9 @@
 //! The client of `phone`: add an entry, and look it up at once.
 //!
 //! On a connection that is kept, every second request is for the entry that the one before has
-//! added. If the connection is lost in between, an acknowledged entry is looked up on a new one,
-//! for it must be there even if the server was killed. On a connection for one request, that is an
-//! `ADD`, as in Demsky's measurements (2001).
+//! added. If the connection is lost in between, an acknowledged entry is looked up on a new one. It
+//! must be there even if the server was killed. A connection for one request makes an `ADD`, as in
+//! Demsky's measurements (2001).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The server never has more than one request to do. So this shows what one costs when a poller
-//! watches l connections for the sake of one: there is nothing to share the price of its round
-//! with. In Demsky's measurements (MIT 2001) this is where events lose to threads. Without
-//! keep-alive a connection is open for its own request only.
+//! watches l connections for the sake of one. Nothing shares the price of the poller's round. In
+//! Demsky's measurements (MIT 2001) this is where events lose to threads. Without keep-alive a
+//! connection is open for its own request only.
 
 use std::sync::Arc;
 use std::time::Instant;

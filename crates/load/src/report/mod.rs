@@ -66,12 +66,12 @@ pub struct Report {
     /// these are the corrected latencies.
     pub latency_us: Latency,
     /// How many requests were under way on average: the time that all of them had in the window,
-    /// over its length. Except at its edges, that is n · t_r / t of n requests of mean latency t_r
-    /// in a window of t (Kerneis and Chroboczek, *Are events fast?*, 2009). A connection that got
-    /// no reply in the window has none under way: its request waits for its turn. At most l, or 1
-    /// if requests come one by one. Well below it, something other than the server limited the
-    /// load. In an open loop a request counts from when it was sent: this is how many connections
-    /// were in use.
+    /// over its length. Except at the edges that is n · t_r / t, for n requests of mean latency t_r
+    /// in a window of t. See Kerneis and Chroboczek, *Are events fast?*, 2009. A connection that
+    /// got no reply in the window has none under way: its request waits for its turn. It is at most
+    /// l, or 1 if requests come one by one. Well below it, something other than the server limited
+    /// the load. In an open loop a request counts from when it was sent: this is how many
+    /// connections were in use.
     pub measured_load: f64,
     /// Failed requests by kind: `connect-refused`, `connect-timeout`, `connect-failed`, `no-ports`,
     /// `no-descriptors`, `reset`, `closed-early`, `timed-out`, `wrong-status`, `wrong-bytes`,
@@ -87,8 +87,8 @@ pub struct Report {
     pub connections_served: u64,
     /// CPU time of the load's kernel thread over the window's length: 1 is all of one core.
     pub client_cpu_share: f64,
-    /// For how much of the window the load's thread could have run and had no CPU, from 0 to 1,
-    /// because another thread had it. 0 where the kernel does not tell.
+    /// The share of the window in which the load's thread could have run and had no CPU, from 0 to
+    /// 1. Another thread had the CPU. It is 0 where the kernel does not tell.
     #[serde(default)]
     pub client_wait_share: f64,
     /// The client used (nearly) all of its core, or mainly the client itself delayed the requests

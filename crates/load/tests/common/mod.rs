@@ -27,8 +27,8 @@ pub(crate) fn server(handler: impl Fn(TcpStream, u64) + Send + Sync + 'static) -
     address
 }
 
-/// A server of HTTP that answers each request with what `answer` makes of the request and its
-/// number over all connections, and closes the connection after an answer of `false`.
+/// A server of HTTP that answers each request with what `answer` makes of it and of its number over
+/// all connections. It closes the connection after an answer of `false`.
 pub(crate) fn http_server(
     answer: impl Fn(&str, u64) -> (Vec<u8>, bool) + Send + Sync + 'static,
 ) -> SocketAddr {

@@ -34,9 +34,9 @@ impl Hearing {
         self.due == 0
     }
 
-    /// In which order the lines of this round were heard, of those members that no member of the
-    /// same parity is among: so all of that parity have heard the same ones, and in one order if
-    /// the server has one.
+    /// A digest of the order in which this round's lines from members of the other parity were
+    /// heard. No member of this member's parity is among these senders. So all members of that
+    /// parity have heard the same lines, and in one order if the server has one.
     pub(super) fn order(&self) -> u64 {
         self.order
     }
@@ -78,8 +78,8 @@ impl Hearing {
         }
     }
 
-    /// Says what is wrong with the line that `rest` begins with and that is not the next of its
-    /// sender; a line whose end is not there yet may still be right.
+    /// Says what is wrong with the line that `rest` begins with, which is not the next of its
+    /// sender. An incomplete line may still be right.
     #[cold]
     fn explain(&self, rest: &[u8], sender: Option<(usize, &Said)>) -> Result<(), Failure> {
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
@@ -138,7 +138,7 @@ mod tests {
     use super::super::said::{delivered, text};
     use super::*;
 
-    /// Members 0 to 3 with numbers 10 to 13, who have said two lines each.
+    /// Members 0 to 3 with numbers 10 to 13, each with two said lines.
     fn scene() -> (Numbers, Vec<Said>) {
         let said = (0..4).map(|member| {
             let lines: String =

@@ -1,4 +1,4 @@
-//! The clients of `chat`: all members of one room, who talk in rounds, and check every delivery.
+//! The clients of `chat`: all members of one room. They talk in rounds, and check every delivery.
 //!
 //! ```text
 //!   join ──▶ all are in ──▶ round: some lines are said ──▶ everyone has heard all ──┐
@@ -8,13 +8,13 @@
 //!                                                  nothing more to the very end
 //! ```
 //!
-//! A request is one delivery: a line of one member as it reaches one other. Its latency is that
-//! from the moment before the line was sent. As in Demsky's measurements (2001), who has spoken
-//! waits for all that is due; a round is so short that nobody can be far behind, whatever the
-//! server's backlog.
+//! A request is one delivery: a line of one member as it reaches one other. Its latency counts from
+//! the moment before the line was sent. As in Demsky's measurements (2001), a member that has
+//! spoken waits for all that is due. A round is so short that no member can be far behind, whatever
+//! the server's backlog.
 //!
-//! A room in which one delivery is wrong is lost, since nobody can tell what else is due: everyone
-//! leaves it. A load for a time goes on in a new one; of a load of so many requests, those that
+//! A room in which one delivery is wrong is lost, since it is unknown what else is due: all members
+//! leave it. A load for a time goes on in a new room. In a load of so many requests, those that
 //! have not been made fail with it.
 
 mod hearing;
@@ -52,8 +52,8 @@ const LONGEST_WELCOME: usize = 128;
 /// ever.
 const JOINING: usize = 64;
 
-/// How long the members wait before they join once more: this at first, twice as long each time
-/// that they are not let in, and no longer than a second.
+/// How long the members wait before they join once more. It is this at first, twice as long each
+/// time that they are not let in, and no longer than a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -66,7 +66,7 @@ pub(crate) struct Plan {
     pub(crate) deliveries: Option<u64>,
 }
 
-/// The members who have joined.
+/// The members that have joined.
 struct Members {
     streams: Vec<TcpStream>,
     numbers: Numbers,
@@ -80,7 +80,7 @@ struct NotLetIn {
     failure: Failure,
 }
 
-/// Runs a load whose connections are the members of one chat. Each says at most `lines` lines in a
+/// Runs a load with one chat's members as its connections. Each says at most `lines` lines in a
 /// round.
 pub(crate) async fn load(
     engine: &Engine,
