@@ -1,6 +1,7 @@
 /* What the echo servers in C share: what is done with a connection (RFC 862).
  *
- * Every byte comes back, until the client closes its side. Nothing is said about silence, as in Duality's echo service.
+ * Every byte comes back, until the client closes its side. Nothing is said about silence, as in
+ * Duality's echo service.
  */
 #ifndef ECHO_H
 #define ECHO_H

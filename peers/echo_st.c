@@ -1,7 +1,8 @@
 /* A thread of State Threads 1.9 (libst-dev) for each connection.
  *
- * All threads are on one kernel thread. A call tries the system call first, and switches to another thread when
- * it would block; so st_accept takes all that wait before those who came run.
+ * All threads are on one kernel thread. A call tries the system call first, and switches to another
+ * thread when it would block. So st_accept takes all waiting connections before the threads of
+ * accepted ones run.
  */
 #define _GNU_SOURCE
 #include "echo.h"

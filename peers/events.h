@@ -3,8 +3,9 @@
  *     epoll_wait ──► the listener: accept all that wait, and let each proceed at once
  *                └─► a connection: let it proceed until it would block, or has ended
  *
- * A server is a `struct` that begins with a `struct connection`, and a function `proceed`, which does what can be done without
- * waiting and says what it waits for. Events are edge-triggered. One kernel thread does everything.
+ * A server is a `struct` that begins with a `struct connection`, and a function `proceed`. The
+ * function does what can be done without waiting and says what it waits for. Events are
+ * edge-triggered. One kernel thread does everything.
  */
 #ifndef EVENTS_H
 #define EVENTS_H

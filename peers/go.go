@@ -1,7 +1,8 @@
-// Go's goroutines, on one processor (GOMAXPROCS=1): the counterpart of a loop with user-level threads.
+// Go's goroutines, on one processor (GOMAXPROCS=1): the counterpart of a loop with user-level
+// threads.
 //
-// Two goroutines wake each other by unbuffered channels, as Go's documentation teaches. The command line and the
-// line that is printed are those of peer.h.
+// Two goroutines wake each other by unbuffered channels, as Go's documentation teaches. The command
+// line and the line that is printed are those of peer.h.
 package main
 
 import (

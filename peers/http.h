@@ -2,10 +2,11 @@
  *
  *     http_NAME --listen HOST:PORT     prints     listening on HOST:PORT
  *
- * They are the toy servers of Kerneis & Chroboczek, "Are events fast?" (2009): one page of 305 bytes from memory,
- * and a thread for each connection. Page, fields and limits are those of Duality's http service, so that what differs
- * is the package. A server is one file: it accepts, starts a thread for each connection, and calls `serve` there with
- * the package's own ways to receive and to send. SIGTERM ends it, with exit code 0.
+ * They are the toy servers of Kerneis & Chroboczek, "Are events fast?" (2009): one page of 305
+ * bytes from memory, and a thread for each connection. Page, fields and limits are those of
+ * Duality's http service, so that only the package differs. A server is one file. It accepts,
+ * starts a thread for each connection, and calls `serve` there with the package's own ways to
+ * receive and to send. SIGTERM ends it, with exit code 0.
  */
 #ifndef HTTP_H
 #define HTTP_H

@@ -1,8 +1,10 @@
-/* A thread of GNU Pth 2.0.7 (libpth-dev) for each connection: the "Pth" server of "Are events fast?".
+/* A thread of GNU Pth 2.0.7 (libpth-dev) for each connection: the "Pth" server of "Are events
+ * fast?".
  *
- * All threads are on one kernel thread, which waits in select(2) for all of them; so descriptors from FD_SETSIZE on are
- * of no use. pth_read asks for the descriptor's mode and calls select before it reads. To try the call first, and wait by
- * pth_wait when it would block, was no faster: the scheduler calls select at every switch.
+ * All threads are on one kernel thread, which waits in select(2) for all of them. So descriptors
+ * from FD_SETSIZE on are of no use. Before it reads, pth_read asks for the descriptor's mode and
+ * calls select. To try the call first, and wait by pth_wait when it would block, was no faster. The
+ * reason is that the scheduler calls select at every switch.
  */
 #define _GNU_SOURCE
 #include "http.h"

@@ -1,7 +1,9 @@
-/* A thread of State Threads 1.9 (libst-dev) for each connection: the "ST" server of "Are events fast?".
+/* A thread of State Threads 1.9 (libst-dev) for each connection: the "ST" server of "Are events
+ * fast?".
  *
- * All threads are on one kernel thread. A call tries the system call first, and switches to another thread when
- * it would block; so st_accept takes all that wait before those who came run. Time-outs are in a heap.
+ * All threads are on one kernel thread. A call tries the system call first, and switches to another
+ * thread when it would block. So st_accept takes all waiting connections before the threads of
+ * accepted ones run. Time-outs are in a heap.
  */
 #define _GNU_SOURCE
 #include "http.h"

@@ -2,9 +2,9 @@
  *
  *     PEER COST COUNT     prints     COST COUNT TOTAL ns|bytes     (README.md)
  *
- * A peer is one file. It lists its costs, each a function that does its thing `count` times and returns what
- * that took, and hands them to `peer_main`. What the costs are is said in crates/costs/src/tasks.rs, whose
- * names and order they keep.
+ * A peer is one file. It lists its costs, each a function that does its thing `count` times and
+ * returns what that took, and hands them to `peer_main`. The costs are described in
+ * crates/costs/src/tasks.rs. Peers keep its names and order.
  */
 #ifndef PEER_H
 #define PEER_H

@@ -1,6 +1,6 @@
 /* GNU Pth 2.0.7 (libpth-dev): user-level threads on one kernel thread, chosen by priority.
  *
- * Two threads wake each other by pth_yield(thread), which hands the processor to the thread that it names.
+ * Two threads wake each other by pth_yield(thread), which hands the processor to the named thread.
  */
 #include "peer.h"
 

@@ -1,7 +1,8 @@
 /* State Threads 1.9 (libst-dev): user-level threads on one kernel thread.
  *
- * It has no yield of its own: st_usleep(0), by way of its timers, is what its documentation offers. Two threads wake
- * each other by condition variables, which need no mutex here; so `switch`, `alternate` and `condition` are the same.
+ * It has no yield of its own: its documentation offers st_usleep(0), by way of its timers. Two
+ * threads wake each other by condition variables, which need no mutex here. So `switch`,
+ * `alternate` and `condition` are the same.
  */
 #include "peer.h"
 
