@@ -87,8 +87,8 @@ pub struct Report {
     pub connections_served: u64,
     /// CPU time of the load's kernel thread over the window's length: 1 is all of one core.
     pub client_cpu_share: f64,
-    /// The share of the window in which the load's thread could have run and had no CPU, from 0 to
-    /// 1. Another thread had the CPU. It is 0 where the kernel does not tell.
+    /// The share of the window, from 0 to 1, in which the load's thread could have run and had no
+    /// CPU. Another thread had the CPU then. It is 0 where the kernel does not tell.
     #[serde(default)]
     pub client_wait_share: f64,
     /// The client used (nearly) all of its core, or mainly the client itself delayed the requests
