@@ -25,14 +25,17 @@ namespace {
 // the other.
 bool passedAlike(Type *one, Type *other) {
   if (one == other) return true;
-  auto word = [](Type *type) { return type->isPointerTy() || (type->isIntegerTy() && type->getIntegerBitWidth() <= 64); };
+  auto word = [](Type *type) {
+    return type->isPointerTy() || (type->isIntegerTy() && type->getIntegerBitWidth() <= 64);
+  };
   return word(one) && word(other);
 }
 
 bool takesArguments(const CallBase &call, const Function &function) {
   FunctionType *type = function.getFunctionType();
   unsigned parameters = type->getNumParams();
-  if (call.arg_size() < parameters || (call.arg_size() > parameters && !type->isVarArg())) return false;
+  if (call.arg_size() < parameters || (call.arg_size() > parameters && !type->isVarArg()))
+    return false;
   for (unsigned index = 0; index < parameters; index++) {
     if (!passedAlike(call.getArgOperand(index)->getType(), type->getParamType(index))) return false;
   }
@@ -69,7 +72,8 @@ bool isHarmless(const Use &use) {
 
 bool fits(const CallBase &call, const Function &function) {
   Type *wanted = call.getType(), *given = function.getReturnType();
-  return takesArguments(call, function) && (wanted->isVoidTy() || given->isVoidTy() || passedAlike(wanted, given));
+  return takesArguments(call, function) &&
+         (wanted->isVoidTy() || given->isVoidTy() || passedAlike(wanted, given));
 }
 
 Function *calledFunction(const CallBase &call) {
@@ -80,8 +84,10 @@ namespace {
 
 // As the compiler was given the name: relative to where it ran, or absolute.
 std::string lineOf(const DIFile *file, unsigned line, const DICompileUnit *unit) {
-  bool relative = !unit || file->getDirectory().empty() || file->getDirectory() == unit->getDirectory();
-  std::string name = relative ? file->getFilename().str() : (file->getDirectory() + "/" + file->getFilename()).str();
+  bool relative =
+      !unit || file->getDirectory().empty() || file->getDirectory() == unit->getDirectory();
+  std::string name = relative ? file->getFilename().str()
+                              : (file->getDirectory() + "/" + file->getFilename()).str();
   return name + ":" + std::to_string(line);
 }
 
@@ -91,7 +97,8 @@ std::string place(const Instruction &instruction) {
   const DILocation *location = instruction.getDebugLoc();
   if (!location) return instruction.getFunction() ? place(*instruction.getFunction()) : "?";
   const DISubprogram *program = location->getScope()->getSubprogram();
-  std::string text = lineOf(location->getFile(), location->getLine(), program ? program->getUnit() : nullptr);
+  std::string text =
+      lineOf(location->getFile(), location->getLine(), program ? program->getUnit() : nullptr);
   // Where it was written, when the compiler has moved it.
   if (location->getInlinedAt() && program) text += " in " + program->getName().str();
   return text;
@@ -104,14 +111,17 @@ std::string place(const Function &function) {
 
 void nameVariables(Function &function) {
   auto name = [](Value *value, const DILocalVariable *variable) {
-    if (value && (isa<Instruction>(value) || isa<Argument>(value)) && !value->hasName()) value->setName(variable->getName() + ".");
+    if (value && (isa<Instruction>(value) || isa<Argument>(value)) && !value->hasName())
+      value->setName(variable->getName() + ".");
   };
   for (Instruction &instruction : instructions(function)) {
     for (DbgVariableRecord &record : filterDbgVars(instruction.getDbgRecordRange())) {
-      if (record.getNumVariableLocationOps() == 1) name(record.getVariableLocationOp(0), record.getVariable());
+      if (record.getNumVariableLocationOps() == 1)
+        name(record.getVariableLocationOp(0), record.getVariable());
     }
     if (auto *intrinsic = dyn_cast<DbgVariableIntrinsic>(&instruction)) {
-      if (intrinsic->getNumVariableLocationOps() == 1) name(intrinsic->getVariableLocationOp(0), intrinsic->getVariable());
+      if (intrinsic->getNumVariableLocationOps() == 1)
+        name(intrinsic->getVariableLocationOp(0), intrinsic->getVariable());
     }
   }
 }
@@ -129,7 +139,8 @@ void Analysis::findAddressTaken() {
 }
 
 bool Analysis::blocks(const Function &function) const {
-  if (!function.isDeclaration()) return reasons.find(const_cast<Function *>(&function)) != reasons.end();
+  if (!function.isDeclaration())
+    return reasons.find(const_cast<Function *>(&function)) != reasons.end();
   const Primitive *known = primitive(function);
   return known && (known->role == Role::Waits || known->role == Role::Library);
 }
@@ -137,7 +148,8 @@ bool Analysis::blocks(const Function &function) const {
 const SmallVector<Function *, 4> &Analysis::candidates(const CallBase &call) const {
   SmallVector<Type *, 8> arguments;
   for (Value *argument : call.args()) arguments.push_back(argument->getType());
-  auto [known, is_new] = known_candidates.try_emplace(FunctionType::get(Type::getVoidTy(module.getContext()), arguments, false));
+  auto [known, is_new] = known_candidates.try_emplace(
+      FunctionType::get(Type::getVoidTy(module.getContext()), arguments, false));
   SmallVector<Function *, 4> &found = known->second;
   if (!is_new) return found;
   for (Function *function : address_taken) {
@@ -162,13 +174,17 @@ SmallVector<Function *, 4> Analysis::given(const CallBase &call, const Function 
   SmallVector<Function *, 4> found;
   if (!callee.isDeclaration() || callee.isIntrinsic() || keepsCallback(callee)) return found;
   for (const Use &argument : call.args()) {
-    auto *function = const_cast<Function *>(dyn_cast<Function>(argument->stripPointerCastsAndAliases()));
+    auto *function =
+        const_cast<Function *>(dyn_cast<Function>(argument->stripPointerCastsAndAliases()));
     if (function && !is_contained(found, function)) found.push_back(function);
   }
   for (const Callback &known : callbacks(callee)) {
-    if (known.argument >= call.arg_size() || isa<Constant>(call.getArgOperand(known.argument)->stripPointerCasts())) continue;
+    if (known.argument >= call.arg_size() ||
+        isa<Constant>(call.getArgOperand(known.argument)->stripPointerCasts()))
+      continue;
     for (Function *function : address_taken) {
-      if (fits(*function, known.parameters) && !is_contained(found, function)) found.push_back(function);
+      if (fits(*function, known.parameters) && !is_contained(found, function))
+        found.push_back(function);
     }
   }
   return found;
@@ -233,13 +249,15 @@ void Analysis::spread() {
       }
       if (isa<IntrinsicInst>(call) || call->isInlineAsm()) continue;
       if (!classified.callee) {
-        for (Function *target : candidates(*call)) callers[target].push_back({&function, {call, Call::Indirect, target}});
+        for (Function *target : candidates(*call))
+          callers[target].push_back({&function, {call, Call::Indirect, target}});
       } else if (classified.kind == Call::Direct || !classified.callee->isDeclaration()) {
         callers[classified.callee].push_back({&function, {call, Call::Direct, classified.callee}});
       } else if (classified.primitive && classified.primitive->role == Role::Once) {
         callers[once_function].push_back({&function, {call, Call::Direct, once_function}});
       } else if (!classified.primitive) {
-        for (Function *target : given(*call, *classified.callee)) callers[target].push_back({&function, {call, Call::Callback, target}});
+        for (Function *target : given(*call, *classified.callee))
+          callers[target].push_back({&function, {call, Call::Callback, target}});
       }
     }
   }
@@ -252,31 +270,41 @@ void Analysis::spread() {
 
 const std::string &Analysis::obstacle(const Function &function) const {
   auto known = obstacles.find(&function);
-  if (known == obstacles.end()) known = obstacles.try_emplace(&function, findObstacle(function)).first;
+  if (known == obstacles.end())
+    known = obstacles.try_emplace(&function, findObstacle(function)).first;
   return known->second;
 }
 
 std::string Analysis::findObstacle(const Function &function) const {
-  if (function.hasFnAttribute(Attribute::Naked)) return "it is naked assembly (" + place(function) + ")";
-  if (function.isPresplitCoroutine()) return "it is a coroutine of its own (" + place(function) + ")";
+  if (function.hasFnAttribute(Attribute::Naked))
+    return "it is naked assembly (" + place(function) + ")";
+  if (function.isPresplitCoroutine())
+    return "it is a coroutine of its own (" + place(function) + ")";
   if (function.isVarArg() && module.getTargetTriple().find("x86_64") != 0) {
-    return "it has variable arguments, which are converted on x86_64 only (" + place(function) + ")";
+    return "it has variable arguments, which are converted on x86_64 only (" + place(function) +
+           ")";
   }
-  if (!function.getReturnType()->isVoidTy() && module.getDataLayout().getTypeAllocSize(function.getReturnType()) > RETURN_REGISTER) {
+  if (!function.getReturnType()->isVoidTy() &&
+      module.getDataLayout().getTypeAllocSize(function.getReturnType()) > RETURN_REGISTER) {
     return "its result is larger than the return register (" + place(function) + ")";
   }
   for (const Instruction &instruction : instructions(function)) {
     if (isa<InvokeInst>(instruction) || isa<LandingPadInst>(instruction)) {
       return "it catches exceptions or has clean-up for them (" + place(instruction) + ")";
     }
-    if (isa<IndirectBrInst>(instruction)) return "it has computed jumps (" + place(instruction) + ")";
-    if (isa<CallBrInst>(instruction)) return "it has assembly that jumps (" + place(instruction) + ")";
+    if (isa<IndirectBrInst>(instruction))
+      return "it has computed jumps (" + place(instruction) + ")";
+    if (isa<CallBrInst>(instruction))
+      return "it has assembly that jumps (" + place(instruction) + ")";
     if (auto *call = dyn_cast<CallInst>(&instruction)) {
       if (call->hasFnAttr(Attribute::ReturnsTwice)) {
         const Function *callee = calledFunction(*call);
-        return ("it calls " + (callee ? callee->getName() : "setjmp") + " (" + place(instruction) + ")").str();
+        return ("it calls " + (callee ? callee->getName() : "setjmp") + " (" + place(instruction) +
+                ")")
+            .str();
       }
-      if (call->isMustTailCall()) return "it has a mandatory tail call (" + place(instruction) + ")";
+      if (call->isMustTailCall())
+        return "it has a mandatory tail call (" + place(instruction) + ")";
     }
   }
   return "";

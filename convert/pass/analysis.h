@@ -21,7 +21,7 @@ struct Call {
     Direct,    // a function of the program that may block
     Indirect,  // by a pointer, which may lead to one of `targets`
     Library,   // a library function that may block: on a side stack
-    Callback,  // a library function that calls a function of the program which may block: on a side stack
+    Callback, // a library function that calls a function of the program which may block: as Library
   };
   Kind kind = Plain;
   llvm::Function *callee = nullptr;
@@ -60,7 +60,8 @@ private:
   void spread();
   std::string findObstacle(const llvm::Function &function) const;
   const llvm::SmallVector<llvm::Function *, 4> &candidates(const llvm::CallBase &call) const;
-  llvm::SmallVector<llvm::Function *, 4> given(const llvm::CallBase &call, const llvm::Function &callee) const;
+  llvm::SmallVector<llvm::Function *, 4> given(const llvm::CallBase &call,
+                                               const llvm::Function &callee) const;
 
   llvm::Module &module;
   llvm::SmallVector<llvm::Function *, 32> address_taken;
@@ -68,13 +69,15 @@ private:
   llvm::Function *once_function;
   // Answers that were given: each call asks about the same functions.
   mutable llvm::DenseMap<const llvm::Function *, std::string> obstacles;
-  mutable llvm::DenseMap<llvm::FunctionType *, llvm::SmallVector<llvm::Function *, 4>> known_candidates;
+  mutable llvm::DenseMap<llvm::FunctionType *, llvm::SmallVector<llvm::Function *, 4>>
+      known_candidates;
 };
 
 // Whether arguments and result of the call are those of the function, as far as registers go.
 bool fits(const llvm::CallBase &call, const llvm::Function &function);
-// Loops that do nothing but wait for another thread. They read a volatile or atomic variable, or call
-// functions that need not wait. The result has the last instruction of each, where it begins again.
+// Loops that do nothing but wait for another thread. They read a volatile or atomic variable, or
+// call functions that need not wait. The result has the last instruction of each, where it begins
+// again.
 llvm::SmallVector<llvm::Instruction *, 2> spinningLoops(llvm::Function &function);
 // The function that a call names, through aliases and casts; null for a call by a pointer.
 llvm::Function *calledFunction(const llvm::CallBase &call);

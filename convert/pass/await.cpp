@@ -41,11 +41,13 @@ void Coroutine::lowerCall(CallInst &call) {
   case Call::Direct: value = awaitTarget(builder, call, *classified.callee); break;
   case Call::Indirect: value = awaitIndirect(builder, call, classified.targets); break;
   case Call::Library:
-    value = awaitOnSideStack(builder, call, classified.callee, classified.callee->getName(), "a library function that may block");
+    value = awaitOnSideStack(builder, call, classified.callee, classified.callee->getName(),
+                             "a library function that may block");
     break;
   case Call::Callback:
-    value = awaitOnSideStack(builder, call, classified.callee, classified.callee->getName(),
-                             ("it may call " + classified.targets.front()->getName() + ", which may block").str());
+    value = awaitOnSideStack(
+        builder, call, classified.callee, classified.callee->getName(),
+        ("it may call " + classified.targets.front()->getName() + ", which may block").str());
     break;
   case Call::Plain: break;
   }
@@ -72,7 +74,8 @@ Value *Coroutine::await(IRBuilder<> &builder, Value *returned, Type *result, con
   builder.CreateCondBr(builder.CreateIsNull(other), go_on, wait, likely);
 
   builder.SetInsertPoint(wait);
-  builder.CreateStore(handle, builder.CreateConstInBoundsGEP1_64(builder.getInt8Ty(), other, PARENT));
+  builder.CreateStore(handle,
+                      builder.CreateConstInBoundsGEP1_64(builder.getInt8Ty(), other, PARENT));
   Value *state = builder.CreateCall(Intrinsic::getDeclaration(module, Intrinsic::coro_suspend),
                                     {ConstantTokenNone::get(context), builder.getFalse()});
   SwitchInst *choice = builder.CreateSwitch(state, suspended, 2);
@@ -84,7 +87,9 @@ Value *Coroutine::await(IRBuilder<> &builder, Value *returned, Type *result, con
   ways_out.push_back(way_out);
 
   builder.SetInsertPoint(resumed);
-  Value *later = has_value ? builder.CreateAlignedLoad(result, runtime.returnRegister(builder), Align(16)) : nullptr;
+  Value *later = has_value
+                     ? builder.CreateAlignedLoad(result, runtime.returnRegister(builder), Align(16))
+                     : nullptr;
   builder.CreateBr(go_on);
 
   builder.SetInsertPoint(go_on);
@@ -136,7 +141,8 @@ Value *Coroutine::awaitTarget(IRBuilder<> &builder, CallInst &call, Function &ta
   }
   const Primitive *known = primitive(target);
   if (known && known->role == Role::Waits) return awaitPrimitive(builder, call, *known);
-  return awaitOnSideStack(builder, call, &target, target.getName(), "a library function that may block");
+  return awaitOnSideStack(builder, call, &target, target.getName(),
+                          "a library function that may block");
 }
 
 Value *Coroutine::convert(IRBuilder<> &builder, Value *value, Type *type) {
@@ -154,9 +160,11 @@ Value *Coroutine::awaitFunction(IRBuilder<> &builder, CallInst &call, Function &
   SmallVector<Value *, 8> arguments;
   unsigned fixed = callee.arg_size();
   for (unsigned index = 0; index < fixed; index++) {
-    arguments.push_back(convert(builder, call.getArgOperand(index), callee.getArg(index)->getType()));
+    arguments.push_back(
+        convert(builder, call.getArgOperand(index), callee.getArg(index)->getType()));
   }
-  if (callee.isVarArg()) arguments.push_back(packVariableArguments(builder, call, fixed, temporaries));
+  if (callee.isVarArg())
+    arguments.push_back(packVariableArguments(builder, call, fixed, temporaries));
   CallInst *clone = builder.CreateCall(coroutine, arguments);
   // What the ABI needs, as the clone has it.
   AttributeList attributes;
@@ -167,7 +175,8 @@ Value *Coroutine::awaitFunction(IRBuilder<> &builder, CallInst &call, Function &
   clone->setAttributes(attributes);
   Value *value = await(builder, clone, callee.getReturnType(), callee.getName());
   for (AllocaInst *temporary : temporaries) {
-    builder.CreateLifetimeEnd(temporary, builder.getInt64(layout.getTypeAllocSize(temporary->getAllocatedType())));
+    builder.CreateLifetimeEnd(
+        temporary, builder.getInt64(layout.getTypeAllocSize(temporary->getAllocatedType())));
   }
   if (call.getType()->isVoidTy()) return nullptr;
   if (!value) return PoisonValue::get(call.getType());

@@ -13,18 +13,34 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// A thread that could reach more functions is no small handler of connections, and a link would take minutes.
+// A thread that could reach more functions is no small handler of connections, and a link would
+// take minutes.
 constexpr size_t MOST = 1200;
 
 // Primitives in which no thread spends its life: output, and what others hold for a moment.
 const StringRef SOON_OVER[] = {
-    "write", "writev", "send", "sendto", "sendmsg", "sendfile", "sendfile64", "pthread_mutex_lock", "pthread_rwlock_rdlock",
-    "pthread_rwlock_wrlock", "pthread_spin_lock", "rt_once_begin", "pthread_exit", "pthread_testcancel",
+    "write",
+    "writev",
+    "send",
+    "sendto",
+    "sendmsg",
+    "sendfile",
+    "sendfile64",
+    "pthread_mutex_lock",
+    "pthread_rwlock_rdlock",
+    "pthread_rwlock_wrlock",
+    "pthread_spin_lock",
+    "rt_once_begin",
+    "pthread_exit",
+    "pthread_testcancel",
 };
 
 } // namespace
 
-Converter::Converter(Module &module, Analysis &analysis) : module(module), analysis(analysis), runtime(module) { findStarts(); }
+Converter::Converter(Module &module, Analysis &analysis)
+    : module(module), analysis(analysis), runtime(module) {
+  findStarts();
+}
 
 void Converter::run() {
   for (Function *start : starts) coroutineOf(*start);
@@ -43,7 +59,8 @@ Function *Converter::coroutineOf(Function &original) {
   SmallVector<Type *, 8> parameters(original.getFunctionType()->params());
   if (original.isVarArg()) parameters.push_back(runtime.pointer());
   auto *type = FunctionType::get(runtime.returned(original.getReturnType()), parameters, false);
-  auto *coroutine = Function::Create(type, GlobalValue::InternalLinkage, original.getName() + ".async", module);
+  auto *coroutine =
+      Function::Create(type, GlobalValue::InternalLinkage, original.getName() + ".async", module);
   // Now, and not when it is built: calls take their attributes from here.
   coroutine->setAttributes(attributesOfCoroutine(original));
   made[&original] = coroutine;
@@ -58,7 +75,8 @@ SmallSetVector<Function *, 32> Converter::reach(Function &start, bool coroutines
   SmallSetVector<Function *, 32> found;
   found.insert(&start);
   auto visit = [&](Function *function) {
-    if (!function->isDeclaration() && (!coroutines || analysis.obstacle(*function).empty())) found.insert(function);
+    if (!function->isDeclaration() && (!coroutines || analysis.obstacle(*function).empty()))
+      found.insert(function);
   };
   for (size_t next = 0; next < found.size(); next++) {
     for (Instruction &instruction : instructions(*found[next])) {
@@ -82,11 +100,16 @@ std::string Converter::lifeAside(Function &start) const {
       auto *call = dyn_cast<CallBase>(&instruction);
       if (!call) continue;
       Call classified = analysis.classify(*call);
-      if (classified.kind == Call::Primitive && !is_contained(SOON_OVER, classified.primitive->name)) return "";
-      bool aside = classified.kind == Call::Library || classified.kind == Call::Callback ||
-                   (classified.kind == Call::Direct && !analysis.obstacle(*classified.callee).empty());
+      if (classified.kind == Call::Primitive &&
+          !is_contained(SOON_OVER, classified.primitive->name))
+        return "";
+      bool aside =
+          classified.kind == Call::Library || classified.kind == Call::Callback ||
+          (classified.kind == Call::Direct && !analysis.obstacle(*classified.callee).empty());
       if (aside && why.empty()) {
-        why = ("it waits in " + classified.callee->getName() + " alone (" + place(*call) + "), which needs a stack: its threads keep theirs").str();
+        why = ("it waits in " + classified.callee->getName() + " alone (" + place(*call) +
+               "), which needs a stack: its threads keep theirs")
+                  .str();
       }
     }
   }
@@ -96,11 +119,13 @@ std::string Converter::lifeAside(Function &start) const {
 // Conversion starts where threads do.
 void Converter::findStarts() {
   auto look = [&](Function &start, const std::string &where) {
-    std::string why = start.isDeclaration() ? "it is not part of the program"
+    std::string why = start.isDeclaration()     ? "it is not part of the program"
                       : !analysis.blocks(start) ? "it never blocks"
                                                 : analysis.obstacle(start);
     if (size_t count = why.empty() ? reach(start, false).size() : 0; count > MOST) {
-      why = ("it could reach " + Twine(count) + " functions that may block: its threads keep their stacks").str();
+      why = ("it could reach " + Twine(count) +
+             " functions that may block: its threads keep their stacks")
+                .str();
     }
     if (why.empty()) {
       why = lifeAside(start);
@@ -148,13 +173,17 @@ Value *Converter::startRoutine(IRBuilder<> &builder, Value *start) {
 
 Constant *Converter::program() {
   if (program_variable) return program_variable;
-  auto *type = StructType::get(runtime.integer(), runtime.integer(), runtime.size(), runtime.size(), runtime.pointer());
+  auto *type = StructType::get(runtime.integer(), runtime.integer(), runtime.size(), runtime.size(),
+                               runtime.pointer());
   auto *none = ConstantInt::get(runtime.size(), 0);
-  unsigned reads = (readsFloatingFlags(module) ? READS_FLAGS : 0) | (readsThreadTimes(module) ? READS_TIMES : 0);
+  unsigned reads =
+      (readsFloatingFlags(module) ? READS_FLAGS : 0) | (readsThreadTimes(module) ? READS_TIMES : 0);
   auto *flags = ConstantInt::get(runtime.integer(), reads);
   auto *initial =
-      ConstantStruct::get(type, {ConstantInt::get(runtime.integer(), VERSION), flags, none, none, ConstantPointerNull::get(runtime.pointer())});
-  program_variable = new GlobalVariable(module, type, true, GlobalValue::InternalLinkage, initial, "duality.program");
+      ConstantStruct::get(type, {ConstantInt::get(runtime.integer(), VERSION), flags, none, none,
+                                 ConstantPointerNull::get(runtime.pointer())});
+  program_variable = new GlobalVariable(module, type, true, GlobalValue::InternalLinkage, initial,
+                                        "duality.program");
   return program_variable;
 }
 
@@ -171,7 +200,8 @@ void Converter::rewriteSpawns() {
     }
   }
   Type *ptr = runtime.pointer();
-  FunctionCallee spawn = runtime.function("rt_spawn", runtime.integer(), {ptr, ptr, ptr, ptr, ptr, ptr});
+  FunctionCallee spawn =
+      runtime.function("rt_spawn", runtime.integer(), {ptr, ptr, ptr, ptr, ptr, ptr});
   for (CallBase *call : calls) {
     IRBuilder<> builder(call);
     SmallVector<Value *, 6> arguments(call->args());
@@ -196,10 +226,12 @@ void Converter::renameFunctions() {
   SmallVector<std::pair<Function *, StringRef>, 16> found;
   for (Function &function : module) {
     const Primitive *known = primitive(function);
-    if (known && known->role != Role::Spawn && !known->original.empty()) found.push_back({&function, known->original});
+    if (known && known->role != Role::Spawn && !known->original.empty())
+      found.push_back({&function, known->original});
   }
   for (auto &[function, name] : found) {
-    FunctionCallee other = module.getOrInsertFunction(name, function->getFunctionType(), function->getAttributes());
+    FunctionCallee other =
+        module.getOrInsertFunction(name, function->getFunctionType(), function->getAttributes());
     function->replaceAllUsesWith(other.getCallee());
   }
 }

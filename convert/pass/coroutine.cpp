@@ -17,12 +17,20 @@ namespace {
 // Attributes that a clone keeps. All others were inferred for the original (`nocapture`,
 // `memory(...)`, a range of the result), and are wrong for a function that suspends: its memory
 // outlives the call.
-const StringRef KEPT[] = {"target-cpu", "target-features", "tune-cpu", "frame-pointer", "no-trapping-math",
-                          "stack-protector-buffer-size", "min-legal-vector-width", "no-jump-tables"};
-const Attribute::AttrKind KEPT_KINDS[] = {Attribute::StackProtect, Attribute::StackProtectStrong, Attribute::StackProtectReq,
-                                          Attribute::UWTable, Attribute::NoUnwind, Attribute::StrictFP,
+const StringRef KEPT[] = {"target-cpu",
+                          "target-features",
+                          "tune-cpu",
+                          "frame-pointer",
+                          "no-trapping-math",
+                          "stack-protector-buffer-size",
+                          "min-legal-vector-width",
+                          "no-jump-tables"};
+const Attribute::AttrKind KEPT_KINDS[] = {Attribute::StackProtect,    Attribute::StackProtectStrong,
+                                          Attribute::StackProtectReq, Attribute::UWTable,
+                                          Attribute::NoUnwind,        Attribute::StrictFP,
                                           Attribute::SanitizeAddress, Attribute::NoInline};
-const Attribute::AttrKind KEPT_OF_PARAMETERS[] = {Attribute::ZExt, Attribute::SExt, Attribute::InReg};
+const Attribute::AttrKind KEPT_OF_PARAMETERS[] = {Attribute::ZExt, Attribute::SExt,
+                                                  Attribute::InReg};
 
 } // namespace
 
@@ -38,12 +46,15 @@ AttributeList attributesOfCoroutine(const Function &original) {
   AttributeList list = AttributeList().addFnAttributes(context, own);
   for (const Argument &argument : original.args()) {
     for (Attribute::AttrKind kind : KEPT_OF_PARAMETERS) {
-      if (argument.hasAttribute(kind)) list = list.addParamAttribute(context, argument.getArgNo(), kind);
+      if (argument.hasAttribute(kind))
+        list = list.addParamAttribute(context, argument.getArgNo(), kind);
     }
     if (Type *type = argument.getParamByValType()) {
-      list = list.addParamAttribute(context, argument.getArgNo(), Attribute::getWithByValType(context, type));
+      list = list.addParamAttribute(context, argument.getArgNo(),
+                                    Attribute::getWithByValType(context, type));
       if (MaybeAlign align = argument.getParamAlign()) {
-        list = list.addParamAttribute(context, argument.getArgNo(), Attribute::getWithAlignment(context, *align));
+        list = list.addParamAttribute(context, argument.getArgNo(),
+                                      Attribute::getWithAlignment(context, *align));
       }
     }
   }
@@ -61,7 +72,8 @@ void Coroutine::build() {
   lowerCalls();
   end();
   markEndsOfLife();
-  if (verifyFunction(function, &errs())) report_fatal_error("duality: the coroutine of " + original.getName() + " is malformed");
+  if (verifyFunction(function, &errs()))
+    report_fatal_error("duality: the coroutine of " + original.getName() + " is malformed");
 }
 
 void Coroutine::clone() {
@@ -104,16 +116,23 @@ void Coroutine::begin() {
 
   IRBuilder<> builder(&entry, start);
   if (DISubprogram *program = function.getSubprogram()) {
-    builder.SetCurrentDebugLocation(DILocation::get(function.getContext(), program->getLine(), 0, program));
+    builder.SetCurrentDebugLocation(
+        DILocation::get(function.getContext(), program->getLine(), 0, program));
   }
   Module *module = function.getParent();
   auto *null = ConstantPointerNull::get(runtime.pointer());
   parent = builder.CreateAlloca(runtime.pointer(), nullptr, "parent");
-  id = builder.CreateCall(Intrinsic::getDeclaration(module, Intrinsic::coro_id), {builder.getInt32(16), parent, null, null});
-  Value *size = builder.CreateCall(Intrinsic::getDeclaration(module, Intrinsic::coro_size, {runtime.size()}));
-  Value *align = builder.CreateCall(Intrinsic::getDeclaration(module, Intrinsic::coro_align, {runtime.size()}));
-  Value *frame = builder.CreateCall(runtime.function("rt_frame_allocate", runtime.pointer(), {runtime.size(), runtime.size()}), {size, align});
-  handle = builder.CreateCall(Intrinsic::getDeclaration(module, Intrinsic::coro_begin), {id, frame}, "handle");
+  id = builder.CreateCall(Intrinsic::getDeclaration(module, Intrinsic::coro_id),
+                          {builder.getInt32(16), parent, null, null});
+  Value *size =
+      builder.CreateCall(Intrinsic::getDeclaration(module, Intrinsic::coro_size, {runtime.size()}));
+  Value *align = builder.CreateCall(
+      Intrinsic::getDeclaration(module, Intrinsic::coro_align, {runtime.size()}));
+  Value *frame = builder.CreateCall(
+      runtime.function("rt_frame_allocate", runtime.pointer(), {runtime.size(), runtime.size()}),
+      {size, align});
+  handle = builder.CreateCall(Intrinsic::getDeclaration(module, Intrinsic::coro_begin), {id, frame},
+                              "handle");
   builder.CreateStore(null, parent);
 }
 
@@ -130,11 +149,19 @@ void Coroutine::end() {
     builder.SetCurrentDebugLocation(DILocation::get(context, program->getLine(), 0, program));
   }
   auto free_frame = [&] {
-    if (arrays) builder.CreateCall(runtime.function("rt_array_release", runtime.nothing(), {runtime.pointer(), runtime.pointer()}), {arrays, null});
-    Value *frame = builder.CreateCall(Intrinsic::getDeclaration(module, Intrinsic::coro_free), {id, handle});
-    Value *size = builder.CreateCall(Intrinsic::getDeclaration(module, Intrinsic::coro_size, {runtime.size()}));
-    Value *align = builder.CreateCall(Intrinsic::getDeclaration(module, Intrinsic::coro_align, {runtime.size()}));
-    builder.CreateCall(runtime.function("rt_frame_free", runtime.nothing(), {runtime.pointer(), runtime.size(), runtime.size()}), {frame, size, align});
+    if (arrays)
+      builder.CreateCall(runtime.function("rt_array_release", runtime.nothing(),
+                                          {runtime.pointer(), runtime.pointer()}),
+                         {arrays, null});
+    Value *frame =
+        builder.CreateCall(Intrinsic::getDeclaration(module, Intrinsic::coro_free), {id, handle});
+    Value *size = builder.CreateCall(
+        Intrinsic::getDeclaration(module, Intrinsic::coro_size, {runtime.size()}));
+    Value *align = builder.CreateCall(
+        Intrinsic::getDeclaration(module, Intrinsic::coro_align, {runtime.size()}));
+    builder.CreateCall(runtime.function("rt_frame_free", runtime.nothing(),
+                                        {runtime.pointer(), runtime.size(), runtime.size()}),
+                       {frame, size, align});
   };
 
   PHINode *value = result->isVoidTy() ? nullptr : builder.CreatePHI(result, 2, "value");
@@ -161,7 +188,9 @@ void Coroutine::end() {
   for (BasicBlock *from : predecessors(suspended)) {
     bool complete = from == release;
     waits->addIncoming(complete ? static_cast<Value *>(null) : handle, from);
-    if (returned) returned->addIncoming(complete ? static_cast<Value *>(value) : PoisonValue::get(result), from);
+    if (returned)
+      returned->addIncoming(complete ? static_cast<Value *>(value) : PoisonValue::get(result),
+                            from);
   }
   builder.CreateCall(Intrinsic::getDeclaration(module, Intrinsic::coro_end),
                      {handle, builder.getFalse(), ConstantTokenNone::get(context)});

@@ -1,10 +1,12 @@
 // The body of one coroutine: the clone of a function in which each call that may block is a place
 // to suspend.
 //
-//   entry:      static variables; id = coro.id; frame = rt_frame_allocate(coro.size); handle = coro.begin; parent = null
+//   entry:      static variables; id = coro.id; frame = rt_frame_allocate(coro.size);
+//               handle = coro.begin; parent = null
 //   call site:  r = call {ptr, R} @G.async(...)          or a primitive: the same shape
 //               r.handle == null ? go on with r.value : wait
-//     wait:     r.handle->parent = handle; coro.suspend -> [suspended: end] [resumed: value = rt_ret] [destroyed: free]
+//     wait:     r.handle->parent = handle; coro.suspend
+//               -> [suspended: end] [resumed: value = rt_ret] [destroyed: free]
 //   return:     if parent: rt_ret = value, rt_next = parent
 //               free the frame; end: {null, value}, or {handle, -} when suspended
 //
@@ -51,24 +53,32 @@ private:
   // await.cpp: calls.
   void lowerCalls();
   void lowerCall(llvm::CallInst &call);
-  llvm::Value *await(llvm::IRBuilder<> &builder, llvm::Value *returned, llvm::Type *result, const llvm::Twine &name);
-  llvm::Value *awaitPrimitive(llvm::IRBuilder<> &builder, llvm::CallInst &call, const Primitive &primitive);
-  llvm::Value *awaitFunction(llvm::IRBuilder<> &builder, llvm::CallInst &call, llvm::Function &callee);
-  llvm::Value *awaitTarget(llvm::IRBuilder<> &builder, llvm::CallInst &call, llvm::Function &target);
+  llvm::Value *await(llvm::IRBuilder<> &builder, llvm::Value *returned, llvm::Type *result,
+                     const llvm::Twine &name);
+  llvm::Value *awaitPrimitive(llvm::IRBuilder<> &builder, llvm::CallInst &call,
+                              const Primitive &primitive);
+  llvm::Value *awaitFunction(llvm::IRBuilder<> &builder, llvm::CallInst &call,
+                             llvm::Function &callee);
+  llvm::Value *awaitTarget(llvm::IRBuilder<> &builder, llvm::CallInst &call,
+                           llvm::Function &target);
   void checkBound(llvm::IRBuilder<> &builder, llvm::CallInst &call, const Primitive &primitive);
 
   // indirect.cpp
-  llvm::Value *awaitIndirect(llvm::IRBuilder<> &builder, llvm::CallInst &call, llvm::ArrayRef<llvm::Function *> targets);
+  llvm::Value *awaitIndirect(llvm::IRBuilder<> &builder, llvm::CallInst &call,
+                             llvm::ArrayRef<llvm::Function *> targets);
   void awaitNoted(llvm::IRBuilder<> &builder, llvm::CallInst &call, llvm::BasicBlock &join,
                   llvm::function_ref<void(llvm::Value *)> answer);
 
   // side_stack.cpp
-  llvm::Value *awaitOnSideStack(llvm::IRBuilder<> &builder, llvm::CallInst &call, llvm::Value *callee, const llvm::Twine &what,
+  llvm::Value *awaitOnSideStack(llvm::IRBuilder<> &builder, llvm::CallInst &call,
+                                llvm::Value *callee, const llvm::Twine &what,
                                 const std::string &why);
-  llvm::Function *sideThunk(llvm::CallInst &call, llvm::StructType *pack, llvm::Value *constant_callee);
+  llvm::Function *sideThunk(llvm::CallInst &call, llvm::StructType *pack,
+                            llvm::Value *constant_callee);
 
   // varargs.cpp
-  llvm::Value *packVariableArguments(llvm::IRBuilder<> &builder, llvm::CallInst &call, unsigned fixed,
+  llvm::Value *packVariableArguments(llvm::IRBuilder<> &builder, llvm::CallInst &call,
+                                     unsigned fixed,
                                      llvm::SmallVectorImpl<llvm::AllocaInst *> &temporaries);
   void lowerVaStart();
 
@@ -82,11 +92,12 @@ private:
   llvm::Value *handle = nullptr;
   llvm::Instruction *id = nullptr;
   llvm::AllocaInst *parent = nullptr;
-  llvm::AllocaInst *arrays = nullptr;      // the list of variable-length arrays, if there are any
+  llvm::AllocaInst *arrays = nullptr; // the list of variable-length arrays, if there are any
   llvm::Argument *variable_arguments = nullptr;
-  llvm::BasicBlock *suspended = nullptr;   // the way out of a suspended coroutine
-  llvm::BasicBlock *destroyed = nullptr;   // frees the frame of a task that ends in the middle
-  llvm::SmallVector<llvm::BasicBlock *, 8> ways_out; // one for each await, on the way to `destroyed`
+  llvm::BasicBlock *suspended = nullptr; // the way out of a suspended coroutine
+  llvm::BasicBlock *destroyed = nullptr; // frees the frame of a task that ends in the middle
+  llvm::SmallVector<llvm::BasicBlock *, 8>
+      ways_out; // one for each await, on the way to `destroyed`
 };
 
 } // namespace duality

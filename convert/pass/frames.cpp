@@ -32,7 +32,8 @@ Frame surveyFrame(Function &ramp) {
       if (auto *call = dyn_cast<CallInst>(&instruction)) {
         Function *callee = call->getCalledFunction();
         if (callee && callee->getName() == "rt_frame_allocate") {
-          if (auto *size = dyn_cast<ConstantInt>(call->getArgOperand(0))) frame.size = size->getZExtValue();
+          if (auto *size = dyn_cast<ConstantInt>(call->getArgOperand(0)))
+            frame.size = size->getZExtValue();
         }
       }
       auto *access = dyn_cast<GetElementPtrInst>(&instruction);

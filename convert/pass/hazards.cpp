@@ -17,8 +17,10 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-const StringRef LOCKS[] = {"pthread_mutex_lock", "pthread_rwlock_rdlock", "pthread_rwlock_wrlock", "pthread_spin_lock"};
-const StringRef UNLOCKS[] = {"pthread_mutex_unlock", "pthread_rwlock_unlock", "pthread_spin_unlock"};
+const StringRef LOCKS[] = {"pthread_mutex_lock", "pthread_rwlock_rdlock", "pthread_rwlock_wrlock",
+                           "pthread_spin_lock"};
+const StringRef UNLOCKS[] = {"pthread_mutex_unlock", "pthread_rwlock_unlock",
+                             "pthread_spin_unlock"};
 
 StringRef calleeName(const CallBase &call) {
   const Function *callee = calledFunction(call);
@@ -57,7 +59,8 @@ public:
         if (auto *call = dyn_cast<CallBase>(&instruction)) {
           inspect(*call, held);
           StringRef kind;
-          if (std::string what = stateOfTheThread(*call, kind); !what.empty()) report({place(*call), what});
+          if (std::string what = stateOfTheThread(*call, kind); !what.empty())
+            report({place(*call), what});
         }
         at[&instruction] = held;
         pass(instruction, held);
@@ -101,7 +104,8 @@ private:
   // `if (pthread_mutex_lock(&m) == 0)`: on the other way it is not held.
   static void dropFailed(BasicBlock &block, BasicBlock &next, Held &held) {
     auto *branch = dyn_cast<BranchInst>(block.getTerminator());
-    auto *compare = branch && branch->isConditional() ? dyn_cast<ICmpInst>(branch->getCondition()) : nullptr;
+    auto *compare =
+        branch && branch->isConditional() ? dyn_cast<ICmpInst>(branch->getCondition()) : nullptr;
     auto *call = compare ? dyn_cast<CallBase>(compare->getOperand(0)) : nullptr;
     auto *zero = compare ? dyn_cast<ConstantInt>(compare->getOperand(1)) : nullptr;
     if (!call || !isLock(*call) || !zero || !zero->isZero() || !compare->isEquality()) return;
@@ -120,7 +124,9 @@ private:
     if (isLock(call) || isUnlock(call)) return false;
     Call classified = analysis.classify(call);
     if (classified.kind == Call::Plain) return false;
-    what = (classified.targets.empty() ? classified.callee : classified.targets.front())->getName().str();
+    what = (classified.targets.empty() ? classified.callee : classified.targets.front())
+               ->getName()
+               .str();
     return true;
   }
 
@@ -130,8 +136,8 @@ private:
     for (auto &[lock, sites] : held) {
       // A condition's own lock is released while it waits.
       if (StringRef(what).starts_with("pthread_cond_") && lockOfCondition(call) == lock) continue;
-      report({place(call), what + " may wait while " + nameOf(lock) + " is held (taken at " + place(**sites.begin()) +
-                                          "); others that need it wait as long"});
+      report({place(call), what + " may wait while " + nameOf(lock) + " is held (taken at " +
+                               place(**sites.begin()) + "); others that need it wait as long"});
     }
   }
 
@@ -160,8 +166,10 @@ private:
       for (CallBase *call : waiting) {
         if (!isPotentiallyReachable(load, call) || !isPotentiallyReachable(call, store)) continue;
         waits(*call, what);
-        report({place(*store), nameOf(store->getPointerOperand()) + " is written with what was read from it at " + place(*load) +
-                                              ", and " + what + " (" + place(*call) + ") may wait in between: an update by another thread is lost"});
+        report({place(*store), nameOf(store->getPointerOperand()) +
+                                   " is written with what was read from it at " + place(*load) +
+                                   ", and " + what + " (" + place(*call) +
+                                   ") may wait in between: an update by another thread is lost"});
         break;
       }
     }
@@ -169,11 +177,15 @@ private:
 
   // The compiler may have made several calls of one.
   void report(Hazard hazard) {
-    bool known = any_of(hazards, [&](const Hazard &other) { return other.where == hazard.where && other.what == hazard.what; });
+    bool known = any_of(hazards, [&](const Hazard &other) {
+      return other.where == hazard.where && other.what == hazard.what;
+    });
     if (!known) hazards.push_back(std::move(hazard));
   }
 
-  static bool isShared(const Value *pointer) { return isa<GlobalVariable>(pointer->stripInBoundsOffsets()); }
+  static bool isShared(const Value *pointer) {
+    return isa<GlobalVariable>(pointer->stripInBoundsOffsets());
+  }
 
   bool covered(const LoadInst &load, const StoreInst &store) {
     for (auto &[lock, sites] : at[&load]) {
@@ -184,7 +196,8 @@ private:
   }
 
   // The load of `variable` that `value` was computed from, through arithmetic and local variables.
-  const LoadInst *source(const Value *value, const Value *variable, SmallPtrSetImpl<const Value *> &seen) {
+  const LoadInst *source(const Value *value, const Value *variable,
+                         SmallPtrSetImpl<const Value *> &seen) {
     if (!seen.insert(value).second || seen.size() > 64) return nullptr;
     if (auto *load = dyn_cast<LoadInst>(value)) {
       if (load->getPointerOperand() == variable) return load;
@@ -217,7 +230,8 @@ private:
 std::vector<Hazard> findHazards(Module &module, const Analysis &analysis) {
   std::vector<Hazard> hazards;
   for (Function &function : module) {
-    if (!function.isDeclaration() && analysis.blocks(function) && &function != analysis.once()) Flow(function, analysis, hazards).look();
+    if (!function.isDeclaration() && analysis.blocks(function) && &function != analysis.once())
+      Flow(function, analysis, hazards).look();
   }
   return hazards;
 }
@@ -229,7 +243,8 @@ std::vector<Hazard> findBlindSpots(Module &module) {
       auto *call = dyn_cast<CallBase>(&instruction);
       auto *code = call ? dyn_cast<InlineAsm>(call->getCalledOperand()) : nullptr;
       if (code && StringRef(code->getAsmString()).contains("syscall")) {
-        found.push_back({place(*call), "assembly with a system call: if it blocks, all converted threads wait"});
+        found.push_back({place(*call),
+                         "assembly with a system call: if it blocks, all converted threads wait"});
       }
     }
   }

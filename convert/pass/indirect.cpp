@@ -1,7 +1,7 @@
 // Calls by a pointer: which of the functions that it may lead to, and that may block, is it?
 //
-// A few are compared one by one. Where there are many, each has a note in front of its first instruction, by which the
-// runtime finds its coroutine (`rt_coroutine_of`):
+// A few are compared one by one. Where there are many, each has a note in front of its first
+// instruction, by which the runtime finds its coroutine (`rt_coroutine_of`):
 //
 //   -16  the shape: a hash of the type that the coroutine is called by
 //   -12  MAGIC
@@ -36,12 +36,14 @@ bool passesCopies(const Function &function) {
 
 // Whether its coroutine may be called by the type of the call alone.
 bool isAlike(const CallInst &call, const Function &target) {
-  return target.getFunctionType() == call.getFunctionType() && !target.isVarArg() && !passesCopies(target);
+  return target.getFunctionType() == call.getFunctionType() && !target.isVarArg() &&
+         !passesCopies(target);
 }
 
 } // namespace
 
-Value *Coroutine::awaitIndirect(IRBuilder<> &builder, CallInst &call, ArrayRef<Function *> targets) {
+Value *Coroutine::awaitIndirect(IRBuilder<> &builder, CallInst &call,
+                                ArrayRef<Function *> targets) {
   LLVMContext &context = function.getContext();
   BasicBlock *next = builder.GetInsertBlock()->getNextNode();
   auto *join = BasicBlock::Create(context, "called", &function, next);
@@ -77,11 +79,16 @@ Value *Coroutine::awaitIndirect(IRBuilder<> &builder, CallInst &call, ArrayRef<F
 }
 
 // The coroutine that the runtime finds, a side stack, or go on: the function does not block.
-void Coroutine::awaitNoted(IRBuilder<> &builder, CallInst &call, BasicBlock &join, function_ref<void(Value *)> answer) {
+void Coroutine::awaitNoted(IRBuilder<> &builder, CallInst &call, BasicBlock &join,
+                           function_ref<void(Value *)> answer) {
   LLVMContext &context = function.getContext();
-  auto block = [&](const char *name) { return BasicBlock::Create(context, name, &function, &join); };
-  BasicBlock *blocks = block("is.noted"), *alike = block("is.coroutine"), *other = block("is.other"), *is_not = block("is.not");
-  FunctionCallee find = runtime.function("rt_coroutine_of", runtime.pointer(), {runtime.pointer(), runtime.integer(), runtime.pointer()});
+  auto block = [&](const char *name) {
+    return BasicBlock::Create(context, name, &function, &join);
+  };
+  BasicBlock *blocks = block("is.noted"), *alike = block("is.coroutine"),
+             *other = block("is.other"), *is_not = block("is.not");
+  FunctionCallee find = runtime.function("rt_coroutine_of", runtime.pointer(),
+                                         {runtime.pointer(), runtime.integer(), runtime.pointer()});
   ConstantInt *shape = builder.getInt32(shapeOf(*call.getFunctionType()));
   Value *found = builder.CreateCall(find, {call.getCalledOperand(), shape, converter.table()});
   builder.CreateCondBr(builder.CreateIsNull(found), is_not, blocks);
@@ -89,7 +96,8 @@ void Coroutine::awaitNoted(IRBuilder<> &builder, CallInst &call, BasicBlock &joi
   builder.CreateCondBr(builder.CreateICmpEQ(found, call.getCalledOperand()), other, alike);
 
   builder.SetInsertPoint(alike);
-  auto *type = FunctionType::get(runtime.returned(call.getType()), call.getFunctionType()->params(), false);
+  auto *type =
+      FunctionType::get(runtime.returned(call.getType()), call.getFunctionType()->params(), false);
   SmallVector<Value *, 8> arguments(call.args());
   CallInst *begun = builder.CreateCall(type, found, arguments);
   for (unsigned index = 0; index < arguments.size(); index++) {
@@ -100,7 +108,8 @@ void Coroutine::awaitNoted(IRBuilder<> &builder, CallInst &call, BasicBlock &joi
   answer(await(builder, begun, call.getType(), "noted"));
 
   builder.SetInsertPoint(other);
-  answer(awaitOnSideStack(builder, call, nullptr, "a function by its address", "it cannot be converted, or is called as a function of another type"));
+  answer(awaitOnSideStack(builder, call, nullptr, "a function by its address",
+                          "it cannot be converted, or is called as a function of another type"));
   builder.SetInsertPoint(is_not);
 }
 
@@ -117,12 +126,15 @@ void Converter::note(Function &target, bool alike) {
     noted_without_coroutine.insert(&target);
   }
   auto word = [&](uint32_t value) { return ConstantInt::get(runtime.integer(), value); };
-  target.setPrefixData(ConstantStruct::getAnon({word(shapeOf(*target.getFunctionType())), word(MAGIC), word(0), word(number)}, true));
+  target.setPrefixData(ConstantStruct::getAnon(
+      {word(shapeOf(*target.getFunctionType())), word(MAGIC), word(0), word(number)}, true));
 }
 
 // Stands for the table until all coroutines are known.
 Value *Converter::table() {
-  if (!table_variable) table_variable = new GlobalVariable(module, runtime.pointer(), true, GlobalValue::ExternalLinkage, nullptr, "duality.table");
+  if (!table_variable)
+    table_variable = new GlobalVariable(module, runtime.pointer(), true,
+                                        GlobalValue::ExternalLinkage, nullptr, "duality.table");
   return table_variable;
 }
 
@@ -131,7 +143,8 @@ void Converter::makeTable() {
   SmallVector<Constant *, 16> entries = {ConstantPointerNull::get(runtime.pointer())};
   append_range(entries, noted);
   auto *type = ArrayType::get(runtime.pointer(), entries.size());
-  auto *filled = new GlobalVariable(module, type, true, GlobalValue::InternalLinkage, ConstantArray::get(type, entries), "duality.coroutines");
+  auto *filled = new GlobalVariable(module, type, true, GlobalValue::InternalLinkage,
+                                    ConstantArray::get(type, entries), "duality.coroutines");
   table_variable->replaceAllUsesWith(filled);
   table_variable->eraseFromParent();
 }

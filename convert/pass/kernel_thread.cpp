@@ -1,4 +1,5 @@
-// What the processor, libc and libraries keep for each kernel thread, which all converted threads share.
+// What the processor, libc and libraries keep for each kernel thread, which all converted threads
+// share.
 
 #include "converter.h"
 #include "report.h"
@@ -67,8 +68,9 @@ bool asksFor(const CallBase &call, int first) {
 
 // Functions that look at the flags of floating-point exceptions, or change them.
 const char *const FLAGS[] = {
-    "feclearexcept", "fetestexcept",     "feraiseexcept",   "fesetexcept", "fegetexceptflag", "fesetexceptflag", "fetestexceptflag",
-    "fegetenv",      "fesetenv",         "feholdexcept",    "feupdateenv", "llvm.x86.sse.stmxcsr",
+    "feclearexcept",   "fetestexcept",    "feraiseexcept",    "fesetexcept",
+    "fegetexceptflag", "fesetexceptflag", "fetestexceptflag", "fegetenv",
+    "fesetenv",        "feholdexcept",    "feupdateenv",      "llvm.x86.sse.stmxcsr",
 };
 const StringRef FLAG_ASSEMBLY[] = {"stmxcsr", "stsw", "stenv", "clex"};
 
@@ -81,7 +83,8 @@ std::string stateOfTheThread(const CallBase &call, StringRef &kind) {
     if (name != callee->getName()) continue;
     kind = group.empty() ? name : group;
     return (name + (group.empty() ? "" : " (" + group + ")") +
-            " keeps its state for each kernel thread, which all converted threads share: after a wait it is another thread's")
+            " keeps its state for each kernel thread, which all converted threads share: after a "
+            "wait it is another thread's")
         .str();
   }
   for (auto &[name, argument, what] : IF_ASKED) {
@@ -110,14 +113,17 @@ std::vector<Hazard> findSharedState(const Converter &converter) {
   }
   std::vector<Hazard> hazards;
   for (auto &[kind, found] : kinds) {
-    if (found.others) found.first.what += "; so in " + std::to_string(found.others) + (found.others == 1 ? " more place" : " more places");
+    if (found.others)
+      found.first.what += "; so in " + std::to_string(found.others) +
+                          (found.others == 1 ? " more place" : " more places");
     hazards.push_back(found.first);
   }
   return hazards;
 }
 
 bool readsThreadTimes(Module &module) {
-  Function *clock_of = module.getFunction("pthread_getcpuclockid"), *read = module.getFunction("clock_gettime");
+  Function *clock_of = module.getFunction("pthread_getcpuclockid"),
+           *read = module.getFunction("clock_gettime");
   if (clock_of && clock_of->isDeclaration() && !clock_of->use_empty()) return true;
   if (!read || !read->isDeclaration()) return false;
   return any_of(read->users(), [&](User *user) {
@@ -135,7 +141,10 @@ bool readsFloatingFlags(Module &module) {
     for (Instruction &instruction : instructions(function)) {
       auto *call = dyn_cast<CallBase>(&instruction);
       auto *code = call ? dyn_cast<InlineAsm>(call->getCalledOperand()) : nullptr;
-      if (code && any_of(FLAG_ASSEMBLY, [&](StringRef part) { return StringRef(code->getAsmString()).contains(part); })) return true;
+      if (code && any_of(FLAG_ASSEMBLY, [&](StringRef part) {
+            return StringRef(code->getAsmString()).contains(part);
+          }))
+        return true;
     }
   }
   return false;

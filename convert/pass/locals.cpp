@@ -57,16 +57,18 @@ void moveLocals(Module &module, Runtime &runtime, GlobalVariable &program) {
   convertUsersOfConstantsToInstructions(variables);
   auto *type = StructType::get(module.getContext(), layout.types, true);
   Constant *initial = ConstantStruct::get(type, layout.initial);
-  auto *native = new GlobalVariable(module, type, false, GlobalValue::InternalLinkage, initial, "duality.locals", nullptr,
-                                    GlobalValue::GeneralDynamicTLSModel);
+  auto *native = new GlobalVariable(module, type, false, GlobalValue::InternalLinkage, initial,
+                                    "duality.locals", nullptr, GlobalValue::GeneralDynamicTLSModel);
   native->setAlignment(layout.align);
-  auto *image = new GlobalVariable(module, type, true, GlobalValue::InternalLinkage, initial, "duality.locals.image");
+  auto *image = new GlobalVariable(module, type, true, GlobalValue::InternalLinkage, initial,
+                                   "duality.locals.image");
   image->setAlignment(layout.align);
   Constant *known = program.getInitializer();
-  program.setInitializer(ConstantStruct::get(cast<StructType>(program.getValueType()),
-                                             {known->getAggregateElement(0u), known->getAggregateElement(1u),
-                                              ConstantInt::get(runtime.size(), layout.size),
-                                              ConstantInt::get(runtime.size(), layout.align.value()), image}));
+  program.setInitializer(
+      ConstantStruct::get(cast<StructType>(program.getValueType()),
+                          {known->getAggregateElement(0u), known->getAggregateElement(1u),
+                           ConstantInt::get(runtime.size(), layout.size),
+                           ConstantInt::get(runtime.size(), layout.align.value()), image}));
 
   Type *ptr = runtime.pointer();
   FunctionCallee locals = runtime.function("rt_locals", ptr, {ptr, ptr});

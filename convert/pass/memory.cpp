@@ -35,7 +35,8 @@ void Coroutine::lowerDynamicAllocas() {
       if (!variable->isStaticAlloca()) dynamic.push_back(variable);
     } else if (auto *intrinsic = dyn_cast<IntrinsicInst>(&instruction)) {
       Intrinsic::ID which = intrinsic->getIntrinsicID();
-      if (which == Intrinsic::stacksave || which == Intrinsic::stackrestore) marks.push_back(intrinsic);
+      if (which == Intrinsic::stacksave || which == Intrinsic::stackrestore)
+        marks.push_back(intrinsic);
     }
   }
   if (!dynamic.empty()) {
@@ -47,9 +48,13 @@ void Coroutine::lowerDynamicAllocas() {
   for (AllocaInst *variable : dynamic) {
     IRBuilder<> builder(variable);
     Value *count = builder.CreateZExtOrTrunc(variable->getArraySize(), runtime.size());
-    Value *size = builder.CreateMul(count, builder.getInt64(layout.getTypeAllocSize(variable->getAllocatedType())));
-    FunctionCallee allocate = runtime.function("rt_array_allocate", runtime.pointer(), {runtime.pointer(), runtime.size(), runtime.size()});
-    Value *memory = builder.CreateCall(allocate, {arrays, size, builder.getInt64(variable->getAlign().value())}, variable->getName());
+    Value *size = builder.CreateMul(
+        count, builder.getInt64(layout.getTypeAllocSize(variable->getAllocatedType())));
+    FunctionCallee allocate = runtime.function("rt_array_allocate", runtime.pointer(),
+                                               {runtime.pointer(), runtime.size(), runtime.size()});
+    Value *memory =
+        builder.CreateCall(allocate, {arrays, size, builder.getInt64(variable->getAlign().value())},
+                           variable->getName());
     // Their lifetime is the list's.
     for (User *user : make_early_inc_range(variable->users())) {
       if (auto *intrinsic = dyn_cast<IntrinsicInst>(user)) {
@@ -63,9 +68,13 @@ void Coroutine::lowerDynamicAllocas() {
     IRBuilder<> builder(mark);
     if (mark->getIntrinsicID() == Intrinsic::stackrestore) {
       // Without arrays the mark is of the loop's stack, which this must not touch.
-      if (arrays) builder.CreateCall(runtime.function("rt_array_release", runtime.nothing(), {runtime.pointer(), runtime.pointer()}), {arrays, mark->getArgOperand(0)});
+      if (arrays)
+        builder.CreateCall(runtime.function("rt_array_release", runtime.nothing(),
+                                            {runtime.pointer(), runtime.pointer()}),
+                           {arrays, mark->getArgOperand(0)});
     } else {
-      Value *now = arrays ? static_cast<Value *>(builder.CreateLoad(runtime.pointer(), arrays)) : ConstantPointerNull::get(runtime.pointer());
+      Value *now = arrays ? static_cast<Value *>(builder.CreateLoad(runtime.pointer(), arrays))
+                          : ConstantPointerNull::get(runtime.pointer());
       mark->replaceAllUsesWith(now);
     }
     mark->eraseFromParent();
@@ -79,7 +88,9 @@ void Coroutine::askForErrnoAgain() {
   for (Instruction &instruction : instructions(function)) {
     auto *call = dyn_cast<CallInst>(&instruction);
     Function *callee = call ? call->getCalledFunction() : nullptr;
-    if (callee && (callee->getName() == "__errno_location" || callee->getName() == "__h_errno_location")) calls.push_back(call);
+    if (callee &&
+        (callee->getName() == "__errno_location" || callee->getName() == "__h_errno_location"))
+      calls.push_back(call);
   }
   for (CallInst *call : calls) {
     // What comes to a phi from one block more than once must be one value.
@@ -129,7 +140,8 @@ void Coroutine::markEndsOfLife() {
   for (BasicBlock *way_out : ways_out) {
     IRBuilder<> builder(way_out->getTerminator());
     for (AllocaInst *variable : marked) {
-      builder.CreateLifetimeEnd(variable, builder.getInt64(layout.getTypeAllocSize(variable->getAllocatedType())));
+      builder.CreateLifetimeEnd(
+          variable, builder.getInt64(layout.getTypeAllocSize(variable->getAllocatedType())));
     }
   }
 }

@@ -15,10 +15,14 @@ Function *makeOnce(Module &module) {
   if (!declared || !declared->isDeclaration()) return nullptr;
   LLVMContext &context = module.getContext();
   Type *i32 = Type::getInt32Ty(context), *ptr = PointerType::getUnqual(context);
-  FunctionCallee begin = module.getOrInsertFunction("rt_once_begin", FunctionType::get(i32, {ptr}, false));
-  FunctionCallee end = module.getOrInsertFunction("rt_once_end", FunctionType::get(Type::getVoidTy(context), {ptr}, false));
-  Function *once = Function::Create(FunctionType::get(i32, {ptr, ptr}, false), GlobalValue::InternalLinkage, "duality.once", module);
-  auto *entry = BasicBlock::Create(context, "", once), *run = BasicBlock::Create(context, "run", once);
+  FunctionCallee begin =
+      module.getOrInsertFunction("rt_once_begin", FunctionType::get(i32, {ptr}, false));
+  FunctionCallee end = module.getOrInsertFunction(
+      "rt_once_end", FunctionType::get(Type::getVoidTy(context), {ptr}, false));
+  Function *once = Function::Create(FunctionType::get(i32, {ptr, ptr}, false),
+                                    GlobalValue::InternalLinkage, "duality.once", module);
+  auto *entry = BasicBlock::Create(context, "", once),
+       *run = BasicBlock::Create(context, "run", once);
   auto *done = BasicBlock::Create(context, "done", once);
   IRBuilder<> builder(entry);
   Value *first = builder.CreateCall(begin, {once->getArg(0)});

@@ -60,7 +60,8 @@ struct ConvertPass : PassInfoMixin<ConvertPass> {
       return PreservedAnalyses::none();
     }
     if (const char *why = std::getenv(NO_RUNTIME)) {
-      module.getContext().emitError(Twine("duality cc: threads of this program were to be converted, but ") + why);
+      module.getContext().emitError(
+          Twine("duality cc: threads of this program were to be converted, but ") + why);
       return PreservedAnalyses::none();
     }
     if (std::getenv(REPORT)) {
@@ -68,14 +69,20 @@ struct ConvertPass : PassInfoMixin<ConvertPass> {
       for (Function &function : module) duality::nameVariables(function);
       link->report.explain(module, analysis);
     }
-    if (graph) writeTo(graph, [&](raw_ostream &stream) { duality::writeGraph(stream, module, analysis); }, module.getContext());
-    for (const duality::Hazard &hazard : duality::findBlindSpots(module)) warn(hazard.where, hazard.what);
+    if (graph)
+      writeTo(
+          graph, [&](raw_ostream &stream) { duality::writeGraph(stream, module, analysis); },
+          module.getContext());
+    for (const duality::Hazard &hazard : duality::findBlindSpots(module))
+      warn(hazard.where, hazard.what);
     converter.run();
-    for (const duality::Hazard &hazard : duality::findSharedState(converter)) warn(hazard.where, hazard.what);
+    for (const duality::Hazard &hazard : duality::findSharedState(converter))
+      warn(hazard.where, hazard.what);
     // With a report, the driver says so, and more.
     if (const char *program = std::getenv(PROGRAM); program && !std::getenv(REPORT)) {
       auto [blocking, converted] = duality::counts(analysis, converter);
-      errs() << "duality cc: " << program << ": " << converted << " of " << blocking << " functions that may block converted\n";
+      errs() << "duality cc: " << program << ": " << converted << " of " << blocking
+             << " functions that may block converted\n";
     }
     link->converted = true;
     link->report.conversion(analysis, converter);
@@ -112,8 +119,10 @@ void addPasses(ModulePassManager &passes, OptimizationLevel level) {
   auto link = std::make_shared<Link>();
   passes.addPass(ConvertPass(link));
   passes.addPass(CoroEarlyPass());
-  if (level != OptimizationLevel::O0) passes.addPass(createModuleToFunctionPassAdaptor(SimplifyCFGPass()));
-  passes.addPass(createModuleToPostOrderCGSCCPassAdaptor(CoroSplitPass(level != OptimizationLevel::O0)));
+  if (level != OptimizationLevel::O0)
+    passes.addPass(createModuleToFunctionPassAdaptor(SimplifyCFGPass()));
+  passes.addPass(
+      createModuleToPostOrderCGSCCPassAdaptor(CoroSplitPass(level != OptimizationLevel::O0)));
   passes.addPass(ReportPass(link));
   passes.addPass(CoroCleanupPass());
   passes.addPass(GlobalDCEPass());

@@ -11,17 +11,24 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-constexpr Primitive waits(StringRef name, StringRef runtime) { return {name, Role::Waits, runtime, ""}; }
+constexpr Primitive waits(StringRef name, StringRef runtime) {
+  return {name, Role::Waits, runtime, ""};
+}
 
-constexpr Primitive renamed(StringRef name, StringRef runtime) { return {name, Role::Renamed, runtime, runtime}; }
+constexpr Primitive renamed(StringRef name, StringRef runtime) {
+  return {name, Role::Renamed, runtime, runtime};
+}
 
-constexpr Primitive fortified(StringRef name, StringRef runtime, int bound, int length, int unit = 1) {
+constexpr Primitive fortified(StringRef name, StringRef runtime, int bound, int length,
+                              int unit = 1) {
   return {name, Role::Waits, runtime, "", bound, length, unit};
 }
 
 constexpr Primitive asks(StringRef name) { return {name, Role::Asks, "", ""}; }
 
-constexpr Primitive library(StringRef name) { return {name, Role::Library, "rt_call_on_side_stack", ""}; }
+constexpr Primitive library(StringRef name) {
+  return {name, Role::Library, "rt_call_on_side_stack", ""};
+}
 
 const Primitive PRIMITIVES[] = {
     {"pthread_create", Role::Spawn, "rt_spawn", "rt_spawn"},
@@ -68,8 +75,10 @@ const Primitive PRIMITIVES[] = {
 
     // Locks and conditions.
     {"pthread_mutex_lock", Role::Waits, "rt_pthread_mutex_lock", "rt_block_pthread_mutex_lock"},
-    {"pthread_mutex_timedlock", Role::Waits, "rt_pthread_mutex_timedlock", "rt_block_pthread_mutex_timedlock"},
-    {"pthread_mutex_clocklock", Role::Waits, "rt_pthread_mutex_clocklock", "rt_block_pthread_mutex_clocklock"},
+    {"pthread_mutex_timedlock", Role::Waits, "rt_pthread_mutex_timedlock",
+     "rt_block_pthread_mutex_timedlock"},
+    {"pthread_mutex_clocklock", Role::Waits, "rt_pthread_mutex_clocklock",
+     "rt_block_pthread_mutex_clocklock"},
     waits("pthread_cond_wait", "rt_pthread_cond_wait"),
     waits("pthread_cond_timedwait", "rt_pthread_cond_timedwait"),
     waits("pthread_cond_clockwait", "rt_pthread_cond_clockwait"),
@@ -86,8 +95,10 @@ const Primitive PRIMITIVES[] = {
     waits("sem_timedwait", "rt_sem_timedwait"),
     waits("sem_clockwait", "rt_sem_clockwait"),
     {"pthread_join", Role::Waits, "rt_pthread_join", "rt_block_pthread_join"},
-    {"pthread_timedjoin_np", Role::Waits, "rt_pthread_timedjoin_np", "rt_block_pthread_timedjoin_np"},
-    {"pthread_clockjoin_np", Role::Waits, "rt_pthread_clockjoin_np", "rt_block_pthread_clockjoin_np"},
+    {"pthread_timedjoin_np", Role::Waits, "rt_pthread_timedjoin_np",
+     "rt_block_pthread_timedjoin_np"},
+    {"pthread_clockjoin_np", Role::Waits, "rt_pthread_clockjoin_np",
+     "rt_block_pthread_clockjoin_np"},
     {"pthread_exit", Role::Waits, "rt_pthread_exit", "rt_block_pthread_exit"},
     waits("pthread_testcancel", "rt_pthread_testcancel"),
     // What duality.h calls.
@@ -267,15 +278,18 @@ const Primitive PRIMITIVES[] = {
 };
 
 const Callback CALLBACKS[] = {
-    {"qsort", 3, 2},        {"qsort_r", 3, 3}, {"bsearch", 4, 2}, {"lfind", 4, 2},   {"lsearch", 4, 2},
-    {"tsearch", 2, 2},      {"tfind", 2, 2},   {"tdelete", 2, 2}, {"twalk", 1, 3},   {"twalk_r", 1, 3},
-    {"tdestroy", 1, 1},     {"ftw", 1, 3},     {"nftw", 1, 4},    {"scandir", 2, 1}, {"scandir", 3, 2},
-    {"glob", 2, 2},         {"dl_iterate_phdr", 0, 3},
+    {"qsort", 3, 2},   {"qsort_r", 3, 3},         {"bsearch", 4, 2},
+    {"lfind", 4, 2},   {"lsearch", 4, 2},         {"tsearch", 2, 2},
+    {"tfind", 2, 2},   {"tdelete", 2, 2},         {"twalk", 1, 3},
+    {"twalk_r", 1, 3}, {"tdestroy", 1, 1},        {"ftw", 1, 3},
+    {"nftw", 1, 4},    {"scandir", 2, 1},         {"scandir", 3, 2},
+    {"glob", 2, 2},    {"dl_iterate_phdr", 0, 3},
 };
 
 const char *const KEEPS[] = {
-    "signal",          "bsd_signal",    "sysv_signal",     "__sysv_signal", "atexit",  "on_exit", "at_quick_exit",
-    "pthread_atfork",  "__register_atfork", "pthread_key_create", "tss_create", "__cxa_atexit", "sigset",
+    "signal",     "bsd_signal",    "sysv_signal",    "__sysv_signal",     "atexit",
+    "on_exit",    "at_quick_exit", "pthread_atfork", "__register_atfork", "pthread_key_create",
+    "tss_create", "__cxa_atexit",  "sigset",
 };
 
 } // namespace

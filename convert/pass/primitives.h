@@ -8,12 +8,12 @@
 namespace duality {
 
 enum class Role {
-  Waits,    // a primitive: converted code calls the runtime's function, which may return a handle
-  Renamed,  // does not wait, but must know tasks: the runtime's function takes its place everywhere
-  Library,  // may block in a way that no runtime can see: called on a side stack
-  Spawn,    // pthread_create
-  Once,     // pthread_once: calls its second argument
-  Asks,     // neither waits nor knows tasks, but a loop that waits for something may call it again and again
+  Waits,   // a primitive: converted code calls the runtime's function, which may return a handle
+  Renamed, // does not wait, but must know tasks: the runtime's function takes its place everywhere
+  Library, // may block in a way that no runtime can see: called on a side stack
+  Spawn,   // pthread_create
+  Once,    // pthread_once: calls its second argument
+  Asks,    // neither waits nor knows tasks, but a loop that waits may call it again and again
 };
 
 struct Primitive {

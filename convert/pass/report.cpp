@@ -12,13 +12,17 @@ namespace {
 // "calls answer (server.c:130), which calls send (server.c:103)": down to the primitive.
 std::string chainOf(Function *function, const MapVector<Function *, Reason> &reasons) {
   std::string text;
-  for (auto *found = reasons.find(function); found != reasons.end(); found = reasons.find(function)) {
+  for (auto *found = reasons.find(function); found != reasons.end();
+       found = reasons.find(function)) {
     const Reason &reason = found->second;
     if (!text.empty()) text += ", which ";
     if (!reason.leads_to) return text + "spins on a variable (" + place(*reason.site) + ")";
     switch (reason.kind) {
     case Call::Indirect: text += "calls by a pointer, maybe "; break;
-    case Call::Callback: text += "calls " + calledFunction(*cast<CallBase>(reason.site))->getName().str() + ", which may call "; break;
+    case Call::Callback:
+      text += "calls " + calledFunction(*cast<CallBase>(reason.site))->getName().str() +
+              ", which may call ";
+      break;
     default: text += "calls "; break;
     }
     text += reason.leads_to->getName().str() + " (" + place(*reason.site) + ")";
@@ -30,7 +34,8 @@ std::string chainOf(Function *function, const MapVector<Function *, Reason> &rea
 void list(raw_ostream &stream, StringRef title, const std::vector<SideCall> &calls) {
   if (calls.empty()) return;
   stream << "\n" << title << "\n";
-  for (const SideCall &call : calls) stream << "  " << call.where << ": " << call.what << ": " << call.why << "\n";
+  for (const SideCall &call : calls)
+    stream << "  " << call.where << ": " << call.what << ": " << call.why << "\n";
 }
 
 } // namespace
@@ -49,7 +54,12 @@ void Report::explain(Module &module, const Analysis &analysis) {
   for (const auto &[function, reason] : analysis.blocking()) {
     // Of the pass's own, not of the program.
     if (function == analysis.once()) continue;
-    entries.push_back({function->getName().str(), place(*function), chainOf(function, analysis.blocking()), "", "", {}});
+    entries.push_back({function->getName().str(),
+                       place(*function),
+                       chainOf(function, analysis.blocking()),
+                       "",
+                       "",
+                       {}});
   }
   hazards = findHazards(module, analysis);
 }
@@ -69,13 +79,15 @@ void Report::conversion(const Analysis &analysis, const Converter &converter) {
 
 void Report::frames(Module &module) {
   for (Entry &entry : entries) {
-    if (Function *ramp = entry.coroutine.empty() ? nullptr : module.getFunction(entry.coroutine)) entry.frame = surveyFrame(*ramp);
+    if (Function *ramp = entry.coroutine.empty() ? nullptr : module.getFunction(entry.coroutine))
+      entry.frame = surveyFrame(*ramp);
   }
 }
 
 void Report::write(raw_ostream &stream) const {
   size_t converted = count_if(entries, [](const Entry &entry) { return !entry.coroutine.empty(); });
-  stream << entries.size() << " functions may block; " << converted << " of them were converted\n\nFunctions that may block\n";
+  stream << entries.size() << " functions may block; " << converted
+         << " of them were converted\n\nFunctions that may block\n";
   for (const Entry &entry : entries) {
     stream << "  " << entry.name << " (" << entry.place << "): ";
     if (!entry.coroutine.empty()) stream << "converted, frame of " << entry.frame.size << " bytes";
@@ -95,7 +107,8 @@ void Report::write(raw_ostream &stream) const {
   list(stream, "Threads that stay pthreads", pthreads);
   if (hazards.empty()) return;
   stream << "\nWarnings\n";
-  for (const Hazard &hazard : hazards) stream << "  " << hazard.where << ": " << hazard.what << "\n";
+  for (const Hazard &hazard : hazards)
+    stream << "  " << hazard.where << ": " << hazard.what << "\n";
 }
 
 void writeGraph(raw_ostream &stream, Module &module, const Analysis &analysis) {
@@ -118,13 +131,18 @@ void writeGraph(raw_ostream &stream, Module &module, const Analysis &analysis) {
         for (Function *target : targets) {
           if (!seen.insert(target).second) continue;
           if (target->isDeclaration()) leaves.insert(target);
-          stream << "  " << quoted(function->getName()) << " -> " << quoted(target->getName()) << " [tooltip=" << quoted(place(*call))
-                 << (classified.kind == Call::Direct || classified.kind == Call::Primitive ? "" : ", style=dashed") << "];\n";
+          stream << "  " << quoted(function->getName()) << " -> " << quoted(target->getName())
+                 << " [tooltip=" << quoted(place(*call))
+                 << (classified.kind == Call::Direct || classified.kind == Call::Primitive
+                         ? ""
+                         : ", style=dashed")
+                 << "];\n";
         }
       }
     }
   }
-  for (const Function *leaf : leaves) stream << "  " << quoted(leaf->getName()) << " [shape=ellipse];\n";
+  for (const Function *leaf : leaves)
+    stream << "  " << quoted(leaf->getName()) << " [shape=ellipse];\n";
   stream << "}\n";
 }
 

@@ -27,25 +27,30 @@ public:
   llvm::IntegerType *size() const { return llvm::Type::getInt64Ty(context); }
   llvm::IntegerType *integer() const { return llvm::Type::getInt32Ty(context); }
 
-  llvm::FunctionCallee function(llvm::StringRef name, llvm::Type *result, llvm::ArrayRef<llvm::Type *> parameters) {
+  llvm::FunctionCallee function(llvm::StringRef name, llvm::Type *result,
+                                llvm::ArrayRef<llvm::Type *> parameters) {
     return module.getOrInsertFunction(name, llvm::FunctionType::get(result, parameters, false));
   }
   // What a call returns that yields `result`: {handle, result}, or the handle alone.
   llvm::Type *returned(llvm::Type *result) const {
-    return result->isVoidTy() ? static_cast<llvm::Type *>(pointer()) : llvm::StructType::get(pointer(), result);
+    return result->isVoidTy() ? static_cast<llvm::Type *>(pointer())
+                              : llvm::StructType::get(pointer(), result);
   }
-  // The address of a variable of the runtime that each thread has its own of, for the code at the builder. A coroutine
-  // may go on on another thread, so the address is never kept across a suspension.
+  // The address of a variable of the runtime that each thread has its own of, for the code at the
+  // builder. A coroutine may go on on another thread, so the address is never kept across a
+  // suspension.
   llvm::Value *local(llvm::IRBuilder<> &builder, llvm::StringRef name, llvm::Type *type) {
     llvm::GlobalVariable *variable = module.getNamedGlobal(name);
     if (!variable) {
-      variable = new llvm::GlobalVariable(module, type, false, llvm::GlobalValue::ExternalLinkage, nullptr, name, nullptr,
-                                          llvm::GlobalValue::InitialExecTLSModel);
+      variable =
+          new llvm::GlobalVariable(module, type, false, llvm::GlobalValue::ExternalLinkage, nullptr,
+                                   name, nullptr, llvm::GlobalValue::InitialExecTLSModel);
     }
     return builder.CreateThreadLocalAddress(variable);
   }
   llvm::Value *returnRegister(llvm::IRBuilder<> &builder) {
-    return local(builder, "rt_ret", llvm::ArrayType::get(llvm::Type::getInt8Ty(context), RETURN_REGISTER));
+    return local(builder, "rt_ret",
+                 llvm::ArrayType::get(llvm::Type::getInt8Ty(context), RETURN_REGISTER));
   }
   llvm::Value *next(llvm::IRBuilder<> &builder) { return local(builder, "rt_next", pointer()); }
 

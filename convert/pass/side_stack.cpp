@@ -11,18 +11,22 @@ namespace duality {
 // the pack's first field where it is not a constant.
 Function *Coroutine::sideThunk(CallInst &call, StructType *pack, Value *constant_callee) {
   LLVMContext &context = function.getContext();
-  auto *thunk = Function::Create(FunctionType::get(runtime.nothing(), {runtime.pointer()}, false), GlobalValue::InternalLinkage,
-                                 original.getName() + ".side", function.getParent());
+  auto *thunk = Function::Create(FunctionType::get(runtime.nothing(), {runtime.pointer()}, false),
+                                 GlobalValue::InternalLinkage, original.getName() + ".side",
+                                 function.getParent());
   for (StringRef name : {"target-cpu", "target-features", "frame-pointer"}) {
     if (original.hasFnAttribute(name)) thunk->addFnAttr(original.getFnAttribute(name));
   }
   IRBuilder<> builder(BasicBlock::Create(context, "", thunk));
-  auto field = [&](unsigned index) { return builder.CreateStructGEP(pack, thunk->getArg(0), index); };
+  auto field = [&](unsigned index) {
+    return builder.CreateStructGEP(pack, thunk->getArg(0), index);
+  };
   SmallVector<Value *, 8> arguments;
   for (unsigned index = 0; index < call.arg_size(); index++) {
     arguments.push_back(builder.CreateLoad(call.getArgOperand(index)->getType(), field(index + 2)));
   }
-  Value *callee = constant_callee ? constant_callee : builder.CreateLoad(runtime.pointer(), field(0));
+  Value *callee =
+      constant_callee ? constant_callee : builder.CreateLoad(runtime.pointer(), field(0));
   CallInst *made = builder.CreateCall(call.getFunctionType(), callee, arguments);
   made->setCallingConv(call.getCallingConv());
   made->setAttributes(call.getAttributes());
@@ -32,10 +36,12 @@ Function *Coroutine::sideThunk(CallInst &call, StructType *pack, Value *constant
 }
 
 // Without a `callee`, the function that the call points to.
-Value *Coroutine::awaitOnSideStack(IRBuilder<> &builder, CallInst &call, Value *callee, const Twine &what, const std::string &why) {
+Value *Coroutine::awaitOnSideStack(IRBuilder<> &builder, CallInst &call, Value *callee,
+                                   const Twine &what, const std::string &why) {
   converter.callAside({place(call), what.str(), why});
   bool has_value = !call.getType()->isVoidTy();
-  SmallVector<Type *, 8> fields = {runtime.pointer(), has_value ? call.getType() : runtime.pointer()};
+  SmallVector<Type *, 8> fields = {runtime.pointer(),
+                                   has_value ? call.getType() : runtime.pointer()};
   for (Value *argument : call.args()) fields.push_back(argument->getType());
   auto *pack_type = StructType::get(function.getContext(), fields);
   const DataLayout &layout = function.getParent()->getDataLayout();
@@ -43,13 +49,18 @@ Value *Coroutine::awaitOnSideStack(IRBuilder<> &builder, CallInst &call, Value *
   ConstantInt *size = builder.getInt64(layout.getTypeAllocSize(pack_type));
   builder.CreateLifetimeStart(pack, size);
   for (unsigned index = 0; index < call.arg_size(); index++) {
-    builder.CreateStore(call.getArgOperand(index), builder.CreateStructGEP(pack_type, pack, index + 2));
+    builder.CreateStore(call.getArgOperand(index),
+                        builder.CreateStructGEP(pack_type, pack, index + 2));
   }
-  if (!callee) builder.CreateStore(call.getCalledOperand(), builder.CreateStructGEP(pack_type, pack, 0));
+  if (!callee)
+    builder.CreateStore(call.getCalledOperand(), builder.CreateStructGEP(pack_type, pack, 0));
   Function *thunk = sideThunk(call, pack_type, callee);
-  FunctionCallee enter = runtime.function("rt_call_on_side_stack", runtime.pointer(), {runtime.pointer(), runtime.pointer()});
+  FunctionCallee enter = runtime.function("rt_call_on_side_stack", runtime.pointer(),
+                                          {runtime.pointer(), runtime.pointer()});
   await(builder, builder.CreateCall(enter, {thunk, pack}), runtime.nothing(), what);
-  Value *value = has_value ? builder.CreateLoad(call.getType(), builder.CreateStructGEP(pack_type, pack, 1)) : nullptr;
+  Value *value =
+      has_value ? builder.CreateLoad(call.getType(), builder.CreateStructGEP(pack_type, pack, 1))
+                : nullptr;
   builder.CreateLifetimeEnd(pack, size);
   return value;
 }

@@ -1,6 +1,6 @@
 // Finds loops in which a task could go on for ever without a primitive. A thread may do so, since
-// others run at the same time. A task would keep its loop from running the one that it waits for. So
-// converted code takes something off `rt_turn` there, and gives way when nothing is left.
+// others run at the same time. A task would keep its loop from running the one that it waits for.
+// So converted code takes something off `rt_turn` there, and gives way when nothing is left.
 
 #include "coroutine.h"
 
@@ -29,14 +29,15 @@ bool isOfWaiting(const CallBase &call) {
   auto *assembly = dyn_cast<InlineAsm>(call.getCalledOperand());
   if (!assembly) return false;
   StringRef text = assembly->getAsmString();
-  return text.contains("pause") || text.contains("nop") || text.contains("xchg") || text.contains("lock");
+  return text.contains("pause") || text.contains("nop") || text.contains("xchg") ||
+         text.contains("lock");
 }
 
 // What the instructions of a loop, or of a function that it calls, do.
 struct Deeds {
-  bool reads = false; // a variable that other threads change
-  bool asks = false;  // calls functions that need not wait
-  bool quiet = true;  // nothing but what a loop that waits does: it computes, reads, pauses, asks
+  bool reads = false;  // a variable that other threads change
+  bool asks = false;   // calls functions that need not wait
+  bool quiet = true;   // nothing but what a loop that waits does: it computes, reads, pauses, asks
   bool stores = false; // writes what others may see
 
   void add(const Instruction &instruction, unsigned depth);
@@ -76,7 +77,8 @@ void Deeds::addCall(const CallBase &call, unsigned depth) {
     asks |= deeds.asks;
     stores |= deeds.stores;
     quiet &= deeds.quiet;
-  } else if (const Primitive *known = primitive(*callee); known && (known->role == Role::Asks || known->role == Role::Renamed)) {
+  } else if (const Primitive *known = primitive(*callee);
+             known && (known->role == Role::Asks || known->role == Role::Renamed)) {
     asks = true;
   } else {
     quiet &= callee->getName() == "__errno_location";
@@ -102,10 +104,12 @@ bool isUpToOthers(Value *value, const Loop &loop, SmallPtrSetImpl<Value *> &seen
     // Without optimisation, values are in local variables.
     for (User *user : load->getPointerOperand()->users()) {
       auto *store = dyn_cast<StoreInst>(user);
-      if (store && loop.contains(store) && isUpToOthers(store->getValueOperand(), loop, seen)) return true;
+      if (store && loop.contains(store) && isUpToOthers(store->getValueOperand(), loop, seen))
+        return true;
     }
   }
-  return any_of(instruction->operands(), [&](Use &operand) { return isUpToOthers(operand, loop, seen); });
+  return any_of(instruction->operands(),
+                [&](Use &operand) { return isUpToOthers(operand, loop, seen); });
 }
 
 // Whether another thread decides when the loop ends: then each round is for nothing.
@@ -114,7 +118,8 @@ bool isFruitless(const Loop &loop) {
   loop.getExitingBlocks(exiting);
   return any_of(exiting, [&](BasicBlock *block) {
     SmallPtrSet<Value *, 16> seen;
-    return any_of(block->getTerminator()->operands(), [&](Use &operand) { return isUpToOthers(operand, loop, seen); });
+    return any_of(block->getTerminator()->operands(),
+                  [&](Use &operand) { return isUpToOthers(operand, loop, seen); });
   });
 }
 
@@ -162,8 +167,8 @@ SmallVector<Instruction *, 2> spinningLoops(Function &function) {
   return found;
 }
 
-// `if ((rt_turn -= cost) <= 0) rt_give_way();` where such a loop begins again. lowerCalls makes that a
-// place to suspend.
+// `if ((rt_turn -= cost) <= 0) rt_give_way();` where such a loop begins again. lowerCalls makes
+// that a place to suspend.
 void Coroutine::giveWayInSpinningLoops() {
   SmallVector<std::pair<Instruction *, unsigned>, 4> found;
   DominatorTree dominators(function);
@@ -180,11 +185,14 @@ void Coroutine::giveWayInSpinningLoops() {
     IRBuilder<> builder(end);
     builder.SetCurrentDebugLocation(end->getDebugLoc());
     Value *turn = runtime.local(builder, "rt_turn", runtime.integer());
-    Value *left = builder.CreateSub(builder.CreateLoad(runtime.integer(), turn, true), builder.getInt32(cost));
+    Value *left = builder.CreateSub(builder.CreateLoad(runtime.integer(), turn, true),
+                                    builder.getInt32(cost));
     builder.CreateStore(left, turn, true);
     Value *over = builder.CreateICmpSLE(left, builder.getInt32(0));
     Instruction *then = SplitBlockAndInsertIfThen(over, end->getIterator(), false);
-    IRBuilder<>(then).CreateCall(runtime.function("rt_give_way", runtime.integer(), {}))->setDebugLoc(end->getDebugLoc());
+    IRBuilder<>(then)
+        .CreateCall(runtime.function("rt_give_way", runtime.integer(), {}))
+        ->setDebugLoc(end->getDebugLoc());
   }
 }
 

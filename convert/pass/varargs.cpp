@@ -21,7 +21,8 @@ constexpr unsigned VECTOR_USED_UP = 176;
 
 } // namespace
 
-Value *Coroutine::packVariableArguments(IRBuilder<> &builder, CallInst &call, unsigned fixed, SmallVectorImpl<AllocaInst *> &temporaries) {
+Value *Coroutine::packVariableArguments(IRBuilder<> &builder, CallInst &call, unsigned fixed,
+                                        SmallVectorImpl<AllocaInst *> &temporaries) {
   const DataLayout &layout = function.getParent()->getDataLayout();
   struct Slot {
     unsigned index;
@@ -34,7 +35,9 @@ Value *Coroutine::packVariableArguments(IRBuilder<> &builder, CallInst &call, un
   for (unsigned index = fixed; index < call.arg_size(); index++) {
     Type *by_value = call.isByValArgument(index) ? call.getParamByValType(index) : nullptr;
     Type *type = by_value ? by_value : call.getArgOperand(index)->getType();
-    uint64_t align = by_value ? call.getParamAlign(index).value_or(layout.getABITypeAlign(type)).value() : layout.getABITypeAlign(type).value();
+    uint64_t align = by_value
+                         ? call.getParamAlign(index).value_or(layout.getABITypeAlign(type)).value()
+                         : layout.getABITypeAlign(type).value();
     align = std::max(align, SLOT);
     most = std::max(most, Align(align));
     end = alignTo(end, align);
@@ -51,7 +54,8 @@ Value *Coroutine::packVariableArguments(IRBuilder<> &builder, CallInst &call, un
     Value *place = builder.CreateConstInBoundsGEP1_64(builder.getInt8Ty(), area, slot.offset);
     Align align = commonAlignment(most, slot.offset);
     if (slot.by_value) {
-      builder.CreateMemCpy(place, align, argument, call.getParamAlign(slot.index), layout.getTypeAllocSize(slot.by_value));
+      builder.CreateMemCpy(place, align, argument, call.getParamAlign(slot.index),
+                           layout.getTypeAllocSize(slot.by_value));
     } else {
       builder.CreateAlignedStore(argument, place, align);
     }
@@ -69,7 +73,9 @@ void Coroutine::lowerVaStart() {
   for (IntrinsicInst *start : starts) {
     IRBuilder<> builder(start);
     Value *list = start->getArgOperand(0);
-    auto field = [&](unsigned offset) { return builder.CreateConstInBoundsGEP1_64(builder.getInt8Ty(), list, offset); };
+    auto field = [&](unsigned offset) {
+      return builder.CreateConstInBoundsGEP1_64(builder.getInt8Ty(), list, offset);
+    };
     builder.CreateStore(builder.getInt32(GENERAL_USED_UP), field(0));
     builder.CreateStore(builder.getInt32(VECTOR_USED_UP), field(4));
     builder.CreateStore(variable_arguments, field(8));
