@@ -40,6 +40,7 @@ const GROUPS: &[Group] = &[
             "remote::name::",
             "task::join::",
             "visibility::label::",
+            "visibility::stage_names::",
             "visibility::thread_slots::",
             "visibility::shown_task::",
         ],

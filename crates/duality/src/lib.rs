@@ -47,6 +47,7 @@
 //! | block | blocks the kernel thread in a system call | iterative, fork, prefork, threads, pool |
 //! | park | switches to the stack of another task | uthreads |
 //! | suspend | returns `Pending` to the event loop | select, poll, epoll, uring |
+//! | reactor | returns `Pending`; one thread watches and queues the task again | staged |
 //!
 //! Three rules make a service work the same in all worlds:
 //!

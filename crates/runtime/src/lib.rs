@@ -1,18 +1,18 @@
-//! What a service sees of the machine, and the three worlds beneath it.
+//! What a service sees of the machine, and the four worlds beneath it.
 //!
 //! A service is straight-line `async` code over [`net`], [`time`], [`sync`], [`fs`] and [`task`].
-//! What a blocking operation does underneath is decided at run time by the *world* of the kernel
-//! thread it runs on, so that one compiled service runs under every architecture:
+//! The *world* of the kernel thread decides at run time what a blocking operation does underneath.
+//! So one compiled service runs under every architecture:
 //!
 //! | world | a blocking operation … | driven by |
 //! | --- | --- | --- |
 //! | block | is the plain blocking system call | [`block_on`] |
 //! | park | tries, and on "would block" switches to another stack | [`event_loop`], `LoopWorld::Park` |
 //! | suspend | tries, and on "would block" returns `Pending` | [`event_loop`], `LoopWorld::Suspend` |
+//! | reactor | tries, and on "would block" leaves its kernel thread | [`blocks`], the reactor |
 //!
-//! The rules that keep the worlds equivalent: a task waits for one thing at a time, as a thread
-//! does; parallel work is [`task::spawn`]; work that would hold up a loop goes through
-//! [`task::offload`].
+//! These rules keep the worlds equivalent. A task waits for one thing at a time, as a thread does.
+//! Parallel work is [`task::spawn`]. Work that would hold up a loop goes through [`task::offload`].
 //!
 //! Start reading at [`world`], where an operation meets its world; `event_loop` is the machine that
 //! the park and suspend worlds share.
