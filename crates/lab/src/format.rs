@@ -99,8 +99,8 @@ pub(crate) fn connections_of(counts: &[usize]) -> String {
     format!("{} connection{plural}", listed(&counts))
 }
 
-/// A number of connections: `1,000`. Of a load command that is not told how many it opens, nobody
-/// else knows.
+/// A number of connections: `1,000`. Where the load command is not told how many it opens, only the
+/// command knows.
 pub(crate) fn how_many(concurrency: usize) -> String {
     match concurrency {
         OF_THE_COMMAND => "the command's own".to_owned(),

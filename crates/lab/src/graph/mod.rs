@@ -18,7 +18,7 @@ pub const VERSION: u32 = 1;
 pub struct Graph {
     /// [`VERSION`].
     pub version: u32,
-    /// Whose.
+    /// The service.
     pub service: String,
     /// Under which architecture.
     pub architecture: String,

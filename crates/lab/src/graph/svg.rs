@@ -1,4 +1,4 @@
-//! A graph as a drawing: a row for each step from the beginning, and edges as curves; those that
+//! A graph as a drawing: a row for each step from the beginning, and edges as curves. Edges that
 //! lead back go round on the right.
 
 use std::fmt::Write;

@@ -105,8 +105,8 @@ impl Fit {
         }
     }
 
-    /// A family of comparisons of `count` subjects with one of them, of which some other is put
-    /// apart from that one by chance with probability `alpha`.
+    /// A family of comparisons of `count` subjects with one of them. Chance puts some other one
+    /// apart from it with probability `alpha`.
     pub fn family_of_one(&self, count: usize, alpha: f64) -> Family<'_> {
         let others = count.saturating_sub(1).max(1);
         Family {
@@ -353,7 +353,7 @@ mod tests {
         let mut all = blocks(&mut random, &[0.0, 0.3, 0.5, 9.0], 20, 0.001);
         for (number, block) in all.iter_mut().enumerate() {
             block.values[if number % 2 == 0 { 1 } else { 2 }] = None;
-            // Nobody has met this one.
+            // No other has met this one.
             block.values[3] = None;
         }
         let fit = Fit::of(&all).unwrap();

@@ -149,8 +149,8 @@ impl<'a> Rounds<'a> {
         let design = &heading.design;
         if design.clients.pattern == "open" {
             let asked = heading.constraints.slo.first().map(|slo| slo.percentile.name());
-            // The tail of a short window on a shared machine is the hypervisor's, unless somebody
-            // asks for it.
+            // The tail of a short window on a shared machine is the hypervisor's. It counts only
+            // where it is asked for.
             return Metric::Latency(asked.unwrap_or("p50"));
         }
         let cpus = design.server_cpus.len().max(1) as f64;
@@ -158,7 +158,7 @@ impl<'a> Rounds<'a> {
             2 * candidates.iter().filter(|name| is_so(name)).count() > candidates.len()
         };
         let free = most(&|name| !self.client_was_limit(name));
-        // A server whose processor others use does not wait, either.
+        // A server on a processor that others use does not wait, either.
         let taken = self.taken_from_servers();
         let waits = |name: &str| self.server_share(name) + taken < BUSY;
         if free && (cpus > 1.0 || most(&waits)) { Metric::Rate } else { Metric::ServerCpu }

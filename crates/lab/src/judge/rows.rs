@@ -86,9 +86,9 @@ pub struct Medians {
     pub fates: Fates,
     /// How many connections got a reply within the window.
     pub served: f64,
-    /// Whether at least half of the repeats are invalid: the load generator could not do its work,
-    /// and the figures, which are those of all repeats then, are not to be trusted. Fewer invalid
-    /// repeats are left out of the figures.
+    /// Whether at least half of the repeats are invalid: the load generator could not do its work.
+    /// The figures are those of all repeats then, and not to be trusted. Fewer invalid repeats are
+    /// left out of the figures.
     pub invalid: bool,
 }
 
@@ -206,8 +206,8 @@ impl Row {
 }
 
 impl Medians {
-    /// Has rates and processor times be those of blocks, where there are any: many short slices
-    /// among those of the other subjects are steadier than one window in each repeat. What a repeat
+    /// Takes rates and processor times from blocks, where there are any. Many short slices among
+    /// those of the other subjects are steadier than one window in each repeat. What a repeat
     /// measured is the mean of its blocks then.
     pub(crate) fn take_blocks(&mut self, subject: &str, blocks: &[&Block], seed: u64) {
         let mean = |sessions: Option<usize>, of: fn(&crate::record::Slice) -> f64| -> Vec<f64> {

@@ -1,5 +1,5 @@
-//! What the figures of a row are worth: its noise, its outliers, and whether it was measured in a
-//! steady state. docs/method.md has the definitions.
+//! What the figures of a row are worth: its noise, its outliers, and how steady its windows were.
+//! docs/method.md has the definitions.
 //!
 //! Nothing is dropped for being odd. What is marked here stays in the figures, and its mark is one
 //! of the row's warnings.
@@ -10,7 +10,7 @@ use crate::format::listed;
 use crate::record::Measured;
 use crate::statistics::{self, NOISE, outliers, trend};
 
-/// What is odd about the repeats of a row whose rates are `rates`, in sentences.
+/// What is odd about the repeats of a row with these `rates`, in sentences.
 pub(crate) fn marks(repeats: &[&Measured], rates: &[f64]) -> Vec<Warning> {
     let mut marks = Vec::new();
     if let Some(variation) = statistics::variation(rates).filter(|variation| *variation > NOISE) {

@@ -11,14 +11,14 @@ pub struct Behaviour {
     pub pattern: Pattern,
     /// Whether a connection carries request after request.
     pub keep_alive: bool,
-    /// Who is connected beside those that make the requests.
+    /// The crowd that is connected beside the clients that make requests.
     pub crowd: Crowd,
     /// How many addresses all of them come from.
     pub sources: Sources,
 }
 
 impl Default for Behaviour {
-    /// The closed loop on connections that stay, and nobody beside them.
+    /// The closed loop on connections that stay, without a crowd.
     fn default() -> Self {
         Self {
             pattern: Pattern::Closed,

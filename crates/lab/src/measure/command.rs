@@ -1,4 +1,4 @@
-//! Cells and slices whose load is a command, run once for each.
+//! Cells and slices with a command for a load, run once for each.
 //!
 //! A server's first run warms it up and is not counted. The second is its cell, and each slice of a
 //! block is one more.

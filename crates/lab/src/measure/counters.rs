@@ -1,5 +1,5 @@
-//! What a server has used: its own count, and from /proc that of its living descendants, whom it
-//! can only count once they have ended (fork, prefork).
+//! What a server has used: its own count, and that of its living descendants from /proc. The server
+//! can only count them once they have ended (fork, prefork).
 
 use std::time::Duration;
 use std::{fs, io};
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::measure::machine::kibibytes;
 use crate::record::Operations;
 
-/// The most descendants whose memory is looked at; more are estimated from these.
+/// The most descendants that are looked at for their memory; more are estimated from these.
 const SAMPLED: usize = 256;
 
 /// Processor time, context switches and memory.
@@ -98,9 +98,9 @@ pub(crate) fn peak_memory(pid: u32) -> u64 {
     status.lines().find_map(|line| line.strip_prefix("VmHWM:")).map_or(0, kibibytes)
 }
 
-/// The memory of a server and its children in bytes: what is their own, in shares where several
-/// have it, and the pages of files that the largest maps, once. Shares of files would not do: a
-/// program that other servers run as well would cost each of them less.
+/// The memory of a server and its children in bytes. It is what is their own, in shares where
+/// several have it, and the pages of files that the largest maps, once. Shares of files would not
+/// do: a program that other servers run as well would cost each of them less.
 pub(crate) fn shared_memory(parent: u32, children: &[u32]) -> u64 {
     let own = |pid: u32| {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();

@@ -32,7 +32,7 @@ pub struct Experiment {
     pub store: Option<Store>,
     /// The plan that it is of.
     pub origin: Option<Origin>,
-    /// The program whose `serve` command is started for each cell.
+    /// The program with the `serve` command that is started for each cell.
     pub program: PathBuf,
     /// The command line that asked for it.
     pub command: Vec<String>,
@@ -107,7 +107,7 @@ impl Experiment {
         }
     }
 
-    /// The load of a cell whose server listens at `address`.
+    /// The load of a cell, for a server that listens at `address`.
     ///
     /// # Errors
     ///

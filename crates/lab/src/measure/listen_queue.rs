@@ -11,8 +11,8 @@
 //! stayed near 130 however much was offered: `somaxconn` was 128. The median latency does not show
 //! it, and the mean becomes irregular.
 //!
-//! `length` asks the kernel how long the queue is, whoever's server it belongs to; `judge` is the
-//! diagnosis, a function of figures alone.
+//! `length` asks the kernel how long the queue is, for any server. `judge` is the diagnosis, a
+//! function of figures alone.
 
 use std::net::SocketAddr;
 
@@ -57,8 +57,8 @@ pub(crate) fn judge(figures: &Figures) -> bool {
     !keep_alive && missing > offered / 2.0 && overflows as f64 >= missing && median_us < PAUSE_US
 }
 
-/// The queue of a cell whose load was `report`, at `address`; none where the kernel does not tell
-/// its length.
+/// The queue of a cell with this `report`, at `address`; none where the kernel does not tell its
+/// length.
 pub(crate) fn examine(report: &Report, length: Option<u64>) -> Option<ListenQueue> {
     let latencies = report.latencies().ok()?;
     let prompt = latencies.iter_recorded().map(|recorded| {
@@ -81,8 +81,7 @@ pub(crate) fn examine(report: &Report, length: Option<u64>) -> Option<ListenQueu
 }
 
 impl ListenQueue {
-    /// The diagnosis in words, when it was the limit; `is_peer` decides who can be told what to
-    /// raise.
+    /// The diagnosis in words, when it was the limit; `is_peer` decides which remedy is told.
     pub(crate) fn warning(&self, report: &Report, is_peer: bool) -> Option<String> {
         let remedy = if is_peer { "the backlog of its configuration" } else { "--backlog" };
         self.was_limit.then(|| {

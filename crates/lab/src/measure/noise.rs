@@ -9,7 +9,7 @@ use duality_load::Quotas;
 
 use crate::record::{Disturbance, Processor};
 
-/// What the measurement itself has used until now; whoever measures knows it exactly.
+/// What the measurement itself has used until now; the caller knows it exactly.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Used {
     pub(crate) servers: Duration,
@@ -25,8 +25,8 @@ pub(crate) struct NoiseMeter {
     /// The kernel threads of their soft interrupts.
     soft_interrupts: BTreeMap<usize, u32>,
     /// The kernel counts the time of soft interrupts within that of the process that they
-    /// interrupt, and not apart: it shows when the processes here used more than all have, but for
-    /// soft interrupts.
+    /// interrupt. It does not count it apart. It shows when the processes here used more than all
+    /// have, but for soft interrupts.
     counts_interrupts_as_processes: bool,
     last: Option<Moment>,
 }

@@ -79,7 +79,7 @@ fn groups<'a>(keys: &[&'a CellKey], room: usize, link: &str) -> Vec<Vec<&'a Cell
     others.chunks((room - links.len()).max(1)).map(group).collect()
 }
 
-/// Who is best by the cells that there are, and so links groups best.
+/// The best subject so far. It links the groups.
 fn leader(journal: &Journal, concurrency: usize) -> Option<String> {
     let here = journal.records.cells.iter().filter(|cell| cell.concurrency == concurrency);
     let measured = here.filter_map(|cell| match &cell.outcome {
@@ -153,8 +153,8 @@ impl<'a> Session<'a> {
             if self.interrupted.load(Ordering::Relaxed) {
                 return Ok(false);
             }
-            // Who is in all groups is measured in all, and blocks that are missing need their
-            // servers anew.
+            // A subject that is in all groups is measured in all. Blocks that are missing need
+            // their servers anew.
             let is_known = results::done(&journal.records.cells).contains(key);
             if !is_known {
                 journal.cell(cell_of(key, started_at, outcome))?;

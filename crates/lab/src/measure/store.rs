@@ -201,7 +201,7 @@ fn redis_command(directory: &TempDir, cpus: &[usize], port: u16, log: File) -> i
     Ok(command)
 }
 
-/// An address on loopback that nobody listened at a moment ago.
+/// An address on loopback that was free a moment ago.
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }

@@ -2,7 +2,7 @@
 //! together such that nothing is paid for twice.
 //!
 //! A benchmark never measures one operation alone. To start a task and join it takes two turns as
-//! well, and to start a thread and join it a switch of the kernel; but turns and switches are
+//! well, and to start a thread and join it a switch of the kernel. But turns and switches are
 //! counted, and have prices of their own. So they are taken off, and what is left is the price of
 //! the start. No price is below zero.
 
@@ -23,7 +23,7 @@ const WATCHED: [usize; 3] = [50, 1000, 15_000];
 /// How many are ready in a round of `poller-full`, of as many.
 const FULL: f64 = 50.0;
 
-/// A unit cost whose interval is wider than this share of it is not known.
+/// A unit cost is not known if its interval is wider than this share of it.
 const WIDEST: f64 = 0.5;
 
 /// A unit cost that is not known.
@@ -40,7 +40,7 @@ pub struct Missing {
 /// How an architecture carries tasks, as far as prices depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carrier {
-    /// Whose spawns, turns, locks and conditions its are.
+    /// The unit costs that hold for its spawns, turns, locks and conditions.
     world: World,
     /// Whether a connection has a process for itself, and so an address space.
     processes: bool,
@@ -50,7 +50,7 @@ pub struct Carrier {
     poller: &'static str,
 }
 
-/// The pollers whose rounds have unit costs.
+/// The pollers with unit costs of their rounds.
 const POLLERS: [&str; 4] = ["select", "poll", "epoll", "uring"];
 
 impl Carrier {
@@ -101,8 +101,8 @@ impl UnitCosts {
         Ok(UnitCosts(all))
     }
 
-    /// What an operation costs under an architecture whose poller watches so many descriptors, in
-    /// nanoseconds.
+    /// What an operation costs under an architecture, in nanoseconds, when its poller watches so
+    /// many descriptors.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl UnitCosts {
                 of_world("condition")? / 2.0 - kernel("kernel-switch")?
             }
             Operation::ConditionWait => of_world("condition")? / 2.0 - of_world("yield-2")?,
-            // Nobody polls, and nothing is registered.
+            // Nothing polls, and nothing is registered.
             Operation::Round | Operation::Watched | Operation::Event if is_block => 0.0,
             Operation::Registration if is_block => 0.0,
             // Whatever it watches, which costs nothing in a round without any.
@@ -153,11 +153,11 @@ impl UnitCosts {
             Operation::OtherCall => kernel("kernel-call")?,
             Operation::StoreOpened => kernel("kernel-store")?,
             Operation::PageFault => kernel("kernel-fault")?,
-            // On a machine of one processor, nobody sleeps on another.
+            // On a machine of one processor, no other one sleeps.
             Operation::Wake => kernel("kernel-wake").unwrap_or(0.0),
             Operation::Rest => self.rest(carrier)?,
             Operation::KernelSwitch => self.switch(carrier)?,
-            // Who waits alone interrupts nobody when it is woken.
+            // A task that waits alone interrupts no other when it is woken.
             Operation::Interruption if !carrier.beside_others => self.rest(carrier)?,
             Operation::Interruption => self.interruption(carrier)?,
             // There and back the kernel switches; then a round tells the loop.
@@ -178,14 +178,14 @@ impl UnitCosts {
     }
 
     /// A wait after which the processor rests. The next to run is another, where there are others.
-    /// On a machine of one processor, nobody comes from another to wake it.
+    /// On a machine of one processor, no other processor comes to wake it.
     fn rest(&self, carrier: Carrier) -> Result<f64, Missing> {
         let switch = self.switch(carrier)?;
         let beyond = switch - self.figure("kernel-switch", "kernel")?;
         Ok(self.figure("kernel-rest", "kernel").map_or(switch, |rest| rest + beyond.max(0.0)))
     }
 
-    /// A wait at whose end another is interrupted. Nobody is where there is one processor.
+    /// A wait at whose end another is interrupted. With one processor there is no other.
     fn interruption(&self, carrier: Carrier) -> Result<f64, Missing> {
         let switch = self.switch(carrier)?;
         let thread = self.figure("kernel-switch", "kernel")?;

@@ -18,7 +18,7 @@ pub enum Operation {
     Turn,
     /// A lock is taken.
     Lock,
-    /// Somebody else has the lock.
+    /// Another task has the lock.
     LockWait,
     /// A task waits until it is told something.
     ConditionWait,
@@ -119,9 +119,9 @@ impl Counts {
         let requests = cell.requests.max(1) as f64;
         let voluntary = cell.voluntary_switches as f64;
         let switches = voluntary + cell.involuntary_switches as f64;
-        // A waiting thread is woken by its client, on the client's processor. Whether its own is at
-        // work then is a matter of how many requests there are beside this one, and of how busy the
-        // server is.
+        // A client wakes a waiting thread, on the client's processor. The thread's own processor
+        // may be at work then. That depends on how many requests there are beside this one, and on
+        // how busy the server is.
         let others = 1.0 - 1.0 / cell.measured_load.max(1.0);
         let interruptions = voluntary * others * cell.server_cpu_share.clamp(0.0, 1.0);
         let each = |operation| {

@@ -9,10 +9,10 @@
 //!                                        (counted by the server)          (a micro-benchmark)
 //! ```
 //!
-//! The model is right if t_independent is the same for all architectures of a service; its measure
-//! is the coefficient of variation of t_independent over them, for no model and for each [`Term`]
-//! added in turn ([`Coefficients`]). Nothing is fitted, except in the one column that is called so
-//! ([`fit`]).
+//! The model is right if t_independent is the same for all architectures of a service. Its measure
+//! is the coefficient of variation of t_independent over them. It is given for no model and for
+//! each [`Term`] added in turn ([`Coefficients`]). Nothing is fitted, except in the one column that
+//! is called so ([`fit`]).
 //!
 //! ```text
 //!   results.jsonl ── counts.rs ──▶ Counts ─┐
@@ -186,7 +186,7 @@ pub fn workloads(
                 }
             }
         }
-        // With nobody left it is the price list that is wrong.
+        // With none left it is the price list that is wrong.
         if let Some(unknown) = first_unknown.filter(|_| subjects.is_empty()) {
             return Err(unknown);
         }

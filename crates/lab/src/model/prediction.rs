@@ -1,9 +1,9 @@
 //! What the model says of a number of connections that it was not made from.
 //!
 //! Between two numbers of connections that were measured, counts and t_independent change in a
-//! straight line over the logarithm of the number; beyond them they keep on as between the last
-//! two. What a poller's round costs with so many descriptors is known from its unit cost, wherever
-//! the number lies.
+//! straight line over the logarithm of the number. Beyond them they keep on as between the last
+//! two. The unit cost of a poller's round with so many descriptors is known, wherever the number
+//! lies.
 
 use super::costs::Missing;
 use super::counts::Counts;
@@ -39,8 +39,8 @@ impl Check {
     }
 }
 
-/// What each architecture takes for a request with so many connections, in microseconds, by
-/// `workloads` that are of one service and differ in their numbers of connections.
+/// What each architecture takes for a request with so many connections, in microseconds. The
+/// `workloads` are of one service and differ in their numbers of connections.
 ///
 /// # Errors
 ///

@@ -19,8 +19,8 @@ pub struct Term {
     pub operations: &'static [Operation],
 }
 
-/// All terms. The first four are Demsky's own, with his object inflation left out, which nothing
-/// here has; the fifth is the one that he added for serial echo; servers of today need the rest.
+/// All terms. The first four are Demsky's own; his object inflation is left out, which nothing here
+/// has. He added the fifth for serial echo. Servers of today need the rest.
 pub const TERMS: [Term; 11] = [
     Term {
         name: "creation",

@@ -1,4 +1,4 @@
-//! The arithmetic on synthetic servers, whose unit costs and t_independent are known.
+//! The arithmetic on synthetic servers with known unit costs and t_independent.
 
 use proptest::prelude::*;
 

@@ -125,7 +125,7 @@ fn variation(model: &Model) -> String {
     text
 }
 
-/// Who is not explained.
+/// The architectures that are not explained.
 fn deviations(workload: &Workload, row: &Coefficients) -> String {
     let Some(last) = row.steps[TERMS.len()] else { return String::new() };
     let at = format!("{}, {}", workload.name, connections(workload.connections));
@@ -171,7 +171,7 @@ fn predictions(model: &Model) -> String {
     format!("\nPredictions for loads that the model was not made from\n{}", aligned(&lines))
 }
 
-/// Columns as wide as they must be: the first to the left, the others to the right; a column
+/// Columns as wide as they must be: the first to the left, the others to the right. A column
 /// without a header is drawn as it is.
 fn aligned(lines: &[Vec<String>]) -> String {
     let headers = lines.first().map_or(0, Vec::len);

@@ -89,7 +89,7 @@ pub struct Processor {
     pub cpu: usize,
     /// Whether it is the servers'; the load generator's otherwise.
     pub is_of_servers: bool,
-    /// The share of the time that the hypervisor gave to others though somebody here wanted to run
+    /// The share of the time that the hypervisor gave to others though a process here wanted to run
     /// (steal, `/proc/stat`).
     pub stolen: f64,
     /// The share of the time that processes used which are neither servers nor load generator.

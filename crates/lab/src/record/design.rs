@@ -24,7 +24,7 @@ pub struct Design {
     /// architectures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Peer>,
-    /// Which of the subjects is the program as it is, and what is asked of the others; none where
+    /// Which of the subjects is the program as it is, and what is asked of the others. None where
     /// they are not ways to run one program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ways: Option<Ways>,
@@ -116,8 +116,8 @@ impl Design {
         self.carriers.get(self.original(subject))
     }
 
-    /// Whether a subject runs no straight-line service, and so is no choice: a state machine by
-    /// hand for two of the built-in services, beside which the compiler's can be seen.
+    /// Whether a subject runs no straight-line service, and so is no choice. It is a state machine
+    /// by hand for two of the built-in services, shown beside the compiler's.
     pub fn is_yardstick(&self, subject: &str) -> bool {
         self.carrier(subject).is_some_and(|carrier| carrier.world.is_none())
     }
@@ -210,7 +210,7 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl Clients {
-    /// Who is connected beside those that make the requests, in words; none if nobody is.
+    /// The crowd beside the clients that make the requests, in words; none if there is none.
     pub fn crowd(&self) -> Option<String> {
         let kinds = [
             (self.idle, "idle"),
@@ -250,8 +250,8 @@ pub struct CellKey {
     pub concurrency: usize,
 }
 
-/// All cells of a design, in the order of measurement: repeat after repeat, at random within each,
-/// so that what drifts on the machine hits all subjects alike.
+/// All cells of a design, in the order of measurement. They go repeat after repeat, at random
+/// within each, so that what drifts on the machine hits all subjects alike.
 pub fn cells(design: &Design) -> Vec<CellKey> {
     let mut random = SplitMix64::new(design.seed);
     let mut ordered = Vec::new();

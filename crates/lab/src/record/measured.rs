@@ -70,8 +70,8 @@ pub struct Measured {
     pub server_cpu_us_per_request: f64,
     /// The server's processor time within the window, as a share of one processor.
     pub server_cpu_share: f64,
-    /// The most memory that the server had, in bytes; for several processes the sum of their shares
-    /// of what is their own (PSS), and the mapped files once, at the end of the window.
+    /// The most memory that the server had, in bytes. For several processes it is the sum of their
+    /// shares of what is their own (PSS), and the mapped files once, at the end of the window.
     pub server_peak_bytes: u64,
     /// Context switches of the server within the window because it waited.
     pub voluntary_switches: u64,
@@ -115,7 +115,7 @@ pub struct Measured {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<Disturbance>,
     /// Why the figures are not to be trusted, by kind and in a sentence each, as in
-    /// [`duality_load::Report::invalid`]: the load generator could not do its work. Empty in a
+    /// [`duality_load::Report::invalid`]. The load generator could not do its work. Empty in a
     /// sound cell.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub invalid: BTreeMap<String, String>,

@@ -103,8 +103,8 @@ pub struct Heading {
     /// another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
-    /// What operations cost on this machine, when the experiment began; none where nobody asked. It
-    /// gives the reasons.
+    /// What operations cost on this machine, when the experiment began; none where that was not
+    /// asked. It gives the reasons.
     #[serde(default, skip_serializing_if = "UnitCosts::is_empty")]
     pub unit_costs: UnitCosts,
 }

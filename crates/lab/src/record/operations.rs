@@ -15,8 +15,7 @@ macro_rules! operations {
         }
 
         impl Operations {
-            /// What was counted after `earlier`; none when there was nothing, for then nobody
-            /// counts.
+            /// What was counted after `earlier`; none when there was nothing: then nothing counts.
             pub fn since(&self, earlier: &Self) -> Option<Self> {
                 let counted = Self { $($name: self.$name.saturating_sub(earlier.$name),)+ };
                 (counted != Self::default()).then_some(counted)

@@ -157,8 +157,8 @@ impl Sums {
         self.bins.values().map(|(count, ..)| count).sum()
     }
 
-    /// The mean at each x, in the order of x, with its moving average: of up to nine neighbours,
-    /// each by how many requests it stands for.
+    /// The mean at each x, in the order of x, with its moving average. That is of up to nine
+    /// neighbours, each by how many requests it stands for.
     #[must_use]
     pub fn curve(&self) -> Vec<Mean> {
         let sums: Vec<_> = self.bins.values().collect();

@@ -69,13 +69,13 @@ impl Regime {
 pub struct Plan {
     /// The heading of its report.
     pub title: String,
-    /// The document whose experiment it repeats.
+    /// The document with the experiment that it repeats.
     pub source: Option<String>,
     /// The service.
     pub service: String,
     /// How clients reach it.
     pub mode: Mode,
-    /// Who serves.
+    /// The servers.
     pub subjects: Vec<Choice>,
     /// The loads.
     pub regimes: Vec<Regime>,

@@ -1,4 +1,4 @@
-//! What is kept of a run of regimes: `regimes.jsonl`, whose first line says what was planned, and
+//! What is kept of a run of regimes: `regimes.jsonl`. Its first line says what was planned, and
 //! each other one what a cell came to.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub struct Heading {
     version: u32,
     /// The heading of the report.
     pub title: String,
-    /// The document whose experiment was repeated.
+    /// The document with the experiment that was repeated.
     pub source: Option<String>,
     /// The service.
     pub service: String,
@@ -90,7 +90,7 @@ impl Heading {
 /// A cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// Who served.
+    /// The servers.
     pub subject: String,
     /// Under which load, by its name.
     pub regime: String,

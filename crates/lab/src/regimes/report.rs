@@ -46,7 +46,7 @@ pub fn write(path: &Path, heading: &Heading, cells: &[Cell]) -> io::Result<()> {
     write_whole(path, &text)
 }
 
-/// Who is not in the plots, and why.
+/// What is not in the plots, and why.
 fn missing(summary: &Summary<'_>) -> Vec<(String, String)> {
     let reason =
         |name: &str| summary.regimes.iter().find_map(|one| summary.reason(name, &one.name));

@@ -30,7 +30,7 @@ pub const NOISE: f64 = 0.05;
 /// deviation is an estimate, are outliers (Iglewicz & Hoaglin 1993).
 const OUTLYING: f64 = 3.5;
 
-/// Fewer repeats have no outliers: which of three is the odd one, nobody can tell.
+/// Fewer repeats have no outliers: which of three is the odd one cannot be told.
 const OUTLIERS_FROM: usize = 5;
 
 /// How sure an interval is to hold the true value.
@@ -124,7 +124,7 @@ pub fn estimate(values: &[f64], seed: u64) -> Option<Estimate> {
     Some(Estimate { value, interval: interval.map(|interval| interval.with(value)) })
 }
 
-/// The median of `above` over the median of `below`, with its 99 % interval; none when either has
+/// The median of `above` over the median of `below`, with its 99 % interval. None when either has
 /// no values or the ratio is not a number. Two architectures differ only when the interval excludes
 /// 1.
 pub fn ratio(above: &[f64], below: &[f64], seed: u64) -> Option<Estimate> {
@@ -141,10 +141,9 @@ pub fn ratio(above: &[f64], below: &[f64], seed: u64) -> Option<Estimate> {
     Some(Estimate { value, interval: interval.map(|interval| interval.with(value)) })
 }
 
-/// A low quantile of `values`, with an interval that holds it with 95 % confidence whatever their
-/// distribution is: between two of the values, by the binomial distribution of how many lie below
-/// the quantile. For what others make longer and nobody makes shorter. None without values; no
-/// interval where there are too few.
+/// A low quantile of `values`, for what others can only make longer. Its interval holds it with 95
+/// % confidence for any distribution: it lies between two of the values, by the binomial
+/// distribution. None without values; no interval where there are too few.
 pub fn low_quantile(values: &[f64], quantile: f64) -> Option<Estimate> {
     const MISSED: f64 = 0.05;
     let mut sorted = values.to_vec();
@@ -188,9 +187,9 @@ pub fn detectable(variation: f64, repeats: usize) -> Option<f64> {
     Some((errors * variation * (2.0 / repeats as f64).sqrt()).exp_m1())
 }
 
-/// Which of `values` are outliers, by their place: those farther from the median than 3.5 standard
-/// deviations, estimated by the median absolute deviation, and by more than [`NOISE`], since five
-/// values that happen to lie close together would make an outlier of any other.
+/// Which of `values` are outliers, by their place. They are farther from the median than 3.5
+/// standard deviations, estimated by the median absolute deviation, and by more than [`NOISE`].
+/// Otherwise five values that happen to lie close together would make an outlier of any other.
 pub fn outliers(values: &[f64]) -> Vec<usize> {
     /// The standard deviation of a normal distribution over its median absolute deviation.
     const NORMAL: f64 = 1.4826;

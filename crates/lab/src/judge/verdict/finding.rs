@@ -60,12 +60,12 @@ impl Verdict {
         self.tells_apart() && !self.can_recommend()
     }
 
-    /// Those that cannot be told from the best; nobody where nothing can be said.
+    /// Those that cannot be told from the best; none where nothing can be said.
     pub fn leaders(&self) -> impl Iterator<Item = &Standing> {
         self.standings.iter().filter(|standing| standing.level && !self.is_withheld())
     }
 
-    /// Those that are worse for sure; nobody where nothing can be said.
+    /// Those that are worse for sure; none where nothing can be said.
     pub fn excluded(&self) -> impl Iterator<Item = &Standing> {
         self.standings.iter().filter(|standing| !standing.level && !self.is_withheld())
     }
@@ -100,7 +100,7 @@ pub enum Finding {
 pub enum Cause {
     /// No candidate was measured: each is unavailable, failed, invalid, or broke a constraint.
     Nobody,
-    /// One candidate is left, and there is nobody to compare it with.
+    /// One candidate is left, with none to compare it with.
     Alone {
         /// Its name.
         subject: String,

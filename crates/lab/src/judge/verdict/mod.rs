@@ -64,8 +64,9 @@ pub struct Question<'a> {
     pub heading: &'a Heading,
     /// What was.
     pub records: &'a Records,
-    /// Subjects that cannot be chosen at a number of connections for what they did there: wrong
-    /// replies, unserved connections, a full listen queue, invalid cells, or a broken constraint.
+    /// Subjects that cannot be chosen at a number of connections for what they did there. That is
+    /// wrong replies, unserved connections, a full listen queue, invalid cells, or a broken
+    /// constraint.
     pub disqualified: &'a BTreeSet<(String, usize)>,
 }
 

@@ -1,7 +1,6 @@
 //! The server of a cell: started for it, asked for what it has used, ended with it.
 //!
-//! It is one of our architectures ([`ours`]) or a peer ([`peer`]); whoever measures cannot tell
-//! which.
+//! It is one of our architectures ([`ours`]) or a peer ([`peer`]); the caller cannot tell which.
 
 mod ours;
 mod peer;

@@ -1,9 +1,8 @@
 //! A peer: a tree of processes that is started, asked nothing, and ended with all that it has
 //! started.
 //!
-//! It has a process group of its own, so that a Ctrl-C is ours alone, and so that what it leaves
-//! behind can be ended with it. `setpriv`, where there is one, sees to it that it ends when we are
-//! killed.
+//! It has a process group of its own: a Ctrl-C is ours alone, and what it leaves behind can be
+//! ended with it. `setpriv`, where there is one, ends it when we are killed.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
@@ -33,9 +32,8 @@ use crate::record::{CellKey, Peer};
 
 /// How often a port is looked for, since another process may take a free one first.
 const ATTEMPTS: usize = 3;
-/// Connections beyond those of the load, and an eighth of theirs: some are being closed while
-/// others come, and nginx closes those that are silent when less than a sixteenth of its places is
-/// free.
+/// Connections beyond those of the load: an eighth of theirs, and this. Some are being closed while
+/// others come. nginx closes silent ones when less than a sixteenth of its places is free.
 const SPARE: usize = 32;
 
 /// A running peer.
@@ -72,7 +70,7 @@ impl Process {
                     trouble = io::Error::new(error.kind(), process.last_words(&error));
                 }
             }
-            // Only who ended may have found the port taken.
+            // Only a server that ended may have found the port taken.
             if trouble.kind() == io::ErrorKind::TimedOut {
                 break;
             }
@@ -83,7 +81,7 @@ impl Process {
     fn spawn(experiment: &Experiment, peer: &Peer, connections: usize) -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("duality-peer-").tempdir()?;
         if geteuid().is_root() {
-            // Servers that are started as root serve as somebody else.
+            // Servers that are started as root serve as another user.
             fs::set_permissions(directory.path(), Permissions::from_mode(0o755))?;
         }
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
@@ -112,7 +110,7 @@ impl Process {
                 Some(text) => read_log(&self.log).contains(text),
                 None => answers(self.address, &peer.ask).is_ok_and(|answers| answers),
             };
-            // Whoever took its port from it is not it.
+            // Another process that took its port is not the server.
             if self.has_ended() {
                 return Err(io::Error::other("it ended before it listened"));
             }

@@ -1,9 +1,9 @@
 //! What a tree of processes has used that tells nothing itself, from /proc.
 //!
-//! Processor time is exact to the nanosecond for threads that live, and to a tick of 10 ms for what
-//! threads used that have ended, and for processes that have ended and whose parent waited for
-//! them. Of processes that nobody waits for (their parent ignores SIGCHLD), nothing is left to
-//! count. Context switches are those of the threads that live.
+//! Processor time is exact to the nanosecond for threads that live. It is known to a tick of 10 ms
+//! for threads that have ended, and for ended processes that their parent waited for. If a parent
+//! ignores SIGCHLD, nothing is left to count of its ended children. Context switches are those of
+//! the threads that live.
 
 use std::fs;
 use std::time::Duration;
