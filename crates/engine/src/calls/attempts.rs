@@ -5,6 +5,7 @@
 //! fails at once where it would wait.
 
 use crate::entry::frame::Frame;
+use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{self, EAGAIN, ETIMEDOUT, error, failed, sys};
 use crate::kernel::user;
 use crate::schedule::helpers::{Interrupted, offload};
@@ -97,8 +98,7 @@ pub(crate) fn tee(frame: &mut Frame) -> isize {
 }
 
 fn is_pipe_or_regular(number: usize) -> bool {
-    // SAFETY: all zeros are a `stat`.
-    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    let mut status: libc::stat = zeroed();
     let known = !failed(sys!(SYS_fstat, number as i32, &raw mut status));
     known && matches!(status.st_mode & libc::S_IFMT, libc::S_IFIFO | libc::S_IFREG)
 }

@@ -1,6 +1,7 @@
 //! Waiting for child processes.
 
 use crate::entry::frame::Frame;
+use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{error, failed, sys};
 use crate::kernel::user;
 use crate::schedule::helpers::{Interrupted, offload};
@@ -43,8 +44,7 @@ pub(crate) fn waitid(frame: &mut Frame) -> isize {
             frame.pass()
         };
     }
-    // SAFETY: all zeros are a `siginfo_t`.
-    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+    let mut info: libc::siginfo_t = zeroed();
     loop {
         let options = frame.r10 | libc::WNOHANG as usize;
         let result = sys!(SYS_waitid, frame.rdi, frame.rsi, &raw mut info, options, frame.r8);
@@ -66,8 +66,7 @@ pub(crate) fn waitid(frame: &mut Frame) -> isize {
 /// (pidfd_open(2)) would cost no helper, but it says nothing when a child stops for us that we
 /// trace.
 fn wait_for_child(kind: libc::idtype_t, id: i32, options: i32) -> isize {
-    // SAFETY: all zeros are a `siginfo_t`.
-    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+    let mut info: libc::siginfo_t = zeroed();
     let states = options & (libc::WSTOPPED | libc::WCONTINUED);
     let special = options & (libc::__WALL | libc::__WCLONE);
     let states = libc::WEXITED | libc::WNOWAIT | states | special;

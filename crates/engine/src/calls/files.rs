@@ -11,6 +11,7 @@ use crate::descriptors::poll_node::PollNode;
 use crate::descriptors::registry::{self, Descriptor, Kind};
 use crate::entry::frame::Frame;
 use crate::kernel::lock::lock;
+use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{self, EAGAIN, EBADF, EINVAL, failed, sys};
 use crate::kernel::user;
 use crate::schedule::helpers::{self, Interrupted, offload, offload_until};
@@ -187,8 +188,7 @@ fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -
     if failed(opened) {
         return opened;
     }
-    // SAFETY: all zeros are a `stat`.
-    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    let mut status: libc::stat = zeroed();
     sys!(SYS_fstat, opened, &raw mut status);
     if status.st_mode & libc::S_IFMT == libc::S_IFIFO {
         let reads = flags & libc::O_ACCMODE == libc::O_RDONLY;

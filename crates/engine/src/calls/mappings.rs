@@ -4,6 +4,7 @@ use crate::calls::shared_memory::{self, pages};
 use crate::entry::frame::Frame;
 use crate::entry::patching;
 use crate::kernel::lock::lock;
+use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{error, failed, sys};
 use crate::schedule::pump;
 use crate::schedule::stacks::{self, STACKS};
@@ -60,8 +61,7 @@ pub(crate) fn mremap(frame: &mut Frame) -> isize {
 pub(crate) fn shmat(frame: &mut Frame) -> isize {
     let result = frame.pass();
     if !failed(result) {
-        // SAFETY: all zeros are a `shmid_ds`.
-        let mut status: libc::shmid_ds = unsafe { core::mem::zeroed() };
+        let mut status: libc::shmid_ds = zeroed();
         sys!(SYS_shmctl, frame.rdi, libc::IPC_STAT, &raw mut status);
         shared_memory::add(pages(result as usize, status.shm_segsz));
     }

@@ -9,6 +9,7 @@ use crate::descriptors::registry::{self, Direction, Kind};
 use crate::entry::frame::{Frame, duality_resume};
 use crate::kernel::clock::{self, NEVER};
 use crate::kernel::lock::lock;
+use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{EAGAIN, EFAULT, EINTR, EINVAL, ESRCH, error, failed, sys};
 use crate::kernel::user;
 use crate::schedule::scheduler::park;
@@ -22,6 +23,7 @@ use crate::signals::handling::{
     self, act_by_default, add_pending, install, process_bits, set_mask, take_pending,
     take_process_signal,
 };
+use crate::signals::info;
 
 /// libc's own: by it, a change of credentials reaches every thread.
 const SETXID_SIGNAL: i32 = 33;
@@ -200,8 +202,7 @@ fn take_now(thread: ThreadRef, set: u64) -> Result<Option<Pending>, isize> {
 
 /// Takes a signal of `set` that the kernel holds for the process.
 fn take_from_kernel(set: u64) -> Result<Option<Pending>, isize> {
-    // SAFETY: all zeros are a `siginfo_t`.
-    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+    let mut info: libc::siginfo_t = zeroed();
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let taken = sys!(SYS_rt_sigtimedwait, &raw const set, &raw mut info, &raw const now, 8);
     match taken {
@@ -348,13 +349,9 @@ fn most_pending() -> u64 {
 
 /// What a signal says that the process sends to itself.
 fn from_us(number: i32, code: i32) -> libc::siginfo_t {
-    // SAFETY: all zeros are a `siginfo_t`.
-    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
-    info.si_signo = number;
-    info.si_code = code;
+    let mut info = info::bare(number, code);
     let sender = [MAIN.id.get(), sys!(SYS_getuid) as i32];
-    // SAFETY: the sender's process and user stand 16 bytes from the start.
-    unsafe { (&raw mut info).cast::<[i32; 2]>().add(2).write(sender) };
+    info::set_sender(&mut info, sender);
     info
 }
 

@@ -17,6 +17,7 @@ use crate::descriptors::poll_node::{PollList, PollNode};
 use crate::descriptors::spare_numbers::MOST_DESCRIPTORS;
 use crate::kernel::clock::Nanoseconds;
 use crate::kernel::lock::{self, Locked, Setting, lock};
+use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{self, SUSPENDED, failed, sys};
 use crate::schedule::scheduler::wake;
 use crate::schedule::waiter::{Reason, State, WaiterRef};
@@ -242,8 +243,7 @@ impl Descriptor {
 
     #[cold]
     fn find_kind(&self, number: usize) -> Kind {
-        // SAFETY: all zeros are a `stat`.
-        let mut status: libc::stat = unsafe { core::mem::zeroed() };
+        let mut status: libc::stat = zeroed();
         if failed(sys!(SYS_fstat, number, &raw mut status)) {
             return Kind::Direct;
         }

@@ -1,6 +1,7 @@
 //! The registers of a thread inside a system call, and the assembly's functions: see
 //! `entry/assembly.rs`.
 
+use crate::kernel::plain::Plain;
 use crate::kernel::sys::{self, Arguments};
 
 /// The registers of a thread inside a system call.
@@ -29,6 +30,9 @@ pub(crate) struct Frame {
     pub(crate) caller: usize,
     _padding: usize,
 }
+
+// SAFETY: integers alone.
+unsafe impl Plain for Frame {}
 
 impl Frame {
     pub(crate) fn number(&self) -> i64 {

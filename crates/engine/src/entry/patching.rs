@@ -19,6 +19,7 @@ use libc::{Elf64_Ehdr, Elf64_Phdr};
 
 use crate::entry::frame::{duality_entry, duality_entry_vectors};
 use crate::entry::vectors::measure_vector_state;
+use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{self, failed, sys};
 use crate::show::loaded_objects;
 use crate::show::stats;
@@ -258,8 +259,7 @@ fn reserve_near(text: usize, length: usize) -> Option<usize> {
 
 /// Patches code that the program has mapped from a file just now: dlopen(3).
 pub(crate) fn patch_mapped(file: i32, mapped: Range<usize>, offset: u64) {
-    // SAFETY: all zeros are a `stat`.
-    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    let mut status: libc::stat = zeroed();
     if failed(sys!(SYS_fstat, file, &raw mut status)) || status.st_size < 64 {
         return;
     }

@@ -6,6 +6,7 @@ use crate::kernel::sys::error;
 use crate::schedule::thread::{Pending, Thread};
 use crate::show::report::{NAMES, say};
 use crate::signals::context::Context;
+use crate::signals::info::{of_words, words};
 use crate::signals::undelivered;
 
 /// `SYS_SECCOMP`, the code of such a signal.
@@ -16,13 +17,6 @@ pub(crate) const CODE: i32 = 1;
 const CALL_ADDRESS: usize = 2;
 const CALL_NUMBER: usize = 3;
 const THREAD: usize = 15;
-
-type Words = [u64; 16];
-
-fn words(info: &libc::siginfo_t) -> &Words {
-    // SAFETY: both are 128 bytes, aligned to a word, and any bytes are integers.
-    unsafe { &*(&raw const *info).cast::<Words>() }
-}
 
 /// Holds the signal back until the call that was trapped returns to the program. Returns `false` if
 /// that is a call which the engine needs.
@@ -41,8 +35,7 @@ pub(crate) fn holds(thread: &Thread, info: &libc::siginfo_t, context: &mut Conte
     let mut told = *words(info);
     told[CALL_ADDRESS] = frame.return_address() as u64;
     told[THREAD] = thread.id.get() as u64;
-    // SAFETY: as in `words`.
-    undelivered::hold(unsafe { &*told.as_ptr().cast::<libc::siginfo_t>() });
+    undelivered::hold(of_words(&told));
     context.fail(error(libc::ENOSYS));
     true
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   sys: raw system calls     user: the program's memory     clock: the vDSO's time
 //!   lock: the one lock        memory: the heap               elf: segments of objects
+//!   plain: types that any bytes are a value of
 //! ```
 //!
 //! It knows nothing of threads, descriptors or signals. Of `entry` it uses the functions in
@@ -12,5 +13,6 @@ pub(crate) mod clock;
 pub(crate) mod elf;
 pub(crate) mod lock;
 pub(crate) mod memory;
+pub(crate) mod plain;
 pub(crate) mod sys;
 pub(crate) mod user;

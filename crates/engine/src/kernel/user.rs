@@ -9,6 +9,7 @@ use crate::entry::frame::{
     duality_user_begin, duality_user_copy, duality_user_end, duality_user_exchange,
     duality_user_fault, duality_user_load,
 };
+use crate::kernel::plain::Plain;
 use crate::kernel::sys::{EFAULT, failed, sys};
 
 /// The upper end of the addresses that a program has.
@@ -20,11 +21,6 @@ pub(crate) fn read<T: Plain>(address: usize) -> Result<T, isize> {
     copy_in(address, value.as_mut_ptr().cast(), size_of::<T>())?;
     // SAFETY: all bytes have been copied, and `T` is plain.
     Ok(unsafe { value.assume_init() })
-}
-
-/// Reads into a structure of plain fields.
-pub(crate) fn read_raw<T>(address: usize, into: &mut T) -> Result<(), isize> {
-    copy_in(address, (&raw mut *into).cast(), size_of::<T>())
 }
 
 /// Reads a value unless the address is zero.
@@ -157,45 +153,3 @@ pub(crate) fn after_fault(address: usize) -> Option<usize> {
     let marks = duality_user_begin as *const () as usize..duality_user_end as *const () as usize;
     marks.contains(&address).then_some(duality_user_fault as *const () as usize)
 }
-
-/// Types that any bytes are a value of.
-///
-/// # Safety
-///
-/// Every bit pattern is a value, and padding does not matter.
-pub(crate) unsafe trait Plain: Copy {}
-
-macro_rules! plain {
-    ($($type:ty),* $(,)?) => {
-        // SAFETY: integers, and structures of integers that the kernel defines.
-        $(unsafe impl Plain for $type {})*
-    };
-}
-
-plain!(
-    u8,
-    u16,
-    i32,
-    u32,
-    i64,
-    u64,
-    usize,
-    [u32; 2],
-    [u64; 2],
-    [u64; 3],
-    [u64; 8],
-    [u64; 11],
-    [u64; 16],
-    [i32; 2],
-    [i32; 16],
-    u128,
-    libc::timespec,
-    libc::timeval,
-    libc::siginfo_t,
-    libc::stack_t,
-    libc::pollfd,
-    libc::iovec,
-    libc::epoll_event,
-    libc::sigevent,
-    libc::mmsghdr,
-);

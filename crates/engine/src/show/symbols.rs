@@ -4,6 +4,7 @@ use core::mem::size_of;
 
 use libc::{Elf64_Ehdr, Elf64_Shdr, Elf64_Sym};
 
+use crate::kernel::plain::Plain;
 use crate::kernel::sys::{failed, sys};
 use crate::kernel::user;
 
@@ -27,17 +28,12 @@ impl File {
     }
 
     /// A structure at an offset of the file.
-    fn read<T: Copy>(&self, offset: u64) -> Option<T> {
+    fn read<T: Plain>(&self, offset: u64) -> Option<T> {
         let end = (offset as usize).checked_add(size_of::<T>())?;
         if end > self.length {
             return None;
         }
-        let mut value = core::mem::MaybeUninit::<T>::zeroed();
-        // SAFETY: what is read from files are structures of integers, for which all zeros are a
-        // value.
-        let place = unsafe { value.assume_init_mut() };
-        user::read_raw(self.start + offset as usize, place).ok()?;
-        Some(*place)
+        user::read(self.start + offset as usize).ok()
     }
 
     fn section(&self, header: &Elf64_Ehdr, index: u64) -> Option<Elf64_Shdr> {

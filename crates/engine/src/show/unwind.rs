@@ -9,6 +9,7 @@
 
 use crate::entry::frame::Frame;
 use crate::kernel::lock::Locked;
+use crate::kernel::plain::Plain;
 use crate::kernel::user;
 use crate::show::loaded_objects::{self, Known};
 use crate::signals::context::Context;
@@ -33,14 +34,9 @@ impl Cursor {
             return None;
         }
         if place & 1 != 0 {
-            // SAFETY: all zeros are a context.
-            let mut context: Context = unsafe { core::mem::zeroed() };
-            user::read_raw(place - 1, &mut context).ok()?;
-            return Some(Self::of_context(&context));
+            return Some(Self::of_context(&user::read::<Context>(place - 1).ok()?));
         }
-        // SAFETY: all zeros are a frame.
-        let mut frame: Frame = unsafe { core::mem::zeroed() };
-        user::read_raw(place, &mut frame).ok()?;
+        let frame: Frame = user::read(place).ok()?;
         let mut registers = [0; REGISTERS];
         let saved = [
             (3, frame.rbx),
@@ -80,9 +76,7 @@ impl Cursor {
         let entry = find_entry(functions, self.sought())?;
         let common = Common::read(entry.common)?;
         if common.is_signal_frame {
-            // SAFETY: all zeros are a context.
-            let mut context: Context = unsafe { core::mem::zeroed() };
-            user::read_raw(self.registers[RSP] as usize, &mut context).ok()?;
+            let context = user::read::<Context>(self.registers[RSP] as usize).ok()?;
             return Some(Self::of_context(&context));
         }
         let mut rows = Rows::new(&common, entry.start);
@@ -145,7 +139,7 @@ enum Rule {
 struct Reader(u64);
 
 impl Reader {
-    fn take<T: user::Plain>(&mut self) -> Option<T> {
+    fn take<T: Plain>(&mut self) -> Option<T> {
         let value = user::read(self.0 as usize).ok()?;
         self.0 += size_of::<T>() as u64;
         Some(value)

@@ -8,6 +8,7 @@ use core::arch::asm;
 use crate::entry::frame::{Frame, duality_resume};
 use crate::signals::disposition::{Action, SA_ONSTACK};
 
+use crate::kernel::plain::{Plain, zeroed};
 use crate::kernel::user;
 use crate::schedule::thread::Thread;
 
@@ -48,6 +49,9 @@ pub(crate) struct Context {
     reserved: [u64; 8],
     pub(crate) mask: u64,
 }
+
+// SAFETY: integers, and a `stack_t` of them.
+unsafe impl Plain for Context {}
 
 /// Offsets that the entry knows.
 pub(crate) const MASK_OFFSET: usize = core::mem::offset_of!(Context, mask);
@@ -282,8 +286,7 @@ impl Frame {
     /// The thread as one that was interrupted after its call: it goes on at `rip` with `result`.
     /// Its vector registers are still where they were.
     fn interrupted(&self, rip: usize, result: usize) -> Context {
-        // SAFETY: all zeros are a context.
-        let zeros: Context = unsafe { core::mem::zeroed() };
+        let zeros: Context = zeroed();
         Context {
             flags: SEGMENTS_ARE_VALID,
             r8: self.r8 as u64,

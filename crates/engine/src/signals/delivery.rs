@@ -12,6 +12,7 @@ use crate::signals::flood;
 use crate::signals::handling::{
     act_by_default, action, add_pending, assign_held, begin_handler, set_mask, take_pending,
 };
+use crate::signals::info;
 
 /// Before a call returns to the program: handlers of pending signals come first.
 #[cold]
@@ -134,9 +135,6 @@ fn fault_instead(thread: ThreadRef, number: i32) {
     if number == fault || blocked || !action(&mut locked, fault).runs() {
         return act_by_default(fault);
     }
-    // SAFETY: all zeros are a `siginfo_t`.
-    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
-    info.si_signo = fault;
-    info.si_code = libc::SI_KERNEL;
+    let info = info::bare(fault, libc::SI_KERNEL);
     add_pending(&mut locked, thread, Pending { number: fault, info });
 }

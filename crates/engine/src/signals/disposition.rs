@@ -1,7 +1,8 @@
 //! What is known of a signal by its number, and what a program does about it.
 
+use crate::kernel::plain::Plain;
 use crate::kernel::sys::sys;
-use crate::kernel::user::Plain;
+use crate::signals::info::queued;
 
 /// The signals of the engine: ticks, and interruptions of helpers. The program can use both too.
 pub(crate) const TICK_SIGNAL: i32 = 62;
@@ -27,20 +28,9 @@ pub(crate) const RECALL_VALUE: usize = 0x6475_616c_7265_6361;
 
 /// Sends a signal with a value to a kernel thread of this process.
 pub(crate) fn send(kernel_thread: i32, number: i32, value: usize) {
-    // SAFETY: all zeros are a `siginfo_t`.
-    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
-    info.si_signo = number;
-    info.si_code = libc::SI_QUEUE;
-    // SAFETY: the union of a queued signal has its value 24 bytes from the start.
-    unsafe { (&raw mut info).cast::<usize>().add(3).write(value) };
+    let info = queued(number, value);
     let process = sys!(SYS_getpid);
     sys!(SYS_rt_tgsigqueueinfo, process, kernel_thread, number, &raw const info);
-}
-
-/// The value that a signal carries.
-pub(crate) fn value(info: &libc::siginfo_t) -> usize {
-    // SAFETY: queued signals and those of timers have their value 24 bytes from the start.
-    unsafe { (&raw const *info).cast::<usize>().add(3).read() }
 }
 
 /// The kernel's `struct sigaction`.

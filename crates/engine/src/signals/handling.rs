@@ -30,9 +30,10 @@ use crate::show::stats;
 use crate::signals::context::{Beneath, Context, Delivery, room};
 use crate::signals::disposition::{
     Action, FIRST_QUEUED, HELPER_SIGNAL, HELPER_VALUE, NUDGE_VALUE, RECALL_VALUE, SA_RESTORER,
-    SIG_DFL, TICK_SIGNAL, TICK_VALUE, bit, value,
+    SIG_DFL, TICK_SIGNAL, TICK_VALUE, bit,
 };
 use crate::signals::flood;
+use crate::signals::info::{self, value};
 use crate::signals::masks;
 use crate::signals::undelivered;
 
@@ -184,31 +185,24 @@ fn timer_thread(locked: &mut Locked, info: &libc::siginfo_t) -> Option<ThreadRef
     if info.si_code != libc::SI_TIMER {
         return None;
     }
-    let [timer, _] = timer_fields(info);
+    let [timer, _] = info::timer(info);
     let id = TIMERS.of(locked).iter().find(|(number, _)| *number == timer)?.1;
     THREADS.of(locked).find(id)
 }
 
-/// The number of the timer that sent a signal, and how often it has expired since.
-fn timer_fields(info: &libc::siginfo_t) -> [i32; 2] {
-    // SAFETY: a timer's signal has the two 16 bytes from the start.
-    unsafe { (&raw const *info).cast::<[i32; 2]>().add(2).read() }
-}
-
 /// A timer has one signal at a time: where that one waits already, the timer has overrun.
 fn overruns(list: &mut [Pending], pending: &Pending) -> bool {
-    let [timer, more] = timer_fields(&pending.info);
+    let [timer, more] = info::timer(&pending.info);
     let same = |other: &&mut Pending| {
         let info = &other.info;
         other.number == pending.number
             && info.si_code == libc::SI_TIMER
-            && timer_fields(info)[0] == timer
+            && info::timer(info)[0] == timer
     };
     let Some(first) = list.iter_mut().find(same) else { return false };
-    let [_, times] = timer_fields(&first.info);
+    let [_, times] = info::timer(&first.info);
     let times = times.saturating_add(more).saturating_add(1);
-    // SAFETY: as in `timer_fields`.
-    unsafe { (&raw mut first.info).cast::<i32>().add(5).write(times) };
+    info::set_overrun(&mut first.info, times);
     true
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   handling ─▶ undelivered ─▶ delivery ─▶ context   a signal's way to the program's handler
 //!   disposition, masks: what threads want of them     flood: those that come too fast
+//!   info: the fields of a signal
 //! ```
 //!
 //! `handling` runs in the kernel's handler: it takes no lock, and only notes.
@@ -12,5 +13,6 @@ pub(crate) mod delivery;
 pub(crate) mod disposition;
 pub(crate) mod flood;
 pub(crate) mod handling;
+pub(crate) mod info;
 pub(crate) mod masks;
 pub(crate) mod undelivered;

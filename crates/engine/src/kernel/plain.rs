@@ -1,0 +1,54 @@
+//! Types that any bytes are a value of.
+
+/// A type that any bytes are a value of.
+///
+/// # Safety
+///
+/// Every bit pattern is a value, and padding does not matter.
+pub(crate) unsafe trait Plain: Copy {}
+
+macro_rules! plain {
+    ($($type:ty),* $(,)?) => {
+        // SAFETY: integers, and structures of integers that the kernel defines.
+        $(unsafe impl Plain for $type {})*
+    };
+}
+
+plain!(
+    u8,
+    u16,
+    i32,
+    u32,
+    i64,
+    u64,
+    usize,
+    [u32; 2],
+    [u64; 2],
+    [u64; 3],
+    [u64; 8],
+    [u64; 11],
+    [u64; 16],
+    [i32; 2],
+    [i32; 16],
+    u128,
+    libc::timespec,
+    libc::timeval,
+    libc::siginfo_t,
+    libc::stack_t,
+    libc::pollfd,
+    libc::iovec,
+    libc::epoll_event,
+    libc::sigevent,
+    libc::mmsghdr,
+    libc::shmid_ds,
+    libc::Elf64_Ehdr,
+    libc::Elf64_Shdr,
+    libc::Elf64_Sym,
+    libc::stat,
+);
+
+/// The value of all zeros.
+pub(crate) fn zeroed<T: Plain>() -> T {
+    // SAFETY: every bit pattern of a plain type is a value.
+    unsafe { core::mem::zeroed() }
+}
