@@ -93,3 +93,41 @@ impl Side {
         self.first.store(first, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(edges: u32) -> Side {
+        Side { edges: AtomicU32::new(edges), first: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    #[test]
+    fn an_edge_between_an_attempt_and_its_end_is_not_lost() {
+        let side = side(0);
+        let seen = side.seen();
+        side.count();
+        side.exhaust(seen);
+        assert!(side.may_succeed(), "the edge came after the attempt began");
+        assert!(side.seen() != seen);
+    }
+
+    #[test]
+    fn an_attempt_without_an_edge_is_not_made_again_until_one_comes() {
+        let side = side(0);
+        side.exhaust(side.seen());
+        assert!(!side.may_succeed());
+        side.exhaust(side.seen());
+        assert!(!side.may_succeed(), "to exhaust it twice is no edge");
+        side.count();
+        assert!(side.may_succeed());
+    }
+
+    #[test]
+    fn the_count_of_edges_begins_anew_after_its_last() {
+        let side = side(u32::MAX);
+        let seen = side.seen();
+        side.count();
+        assert!(side.may_succeed() && side.seen() != seen && side.seen() == Seen(0));
+    }
+}

@@ -68,3 +68,34 @@ unsafe impl Plain for Action {}
 pub(crate) const fn bit(number: i32) -> u64 {
     1 << (number - 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_signal_has_a_bit_of_its_own() {
+        let all = (1..=64).map(bit).fold(0, |all, bit| {
+            assert_eq!(all & bit, 0);
+            all | bit
+        });
+        assert_eq!(all, u64::MAX);
+    }
+
+    #[test]
+    fn what_is_ignored_follows_from_handler_and_number() {
+        let handled = |handler| Action { handler, ..Action::DEFAULT };
+        for (handler, number, ignores, runs) in [
+            (SIG_DFL, libc::SIGCHLD, true, false),
+            (SIG_DFL, libc::SIGWINCH, true, false),
+            (SIG_DFL, libc::SIGTERM, false, false),
+            (SIG_IGN, libc::SIGTERM, true, false),
+            (0x40_1000, libc::SIGCHLD, false, true),
+        ] {
+            let action = handled(handler);
+            assert_eq!((action.ignores(number), action.runs()), (ignores, runs), "{number}");
+        }
+        let restarts = Action { flags: libc::SA_RESTART as u64, ..Action::DEFAULT };
+        assert!(restarts.has(libc::SA_RESTART) && !restarts.has(libc::SA_SIGINFO));
+    }
+}
