@@ -6,6 +6,7 @@
 use alloc::vec::Vec;
 
 use crate::kernel::lock::Setting;
+use crate::kernel::lock_counts;
 use crate::kernel::sys::{failed, sys};
 use crate::kernel::user;
 use crate::schedule::thread::MAIN;
@@ -77,7 +78,12 @@ pub(crate) fn read(settings: &[u8]) -> &[u8] {
             b"tick" => TICK.set(number),
             b"cores" => CORES.set(number.max(1) as usize),
             b"uring" => URING.set(number != 0),
-            b"stats" => STATS.set(number != 0),
+            b"stats" => {
+                STATS.set(number != 0);
+                if number != 0 {
+                    lock_counts::switch_on();
+                }
+            }
             b"children" => CHILDREN.set(number != 0),
             b"signal" => DUMP_SIGNAL.set(number as i32),
             b"stall" => STALL.set(number),

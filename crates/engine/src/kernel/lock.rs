@@ -10,6 +10,7 @@
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use crate::kernel::lock_counts as counts;
 use crate::kernel::sys::sys;
 
 /// Proof that the lock is held. Taking the lock again while it exists would wait for ever.
@@ -55,6 +56,9 @@ pub(crate) fn share(_: &mut Locked, before_release: fn(&mut Locked), after_relea
     STATE.store(HELD, Ordering::Relaxed);
     BEFORE_RELEASE.set(Some(before_release));
     AFTER_RELEASE.set(Some(after_release));
+    if counts::is_on() {
+        counts::begin();
+    }
     SHARED.store(true, Ordering::Release);
 }
 
@@ -79,25 +83,43 @@ pub(crate) fn owe(_: &mut Locked, calls: u32) {
 
 #[inline(always)]
 fn acquire() {
+    if counts::is_on() {
+        return acquire_and_count();
+    }
     if STATE.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        acquire_slowly();
+        let _slept = acquire_slowly();
     }
 }
 
 #[cold]
-fn acquire_slowly() {
+fn acquire_and_count() {
+    let free = STATE.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    if free {
+        return counts::taken(None, false);
+    }
+    let since = counts::ticks();
+    let slept = acquire_slowly();
+    counts::taken(Some(since), slept);
+}
+
+/// Takes the lock that another worker holds, and returns whether it slept for it.
+#[cold]
+fn acquire_slowly() -> bool {
     for _ in 0..LOOKS {
         core::hint::spin_loop();
         if STATE.load(Ordering::Relaxed) == FREE
             && STATE.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
         {
-            return;
+            return false;
         }
     }
+    let mut slept = false;
     while STATE.swap(AWAITED, Ordering::Acquire) != FREE {
         let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
         sys!(SYS_futex, STATE.as_ptr(), flags, AWAITED, 0);
+        slept = true;
     }
+    slept
 }
 
 #[inline(always)]
@@ -113,6 +135,9 @@ fn release(locked: &mut Locked) {
     let owed = OWED.load(Ordering::Relaxed);
     if owed != 0 {
         OWED.store(0, Ordering::Relaxed);
+    }
+    if counts::is_on() {
+        counts::released();
     }
     if STATE.swap(FREE, Ordering::Release) == AWAITED {
         let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;

@@ -12,6 +12,7 @@
 pub(crate) mod clock;
 pub(crate) mod elf;
 pub(crate) mod lock;
+pub(crate) mod lock_counts;
 pub(crate) mod memory;
 pub(crate) mod plain;
 pub(crate) mod sys;

@@ -4,6 +4,7 @@ use core::fmt::{self, Write};
 
 use crate::entry::settings;
 use crate::kernel::lock::{Locked, Setting, lock};
+use crate::kernel::lock_counts;
 use crate::kernel::sys;
 use crate::schedule::stacks;
 use crate::schedule::thread::{THREADS, Thread};
@@ -110,6 +111,17 @@ pub(crate) fn at_exit() {
         stats::SIGNALS.get(),
         stats::SITES.get(),
     ));
+    if let Some(counts) = lock_counts::counts() {
+        let each = |sum: u64, count: u64| sum / count.max(1);
+        say(format_args!(
+            "lock: taken {} times, held {} ns each; found taken {} times, waited {} ns each, slept {} times",
+            counts.taken,
+            each(counts.held, counts.taken),
+            counts.contended,
+            each(counts.waited, counts.contended),
+            counts.slept,
+        ));
+    }
     parks_by_call();
 }
 
