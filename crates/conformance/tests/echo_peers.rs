@@ -4,12 +4,25 @@
 //! `cargo xtask peers` builds them; one that is not built is not tried, with a line that says so.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-use duality_conformance::ServerProcess;
+use duality_conformance::{ServerProcess, eventually};
+
+/// Whether both queues of one end of a connection hold bytes: received ones that its program has
+/// not read, and ones to send that its peer has no room for.
+fn are_full(own: SocketAddr, peer: SocketAddr) -> bool {
+    let [own, peer] = [own, peer].map(|address| format!(":{:04X}", address.port()));
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    table.lines().skip(1).any(|line| {
+        // Its number, the two addresses, the state, and the queues: to send, and received.
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_it = fields[1].ends_with(&own) && fields[2].ends_with(&peer);
+        is_it && fields[4].split(':').all(|queue| queue != "00000000")
+    })
+}
 
 /// Calls `test` with each server that is built.
 fn every_server(test: fn(&ServerProcess)) {
@@ -48,9 +61,10 @@ fn a_client_that_does_not_read_gets_everything_later() {
             writer.write_all(&all).unwrap();
             writer.shutdown(Shutdown::Write).unwrap();
         });
-        // By now the buffers of both directions are full, and the server has to wait until it can
-        // write.
-        thread::sleep(std::time::Duration::from_millis(300));
+        let client = stream.local_addr().unwrap();
+        eventually("the server has to wait until it can write", || {
+            (are_full(client, server.address()) && are_full(server.address(), client)).then_some(())
+        });
         let mut came = Vec::new();
         stream.read_to_end(&mut came).unwrap();
         writing.join().unwrap();

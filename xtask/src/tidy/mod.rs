@@ -29,9 +29,6 @@ pub(crate) use tree::{PLAIN_LIST, Tree};
 /// What may break a rule: the rule's name, the file's path, and why.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     // Each of these goes with the circle that it names.
-    ("circles", "crates/conformance/src/soak/chat.rs", "its circle is being broken"),
-    ("circles", "crates/conformance/src/soak/faults.rs", "its circle is being broken"),
-    ("circles", "crates/conformance/src/soak/kinds.rs", "its circle is being broken"),
     ("circles", "crates/runtime/src/event_loop/core/mod.rs", "its circle is being broken"),
 ];
 

@@ -5,9 +5,8 @@ use std::io;
 
 use duality_lab::random::SplitMix64;
 
-use super::kinds::Client;
+use super::client::{Client, connect, unsent};
 use super::question::printable;
-use super::right::{connect, unsent};
 use super::wire::Wire;
 
 /// How a client sends its lines.

@@ -5,7 +5,7 @@ use std::io;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::kinds::Client;
+use super::client::Client;
 use super::rounds::Protocol;
 use super::wire::Wire;
 

@@ -1,15 +1,8 @@
 //! All that a client does of its own accord: a registry, with how often each is chosen.
 
 use std::io;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-use duality_lab::random::SplitMix64;
-
-use super::question::{Heads, Question};
-use super::rounds::Protocol;
-use super::wire::Wire;
+use super::client::Client;
 use super::{faults, right};
 
 /// One way to behave.
@@ -54,120 +47,30 @@ const fn kind(name: &'static str, weight: u64, act: Act) -> Kind {
     Kind { name, weight, act }
 }
 
-/// What the clients of a round share.
-pub(super) struct Scene {
-    pub(super) address: SocketAddr,
-    pub(super) service: Protocol,
-    pub(super) heads: Heads,
-    /// One burst at a time.
-    pub(super) burst: Mutex<()>,
-    /// How often each of [`ALL`] was done.
-    counts: Vec<AtomicU64>,
-    findings: Mutex<Vec<String>>,
-    over: AtomicBool,
-    draining: AtomicBool,
-}
-
-/// One client: a stream of choices, and connections one after the other.
-pub(super) struct Client<'s> {
-    pub(super) scene: &'s Scene,
-    pub(super) random: SplitMix64,
-}
-
-impl Scene {
-    pub(super) fn new(address: SocketAddr, service: Protocol) -> Self {
-        Self {
-            address,
-            service,
-            heads: Heads::default(),
-            burst: Mutex::new(()),
-            counts: ALL.iter().map(|_| AtomicU64::new(0)).collect(),
-            findings: Mutex::default(),
-            over: AtomicBool::new(false),
-            draining: AtomicBool::new(false),
-        }
-    }
-
-    /// Has all clients come to an end.
-    pub(super) fn finish(&self) {
-        self.over.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
-    }
-
-    /// From now on, no reply is owed to anybody.
-    pub(super) fn drain(&self) {
-        self.draining.store(true, Ordering::SeqCst);
-    }
-
-    /// How often each of [`ALL`] was done.
-    pub(super) fn counts(&self) -> Vec<u64> {
-        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect()
-    }
-
-    /// What was found, and is then forgotten.
-    pub(super) fn findings(&self) -> Vec<String> {
-        std::mem::take(&mut self.findings.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::SeqCst)
-    }
-
-    fn find(&self, finding: String) {
-        if !self.is_draining() {
-            self.findings.lock().unwrap_or_else(PoisonError::into_inner).push(finding);
-            // The first is the one that matters.
-            self.finish();
-        }
-    }
-}
-
-impl Client<'_> {
-    /// Does one thing after the other until the round is over.
-    pub(super) fn run(&mut self) {
-        let weights: u64 = ALL.iter().map(|kind| kind.weight).sum();
-        while !self.scene.is_over() {
-            let mut drawn = self.random.below(weights);
-            let chosen = ALL.iter().position(|kind| match drawn.checked_sub(kind.weight) {
-                Some(rest) => {
-                    drawn = rest;
-                    false
-                }
-                None => true,
-            });
-            let chosen = chosen.expect("what is drawn is less than all weights");
-            match ALL[chosen].act {
-                Right(act) => match act(self) {
-                    Ok(()) => {}
-                    Err(finding) => self.scene.find(format!("{}: {finding}", ALL[chosen].name)),
-                },
-                Fault(act) => drop(act(self)),
+/// Does one thing after the other until the round is over.
+pub(super) fn run(client: &mut Client<'_>) {
+    let weights: u64 = ALL.iter().map(|kind| kind.weight).sum();
+    while !client.scene.is_over() {
+        let mut drawn = client.random.below(weights);
+        let chosen = ALL.iter().position(|kind| match drawn.checked_sub(kind.weight) {
+            Some(rest) => {
+                drawn = rest;
+                false
             }
-            // What meets a server that is about to go, or has gone, proves nothing.
-            if !self.scene.is_draining() {
-                self.scene.counts[chosen].fetch_add(1, Ordering::Relaxed);
-            }
+            None => true,
+        });
+        let chosen = chosen.expect("what is drawn is less than all weights");
+        match ALL[chosen].act {
+            Right(act) => match act(client) {
+                Ok(()) => {}
+                Err(finding) => client.scene.find(format!("{}: {finding}", ALL[chosen].name)),
+            },
+            Fault(act) => drop(act(client)),
         }
-    }
-
-    pub(super) fn connect(&self) -> io::Result<Wire> {
-        Wire::connect(self.scene.address)
-    }
-
-    pub(super) fn question(&mut self, short: bool) -> Question {
-        Question::of(self.scene.service, &mut self.random, short)
-    }
-
-    pub(super) fn below(&mut self, bound: usize) -> usize {
-        self.random.below(bound as u64) as usize
-    }
-
-    /// True with a chance of one in `odds`.
-    pub(super) fn one_in(&mut self, odds: u64) -> bool {
-        self.random.below(odds) == 0
+        // What meets a server that is about to go, or has gone, proves nothing.
+        if !client.scene.is_draining() {
+            client.scene.count(chosen);
+        }
     }
 }
 

@@ -15,6 +15,7 @@
 #![expect(clippy::print_stdout, reason = "what it prints is its result")]
 
 mod chat;
+mod client;
 mod faults;
 pub mod kills;
 mod kinds;
@@ -31,7 +32,7 @@ use std::time::{Duration, Instant};
 use duality_lab::random::SplitMix64;
 use rustix::process::Signal;
 
-use kinds::{Client, Scene};
+use client::{Client, Scene};
 use rounds::Round;
 use server::Server;
 
@@ -139,7 +140,7 @@ fn soak(settings: &Settings, round: Round, share: Duration, mut random: SplitMix
         Ok(server) => server,
         Err(finding) => return Outcome { findings: vec![finding], ..Outcome::default() },
     };
-    let scene = Scene::new(server.address(), round.service);
+    let scene = Scene::new(server.address(), round.service, kinds::ALL.len());
     // Every other server is told to end while it is busy, and owes no reply from then on.
     let is_ended_busy = random.below(2) == 0;
     let mut early = None;
@@ -147,7 +148,7 @@ fn soak(settings: &Settings, round: Round, share: Duration, mut random: SplitMix
         for _ in 0..CLIENTS {
             let mut client =
                 Client { scene: &scene, random: SplitMix64::new(random.below(u64::MAX)) };
-            scope.spawn(move || client.run());
+            scope.spawn(move || kinds::run(&mut client));
         }
         disturb(&mut server, round, &scene, Instant::now() + share, &mut random);
         let peak_mebibytes = server.peak_mebibytes();

@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::chat;
-use super::kinds::Client;
+use super::client::{Client, connect, unsent};
 use super::question::Question;
 use super::rounds::Protocol;
 use super::wire::Wire;
@@ -110,10 +110,6 @@ fn send_in_pieces(wire: &mut Wire, bytes: &[u8], client: &mut Client<'_>) -> io:
     Ok(())
 }
 
-pub(super) fn connect(client: &Client<'_>) -> Result<Wire, String> {
-    client.connect().map_err(|error| format!("cannot connect: {error}"))
-}
-
 /// Nothing more comes, and the connection ends.
 fn ends(wire: Wire) -> Result<(), String> {
     match wire.into_rest(1 << 10) {
@@ -121,8 +117,4 @@ fn ends(wire: Wire) -> Result<(), String> {
         Ok(rest) => Err(format!("after the last reply came {:?}", String::from_utf8_lossy(&rest))),
         Err(error) => Err(format!("after the last reply, instead of the end: {error}")),
     }
-}
-
-pub(super) fn unsent(error: &io::Error) -> String {
-    format!("cannot send: {error}")
 }
