@@ -11,8 +11,8 @@ use std::thread;
 
 use duality_conformance::{ServerProcess, eventually};
 
-/// Whether both queues of one end of a connection hold bytes: received ones that its program has
-/// not read, and ones to send that its peer has no room for.
+/// Whether both queues of one end of a connection hold bytes. Its program has not read what was
+/// received, and its peer has no room for what it sends.
 fn are_full(own: SocketAddr, peer: SocketAddr) -> bool {
     let [own, peer] = [own, peer].map(|address| format!(":{:04X}", address.port()));
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
