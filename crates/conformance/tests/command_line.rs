@@ -75,7 +75,7 @@ fn a_server_listens_where_its_user_would_write_it() {
 #[test]
 fn help_begins_with_what_a_first_try_needs() {
     for (command, basic) in [
-        ("compare", &["--architectures", "--concurrency", "--close", "--out", "--check"][..]),
+        ("compare", &["--architectures", "--concurrency", "--current", "--close", "--out"][..]),
         ("load", &["--connections", "--duration", "--rate", "--slo", "--json"]),
         ("serve", &["--architecture", "--listen", "--root", "--store"]),
     ] {

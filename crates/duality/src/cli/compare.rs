@@ -119,7 +119,7 @@ pub(super) struct Arguments {
     peers: Option<Vec<String>>,
     /// What the figures in --tables are also multiples of: an architecture or a peer [default:
     /// --current, or the only peer]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = heading::RECOMMENDATION)]
     pub(super) baseline: Option<String>,
     /// Do not measure an architecture once more, as a control, to see what chance does
     /// (docs/method.md)
@@ -190,7 +190,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     pub(super) tables: bool,
     /// Go on with what --out has begun
-    #[arg(long, requires = "out")]
+    #[arg(long, requires = "out", help_heading = heading::MEASURING)]
     pub(super) resume: bool,
     #[command(flatten)]
     pub(super) tuning: Tuning,

@@ -17,7 +17,7 @@ pub(super) struct ConstraintFlags {
     /// What runs today: an architecture, a peer, or a way to run --binary
     ///
     /// The answer says whether a change from it pays, and all figures stand beside it.
-    #[arg(long, value_name = "NAME", help_heading = heading::RECOMMENDATION)]
+    #[arg(long, value_name = "NAME")]
     current: Option<String>,
 }
 
