@@ -10,7 +10,7 @@ use crate::tell::answer::Answer;
 use crate::tell::summary::{Again, Summary};
 
 /// The version of the format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The medians of every cell and what they are worth, the control, and the recommendation. The
 /// recommendation has the choice, sentences, the leaders at each load, where the lead changes, and
