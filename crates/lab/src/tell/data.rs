@@ -25,6 +25,7 @@ pub fn summary(answer: &Answer<'_>) -> Value {
         "design": heading.design,
         "machine": heading.machine,
         "constraints": summary.constraints,
+        "current": summary.current,
         "cells_planned": summary.planned,
         "cells_done": summary.done,
         "cells": summary.rows.iter().map(row).collect::<Vec<_>>(),
