@@ -117,7 +117,7 @@ impl ServerProcess {
     pub fn complaints(&mut self) -> Complaints {
         let errors = BufReader::new(self.child.stderr.take().expect("asked for once"));
         let (line, lines) = channel();
-        // It ends with the server, or with whoever wanted to know.
+        // It ends with the server, or with the test.
         thread::spawn(move || {
             let mut texts = errors.lines().map_while(Result::ok).filter(|text| is_complaint(text));
             texts.try_for_each(|text| line.send(text))
@@ -141,8 +141,8 @@ impl ServerProcess {
     }
 }
 
-/// Whether a line is the server's own matter, and not that the machine has no io_uring, where
-/// user-level threads make do with epoll: there is a test for that.
+/// Whether a line is the server's own matter. That the machine has no io_uring, where user-level
+/// threads make do with epoll, has a test of its own.
 fn is_complaint(line: &str) -> bool {
     !line.starts_with("uthreads on epoll: the kernel refuses uring")
 }
@@ -281,9 +281,9 @@ pub fn architecture_called(name: &str) -> &'static dyn Architecture {
     duality_architectures::find(name).expect("it is an architecture")
 }
 
-/// Calls a macro with the name of a module and the arguments of `serve` for each architecture of
-/// the registry, and the variants that differ in more than a number: for services that are also
-/// written by hand.
+/// Calls a macro with the name of a module and the arguments of `serve`. It does so for each
+/// architecture of the registry, and for variants that differ in more than a number. It is for
+/// services that are also written by hand.
 #[macro_export]
 macro_rules! for_every_architecture {
     ($body:ident) => {

@@ -13,8 +13,8 @@ use duality_conformance::{PATIENCE, ServerProcess, architecture_called, eventual
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 const CLOSE: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 
-// Not iterative and prefork, whose processes have one connection at a time and know of no other,
-// and not two cores, which divide the limit, while the kernel chooses the core.
+// Not iterative and prefork: their processes have one connection at a time and know of no other.
+// And not two cores, which divide the limit, while the kernel chooses the core.
 macro_rules! admission {
     ($($name:ident [$architecture:literal $(, $argument:literal)*])*) => {
         const LISTED: &[&str] = &[$($architecture),*];

@@ -103,9 +103,9 @@ fn failures_are_told_in_one_line() {
     refused(&["load", &format!("http://{address}/")], 1, "is the server running");
 }
 
-/// Loads an http server for a while, in the middle of which something happens to it; the exit code,
-/// and what was said on standard output and standard error. What `happens` returns lives until the
-/// load ends.
+/// Loads an http server for a while, and something happens to it in the middle. Returns the exit
+/// code, and what was said on standard output and standard error. What `happens` returns lives
+/// until the load ends.
 fn load_while<T>(happens: impl FnOnce(ServerProcess) -> T) -> (Option<i32>, String, String) {
     let served = || Command::new(env!("CARGO_BIN_EXE_served"));
     let server = ServerProcess::start(served().args(["serve", "http", "--listen=127.0.0.1:0"]));

@@ -103,7 +103,7 @@ fn quotes_are_exact(server: &ServerProcess) {
 fn players_play(server: &ServerProcess) {
     for _ in 0..5 {
         let (mut one, mut other) = (server.talk(), server.talk());
-        // Who of the two came first is the server's to say.
+        // The server decides which of the two came first.
         let roles = [one.hear(), other.hear()];
         assert!(roles == ["PLAY first", "PLAY second"] || roles == ["PLAY second", "PLAY first"]);
         for ball in 0..100 {
@@ -153,7 +153,7 @@ fn everyone_hears(server: &ServerProcess) {
             })
         })
         .collect();
-    // Nobody leaves before all have heard all.
+    // None leaves before all have heard all.
     let members: Vec<_> = talking.into_iter().map(|member| member.join().unwrap()).collect();
     assert_eq!(members.len(), MEMBERS);
 }

@@ -1,6 +1,6 @@
 //! What a server does that runs out of descriptors, address space or stack, under every
-//! architecture: clients wait, or it says which stack was too small. It never fails them, and never
-//! dies without a word.
+//! architecture. Clients wait, or the server says which stack was too small. It never fails them,
+//! and never dies without a word.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -65,7 +65,7 @@ mod straight_line_code {
     for_every_architecture_of_straight_line_code!(for_straight_line_code);
 }
 
-/// Whether a lack is ours to handle, under an architecture that runs here: libdispatch ends the
+/// Whether a lack is ours to handle, under an architecture that runs here. libdispatch ends the
 /// process where it gets no thread or no descriptor, and chooses its threads' stacks.
 fn can_be_tried(architecture: &[&str]) -> bool {
     architecture[0] != "gcd" && runs_here(architecture)

@@ -92,8 +92,8 @@ fn without_descriptors_clients_wait(architecture: &[&str]) {
     assert_eq!(server.ask(b"still there"), b"still there");
 }
 
-/// A server whose standard error is a full disk, or a pipe without a reader, has a lack to report,
-/// and a panic.
+/// A server that has a lack to report, and a panic, while its standard error is a full disk or a
+/// pipe without a reader.
 fn what_cannot_be_said_ends_nothing(architecture: &[&str]) {
     // The reader of the pipe ends at once.
     for errors in ["2>/dev/full", "2> >(:)"] {

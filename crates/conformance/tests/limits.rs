@@ -1,4 +1,4 @@
-//! A limit on descriptors that is reached under every architecture: nobody is refused, and it is
+//! A limit on descriptors that is reached under every architecture: no client is refused, and it is
 //! told.
 
 use std::io::{Read, Write};

@@ -18,7 +18,7 @@ fn told(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// A folder of peers whose State Threads does everything in `nanoseconds`, and has no memory.
+/// A folder of peers. Its State Threads does everything in `nanoseconds`, and has no memory.
 fn peers(nanoseconds: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let script = format!(
@@ -153,7 +153,7 @@ fn real_peers_answer_to_every_cost() {
     }
 }
 
-/// The same price list, in which everything takes 100 ns for sure: a busy machine does not know its
+/// The same price list, in which everything takes 100 ns for sure. A busy machine does not know its
 /// prices, and what adds up to more than was measured is not modelled.
 fn cheap(json: &str) -> String {
     let mut json: Value = serde_json::from_str(json).unwrap();

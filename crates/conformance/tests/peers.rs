@@ -205,7 +205,7 @@ fn refusals(server: &ServerProcess) {
 }
 
 fn ending(server: ServerProcess) {
-    // With a connection that rests, and one whose request is under way.
+    // With a connection that rests, and one with a request under way.
     let mut resting = server.connect();
     resting.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     hear_page(&mut resting);

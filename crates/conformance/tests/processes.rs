@@ -1,5 +1,5 @@
-//! Architectures made of processes: what happens to a server when one of its processes is
-//! signalled, killed, or ends as soon as it has begun; and which programs may fork at all.
+//! Architectures made of processes. What happens to a server when one of its processes is
+//! signalled, killed, or ends as soon as it has begun? And which programs may fork at all?
 
 use std::collections::HashSet;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Every service of the registry under every architecture of the registry: it answers the load
+//! Every service of the registry under every architecture of the registry. It answers the load
 //! generator, which checks each reply, and drains; or it is refused in one line. So a new service
 //! or architecture is tested by being there.
 

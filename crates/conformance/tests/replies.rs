@@ -154,8 +154,7 @@ fn the_last_reply_arrives_whatever_follows_its_request(server: &ServerProcess) {
     }
 }
 
-/// All that comes back when a request is sent, and after it some bytes, each by itself, to whoever
-/// takes them.
+/// All that comes back when a request is sent, and after it some bytes, each by itself.
 fn ask_and_go_on(server: &ServerProcess, request: &str, late: &str) -> Vec<u8> {
     let mut stream = server.connect();
     stream.set_nodelay(true).unwrap();

@@ -1,5 +1,5 @@
-//! A service whose connections share memory (`examples/key_value.rs`) is served where they do, and
-//! refused where each is in a process of its own.
+//! A service with connections that share memory (`examples/key_value.rs`). It is served where they
+//! do, and refused where each is in a process of its own.
 
 use std::io::Write;
 use std::process::{Command, Output};

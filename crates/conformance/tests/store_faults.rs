@@ -29,8 +29,9 @@ fn serve(service: &str, architecture: &[&str], store: &str) -> ServerProcess {
 
 /// A client that sends entries without end gets them in turn with another client's one.
 ///
-/// The order is the server's own: the other client sends its three requests at once, and the number
-/// under `turn` tells how many entries of the endless client were kept before and after its own.
+/// The order is the server's own, since the other client sends its three requests at once. The
+/// number under `turn` tells how many entries of the endless client were kept before and after its
+/// own.
 fn a_client_that_pipelines_leaves_others_their_turn(architecture: &[&str]) {
     const MOST_IN_BETWEEN: u64 = 1000;
     if !runs_here(architecture) {
@@ -94,8 +95,8 @@ enum Start {
     WithSome,
 }
 
-/// A running service whose file is harmed keeps nothing more and says why. After a `kill -9` it
-/// does not begin anew as if nothing had been there.
+/// A running service keeps nothing more, and says why, once its file is harmed. After a `kill -9`
+/// it does not begin anew as if nothing had been there.
 fn a_harmed_file_takes_no_more(harm: fn(&Path), refused: &str, start: Start) {
     const ENTRIES: usize = 1500;
     let directory = tempfile::tempdir().unwrap();
@@ -277,7 +278,7 @@ on! { a_flapping_store_is_told_of_in_a_few_lines:
     prefork ["prefork", "--workers=8"];
 }
 
-/// Nobody has asked for anything yet; a store that comes later is used.
+/// No client has asked for anything yet; a store that comes later is used.
 #[test]
 fn a_store_that_is_away_is_told_at_the_start() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! What a server shows of itself: counters that equal what was done, dumps that name who waits and
-//! for what, stalls that name who held the loop; and it goes on serving.
+//! What a server shows of itself: counters that equal what was done, dumps with each task and its
+//! wait, stalls with the task that held the loop. And it goes on serving.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -125,7 +125,7 @@ fn a_comparison_does_without_it() {
     let table = String::from_utf8(output.stdout).unwrap();
     let row = table.lines().find(|line| line.trim_start().starts_with("uring")).unwrap();
     assert!(row.contains("unavailable"), "{table}");
-    // Whoever reads the results later can see it, too.
+    // A later reader of the results can see it, too.
     let results = fs::read_to_string(format!("{out}/results.jsonl")).unwrap();
     assert!(results.contains("--poller=epoll") && results.contains(REFUSED));
 }

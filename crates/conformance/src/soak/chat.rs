@@ -12,7 +12,7 @@ use super::wire::Wire;
 /// How a client sends its lines.
 type Send = fn(&mut Wire, &[u8], &mut Client<'_>) -> io::Result<()>;
 
-/// One who is in the room.
+/// A member of the room.
 struct Talker {
     wire: Wire,
     /// What stands before its lines.
@@ -81,7 +81,7 @@ impl Talker {
             if let Some(said) = line.strip_prefix(label) {
                 return Ok(said.to_vec());
             }
-            // Whoever says what, a number stands before it.
+            // Before each line stands the number of its speaker.
             let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
             if digits == 0 || !line[digits..].starts_with(b"> ") {
                 return Err(format!("{:?} is no line of chat", String::from_utf8_lossy(&line)));

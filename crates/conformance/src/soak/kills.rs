@@ -1,9 +1,9 @@
 //! What is acknowledged is kept: `kill -9` of a server, or of its store, under clients that add
 //! entries.
 //!
-//! Each client numbers its entries, and makes one after the other. So it is known of each whether
-//! it was acknowledged, refused, or in doubt; in the end the acknowledged ones are there once, the
-//! others at most once, and all of a client's in their order.
+//! Each client numbers its entries, and makes one after the other. So each entry is known to be
+//! acknowledged, refused, or in doubt. In the end the acknowledged ones are there once, the others
+//! at most once, and all of a client's in their order.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -103,8 +103,8 @@ pub fn kill(
         None => format!("sqlite:{}", book.display()),
     };
     let start = |listen: &str| Server::start(program, architecture, service, &store, listen);
-    // While no server listens there, a client that calls at an ephemeral port of its own address
-    // may be connected to itself, and then the port is taken. Clients call from 127.0.0.1.
+    // While no server listens there, a client may be connected to itself: it calls at an ephemeral
+    // port of its own address. Then the port is taken. Clients call from 127.0.0.1.
     let mut server = start("127.0.0.2:0")?;
     let scene = Scene::new(service, server.address);
     let entries = thread::scope(|scope| {

@@ -1,6 +1,6 @@
-//! A soak: servers that are built with AddressSanitizer, under clients that break off, stall,
-//! overflow and talk nonsense at random, among others whose requests are right and whose replies
-//! are checked. docs/soak.md is about running it.
+//! A soak: servers built with AddressSanitizer, under clients that break off, stall, overflow and
+//! talk nonsense at random. Other clients make right requests, and check every reply. docs/soak.md
+//! says how to run it.
 //!
 //! ```text
 //!   rounds ── one after the other ──▶ a fresh server, `variant` × `service`

@@ -25,7 +25,7 @@ pub(super) fn kept_alive(client: &mut Client<'_>) -> Result<(), String> {
         wire.send(&question.bytes).map_err(|error| unsent(&error))?;
         question.check(&mut wire, &client.scene.heads)?;
     }
-    // Who closes first has the wait for late segments; let it be either.
+    // The side that closes first has the wait for late segments; let it be either.
     if client.one_in(2) {
         wire.half_close().map_err(|error| unsent(&error))?;
         ends(wire)?;

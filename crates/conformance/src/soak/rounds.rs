@@ -23,8 +23,8 @@ pub(super) struct Round {
     pub(super) service: Protocol,
 }
 
-/// Those that differ in the unsafe code that runs beneath them. `iterative` is not among them: who
-/// is silent there holds up all others, as it should be.
+/// Those that differ in the unsafe code that runs beneath them. `iterative` is not among them: a
+/// silent client there holds up all others, as it should.
 ///
 /// A work pool has a worker for every connection that the clients can have open at a time, a
 /// burst's among them. A connection at rest holds a worker there, and the next that a burst waits
@@ -90,9 +90,9 @@ impl Round {
     }
 }
 
-/// The rounds of these architectures and services, of all where none is named, such that whatever
-/// time there is, it is shared by all architectures alike: each has had its first service before
-/// one has its second. Beside them, the variants that this machine cannot run, with the reason.
+/// The rounds of these architectures and services, of all where none is named. All architectures
+/// share the time alike: each has had its first service before one has its second. Beside them, the
+/// variants that this machine cannot run, with the reason.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! A client's end of one connection: bounded in time and in what it takes, and able to break off in
-//! each of the ways there are.
+//! A client's end of one connection. It is bounded in time and in what it takes, and can break off
+//! in each of the ways there are.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

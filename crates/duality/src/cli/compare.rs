@@ -112,7 +112,7 @@ pub(super) struct Arguments {
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     architectures: Option<Vec<String>>,
     /// Peers: servers that are not ours, measured beside them
-    ///     ///
+    ///
     /// Ready-made: nginx, lighttpd, apache-prefork, apache-worker, apache-event. `cargo xtask
     /// peers` builds st, pth and pthreads. A plan can define others.
     #[arg(long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
@@ -137,7 +137,7 @@ pub(super) struct Arguments {
     repeats: Option<usize>,
     /// Blocks of slices in each session; 0 measures one server after the other [default: such that
     /// the whole takes about two minutes]
-    ///     ///
+    ///
     /// In a block all servers of a session are driven in turn. Blocks follow the windows.
     #[arg(long, value_name = "N", help_heading = heading::MEASURING)]
     blocks: Option<usize>,
@@ -169,7 +169,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     setup: SetupFlags,
     /// Where `guestbook` and `phone` keep their data [default: sqlite]
-    ///     ///
+    ///
     /// sqlite and redis begin a new store for each cell. sqlite:PATH and redis://HOST:PORT are
     /// stores that exist.
     #[arg(long, value_name = "STORE", help_heading = heading::SERVICE)]
@@ -179,7 +179,7 @@ pub(super) struct Arguments {
     seed: Option<u64>,
     /// The directory for results.jsonl, report.html and summary.json [default: a new
     /// duality-results-TIME]
-    ///     ///
+    ///
     /// Each experiment of a plan has a directory of its name in it.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,

@@ -172,8 +172,8 @@ fn parse() -> Result<Command, clap::Error> {
     Arguments::try_parse().map(|arguments| arguments.command)
 }
 
-/// Writes text to standard output. Its reader may have gone (`| head`): then nobody misses the
-/// rest.
+/// Writes text to standard output. Its reader may have gone (`| head`): then the rest is not
+/// missed.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match writeln!(anstream::stdout(), "{}", text.trim_end()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

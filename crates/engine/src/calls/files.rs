@@ -182,7 +182,7 @@ fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -
     *argument(&mut at_once) |= libc::O_NONBLOCK as usize;
     let opened = at_once.pass();
     if opened == sys::error(libc::ENXIO) || opened == sys::EAGAIN {
-        // The writing end of a FIFO that nobody reads, or a file with a lease.
+        // The writing end of a FIFO without a reader, or a file with a lease.
         return by_helper();
     }
     if failed(opened) {

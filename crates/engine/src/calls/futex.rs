@@ -429,7 +429,7 @@ fn give_up(
     Ok(())
 }
 
-/// Clears the word that a thread leaves behind, and wakes whoever joins it.
+/// Clears the word that a thread leaves behind, and wakes the thread that joins it.
 pub(crate) fn clear_and_wake(locked: &mut Locked, word: usize) {
     if user::write(word, &0u32) == Err(EFAULT) {
         return;

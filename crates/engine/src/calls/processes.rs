@@ -245,7 +245,8 @@ pub(crate) fn exit(frame: &mut Frame) -> isize {
     scheduler::leave_for_good(locked)
 }
 
-/// On the worker's own stack, after the thread's has been left: whoever joins may take it.
+/// On the worker's own stack, after the thread's has been left: the thread that joins it may take
+/// it.
 pub(crate) fn finish_thread(locked: &mut Locked, thread: ThreadRef) {
     let word = thread.clear_id.replace(0);
     THREADS.of(locked).remove(thread);

@@ -129,7 +129,7 @@ pub(crate) fn ptrace(frame: &mut Frame) -> isize {
     }
 }
 
-/// Calls whose first argument is a thread: one of ours stands for the worker.
+/// Calls with a thread as their first argument: one of ours stands for the worker.
 pub(crate) fn about_thread(frame: &mut Frame) -> isize {
     match translated(frame.rdi) {
         Some(id) => {
@@ -154,8 +154,8 @@ pub(crate) fn about_process(frame: &mut Frame) -> isize {
     }
 }
 
-/// Calls whose second argument is a thread, if the first says so: getpriority(2), ioprio_get(2) and
-/// their likes.
+/// Calls with a thread as their second argument, if the first says so: getpriority(2),
+/// ioprio_get(2) and their likes.
 pub(crate) fn about_kind_and_thread(frame: &mut Frame) -> isize {
     match translated(frame.rsi) {
         Some(id) => {

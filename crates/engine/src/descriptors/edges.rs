@@ -1,7 +1,7 @@
-//! What is known of a descriptor in one direction: the edges that have come, and who waits.
+//! What is known of a descriptor in one direction: the edges that have come, and what waits.
 //!
 //! Edges are counted, since another worker may take one between an attempt and the wait that
-//! follows it: a call says how many had been `seen` before its attempt, and does not park if there
+//! follows it. A call says how many had been `seen` before its attempt, and does not park if there
 //! are more.
 
 use core::ptr;

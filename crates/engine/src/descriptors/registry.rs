@@ -1,4 +1,4 @@
-//! What the engine knows of each descriptor: its kind, its flags, who waits for it.
+//! What the engine knows of each descriptor: its kind, its flags, and what waits for it.
 //!
 //! A descriptor is registered with epoll when a thread first waits for it, for all events,
 //! edge-triggered, and stays so until it is closed. Between two edges, the engine remembers what it

@@ -103,7 +103,7 @@ struct Ring {
     flags: &'static AtomicU32,
     completions: Queue,
     results: *const Completion,
-    /// Requests of threads whose completions have not been taken.
+    /// Requests with completions that their threads have not taken.
     under_way: usize,
 }
 

@@ -1,5 +1,5 @@
-//! System calls that a filter of seccomp(2) turns into `SIGSYS` (`SECCOMP_RET_TRAP`): the engine
-//! had made them for the program, whose handler emulates them.
+//! System calls that a filter of seccomp(2) turns into `SIGSYS` (`SECCOMP_RET_TRAP`). The engine
+//! had made them for the program, and the program's handler emulates them.
 
 use crate::entry::frame::Frame;
 use crate::kernel::sys::error;
@@ -40,7 +40,7 @@ pub(crate) fn holds(thread: &Thread, info: &libc::siginfo_t, context: &mut Conte
     true
 }
 
-/// The thread whose call was trapped, if a signal says so.
+/// The thread that made the trapped call, if a signal says so.
 pub(crate) fn thread(pending: &Pending) -> Option<i32> {
     let trapped = pending.number == libc::SIGSYS && pending.info.si_code == CODE;
     trapped.then(|| words(&pending.info)[THREAD] as i32)

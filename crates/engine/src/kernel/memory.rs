@@ -48,7 +48,8 @@ impl Heap {
         result
     }
 
-    /// Does something while nothing else changes the heap: a fork, whose child finds it whole.
+    /// Does something while nothing else changes the heap. A fork needs that: its child finds the
+    /// heap whole.
     pub(crate) fn while_locked<T>(&self, work: impl FnOnce() -> T) -> T {
         self.with_lock(work)
     }

@@ -1,4 +1,4 @@
-//! Workers without work: where they sleep, and who wakes them.
+//! Workers without work: where they sleep, and what wakes them.
 //!
 //! ```text
 //!              nothing is ready                           the watcher has a thread to run
