@@ -507,6 +507,32 @@ mod tests {
     }
 
     #[test]
+    fn what_runs_today_is_compared_whether_it_was_named_or_not() {
+        let asked = |architectures: Option<&[&str]>, current: &str| {
+            let architectures = architectures.map(|all| all.iter().copied().map(Choice::plain));
+            let settings = Settings {
+                architectures: architectures.map(Iterator::collect),
+                current: Some(current.to_owned()),
+                ..Settings::default()
+            };
+            experiment(&settings, &sample("http"), &[], None)
+        };
+        let subjects =
+            |asked: Experiment| {
+                assert!(asked.current.as_ref().is_some_and(|name| {
+                    asked.design.subjects().any(|subject| subject == name)
+                }));
+                asked.design.subjects().map(str::to_owned).collect::<Vec<_>>()
+            };
+        assert_eq!(subjects(asked(None, "loop").unwrap()), ["workers", "loop"]);
+        assert_eq!(subjects(asked(Some(&["loop"]), "workers").unwrap()), ["loop", "workers"]);
+        assert_eq!(subjects(asked(Some(&["loop"]), "nginx").unwrap()), ["loop", "nginx"]);
+        let misfit = asked(Some(&["loop"]), "gopher").unwrap_err();
+        assert_eq!(misfit.key, "current");
+        assert_eq!(misfit.problem, "`gopher` is not compared: choose from loop");
+    }
+
+    #[test]
     fn what_cannot_be_carried_is_known_and_the_control_chosen_by_what_it_is() {
         let settings = Settings { pattern: Some("serial".to_owned()), ..Settings::default() };
         let experiment = experiment(&settings, &sample("echo"), &[], None).unwrap();
