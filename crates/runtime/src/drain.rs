@@ -1,8 +1,8 @@
 //! Draining: how a server stops without cutting anyone off.
 //!
 //! From the moment a drain is requested, every *accepted* connection that waits for input sees the
-//! end of its input, as if the client had closed: a service finishes what it is doing, writes its
-//! reply, and returns. What has come before is read first. Listeners accept what is in their
+//! end of its input, as if the client had closed. So a service finishes what it is doing, writes
+//! its reply, and returns. What has come before is read first. Listeners accept what is in their
 //! queues, and no more. No service needs a line of code for it, and it is the same in every world:
 //!
 //! - a loop looks at the flag in each round, and its reads return 0 where they would have waited;
@@ -10,20 +10,20 @@
 //!   `shutdown(2)` for reading lets them go.
 //!
 //! `shutdown(2)` resets the connections in the queue of a listener. So a drain makes the listener
-//! non-blocking, and shuts it down once its queue is empty: at once, or else by the thread that
-//! finds no connection left. A thread that is blocked while the queue fills has been woken by that.
+//! non-blocking, and shuts it down once its queue is empty. That is at once, or else done by the
+//! thread that finds no connection left. A thread that is blocked while the queue fills has been
+//! woken by that.
 //!
 //! A listener may be shared with other processes: a child accepts from the socket of its parent.
 //! `shutdown(2)` would end that socket for all of them. So a child that drains puts another file in
-//! the place of its own descriptor (dup3(2)), and the accept(2) that the signal interrupts begins
-//! again, and fails, there. A child has one kernel thread, so it is that thread which the signal
-//! interrupts.
+//! the place of its own descriptor (dup3(2)). The accept(2) that the signal interrupts begins
+//! again, and fails, there. A child has one kernel thread, and the signal interrupts that one.
 //!
 //! [`request`] is async-signal-safe, so that it can be all that a SIGTERM handler does. It drains
 //! the whole process.
 //!
 //! A program may run several servers. A [`Scope`] is the kernel threads of one of them, and drains
-//! them alone: a kernel thread knows its scope, and each listed descriptor is marked with the scope
+//! them alone. A kernel thread knows its scope, and each listed descriptor is marked with the scope
 //! of the thread that listed it.
 
 use std::cell::Cell;
@@ -226,8 +226,8 @@ fn end_input(number: RawFd, input: DrainTarget) {
     }
 }
 
-/// Lets the kernel threads go that are blocked on a listener of this process, whose accept queue is
-/// empty. Async-signal-safe.
+/// Lets kernel threads go that are blocked on a listener of this process with an empty accept
+/// queue. Async-signal-safe.
 pub(crate) fn end_listener(listener: BorrowedFd<'_>, input: DrainTarget) {
     if input == DrainTarget::Listener(getpid()) {
         // One that has been shut down already makes this fail.
@@ -259,7 +259,7 @@ struct Drain {
 #[derive(Clone, Copy)]
 struct Entry {
     input: DrainTarget,
-    /// The number of the [`Part`] whose drain ends it, too; or 0.
+    /// The number of the [`Part`] that ends it by its drain, too; or 0.
     part: u64,
 }
 
@@ -285,7 +285,7 @@ impl Drain {
         self.make_up(end);
     }
 
-    /// Lists a descriptor, whose owner is of that part.
+    /// Lists a descriptor of that part.
     fn list(
         &self,
         number: RawFd,
@@ -325,8 +325,8 @@ impl Drain {
         }
     }
 
-    /// Ends the input of all that is listed, unless the list is being changed, whose author does it
-    /// then.
+    /// Ends the input of all that is listed. While the list is being changed, the code that changes
+    /// it does so afterwards.
     fn release(&self, end: impl Fn(RawFd, DrainTarget)) {
         let Ok(blocking) = self.blocking.try_lock() else { return };
         for (number, entry) in blocking.iter().enumerate() {
@@ -339,9 +339,8 @@ impl Drain {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    /// loom's own mutex is never seen locked by `try_lock`: its threads take turns at atomic
-    /// operations, of which there is none while it is held, and it orders more than std's promises
-    /// to.
+    /// loom's own mutex is never seen locked by `try_lock`. Its threads take turns at atomic
+    /// operations, and there is none while it is held. It also orders more than std's promises to.
     pub(super) mod shim {
         use std::cell::UnsafeCell;
         use std::ops::{Deref, DerefMut};
@@ -392,14 +391,14 @@ mod loom_tests {
             type Target = T;
 
             fn deref(&self) -> &T {
-                // SAFETY: who has the guard holds the mutex.
+                // SAFETY: the guard holds the mutex.
                 unsafe { &*self.0.value.get() }
             }
         }
 
         impl<T> DerefMut for Guard<'_, T> {
             fn deref_mut(&mut self) -> &mut T {
-                // SAFETY: who has the guard holds the mutex, and has lent the guard exclusively.
+                // SAFETY: the guard holds the mutex, and is lent exclusively.
                 unsafe { &mut *self.0.value.get() }
             }
         }

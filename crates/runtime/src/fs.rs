@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// A directory whose files can be opened, and nothing outside it.
+/// A directory with files that can be opened, and nothing outside it.
 ///
 /// ```
 /// # use duality_runtime as duality;

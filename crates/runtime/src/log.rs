@@ -1,8 +1,8 @@
 //! What a program says to its operator: lines to standard error. To say a line cannot fail.
 //!
-//! `eprintln!` panics where standard error cannot be written: on a full disk, or on a pipe whose
-//! reader has gone. A server must not end because of a lost line, so clippy forbids `eprintln!` in
-//! this workspace, and everything goes through here.
+//! `eprintln!` panics where standard error cannot be written: on a full disk, or on a pipe without
+//! a reader. A server must not end because of a lost line. So clippy forbids `eprintln!` in this
+//! workspace, and everything goes through here.
 
 use std::fmt::Display;
 

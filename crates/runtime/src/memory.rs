@@ -1,4 +1,4 @@
-//! Memory that is kept back: a server that takes connections until memory runs out fails at the
+//! Memory that is kept back. A server that takes connections until memory runs out fails at the
 //! next small allocation, which in Rust ends the process. So it stops while a reserve is left.
 
 use std::io;
@@ -7,8 +7,8 @@ use std::ptr;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Resource, getrlimit};
 
-/// How much memory is to be left when another connection is accepted: what those that are served
-/// may yet need for buffers, helper threads, and a store.
+/// How much memory is to be left when another connection is accepted. Those that are served may yet
+/// need it for buffers, helper threads, and a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserve {
     bytes: usize,

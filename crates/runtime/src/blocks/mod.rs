@@ -18,9 +18,8 @@
 //! [`Reactor`], and comes back as another block when it is woken (SEDA).
 //!
 //! A task may go on another kernel thread after each block. Its state moves with it, so services'
-//! futures are `Send`; what is said of the task to others, such as its stage, is in atomic numbers.
-//! The life of a task (queued, running, woken while it runs, ended) is kept by the crate
-//! `async-task`.
+//! futures are `Send`. What is said of the task to others, such as its stage, is in atomic numbers.
+//! The crate `async-task` keeps the life of a task (queued, running, woken while it runs, ended).
 
 mod reactor;
 mod readiness;
@@ -85,8 +84,8 @@ impl fmt::Debug for Tasks {
 }
 
 impl Tasks {
-    /// Tasks whose waits are as `waits` says. Each block that is to run is given to `dispatch`, on
-    /// the kernel thread that ran the block before it or woke the task.
+    /// Tasks that wait as `waits` says. `dispatch` is given each block that is to run, on the
+    /// kernel thread that ran the block before it or woke the task.
     pub fn new(waits: Waits, dispatch: impl Fn(Block) + Send + Sync + 'static) -> Self {
         let (dispatch, scope) = (Box::new(dispatch), Scope::here());
         Self { group: Arc::new(Group { waits, dispatch, scope, begun: AtomicU64::new(0) }) }
@@ -155,8 +154,8 @@ impl Block {
     /// The most that [`stage`](Block::stage) is.
     pub const LAST_STAGE: usize = Label::MOST;
 
-    /// Whose it is: the connections of a server count from 0. What a connection's task has spawned
-    /// is of the same connection.
+    /// The number of its connection: the connections of a server count from 0. What a connection's
+    /// task has spawned is of the same connection.
     pub fn connection(&self) -> u64 {
         self.state().connection
     }
@@ -171,8 +170,8 @@ impl Block {
         self.state().stage().name()
     }
 
-    /// How urgent it is: what the service said at the boundary
-    /// ([`Stage::priority`](crate::task::Stage::priority)), and else how many boundaries the task
+    /// How urgent it is. The service may have said it at the boundary
+    /// ([`Stage::priority`](crate::task::Stage::priority)). Else it is how many boundaries the task
     /// has passed since it last was at its first stage. So what has been started comes before what
     /// has not.
     pub fn priority(&self) -> u32 {
@@ -204,8 +203,8 @@ impl Block {
     }
 }
 
-/// What is known of a task between its blocks. The numbers belong to whoever runs the task; a
-/// dispatcher reads them.
+/// What is known of a task between its blocks. The numbers belong to the thread that runs the task;
+/// a dispatcher reads them.
 pub(crate) struct TaskState {
     group: Arc<Group>,
     connection: u64,
@@ -268,8 +267,8 @@ impl TaskState {
         start(&self.group, Some(self.connection), future);
     }
 
-    /// How the running task waits, where waits suspend: it returns `Pending`, and its reactor wakes
-    /// it at `deadline` or at the ambient one if nothing else does it before.
+    /// How the running task waits, where waits suspend. It returns `Pending`. If nothing else wakes
+    /// it before, its reactor does at `deadline` or at the ambient one.
     pub(crate) fn wait(
         &self,
         context: &Context<'_>,

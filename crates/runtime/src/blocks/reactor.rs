@@ -10,9 +10,9 @@
 //! ```
 //!
 //! A descriptor is registered once, edge-triggered and for both directions, when an attempt on it
-//! has first met "would block"; no call of epoll_ctl(2) follows until it closes. An edge may come
-//! between an attempt and the wait, on another kernel thread, so it is kept in the source, and who
-//! is about to wait looks there first.
+//! has first met "would block". No call of epoll_ctl(2) follows until it closes. An edge may come
+//! between an attempt and the wait, on another kernel thread. So it is kept in the source, and a
+//! task that is about to wait looks there first.
 //!
 //! Source: epoll(7); the shape is that of every library that shares one epoll among threads, since
 //! libevent.
@@ -248,7 +248,7 @@ impl Reactor {
         });
     }
 
-    /// Notes an event, and adds those to `woken` who waited for it.
+    /// Notes an event, and adds the tasks that waited for it to `woken`.
     fn note(&self, source: usize, flags: EventFlags, woken: &mut Vec<Waker>) {
         // It may have been deregistered in this very round, and its number may be another's, which
         // then looks in vain.
@@ -267,7 +267,7 @@ impl Reactor {
         woken.extend(fired.drain(..).filter_map(|slot| slots.get_mut(slot as usize)?.waker.take()));
     }
 
-    /// The process drains: whoever waits to read looks again.
+    /// The process drains: each task that waits to read looks again.
     fn end_input(&self) {
         let sources: Vec<_> =
             lock(&self.inner.sources).iter().map(|(_, source)| source.clone()).collect();

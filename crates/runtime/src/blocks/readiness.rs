@@ -1,5 +1,5 @@
 //! What is known of a descriptor that tasks on any kernel thread wait for: whether there has been
-//! an event, and who waits for one.
+//! an event, and which tasks wait for one.
 //!
 //! ```text
 //!   a task                                                the reactor
@@ -22,7 +22,7 @@ use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(all(test, loom)))]
 use std::sync::{Mutex, MutexGuard};
 
-/// The readiness of a descriptor, in whose waits a `W` wakes the task.
+/// The readiness of a descriptor. In its waits a `W` wakes the task.
 pub(super) struct Readiness<W> {
     directions: Mutex<[OneWay<W>; 2]>,
 }
@@ -84,7 +84,8 @@ impl<W> Readiness<W> {
             }
             one_way.waiter.replace(waker())
         };
-        // Not under the lock: it may be the last that holds a task, whose end takes locks.
+        // Not under the lock: it may be the last that holds a task, and the end of a task takes
+        // locks.
         drop(before);
         false
     }

@@ -10,14 +10,14 @@ thread_local! {
     static RUNNING: Cell<*const TaskState> = const { Cell::new(ptr::null()) };
 }
 
-/// Calls `operation` with the task whose block this kernel thread runs, if it runs one.
+/// Calls `operation` with the task of the block that this kernel thread runs, if it runs one.
 #[inline]
 pub(crate) fn running<R>(operation: impl FnOnce(Option<&TaskState>) -> R) -> R {
     // SAFETY: the operation is called now, and can keep no reference.
     operation(unsafe { this_task() })
 }
 
-/// The task whose block this kernel thread runs, if it runs one: for what waits.
+/// The task of the block that this kernel thread runs, if it runs one: for what waits.
 ///
 /// # Safety
 ///

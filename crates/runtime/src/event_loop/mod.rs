@@ -11,11 +11,11 @@
 //! ```
 //!
 //! All of it belongs to one kernel thread: tasks in a slab, a queue of those that are ready, the
-//! descriptors that are watched, the timers. Nothing is shared and nothing is atomic, but for the
-//! loop's inbox (`remote`), through which other kernel threads wake tasks of this loop.
+//! watched descriptors, the timers. Nothing is shared and nothing is atomic, but for the loop's
+//! inbox (`remote`). Through the inbox other kernel threads wake tasks of this loop.
 //!
-//! Who waits, and on what: a task waits for one direction of one descriptor, or for a wake, with at
-//! most one deadline; so a task needs one timer, and the timers are indexed by the task's slot.
+//! A task waits for one direction of one descriptor, or for a wake, with at most one deadline. So a
+//! task needs one timer, and the timers are indexed by the task's slot.
 
 pub(crate) mod core;
 pub(crate) mod current;
@@ -80,12 +80,13 @@ impl fmt::Debug for EventLoop {
 }
 
 impl EventLoop {
-    /// A loop that learns readiness from `poller`, and whose tasks wait as in `world`.
+    /// A loop that learns readiness from `poller`. Its tasks wait as in `world`.
     ///
     /// # Errors
     ///
-    /// When no descriptor is left for the loop's wake-up, or address space for its table of tasks
-    /// (4 GiB; under `RLIMIT_AS` a sixty-fourth of the limit), or too many loops are alive (1,023).
+    /// When no descriptor is left for the loop's wake-up, or too many loops are alive (1,023). Also
+    /// when no address space is left for its table of tasks (4 GiB; under `RLIMIT_AS` a
+    /// sixty-fourth of the limit).
     pub fn new(poller: Box<dyn Poller>, world: LoopWorld) -> io::Result<Self> {
         Ok(Self { core: Box::new(Core::new(poller, world)?) })
     }
@@ -94,7 +95,7 @@ impl EventLoop {
     /// poller. Zero, as at the start, is to sleep at once.
     ///
     /// What arrives within the budget is answered without the wake-up of a processor and of a
-    /// kernel thread; the price is a processor that is never idle for less than the budget.
+    /// kernel thread. The price is a processor that is never idle for less than the budget.
     #[must_use]
     pub fn busy_polling(mut self, budget: Duration) -> Self {
         self.core.options_mut().busy_poll = budget;
@@ -157,7 +158,7 @@ pub fn reserve() -> io::Result<ReservedTask> {
 }
 
 /// How many accepted connections of this kernel thread's loop rest: a task waits to read from them,
-/// or to write to them, so that it is their clients' turn. One that is waited for in both ways
+/// or to write to them, and it is their clients' turn. A connection that is waited for in both ways
 /// counts twice.
 ///
 /// # Panics

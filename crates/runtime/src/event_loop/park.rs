@@ -10,7 +10,7 @@
 //! fiber's stack, and never returns `Pending`, because each wait within it leaves the stack and
 //! comes back.
 //!
-//! In the suspend world the compiler has turned the service into a state machine that holds what is
+//! In the suspend world the compiler has turned the service into a state machine. It holds what is
 //! alive at each wait, and no more: the continuation of selective CPS conversion (Kerneis &
 //! Chroboczek 2009).
 
@@ -38,8 +38,8 @@ impl Core {
         {
             self.timers.borrow_mut().set(name.slot(), deadline);
         }
-        // A timer that is still set when the task is woken otherwise is left alone: the next
-        // deadline replaces it, and should there be none, it wakes the task in vain once.
+        // A timer that is still set when the task is woken otherwise is left alone. The next
+        // deadline replaces it. Should there be none, it wakes the task in vain once.
         self.leave(ambient)
     }
 
@@ -50,7 +50,7 @@ impl Core {
         self.leave(ambient_deadline())
     }
 
-    /// Leaves the running task, whose ambient deadline this is, until its next turn.
+    /// Leaves the running task until its next turn. `ambient` is its ambient deadline.
     #[inline(always)]
     fn leave(&self, ambient: Option<Instant>) -> Waited {
         match (self.world(), ambient) {
@@ -91,7 +91,7 @@ pub(super) fn fiber<F: Future<Output = ()> + 'static>(
         // `Pending` comes only from a foreign future, which will use the waker.
         while future.as_mut().poll(&mut context).is_pending() {
             // SAFETY: the reference ends with this call. The loop that has given this fiber a turn
-            // lives until the fiber has ended or is dropped, and a drop unwinds from here without
+            // lives until the fiber has ended or is dropped. A drop unwinds from here without
             // another look at the loop.
             let core = unsafe { current::this_loop() }.expect("a fiber is run by a loop");
             core.leave(None);

@@ -1,4 +1,4 @@
-//! The memory of tasks whose turn comes soon, asked for before it is touched.
+//! Asks for the memory of tasks before their turn comes.
 //!
 //! ```text
 //!   few:   running │ 1 │ 2 │ 3: its stack, or its state │ … │ 8: its control block, which leads there │ …
@@ -25,8 +25,8 @@ use std::ptr;
 use super::tasks::{Task, TaskBody, Tasks};
 use crate::remote::TaskName;
 
-/// How many tasks ahead of its turn a stack is fetched: far enough for memory to answer, not so far
-/// that it is gone again from the first-level cache.
+/// How many tasks ahead of its turn a stack is fetched. That is far enough for memory to answer,
+/// and not so far that it is gone again from the first-level cache.
 const STACK_AHEAD: usize = 3;
 /// And a control block, which leads to the stack.
 const TASK_AHEAD: usize = 8;
@@ -66,7 +66,7 @@ impl Tasks {
         }
     }
 
-    /// Asks for the memory of tasks whose turn comes soon, of so many that are queued.
+    /// Asks for the memory of tasks before their turn comes, of so many that are queued.
     ///
     /// # Safety
     ///

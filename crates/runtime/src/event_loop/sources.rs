@@ -9,8 +9,8 @@ use crate::remote::TaskName;
 #[derive(Default)]
 struct Source {
     waiters: [Option<TaskName>; 2],
-    /// The last attempt took all there was (or filled all there was room for), so the next one
-    /// would block until an event says otherwise: it is not even tried.
+    /// The last attempt took all there was, or filled all there was room for. So the next one would
+    /// block until an event says otherwise: it is not even tried.
     exhausted: [bool; 2],
     /// The peer has closed, or the descriptor has failed: no edge may follow.
     hangup: bool,
@@ -77,7 +77,7 @@ impl Sources {
     /// Notes events and adds the tasks to wake to `woken`.
     ///
     /// Notes all events before any task is woken. The entries of a thousand descriptors are in no
-    /// near cache, but the processor fetches several at a time as long as nothing else is done in
+    /// near cache. But the processor fetches several at a time as long as nothing else is done in
     /// between.
     pub(crate) fn note(&mut self, events: &[Event], woken: &mut Vec<TaskName>) {
         for event in events {

@@ -1,11 +1,11 @@
 //! The spare buffers of a loop's connections: taken when there are bytes to keep, given back when
 //! they are used.
 //!
-//! A micro-optimisation, of memory more than of time: an idle connection has no buffer, and all
+//! A micro-optimisation, of memory more than of time. An idle connection has no buffer, and all
 //! connections of a loop read into the one that is still in a cache. To take a buffer and to give
-//! it back are a few pairs of moves, and no lock, for it is the loop's own. Without spare buffers,
-//! they would be malloc(3) and free(3). In the block world nothing is given back: each task is a
-//! kernel thread there, and has its buffers to itself.
+//! it back are a few pairs of moves, and no lock, since it is the loop's own. Without spare
+//! buffers, they would be malloc(3) and free(3). In the block world nothing is given back: each
+//! task is a kernel thread there, and has its buffers to itself.
 //!
 //! | gain | measured by | delete it if it gains less than |
 //! | --- | --- | --- |
@@ -59,7 +59,7 @@ pub(crate) fn borrow(purpose: Purpose, bytes: &mut Vec<u8>) {
     });
 }
 
-/// Takes the memory of `bytes`, whose content is no longer needed. Does nothing where waits hold
+/// Takes the memory of `bytes`, when its content is no longer needed. Does nothing where waits hold
 /// the kernel thread, and frees it where tasks share kernel threads without a loop.
 #[inline]
 pub(crate) fn give_back(purpose: Purpose, bytes: &mut Vec<u8>) {

@@ -160,7 +160,7 @@ const NO_SLOT: u32 = u32::MAX;
 /// The table. Like its tasks, it is used by shared references only.
 #[repr(C, align(64))]
 pub(crate) struct Tasks {
-    /// The run queue. An entry whose task is not marked as queued is void: that task has ended.
+    /// The run queue. An entry is void if its task is not marked as queued: that task has ended.
     pub(super) ready: Ready<Task>,
     /// The [idle task](Tasks::idle_task) between turns. In the queue's cache line, because both are
     /// written when a turn begins.
@@ -179,7 +179,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// An empty table of the loop whose first task has this name.
+    /// An empty table of a loop; its first task has this name.
     ///
     /// # Errors
     ///
@@ -211,7 +211,7 @@ impl Tasks {
         self.first.of(self.spawned.get(), slot as u32)
     }
 
-    /// Adds a task, ready to run, whose body `make` makes. `make` must not add a task.
+    /// Adds a task, ready to run. `make` makes its body, and must not add a task.
     ///
     /// Inlined into its callers, and nothing that could panic comes between making the body and
     /// writing it. So the body is made in its place. Otherwise it would be written to memory in

@@ -1,5 +1,5 @@
-//! Connections whose service ended with an error: a hook is called for each, or the first few are
-//! logged, a line each.
+//! Connections that ended with an error of their service: a hook is called for each, or the first
+//! few are logged, a line each.
 //!
 //! The counters are shared with child processes, so that a server of many processes says no more
 //! than another.
@@ -20,7 +20,7 @@ use crate::{log, shared, task};
 const TOLD: u64 = 5;
 
 /// The addresses of so many clients are asked for from the start. To ask is a system call
-/// (getpeername(2)), which a connection that carries one request would feel: later ones are asked
+/// (getpeername(2)), which a connection that carries one request would feel. Later ones are asked
 /// once an error has been told, until the last is.
 const ASKED: u64 = 1000;
 

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A registry of services holds handlers, and an architecture runs what a handler makes. Neither
-//! knows the type of a service's future, and a wait is still one call: the future is compiled where
-//! [`Handler::new`] is called, as a whole.
+//! knows the type of a service's future. A wait is still one call: the future is compiled as a
+//! whole where [`Handler::new`] is called.
 
 mod connections;
 mod failures;

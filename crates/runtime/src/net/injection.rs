@@ -6,9 +6,9 @@
 //!                                                                  what is written to it is counted and dropped
 //! ```
 //!
-//! The service runs as it does over TCP: only the attempts to receive and to send differ, which
-//! neither make a system call nor would block. The stream's descriptor is one of `/dev/null`, so
-//! that limits of descriptors hold.
+//! The service runs as it does over TCP. Only the attempts to receive and to send differ: they make
+//! no system call and never block. The stream's descriptor is one of `/dev/null`, so that limits of
+//! descriptors hold.
 //!
 //! Source: Truppel & Abreu, section V.A.
 

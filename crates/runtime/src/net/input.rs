@@ -10,9 +10,9 @@
 //!   idle
 //! ```
 //!
-//! So ten thousand idle connections have no more blocks than one busy one has; and the block that
-//! the next connection reads into is one that is still in a cache. A task of the block world keeps
-//! its block while it waits, since it waits in the system call that fills it.
+//! So ten thousand idle connections have no more blocks than one busy one has. And the next
+//! connection reads into a block that is still in a cache. A task of the block world keeps its
+//! block while it waits, since it waits in the system call that fills it.
 
 use crate::event_loop::spare::{self, Purpose};
 
@@ -147,8 +147,8 @@ impl Input {
         }
     }
 
-    /// Takes the memory of `spare`, unless there is some already: for loops other than the
-    /// runtime's, whose connections have spare memory in common.
+    /// Takes the memory of `spare`, unless there is some already. It is for loops other than the
+    /// runtime's, with spare memory for all their connections.
     pub fn borrow_from(&mut self, spare: &mut Vec<u8>) {
         if self.bytes.is_empty() {
             std::mem::swap(&mut self.bytes, spare);

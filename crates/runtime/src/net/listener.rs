@@ -139,10 +139,10 @@ impl TcpListener {
     /// Leaves each connection in the kernel's accept queue until [`accept`](Self::accept) is called
     /// for it.
     ///
-    /// So does every listener that is not used on a loop with a ring (io_uring), whose accept takes
-    /// all that the queue holds in one go, and each that comes later, whether a task waits for them
-    /// or not. There this costs the system call a connection that the ring saves. What the ring has
-    /// taken until now is accepted first.
+    /// So does every listener that is not used on a loop with a ring (io_uring). The ring's accept
+    /// takes all that the queue holds in one go, and each that comes later, with or without a task
+    /// that waits. There this costs the system call a connection that the ring saves. What the ring
+    /// has taken until now is accepted first.
     #[doc(hidden)]
     pub fn accept_on_demand(&mut self) {
         self.socket.make_system_calls();
@@ -202,7 +202,7 @@ impl TcpListener {
         loop {
             let Self { socket, rest, .. } = self;
             // A wait with a deadline looks before it accepts, and would not find out that nothing
-            // is left: the drain may have found connections in the queue that have been accepted
+            // is left. The drain may have found connections in the queue that have been accepted
             // since.
             if world::here() == World::Block && drain::requested() && rest.is_over(socket.as_fd()) {
                 socket.end_listener();

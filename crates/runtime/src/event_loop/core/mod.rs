@@ -58,8 +58,8 @@ pub(crate) struct Core {
     budget: Cell<u32>,
     spent_in: Cell<usize>,
     draining: Cell<bool>,
-    /// The number of the turn after which all tasks that were ready as the round began have had
-    /// theirs, and of the turn after which the round ends.
+    /// The number of the turn with which all tasks that were ready as the round began have had
+    /// theirs. And the number of the turn after which the round ends.
     due: Cell<usize>,
     last: Cell<usize>,
     /// The total time in which the poller waited while no task was ready.
@@ -364,7 +364,7 @@ impl Core {
         });
     }
 
-    /// Ends a task, whose body `drop_body` drops or takes. Between turns only.
+    /// Ends a task. `drop_body` drops or takes its body. Between turns only.
     #[inline]
     fn end_by(&self, task: &Task, drop_body: impl FnOnce(&mut Option<TaskBody>)) {
         let Some(name) = task.name() else { return };
@@ -372,9 +372,9 @@ impl Core {
         // Destructors that wait by hand are not woken.
         self.tasks.set_idle();
         self.timers.borrow_mut().clear(name.slot());
-        // SAFETY: the task has returned from its turn, or a panic has ended it; or the loop has
-        // ended, and gives none. Its destructors begin no turn: to wait is to return, or, where
-        // tasks are fibers, to panic, for a fiber that is dropped is not the running one.
+        // SAFETY: the task has returned from its turn, or a panic has ended it, or the loop has
+        // ended and gives none. Its destructors begin no turn. To wait is to return, or, where
+        // tasks are fibers, to panic: a fiber that is dropped is not the running one.
         unsafe { self.tasks.end(name, drop_body) };
     }
 

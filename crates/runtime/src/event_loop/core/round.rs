@@ -121,9 +121,9 @@ impl Core {
         Some(task)
     }
 
-    /// Ends the turn of the running fiber and begins that of the next one, as [`Core::give_turn`]
-    /// does, but without a switch to the loop in between. None when the loop is to go on, as at the
-    /// end of a round.
+    /// Ends the turn of the running fiber and begins that of the next one, without a switch to the
+    /// loop in between. [`Core::give_turn`] does the same with one. None when the loop is to go on,
+    /// as at the end of a round.
     #[inline(always)]
     pub(crate) fn next_fiber(&self) -> Option<NonNull<Fiber>> {
         if !self.has_turn() {
@@ -135,8 +135,8 @@ impl Core {
         Some(NonNull::from(fiber.expect("tasks of a loop whose tasks are fibers are fibers")))
     }
 
-    /// Prolongs a round that has used its turns, unless a task has used up its budget, or more
-    /// tasks were ready at once than a round needs.
+    /// Prolongs a round that has used its turns. It does not if a task has used up its budget, or
+    /// if more tasks were ready at once than a round needs.
     #[cold]
     fn prolong(&self) -> bool {
         let is_longer = self.last.get() != self.due.get() && self.now().elapsed() < SLICE;
