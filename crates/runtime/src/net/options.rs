@@ -34,8 +34,8 @@ pub struct ConnectOptions {
     /// The address of this machine that it comes from, with a port that the kernel chooses.
     ///
     /// Each source address has the ephemeral ports for itself (`net.ipv4.ip_local_port_range`,
-    /// ip(7)), so that with several of them a client can hold more connections to one server than
-    /// there are ports.
+    /// ip(7)). With several of them a client can hold more connections to one server than there are
+    /// ports.
     pub source: Option<IpAddr>,
     /// Bytes that the kernel keeps of what has come and was not read (`SO_RCVBUF`, socket(7)): the
     /// peer is never offered a wider window. The kernel has a least size, some 2 KiB.
@@ -77,9 +77,8 @@ impl ConnectOptions {
             set(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes.into())?;
         }
         if let Some(source) = self.source {
-            // bind(2) by itself would choose the port there and then, knowing nothing of the peer,
-            // and so no two sockets of the address could have the same. The option is of level IP
-            // for IPv6, too.
+            // bind(2) by itself would choose the port at once, without knowing the peer. So no two
+            // sockets of the address could have the same. The option is of level IP for IPv6, too.
             set(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
             bind(socket, &SocketAddr::new(source, 0))?;
         }

@@ -1,7 +1,7 @@
 //! A socket in whichever world uses it: attempt, register, wait (see [`world`](crate::world)).
 //!
-//! An attempt goes through [`Access`], which makes the system call, or on a loop with a ring takes
-//! from the ring's queues and adds to them; the shape is the same.
+//! An attempt goes through [`Access`], which makes the system call. On a loop with a ring it takes
+//! from the ring's queues and adds to them. The shape is the same.
 
 mod blocking;
 mod rest;
@@ -48,7 +48,7 @@ pub(crate) struct Socket {
     /// Whether a loop with a ring makes system calls for it, as the other loops do: the ring only
     /// says when it is ready.
     pub(super) by_system_calls: bool,
-    /// Who is at the other end, if that is no network.
+    /// What is at the other end, if that is no network.
     pub(super) injected: Option<Box<Injected>>,
     /// What it is, if its input ends when the process drains.
     pub(super) ends_at_drain: Option<DrainTarget>,
@@ -278,7 +278,7 @@ impl Socket {
         })
     }
 
-    /// Lets the other kernel threads go that wait for a connection of this listener, whose accept
+    /// Lets the other kernel threads go that wait for a connection of this listener. Its accept
     /// queue is empty.
     pub(super) fn end_listener(&self) {
         if let Some(input) = self.ends_at_drain {

@@ -78,7 +78,7 @@ impl TcpStream {
         Self { client: Client::comes(), ..Self::from_socket(socket) }
     }
 
-    /// A connection whose client is `injected`; nothing that is done with it blocks.
+    /// A connection to an `injected` client; nothing that is done with it blocks.
     pub(super) fn injected(descriptor: OwnedFd, injected: Box<Injected>) -> Self {
         let mut stream = Self::accepted(descriptor, world::here() != World::Block);
         stream.socket.injected = Some(injected);
@@ -116,8 +116,8 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of [`connect`](TcpStream::connect) and of `setsockopt(2)`; `AddrNotAvailable` when the
-    /// source is not an address of this machine, or has no port left; an error of `bind(2)` when it
+    /// Those of [`connect`](TcpStream::connect) and of `setsockopt(2)`. `AddrNotAvailable` when the
+    /// source is not an address of this machine, or has no port left. An error of `bind(2)` when it
     /// is not of the same family as `address`.
     pub async fn connect_with(address: SocketAddr, options: &ConnectOptions) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -177,9 +177,9 @@ impl TcpStream {
         self.operate(Direction::Read, |socket| socket.receive(buffer))
     }
 
-    /// Reads what is there into the room of `input`, waiting for at least one byte; 0 is the end,
-    /// or that there is no room, or no memory for it. Where tasks share a kernel thread, an input
-    /// in which there is nothing has no memory while this waits.
+    /// Reads what is there into the room of `input`, and waits for at least one byte. 0 is the end,
+    /// or that there is no room, or no memory for it. Where tasks share a kernel thread, an empty
+    /// input has no memory while this waits.
     ///
     /// # Errors
     ///
@@ -268,7 +268,7 @@ impl TcpStream {
     /// [`shutdown`](TcpStream::shutdown): the last bytes and the end leave in one packet instead of
     /// two.
     ///
-    /// The stream may be dropped at once. Input that was not read makes the close a reset, but the
+    /// The stream may be dropped at once. Input that was not read makes the close a reset. But the
     /// reset follows the bytes and the end, where it would otherwise take their place.
     ///
     /// # Errors

@@ -7,11 +7,11 @@
 //!   interrupt_all (a drain, a survey) ─▶ eventfd
 //! ```
 //!
-//! Each loop owns an *inbox* for its life: an entry of a table of the process, with a stack of
-//! messages (Treiber 1986) that others push to without a lock and the loop takes whole, and an
-//! eventfd that interrupts the loop's wait. Only the push that finds the stack empty writes to the
-//! eventfd. Inboxes are never freed, only taken again by later loops. So a waker that outlived its
-//! loop finds the inbox of a later loop at worst, and never freed memory.
+//! Each loop owns an *inbox* for its life. It is an entry of a table of the process, with a stack
+//! of messages (Treiber 1986) and an eventfd that interrupts the loop's wait. Others push messages
+//! without a lock, and the loop takes them whole. Only the push that finds the stack empty writes
+//! to the eventfd. Inboxes are never freed, only taken again by later loops. So a waker that
+//! outlived its loop finds the inbox of a later loop at worst, and never freed memory.
 //!
 //! This module stands below the loop, so that draining and surveys, which interrupt loops, need not
 //! know what a loop is.

@@ -12,9 +12,9 @@ const _: () = assert!(usize::BITS == 64, "a task's name needs a word of 64 bits"
 /// ```
 ///
 /// Loops have numbers from 1, so that a name is not 0, and none is a word as well. The slot is
-/// where the task lives, the serial which of the slot's tenants it is: the low bits of the loop's
-/// count of tasks. A stale name is recognised by it, and should it not be (a slot's tenant 2^28
-/// tasks later), the wake is spurious, which every wait allows for.
+/// where the task lives. The serial says which of the slot's tenants it is: the low bits of the
+/// loop's count of tasks. It shows a stale name. Should it not, 2^28 tasks later, the wake is
+/// spurious, which every wait allows for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskName(NonZero<u64>);
 
@@ -33,7 +33,7 @@ impl TaskName {
         Self(NonZero::new(bits).expect("loops have numbers from 1"))
     }
 
-    /// The name of another task of the loop whose first one this names. Of the serial the low bits
+    /// The name of another task of the loop; this names its first one. Of the serial the low bits
     /// are taken.
     #[inline]
     pub(crate) fn of(self, serial: u32, slot: u32) -> Self {

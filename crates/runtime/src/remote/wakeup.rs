@@ -1,5 +1,5 @@
-//! A wakeup for a loop that is not this crate's own: tells it of a drain, and of what other kernel
-//! threads have done for it.
+//! A wakeup for a loop that is not this crate's own. It tells the loop of a drain, and of what
+//! other kernel threads have done for it.
 //!
 //! It is the inbox that each [`EventLoop`](crate::event_loop::EventLoop) has, without messages. A
 //! loop written by hand watches the descriptor, clears it when it becomes readable, and then looks

@@ -14,8 +14,8 @@
 //! | [`Notify::notify_waiters`] | tells all waiters; they run in the order in which they came |
 //! | [`channel`] | senders that wait for room get it in the order in which they came; values leave in the order in which they went in |
 //!
-//! `try_acquire`, `try_lock` and `try_send` fail while tasks wait. Being fair costs a switch of
-//! tasks for each release while tasks wait: a task that wants back what it just released goes to
+//! `try_acquire`, `try_lock` and `try_send` fail while tasks wait. To be fair costs a switch of
+//! tasks for each release while tasks wait. A task that wants back what it just released goes to
 //! the end of the line.
 
 use std::sync::atomic;

@@ -7,7 +7,7 @@
 //!
 //! A task that finds no permit queues, with a lock held, *raises the flag and looks again*. A task
 //! that gives a permit back *adds it and sees the flag*. Both are one operation on one word, so one
-//! of the two comes first: then the waiter finds the permit, or else the giver finds the waiter.
+//! of the two comes first. Then the waiter finds the permit, or else the giver finds the waiter.
 //!
 //! While the flag is up, a newcomer takes nothing without the lock. So a permit that is given back
 //! goes to the task that has waited longest.

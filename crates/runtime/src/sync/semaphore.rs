@@ -12,8 +12,8 @@ use crate::visibility::{self, Wait};
 /// A number of permits that tasks take and give back.
 ///
 /// It is fair: while tasks wait, a permit that is given back is handed to the one that has waited
-/// longest, and nothing that comes later can take it. So a task that gives its permit back and
-/// wants one again waits until all that wait now have had theirs.
+/// longest. Nothing that comes later can take it. So a task that gives its permit back and wants
+/// one again waits until all that wait now have had theirs.
 ///
 /// ```
 /// # use duality_runtime as duality;

@@ -116,8 +116,8 @@ impl<T> Inner<T> {
     }
 }
 
-/// The wait for a state. By hand and not an `async fn`, which would keep what it was called with
-/// twice, as its arguments and as what it uses: a parked task is as large as what it waits in.
+/// The wait for a state. It is written by hand: an `async fn` would keep its arguments twice. A
+/// parked task is as large as what it waits in.
 pub(super) struct Until<'a, T, W: Want<T>> {
     queue: &'a WaitQueue<T>,
     /// Its ticket, if it has queued.

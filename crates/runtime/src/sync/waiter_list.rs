@@ -6,7 +6,7 @@
 //!                             ▲ the next to be handed something
 //! ```
 //!
-//! Things are handed to the front of those that wait, so those that were handed something and have
+//! Things are handed to the front of those that wait. So tasks that were handed something and have
 //! not come for it yet stand before all that wait. A [`WaiterList`] is plain data: its owner locks
 //! it.
 

@@ -39,8 +39,9 @@ use join::{Completer, Joiner, join_cell};
 const THREAD_STACK: thread::ThreadStack =
     thread::ThreadStack::fixed(256 * 1024, "the thread of a task");
 
-/// Starts `future` as a task of its own: a kernel thread in the block world and in a work pool, a
-/// user-level thread or a state machine on this loop, or a task beside this one in a staged server.
+/// Starts `future` as a task of its own. In the block world and in a work pool that is a kernel
+/// thread. On a loop it is a user-level thread or a state machine, and in a staged server a task
+/// beside this one.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -96,9 +97,9 @@ where
 
 /// Lets other tasks run first.
 ///
-/// As by the waits for sockets and times, it is the running task that has another turn; the waker
-/// that this is polled with is not used, so a future that polls only those of many that were woken
-/// must not have it among them.
+/// As by the waits for sockets and times, the running task has another turn. The waker that this is
+/// polled with is not used. So a future that polls only the woken ones of many must not have it
+/// among them.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -166,7 +167,7 @@ impl Future for YieldNow {
 /// # });
 /// ```
 ///
-/// A future that returns `Pending` does as well; but a user-level thread has to leave all that it
+/// A future that returns `Pending` does as well. But a user-level thread has to leave all that it
 /// is in then, and to come back to it. This waits where it stands. As for [`yield_now`], the waker
 /// that it is polled with is not used.
 #[inline]
@@ -198,7 +199,7 @@ impl Future for Woken {
     }
 }
 
-/// The group of the running task: the tasks of one loop have the same number, and so have all tasks
+/// The group of the running task. The tasks of one loop have the same number, and so have all tasks
 /// of a process that are kernel threads. What tasks of a group share, such as a pool of
 /// connections, stays on its loop.
 ///
@@ -274,10 +275,10 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Chooses how urgent the stage is where stages are taken by priority (`workpool-priority`): of
+    /// Chooses how urgent the stage is where stages are taken by priority (`workpool-priority`). Of
     /// two that wait, the greater number comes first. Without this it is the number of boundaries
-    /// that the task has passed since it was at its first stage: what has been started comes before
-    /// what has not.
+    /// that the task has passed since it was at its first stage. So what has been started comes
+    /// before what has not.
     ///
     /// ```
     /// # use duality_runtime::{block_on, task};
@@ -332,8 +333,8 @@ pub fn current_stage() -> Option<String> {
 /// Computes something without waiting, on the stack of the kernel thread.
 ///
 /// In the block and the suspend world that is where the task runs anyway. A user-level thread has a
-/// stack of its own, which is small, and, with thousands of them, in no cache when its turn comes:
-/// what goes deep (a parser, a template, a library's code) costs a cache miss there for every line
+/// small stack of its own. With thousands of threads that stack is in no cache when its turn comes.
+/// What goes deep (a parser, a template, a library's code) costs a cache miss there for every line
 /// that it touches for the first time, and would overflow it.
 ///
 /// ```

@@ -1,8 +1,8 @@
 //! Work that would hold up a loop: disk, computation, blocking calls of other libraries.
 //!
 //! In the block world it runs in place, where it holds up no other task. On a loop it goes to
-//! helper threads, as in Flash's AMPED (Pai et al. 1999): a few kernel threads that the process's
-//! loops share, made when work waits and none is idle.
+//! helper threads, as in Flash's AMPED (Pai et al. 1999). They are a few kernel threads that the
+//! process's loops share, made when work waits and none is idle.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -28,7 +28,7 @@ use loom::sync as shim;
 #[cfg(not(all(test, loom)))]
 use std::sync as shim;
 
-/// The most helper threads that a process makes, unless it says otherwise: as many calls keep a
+/// The most helper threads that a process makes, unless it says otherwise. As many calls keep a
 /// disk busy, and on a machine of few processors more of them only take turns.
 pub const HELPERS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 static MOST: AtomicUsize = AtomicUsize::new(HELPERS.get());
@@ -292,7 +292,7 @@ mod loom_tests {
             let world = self.clone();
             let job = Box::new(move || {
                 if world.done.fetch_add(1, Ordering::Relaxed) == 1 {
-                    // All is done: who waits for more may go.
+                    // All is done: a thread that waits for more may go.
                     for _ in 0..2 {
                         world.pool.submit(Box::new(|| {}), 0, || unreachable!("none is wanted"));
                     }

@@ -1,8 +1,8 @@
 //! Kernel threads, made by `pthread_create(3)` itself.
 //!
-//! `std::thread` gives each thread a signal stack to report overflows on, which costs five system
+//! `std::thread` gives each thread a signal stack to report overflows on. That costs five system
 //! calls over a thread's life, as much as the thread itself. An architecture that makes a thread
-//! for each connection is to be compared with C servers that do the same, so it makes plain ones:
+//! for each connection is to be compared with C servers that do the same. So it makes plain ones:
 //! detached, with a stack of a chosen size and glibc's guard page below it. Overflows are reported
 //! nevertheless, at the price of one system call ([`run_watched`]).
 

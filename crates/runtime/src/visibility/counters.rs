@@ -64,9 +64,10 @@ counters! {
     stages,
     /// Connections that accept(2) returned.
     connections_accepted,
-    /// Connections whose service began; the others wait in a list or an accept queue of the server.
+    /// Connections with a service that began; the others wait in a list or an accept queue of the
+    /// server.
     connections_begun,
-    /// Connections whose service ended.
+    /// Connections with a service that ended.
     connections_ended,
     /// Rounds of the loops: how often the pollers were asked.
     poller_rounds,

@@ -25,7 +25,7 @@ pub fn prepare_dumps() -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for a dump. Async-signal-safe. A child process asks its parent, whose eventfd it has
+/// Asks for a dump. Async-signal-safe. A child process asks its parent by the eventfd that it has
 /// inherited.
 pub fn request_dump() {
     if let Some(event) = REQUESTED.get() {

@@ -5,9 +5,9 @@
 //!   head: [ changes │ 3 ] ─▶ below[2]: 1 ─▶ below[0]: 0        slots 2 and 0 are free, and all from `opened` on
 //! ```
 //!
-//! The head carries a count of its changes: a thread that has read the head, and then what is below
-//! it, takes the slot only if no slot has been taken or given back in between (ABA). All zeroes is
-//! a list whose slots are all free.
+//! The head carries a count of its changes. A thread reads the head, and then what is below it. It
+//! takes the slot only if no slot has been taken or given back in between (ABA). All zeroes is a
+//! list with all slots free.
 
 use self::shim::{AtomicU32, AtomicU64, Ordering};
 

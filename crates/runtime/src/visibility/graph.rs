@@ -7,8 +7,8 @@
 //!             calls it; how long tasks were in it          to the beginning of the next
 //! ```
 //!
-//! A node is passed whenever its operation is called, whether or not it has to wait: an event loop
-//! that finds a request already there does not wait, where a kernel thread may, and the graph of a
+//! A node is passed whenever its operation is called, with or without a wait. An event loop that
+//! finds a request already there does not wait, where a kernel thread may. So the graph of a
 //! service is the same under all architectures. How long tasks were in it tells the difference.
 //!
 //! Each task has a [`Trace`], which is this kernel thread's while the task runs on it. The sums are

@@ -11,10 +11,10 @@
 //!        └────────────────────────────────────────── survey() ◀── a watching kernel thread
 //! ```
 //!
-//! Each kernel thread that runs tasks has a *slot* that it alone writes to: so a count costs a
+//! Each kernel thread that runs tasks has a *slot* that it alone writes to. So a count costs a
 //! load, an add and a store, and no atomic read-modify-write. The table is one shared mapping, so
-//! that the slots of the processes of `fork` and `prefork` are read like those of threads. What the
-//! tasks of a loop wait for stands in the loop's own table; the loop reports it when it is asked
+//! that the slots of the processes of `fork` and `prefork` are read like those of threads. The
+//! loop's own table says what its tasks wait for; the loop reports it when it is asked
 //! ([`survey()`]).
 //!
 //! Nothing here prints: `duality serve` does, by a kernel thread of its own that waits
@@ -58,7 +58,7 @@ pub(crate) fn count(change: impl FnOnce(&Counters)) {
     thread_slots::with(|slot| change(&slot.counters));
 }
 
-/// Counts a connection whose service begins on this kernel thread, with the bytes of its task's
+/// Counts a connection as its service begins on this kernel thread, with the bytes of its task's
 /// state.
 pub fn connection_began(state: usize) {
     count(|counters| {
@@ -73,7 +73,7 @@ pub fn store_opened() {
     count(|counters| counters.stores_opened.add(1));
 }
 
-/// Counts a connection whose service has ended on this kernel thread.
+/// Counts a connection as its service ends on this kernel thread.
 pub fn connection_ended() {
     count(|counters| counters.connections_ended.add(1));
 }

@@ -1,7 +1,7 @@
 //! Gauges of the queues that an architecture is made of: how long each is, how many kernel threads
 //! take from it, how much they took.
 //!
-//! Whoever holds a queue's own lock writes its gauges by plain stores; a watching thread reads
+//! The holder of a queue's own lock writes its gauges by plain stores; a watching thread reads
 //! them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,7 +69,7 @@ impl QueueGauges {
         gauges
     }
 
-    /// So many blocks wait. To be called by whoever holds the queue's lock, as the other two.
+    /// So many blocks wait. The holder of the queue's lock calls this, and the other two.
     pub fn set_length(&self, length: usize) {
         self.length.set(length);
     }

@@ -134,7 +134,7 @@ pub fn records() -> (Vec<Record>, u64) {
     (records, taken - kept as u64)
 }
 
-/// `None` for a row that is being written, or whose process died of it.
+/// `None` for a row that is being written, or of a process that died as it wrote it.
 fn read(row: &Row) -> Option<Record> {
     let answered_ns = row[5].load(Ordering::Acquire);
     let [came_ns, blocks_before, blocks_after, clients_before, clients_after] =

@@ -4,8 +4,8 @@
 //! was left in. So no code unwinds a stack that is not running. The walk only gathers addresses;
 //! their names are found by the code that prints them, on a stack with room for it.
 //!
-//! A kernel thread that computes is asked by a signal, whose handler notes the interrupted
-//! instruction: more than that a handler cannot find out, for what walks a stack may take locks.
+//! A kernel thread that computes is asked by a signal. The handler notes the interrupted
+//! instruction. It cannot find out more: what walks a stack may take locks.
 
 use std::fmt;
 use std::io;
@@ -38,7 +38,7 @@ pub(crate) fn capture() -> Option<Trace> {
     Some(trace)
 }
 
-/// Whether the stack that this is called on has [`ROOM`] left: the kernel is asked to make that
+/// Whether the stack that this is called on has [`ROOM`] left. The kernel is asked to make that
 /// memory readable (Linux 5.14), and refuses where any of it is a guard. It is not written to.
 fn has_room() -> bool {
     let page = rustix::param::page_size();
@@ -79,7 +79,7 @@ pub fn name_instruction(instruction: usize) -> Vec<String> {
 /// The function that a fiber begins with: what is above it is the loop.
 const BASE: &str = "duality_runtime::event_loop::park::fiber";
 
-/// Crates whose functions say nothing about what a task waits for, and their sources.
+/// Crates with functions that say nothing about what a task waits for, and their sources.
 const MACHINERY: &[(&str, &str)] = &[
     ("core::", "/library/core/"),
     ("alloc::", "/library/alloc/"),

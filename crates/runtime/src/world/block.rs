@@ -1,7 +1,7 @@
 //! The block world: a wait puts the kernel thread to sleep.
 //!
 //! Processes, kernel threads and pools of either live here. An operation on a socket is the plain
-//! blocking system call; its time-out is the socket's own (`SO_RCVTIMEO`, `SO_SNDTIMEO`), so that
+//! blocking system call. Its time-out is the socket's own (`SO_RCVTIMEO`, `SO_SNDTIMEO`), so that
 //! it costs no call of its own. Only under an ambient deadline is the socket polled first.
 
 use std::cell::Cell;

@@ -2,13 +2,13 @@
 //! `FuturesUnordered`.
 //!
 //! A task waits for one thing at a time. In the block and the park world each wait happens within
-//! `poll`, so the futures of such a combinator run one after the other, and deadlock where one of
+//! `poll`. So the futures of such a combinator run one after the other, and deadlock where one of
 //! them needs another. On a loop, a wait for a socket or a time wakes the task and not the waker of
-//! the combinator, which then may never poll the future again.
+//! the combinator. The combinator then may never poll the future again.
 //!
 //! A combinator is found by its waker: a wait that is polled with another waker than its task has
 //! one in between. So the check costs one comparison at a wait, and nothing where an operation is
-//! ready. A combinator that passes the task's waker on (`join!`, `select!`) is not found, nor is a
+//! ready. A combinator that passes the task's waker on (`join!`, `select!`) is not found. Nor is a
 //! wait for a socket in the block world, which is a plain system call.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use std::task::Context;
 
 use crate::log;
 
-/// Checks that a wait is polled with the waker of its task, whose data is at `own`; 0 where no task
+/// Checks that a wait is polled with the waker of its task, with its data at `own`; 0 where no task
 /// of ours runs.
 #[inline(always)]
 pub(crate) fn check(context: &Context<'_>, own: usize) {

@@ -1,8 +1,8 @@
 //! Worlds: what "wait" means on this kernel thread.
 //!
-//! Every blocking operation of this crate has the same shape, whatever the world: *attempt* it;
-//! when it would block, *register* for what it waits for; *wait*; attempt it again. The worlds
-//! differ in the wait, and only there:
+//! Every blocking operation of this crate has the same shape in every world. *Attempt* it; when it
+//! would block, *register* for what it waits for; *wait*; attempt it again. The worlds differ in
+//! the wait, and only there:
 //!
 //! ```text
 //!            attempt ──ok──▶ Ready

@@ -74,9 +74,9 @@ impl TcpStream {
         self.set_timeout(Timeout::Send, limit)
     }
 
-    /// Limits how long the peer may take nothing of what was sent to it. When its window has been
-    /// closed for so long, or no acknowledgement has come, the kernel ends the connection: the
-    /// first operation then fails by `TimedOut` (`TCP_USER_TIMEOUT` of `tcp(7)`).
+    /// Limits how long the peer may take nothing of what was sent to it. Its window may have been
+    /// closed for so long, or no acknowledgement may have come. Then the kernel ends the
+    /// connection, and the first operation fails by `TimedOut` (`TCP_USER_TIMEOUT` of `tcp(7)`).
     ///
     /// A write time-out alone does not see that: the socket's buffer grows, and each write that
     /// finds a little room in it begins a wait of its own.
