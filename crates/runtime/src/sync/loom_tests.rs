@@ -1,5 +1,5 @@
 //! A semaphore's permits and its list of waiters under loom: the same files, with loom's atomics.
-//! To make these is not constant.
+//! These cannot be made in a constant.
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex, atomic};
