@@ -130,7 +130,7 @@ fn a_listen_queue_that_overflows_is_known_and_named() {
          architectures = ['iterative']\ncontrol = false\nconcurrency = [400]\nrepeats = 1\nwarm-up = '100ms'\n\
          window = '800ms'\nserver-arguments = ['--backlog=10']",
     );
-    let said = lab.compared(&[]);
+    let said = lab.compared(&["--tables"]);
     let (_, Records { cells, .. }) = lab.results("b");
     let Outcome::Measured(measured) = &cells[0].outcome else { panic!("{cells:?}") };
     assert!(measured.listen_overflows > 0);
