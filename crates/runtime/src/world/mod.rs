@@ -17,7 +17,7 @@
 //!   reactor:    return Pending; the reactor has us queued    (the same)
 //! ```
 //!
-//! [`World`] names the four, and [`Here::find`] alone chooses between them. The block world's wait
+//! [`World`] names the four, and `Here::find` alone chooses between them. The block world's wait
 //! is in [`block`]; those of park and suspend, which share the event loop, are in
 //! `event_loop/park.rs`; the reactor's is in `blocks/mod.rs`.
 //!
