@@ -52,7 +52,7 @@ fn what_is_sure_is_said_where_none_can_be_chosen() {
     assert_eq!(said.architecture, None);
     assert_eq!(
         text(&said)[0],
-        "Choose any of epoll, fork, poll and uring at 100 connections; epoll, poll and uring at 1,000 connections (differences under 35 % \
+        "Choose any of epoll, fork, poll and uring at 100 connections; any of epoll, poll and uring at 1,000 connections (differences under 35 % \
          among them would not have been seen); worse for sure at 1,000 connections: threads by 153 % more processor time [87 to 240] and \
          fork by 231 %."
     );

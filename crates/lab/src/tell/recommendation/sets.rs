@@ -20,7 +20,7 @@ pub(super) fn headline(summary: &Summary) -> Option<String> {
         summary.verdicts.iter().filter(|verdict| verdict.is_mere_set()).collect();
     let mut sets: Vec<(String, Vec<usize>)> = Vec::new();
     for verdict in &mere {
-        let set = members(verdict);
+        let set = any_of(verdict);
         match sets.iter_mut().find(|(known, _)| *known == set) {
             Some((_, counts)) => counts.push(verdict.concurrency),
             None => sets.push((set, vec![verdict.concurrency])),
@@ -40,7 +40,7 @@ pub(super) fn headline(summary: &Summary) -> Option<String> {
     });
     let worse = mere.iter().max_by_key(|verdict| verdict.concurrency);
     let worse = worse.map_or(String::new(), |verdict| nearest(verdict));
-    (!told.is_empty()).then(|| format!("Choose any of {}{of}{unseen}{worse}.", told.join("; ")))
+    (!told.is_empty()).then(|| format!("Choose {}{of}{unseen}{worse}.", told.join("; ")))
 }
 
 /// `; worse for sure at 1,000 connections: threads by 39 % more processor time [31 to 48], fork by
@@ -76,6 +76,27 @@ fn nearest(verdict: &Verdict) -> String {
 
 /// `epoll, poll and uring`, `all but fork`.
 pub(super) fn members(verdict: &Verdict) -> String {
+    match names(verdict) {
+        Names::These(names) => names,
+        Names::AllBut(names) => format!("all but {names}"),
+    }
+}
+
+/// `any of epoll, poll and uring`, `any but fork`.
+fn any_of(verdict: &Verdict) -> String {
+    match names(verdict) {
+        Names::These(names) => format!("any of {names}"),
+        Names::AllBut(names) => format!("any but {names}"),
+    }
+}
+
+/// The members of a set, or else the others, where those are fewer.
+enum Names {
+    These(String),
+    AllBut(String),
+}
+
+fn names(verdict: &Verdict) -> Names {
     let names = |standings: Vec<&Standing>| -> Vec<String> {
         let mut names: Vec<String> = standings.iter().map(|one| one.subject.clone()).collect();
         names.sort_unstable();
@@ -84,8 +105,8 @@ pub(super) fn members(verdict: &Verdict) -> String {
     let (inside, outside) =
         (names(verdict.leaders().collect()), names(verdict.excluded().collect()));
     match inside.len() > MANY.max(outside.len()) {
-        true => format!("all but {}", listed(&outside)),
-        false => listed(&inside),
+        true => Names::AllBut(listed(&outside)),
+        false => Names::These(listed(&inside)),
     }
 }
 
