@@ -10,7 +10,7 @@
 //! | [`prefork`] | the guest of one of N processes | that process |
 //! | [`threads`] | a kernel thread | its thread |
 //! | [`pool`] | the guest of one of N kernel threads | that thread |
-//! | [`workpool`] | a task in blocks, which N kernel threads take | the worker that runs its block |
+//! | [`workpool`] | a task in blocks, which N kernel threads run | the worker that runs its block |
 //! | [`gcd`] | the same on libdispatch's queues and threads | the thread that runs its block |
 //! | [`staged`] | a task that goes from stage to stage, each with a pool of threads | the reactor |
 //! | [`uthreads`] | a user-level thread | the loop, its stack put aside |
