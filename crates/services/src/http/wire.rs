@@ -232,7 +232,7 @@ impl<'l> Wire<'l> {
     /// Has the connection end with a reset. To close it would leave what the client has not taken
     /// to the kernel, which would try to send it for minutes.
     pub(super) fn reset(&self) {
-        // What fails here has ended already.
+        // If this fails, the connection has ended already.
         let _ = self.stream.set_linger_reset();
     }
 
