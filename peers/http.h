@@ -1,4 +1,5 @@
-/* What the http servers in C share: the socket, the request, the reply, and what is done with a connection.
+/* Shared by the http servers in C: the socket, the request, the reply, and how they serve a
+ * connection.
  *
  *     http_NAME --listen HOST:PORT     prints     listening on HOST:PORT
  *
@@ -135,7 +136,7 @@ static inline struct request understand(char *head, size_t length)
     return hosts == 1 || (is_old && hosts == 0) ? request : bad;
 }
 
-/* Seconds, and the page's head with the date that they are, but for its end: written once a second. */
+/* The page's head with the current date, without its end. It is made at most once a second. */
 static inline const char *page_head(size_t *length)
 {
     static _Thread_local struct {

@@ -140,7 +140,8 @@ static bool reply_error(int connection, const char *status) {
     return write_all(connection, reply, length);
 }
 
-/* Takes the path out of "GET /path HTTP/1.1"; the empty path is index.html. Returns the status of an error, or NULL. */
+/* Takes the path out of "GET /path HTTP/1.1". The empty path is index.html. Returns the status of
+ * an error, or NULL. */
 static const char *parse(char *head, char path[LONGEST_PATH]) {
     if (strncmp(head, "GET /", 5)) return "405 Method Not Allowed";
     char *start = head + 5, *end = start + strcspn(start, " ?\r\n");
@@ -164,7 +165,8 @@ static bool answer(int connection, char *head) {
     return sent && goes_on;
 }
 
-/* A connection's thread: reads heads of requests, which may arrive in parts or several at a time, and answers them in order. */
+/* The thread of a connection. It reads heads of requests, which may arrive in parts or several at a
+ * time, and answers them in order. */
 static void *serve(void *argument) {
     int connection = (int)(long)argument;
     char head[LONGEST_HEAD + 1];
