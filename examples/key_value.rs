@@ -1,4 +1,4 @@
-//! A key-value store: what one connection sets, the others get.
+//! A key-value store: all connections share the keys.
 //!
 //! ```text
 //! SET colour dark green      OK
@@ -7,9 +7,9 @@
 //! anything else              ERROR write SET KEY VALUE, or GET KEY
 //! ```
 //!
-//! The connections share a map in memory, so a process for each would have a map of its own.
-//! Duality takes every service to share memory unless it says `.independent_connections()`, and
-//! refuses fork and prefork here:
+//! The connections share a map in memory; with a process for each connection, each process would
+//! have its own map. Duality assumes that a service shares memory unless it says
+//! `.independent_connections()`. So it refuses fork and prefork here:
 //!
 //! ```sh
 //! cargo run --release --example key_value -- serve --architecture threads --listen :7000
@@ -32,7 +32,7 @@ async fn serve(mut stream: TcpStream, map: Map) -> io::Result<()> {
     let mut input = Vec::new();
     let mut buffer = [0; 1024];
     loop {
-        // What `kill -USR1` and a logged error name.
+        // `kill -USR1` and a logged error show this name.
         task::stage("key-value: request").await;
         let count = stream.read(&mut buffer).await?;
         if count == 0 {

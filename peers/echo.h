@@ -1,7 +1,7 @@
-/* What the echo servers in C share: what is done with a connection (RFC 862).
+/* Shared by the echo servers in C: how they serve a connection (RFC 862).
  *
- * Every byte comes back, until the client closes its side. Nothing is said about silence, as in
- * Duality's echo service.
+ * Every byte comes back, until the client closes its side. As in Duality's echo service, there is
+ * no limit on silence.
  */
 #ifndef ECHO_H
 #define ECHO_H
@@ -9,11 +9,11 @@
 #include "server.h"
 
 enum {
-    /* So many bytes are under way at most, as in Duality's service. */
+    /* The most bytes under way, as in Duality's service. */
     ROOM = 4096,
 };
 
-/* Serves a connection until its end. Inlined, so that the package's functions are called directly. */
+/* Serves a connection until its end. Inlined, so that it calls the package's functions directly. */
 static inline __attribute__((always_inline)) void
 serve(void *stream, receive_function receive, transmit_function transmit)
 {

@@ -1,11 +1,11 @@
-/* Echo on epoll, written by hand as a state machine: what a programmer makes of echo_pthreads.c who has the time. */
+/* Echo on epoll, written by hand as a state machine. It does the work of echo_pthreads.c. */
 #define _GNU_SOURCE
 #include "echo.h"
 #include "events.h"
 
 struct echo {
     struct connection connection;
-    /* What is to be sent: from `sent` on, up to `length`. */
+    /* The bytes to be sent, from `sent` up to `length`. */
     size_t sent, length;
     char bytes[ROOM];
 };
@@ -34,7 +34,7 @@ static enum wait proceed(struct connection *connection)
             return again ? INPUT : ENDED;
         echo->sent = 0;
         echo->length = (size_t)count;
-        /* Whatever comes after a short read is a new event. */
+        /* Bytes that come after a short read are a new event. */
         is_drained = echo->length < sizeof echo->bytes;
     }
 }

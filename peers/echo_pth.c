@@ -1,9 +1,9 @@
 /* A thread of GNU Pth 2.0.7 (libpth-dev) for each connection.
  *
  * All threads are on one kernel thread, which waits in select(2) for all of them. So descriptors
- * from FD_SETSIZE on are of no use. Before it reads, pth_read asks for the descriptor's mode and
- * calls select. To try the call first, and wait by pth_wait when it would block, was no faster. The
- * reason is that the scheduler calls select at every switch.
+ * from FD_SETSIZE on cannot be used. Before it reads, pth_read asks for the descriptor's mode and
+ * calls select. It was no faster to try the call first, and to wait by pth_wait if it would block:
+ * the scheduler calls select at every switch.
  */
 #define _GNU_SOURCE
 #include "echo.h"

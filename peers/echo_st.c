@@ -30,8 +30,8 @@ int main(int argc, char **argv)
 {
     int socket = listen_as_told(argc, argv);
     raise_limit(RLIM_INFINITY);
-    /* epoll(7), if the library was built with it. Debian's was not: then poll(2), since select(2), its default, knows 1,024
-     * descriptors. */
+    /* Uses epoll(7) if the library was built with it. Debian's library was not. Then this uses
+     * poll(2), since the default, select(2), knows only 1,024 descriptors. */
     st_set_eventsys(ST_EVENTSYS_ALT);
     if (st_get_eventsys() != ST_EVENTSYS_ALT)
         must(st_set_eventsys(ST_EVENTSYS_POLL) == 0, "st_set_eventsys");
@@ -45,7 +45,7 @@ int main(int argc, char **argv)
                 st_usleep(PAUSE_MICROSECONDS);
             continue;
         }
-        /* Its stack is of 64 KiB, and comes from those who have ended, if there are any. */
+        /* Its stack has 64 KiB, and comes from a thread that has ended, if there is one. */
         while (st_thread_create(connection, stream, 0, 0) == NULL)
             st_usleep(PAUSE_MICROSECONDS);
     }

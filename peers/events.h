@@ -4,7 +4,7 @@
  *                └─► a connection: let it proceed until it would block, or has ended
  *
  * A server is a `struct` that begins with a `struct connection`, and a function `proceed`. The
- * function does what can be done without waiting and says what it waits for. Events are
+ * function does all work that needs no wait, and returns what it waits for next. Events are
  * edge-triggered. One kernel thread does everything.
  */
 #ifndef EVENTS_H
@@ -26,12 +26,13 @@ enum {
 enum wait { INPUT, OUTPUT, ENDED };
 
 struct connection {
-    /* Its place among those that wait, the one that has waited longest first; `after` also links those that are free. */
+    /* Its place in the list of waiting connections, the longest wait first. `after` also links free
+     * places. */
     struct connection *before, *after;
-    /* When it has waited for too long, in milliseconds. */
+    /* The time at which it has waited for too long, in milliseconds. */
     int64_t deadline;
     int socket;
-    /* What epoll was asked for; nothing yet. */
+    /* The events that epoll was asked for; 0 before the first time. */
     uint32_t asked;
     /* Whether a short read may hide that the client has closed. */
     bool hung_up;
@@ -41,12 +42,12 @@ typedef enum wait proceed_function(struct connection *connection);
 
 struct loop {
     int poller, listener;
-    /* Of a connection of the server, in bytes. */
+    /* The size of the server's `struct` for a connection, in bytes. */
     size_t size;
     /* How long a connection may wait, in milliseconds, or 0 for ever. */
     int64_t patience;
     int64_t now;
-    /* When the listener is listened to again after means ran out, or 0. */
+    /* When the loop accepts again after resources ran out, or 0. */
     int64_t resume;
     struct connection waiting, *idle;
 };
@@ -91,7 +92,7 @@ static inline void end_connection(struct loop *loop, struct connection *connecti
     loop->idle = connection;
 }
 
-/* Lets a connection go on, and has it wait for what it needs then. */
+/* Lets a connection go on, and then arranges its next wait. */
 static inline __attribute__((always_inline)) void
 advance(struct loop *loop, struct connection *connection, proceed_function proceed)
 {
@@ -136,7 +137,7 @@ static inline void listen_for(struct loop *loop, uint32_t events)
     must(epoll_ctl(loop->poller, EPOLL_CTL_MOD, loop->listener, &event) == 0, "epoll_ctl");
 }
 
-/* Accepts all that wait. `begin` prepares what follows the `struct connection`. */
+/* Accepts all waiting connections. `begin` prepares the fields after the `struct connection`. */
 static inline __attribute__((always_inline)) void
 accept_all(struct loop *loop, void begin(struct connection *), proceed_function proceed)
 {
@@ -211,7 +212,7 @@ serve_events(int listener, size_t size, int patience_seconds, void begin(struct 
                 connection->hung_up = true;
             advance(&loop, connection, proceed);
         }
-        /* After the others: a place that one of them gave back may be taken now. */
+        /* New connections come last, so that they can take the places of those that ended. */
         if (has_new)
             accept_all(&loop, begin, proceed);
         look_at_the_clock(&loop);

@@ -103,7 +103,7 @@ func yields(goroutines uint64) func(uint64) (uint64, uint64) {
 	}
 }
 
-// alternate is by yields, which are cheaper than channels.
+// alternate yields, which is cheaper than channels.
 func alternate(count uint64) (uint64, uint64) {
 	_, total := yields(2)(2 * count)
 	return count, total

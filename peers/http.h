@@ -1,11 +1,12 @@
-/* What the http servers in C share: the socket, the request, the reply, and what is done with a connection.
+/* Shared by the http servers in C: the socket, the request, the reply, and how they serve a
+ * connection.
  *
  *     http_NAME --listen HOST:PORT     prints     listening on HOST:PORT
  *
  * They are the toy servers of Kerneis & Chroboczek, "Are events fast?" (2009): one page of 305
  * bytes from memory, and a thread for each connection. Page, fields and limits are those of
- * Duality's http service, so that only the package differs. A server is one file. It accepts,
- * starts a thread for each connection, and calls `serve` there with the package's own ways to
+ * Duality's http service, so that only the package differs. Each server is one file. It accepts,
+ * starts a thread for each connection, and there calls `serve` with the package's own functions to
  * receive and to send. SIGTERM ends it, with exit code 0.
  */
 #ifndef HTTP_H
@@ -22,7 +23,7 @@ enum {
     LONGEST_REPLY = 1024,
     /* How long a client may be silent, or take nothing. */
     PATIENCE_SECONDS = 60,
-    /* After so many requests a connection is closed. */
+    /* A connection is closed after so many requests. */
     REQUESTS_A_CONNECTION = 1000,
 };
 
@@ -41,13 +42,14 @@ static const char PAGE[] =
 enum persistence { IMPLIED, ANNOUNCED, CLOSE };
 
 struct request {
-    /* 200 when it is the page that is asked for. */
+    /* 200 if the request is for the page. */
     int status;
     int is_head;
     enum persistence persistence;
 };
 
-/* The length of the head that `input` begins with, or 0 when its end has not come; it is not before `from`. */
+/* The length of the head at the start of `input`, or 0 if its end has not come. The end is not
+ * before `from`. */
 static inline size_t head_length(const char *input, size_t from, size_t length)
 {
     from = from < 3 ? 0 : from - 3;
@@ -69,7 +71,7 @@ static inline int lists(const char *list, const char *token)
     return 0;
 }
 
-/* The value of a field when its line, which has an end of its own, is that of `name`, or NULL. */
+/* The value of the field in a line that ends with a zero byte. NULL if the field is not `name`. */
 static inline const char *value_of(const char *line, const char *name)
 {
     size_t length = strlen(name);
@@ -100,7 +102,7 @@ static inline struct request asked_for(char *line)
     return request;
 }
 
-/* What a head asks for. It is taken apart in place. */
+/* The request in a head. It cuts the head into pieces in place. */
 static inline struct request understand(char *head, size_t length)
 {
     struct request bad = {400, 0, CLOSE};
@@ -126,7 +128,7 @@ static inline struct request understand(char *head, size_t length)
             request.persistence = ANNOUNCED;
         else if (value_of(line, "Transfer-Encoding") != NULL ||
                  ((value = value_of(line, "Content-Length")) != NULL && strcmp(value, "0") != 0))
-            /* What follows would be a body, and not the next request. */
+            /* A body would follow, not the next request. */
             return (struct request){413, 0, CLOSE};
     }
     if (request.status == 400 || request.status == 505)
@@ -134,7 +136,7 @@ static inline struct request understand(char *head, size_t length)
     return hosts == 1 || (is_old && hosts == 0) ? request : bad;
 }
 
-/* Seconds, and the page's head with the date that they are, but for its end: written once a second. */
+/* The page's head with the current date, without its end. It is made at most once a second. */
 static inline const char *page_head(size_t *length)
 {
     static _Thread_local struct {
@@ -198,7 +200,7 @@ static inline size_t answer(char *output, struct request request)
     return (size_t)(end - output);
 }
 
-/* Serves a connection until its end. Inlined, so that the package's functions are called directly. */
+/* Serves a connection until its end. Inlined, so that it calls the package's functions directly. */
 static inline __attribute__((always_inline)) void
 serve(void *stream, receive_function receive, transmit_function transmit)
 {
@@ -221,7 +223,7 @@ serve(void *stream, receive_function receive, transmit_function transmit)
         size_t length = answer(output, request);
         if (transmit(stream, output, length) != (ssize_t)length)
             return;
-        /* What is left has been sent ahead, and belongs to the next request. */
+        /* The rest was sent ahead, and belongs to the next request. */
         held -= head;
         memmove(input, input + head, held);
     } while (request.persistence != CLOSE);

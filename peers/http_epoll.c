@@ -1,4 +1,5 @@
-/* The toy web server on epoll, written by hand as a state machine: what a programmer makes of http_pthreads.c who has the time. */
+/* The toy web server on epoll, written by hand as a state machine. It does the work of
+ * http_pthreads.c. */
 #define _GNU_SOURCE
 #include "http.h"
 #include "events.h"
@@ -8,9 +9,9 @@ struct client {
     int requests_left;
     /* Whether the connection ends with the reply that is being sent. */
     bool is_last;
-    /* Of the input, what has come, and how much of it has no end of a head. */
+    /* How many bytes of input have come, and how many of them contain no end of a head. */
     size_t held, looked_at;
-    /* Of the output, what is to be sent: from `sent` on, up to `length`. */
+    /* The output to be sent, from `sent` up to `length`. */
     size_t sent, length;
     char output[LONGEST_REPLY];
     char input[LONGEST_HEAD];
@@ -24,7 +25,7 @@ static void begin(struct connection *connection)
     client->held = client->looked_at = client->sent = client->length = 0;
 }
 
-/* Answers the request whose head has so many bytes; 0 where the head is too long. */
+/* Answers the request with a head of so many bytes. 0 means that the head is too long. */
 static void reply(struct client *client, size_t head)
 {
     struct request request = head == 0 ? (struct request){431, 0, CLOSE} : understand(client->input, head);
@@ -33,7 +34,7 @@ static void reply(struct client *client, size_t head)
     client->is_last = request.persistence == CLOSE;
     client->sent = 0;
     client->length = answer(client->output, request);
-    /* What is left has been sent ahead, and belongs to the next request. */
+    /* The rest was sent ahead, and belongs to the next request. */
     client->held -= head;
     client->looked_at = 0;
     memmove(client->input, client->input + head, client->held);
@@ -66,7 +67,7 @@ static enum wait proceed(struct connection *connection)
         if (count <= 0)
             return again ? INPUT : ENDED;
         client->held += (size_t)count;
-        /* Whatever comes after a short read is a new event. */
+        /* Bytes that come after a short read are a new event. */
         is_drained = (size_t)count < room;
     }
 }

@@ -2,9 +2,9 @@
  * fast?".
  *
  * All threads are on one kernel thread, which waits in select(2) for all of them. So descriptors
- * from FD_SETSIZE on are of no use. Before it reads, pth_read asks for the descriptor's mode and
- * calls select. To try the call first, and wait by pth_wait when it would block, was no faster. The
- * reason is that the scheduler calls select at every switch.
+ * from FD_SETSIZE on cannot be used. Before it reads, pth_read asks for the descriptor's mode and
+ * calls select. It was no faster to try the call first, and to wait by pth_wait if it would block:
+ * the scheduler calls select at every switch.
  */
 #define _GNU_SOURCE
 #include "http.h"
@@ -12,7 +12,8 @@
 #include <pth.h>
 #include <stdint.h>
 
-/* What ends a wait that takes too long. A key has an event for each thread, so that none is allocated. */
+/* The event that ends a wait after too long. A key gives each thread its own event, so that none is
+ * allocated. */
 static pth_event_t late(void)
 {
     static pth_key_t key = PTH_KEY_INIT;

@@ -1,4 +1,5 @@
-/* A kernel thread for each connection, by glibc (libc6-dev): the "NPTL" server of "Are events fast?".
+/* A kernel thread for each connection, by glibc (libc6-dev): the "NPTL" server of "Are events
+ * fast?".
  *
  * What waits is the plain system call, with a time-out that the kernel watches.
  */

@@ -2,9 +2,9 @@
  *
  *     PEER COST COUNT     prints     COST COUNT TOTAL ns|bytes     (README.md)
  *
- * A peer is one file. It lists its costs, each a function that does its thing `count` times and
- * returns what that took, and hands them to `peer_main`. The costs are described in
- * crates/costs/src/tasks.rs. Peers keep its names and order.
+ * A peer is one file. It lists its costs and passes them to `peer_main`. Each cost is a function
+ * that does its operation `count` times and returns what that took. crates/costs/src/tasks.rs
+ * describes the costs. Peers keep its names and order.
  */
 #ifndef PEER_H
 #define PEER_H
@@ -19,11 +19,12 @@
 struct cost {
     const char *name;
     const char *unit;
-    /* Does its thing `*count` times, or as many as it can, which it stores there. */
+    /* Does the operation `*count` times, or as often as possible, and stores that number in
+     * `*count`. */
     uint64_t (*measure)(uint64_t *count);
 };
 
-/* Ends the program, saying what failed. */
+/* Ends the program with a message that says what failed. */
 static inline void must(int holds, const char *what)
 {
     if (!holds) {

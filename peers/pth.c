@@ -6,7 +6,7 @@
 
 #include <pth.h>
 
-/* The scheduler looks through lists of all threads, so that many take very long. */
+/* The scheduler searches lists of all threads, so it is very slow with many. */
 #define MOST_PARKED 1000
 
 static uint64_t remaining;
@@ -173,7 +173,7 @@ static void *sleep_often(void *argument)
     return argument;
 }
 
-/* In processor time: what passes is mostly the sleep's own length. */
+/* Measures processor time, since elapsed time is mostly the sleep itself. */
 static uint64_t sleep_(uint64_t *count)
 {
     pth_t sleeping[SLEEPERS];

@@ -1,6 +1,6 @@
 /* Kernel threads by glibc's pthreads: what our block world is held against.
  *
- * Two threads wake each other by semaphores, the least that POSIX offers for it.
+ * Two threads wake each other by semaphores, the cheapest way that POSIX offers.
  */
 #include "peer.h"
 
@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-/* As many as our block world parks. */
+/* Our block world parks as many. */
 #define MOST_PARKED 4000
 
 static uint64_t remaining;
@@ -74,7 +74,7 @@ static void *yield_after_gate(void *argument)
     return yield_often(argument);
 }
 
-/* Threads that run while others are started would not meet them; so they start together. */
+/* The threads start together. Otherwise early ones would have run before later ones start. */
 static uint64_t yields(uint64_t *count, uint64_t threads)
 {
     pthread_t *running = calloc(threads, sizeof *running);
@@ -95,7 +95,7 @@ static uint64_t yield_2(uint64_t *count)
     return yields(count, 2);
 }
 
-/* Cheaper than by semaphores. */
+/* Yields are cheaper than semaphores. */
 static uint64_t alternate(uint64_t *count)
 {
     uint64_t twice = 2 * *count;
@@ -115,7 +115,8 @@ static void *wait_for_ever(void *argument)
     return argument;
 }
 
-/* Beside a second thread, because glibc leaves out the atomic operations while there is only one. */
+/* A second thread is there, because glibc leaves out the atomic operations in a process with a
+ * single thread. */
 static uint64_t lock(uint64_t *count)
 {
     start(wait_for_ever, NULL);
@@ -205,7 +206,7 @@ static void *sleep_often(void *argument)
     return argument;
 }
 
-/* In processor time: what passes is mostly the sleep's own length. */
+/* Measures processor time, since elapsed time is mostly the sleep itself. */
 static uint64_t sleep_(uint64_t *count)
 {
     pthread_t sleeping[SLEEPERS];

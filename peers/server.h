@@ -21,15 +21,16 @@
 
 enum {
     BACKLOG = 4096,
-    /* How long nothing is accepted after descriptors, memory or threads have run out. */
+    /* The pause before accepting again after descriptors, memory or threads have run out. */
     PAUSE_MICROSECONDS = 10000,
 };
 
-/* How a package waits for a stream's bytes: as read(2) and write(2), but `transmit` sends all, or returns less. */
+/* A package's functions for a stream. They act as read(2) and write(2), but `transmit` returns less
+ * only if it failed. */
 typedef ssize_t receive_function(void *stream, char *into, size_t room);
 typedef ssize_t transmit_function(void *stream, const char *bytes, size_t length);
 
-/* Ends the program, saying what failed. */
+/* Ends the program with a message that says what failed. */
 static inline void must(int holds, const char *what)
 {
     if (!holds) {
@@ -38,7 +39,7 @@ static inline void must(int holds, const char *what)
     }
 }
 
-/* Whether accept(2) failed for want of what the end of a connection gives back. */
+/* Whether accept(2) failed for lack of a resource that the end of a connection frees. */
 static inline int out_of_means(void)
 {
     return errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
@@ -50,7 +51,7 @@ static void end(int number)
     _exit(0);
 }
 
-/* Opens as many descriptors as are allowed, but no more than `most`. */
+/* Allows as many open descriptors as possible, but no more than `most`. */
 static inline void raise_limit(rlim_t most)
 {
     struct rlimit limit;
@@ -59,7 +60,7 @@ static inline void raise_limit(rlim_t most)
     must(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
 }
 
-/* Listens where the command line says, says so, and returns the socket. */
+/* Listens at the address on the command line, prints that address, and returns the socket. */
 static inline int listen_as_told(int argc, char **argv)
 {
     char *colon = argc == 3 && strcmp(argv[1], "--listen") == 0 ? strrchr(argv[2], ':') : NULL;
@@ -79,7 +80,7 @@ static inline int listen_as_told(int argc, char **argv)
     int listener = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
     must(listener >= 0, "socket");
     must(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0, "SO_REUSEADDR");
-    /* Linux hands it on to what is accepted: tcp(7). */
+    /* On Linux, accepted sockets inherit this option: tcp(7). */
     must(setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0, "TCP_NODELAY");
     must(bind(listener, found->ai_addr, found->ai_addrlen) == 0, "bind");
     must(listen(listener, BACKLOG) == 0, "listen");

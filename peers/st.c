@@ -1,7 +1,7 @@
 /* State Threads 1.9 (libst-dev): user-level threads on one kernel thread.
  *
- * It has no yield of its own: its documentation offers st_usleep(0), by way of its timers. Two
- * threads wake each other by condition variables, which need no mutex here. So `switch`,
+ * It has no yield; its documentation offers st_usleep(0) instead, which goes through the timers.
+ * Two threads wake each other by condition variables, which need no mutex here. So `switch`,
  * `alternate` and `condition` are the same.
  */
 #include "peer.h"
@@ -152,7 +152,7 @@ static void *sleep_often(void *argument)
     return argument;
 }
 
-/* In processor time: what passes is mostly the sleep's own length. */
+/* Measures processor time, since elapsed time is mostly the sleep itself. */
 static uint64_t sleep_(uint64_t *count)
 {
     st_thread_t sleeping[SLEEPERS];

@@ -1,12 +1,13 @@
-/* A threaded web server in the style of Knot: an accept loop, a thread for each connection, blocking calls, and a page cache
- * shared by all threads. It serves the files of one folder.
+/* A threaded web server in the style of Knot: an accept loop, a thread for each connection,
+ * blocking calls, and a page cache shared by all threads. It serves the files of one folder.
  *
  *   cc -O2 -pthread -o server server.c
  *   ./server 8080 FOLDER                      a kernel thread for each connection
  *   duality run -- ./server 8080 FOLDER       a user-level thread for each connection
- *   ./server 8080 FOLDER 10000                beside so many threads that wait on a condition variable
+ *   ./server 8080 FOLDER 10000                beside 10,000 threads that wait for ever
  *
- * Nothing here knows of Duality. What a connection costs is a stack of 64 KiB, of which two pages are used. */
+ * Nothing here knows of Duality. A connection costs a stack of 64 KiB, of which two pages
+ * are used. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -95,8 +96,8 @@ out:
     return page;
 }
 
-/* Finds a page in the cache, or on disk. The lock is not held while the disk is read: two threads may load one page, and the
- * second is thrown away. */
+/* Finds a page in the cache, or on disk. The lock is not held while the disk is read, so two
+ * threads may load the same page. Then the second copy is freed. */
 static const struct page *find(const char *path) {
     struct page **bucket = &cache.buckets[hash(path)], *page;
     pthread_mutex_lock(&cache.lock);
@@ -139,7 +140,8 @@ static bool reply_error(int connection, const char *status) {
     return write_all(connection, reply, length);
 }
 
-/* Takes the path out of "GET /path HTTP/1.1"; the empty path is index.html. Returns the status of an error, or NULL. */
+/* Takes the path out of "GET /path HTTP/1.1". The empty path is index.html. Returns the status of
+ * an error, or NULL. */
 static const char *parse(char *head, char path[LONGEST_PATH]) {
     if (strncmp(head, "GET /", 5)) return "405 Method Not Allowed";
     char *start = head + 5, *end = start + strcspn(start, " ?\r\n");
@@ -152,7 +154,7 @@ static const char *parse(char *head, char path[LONGEST_PATH]) {
     return NULL;
 }
 
-/* Answers one request; returns whether another may follow. */
+/* Answers one request. Returns whether another may follow. */
 static bool answer(int connection, char *head) {
     char path[LONGEST_PATH];
     bool goes_on = !strcasestr(head, "\r\nConnection: close");
@@ -163,7 +165,8 @@ static bool answer(int connection, char *head) {
     return sent && goes_on;
 }
 
-/* A connection's thread: reads heads of requests, which may arrive in parts or several at a time, and answers them in order. */
+/* The thread of a connection. It reads heads of requests, which may arrive in parts or several at a
+ * time, and answers them in order. */
 static void *serve(void *argument) {
     int connection = (int)(long)argument;
     char head[LONGEST_HEAD + 1];
@@ -204,7 +207,7 @@ static int listen_on(const char *port) {
     return listener;
 }
 
-/* A thread that waits for what never comes. */
+/* A thread that waits for ever. */
 static void *rest(void *argument) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -239,13 +242,13 @@ int main(int argc, char **argv) {
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    /* Before it listens, so that whoever can connect finds all threads there. */
+    /* These threads start before the server listens, so every client finds all of them. */
     start_resting(argc == 4 ? atol(argv[3]) : 0, &attributes);
     int listener = listen_on(argv[1]), on = 1;
     for (;;) {
         int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
         if (connection < 0) {
-            /* Out of descriptors or memory: those who are served will give some back. */
+            /* Out of descriptors or memory: the end of a connection will free some. */
             if (errno != EINTR && errno != ECONNABORTED) usleep(10000);
             continue;
         }

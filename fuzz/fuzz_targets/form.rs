@@ -1,7 +1,7 @@
-//! Forms as they are posted to the guestbook, up to the page that shows the remark.
+//! Forms that are posted to the guestbook, up to the page that shows the remark.
 //!
-//! What a browser encodes is decoded; what is taken keeps its bounds; and no remark brings mark-up
-//! of its own into a page.
+//! Forms that a browser encodes are decoded. Accepted remarks keep their bounds. No remark brings
+//! its own mark-up into a page.
 
 #![no_main]
 
@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
 
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (name, value) = text.split_once('\n').unwrap_or((text, ""));
-    // An empty field, and one that comes twice, are the other half's affair.
+    // The first half tries empty names and fields that come twice.
     if !name.is_empty() && name != "other" {
         let body = format!("other=1&{}={}", encode(name), encode(value));
         let expected = [Some(value.to_owned()), Some("1".to_owned())];
@@ -38,7 +38,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Shows what a guest has typed, on whichever page it comes to.
+/// Shows a guest's input, on the page with the remark or on the page that refuses it.
 fn show(guest: &str, text: &str) {
     let (page, shown, refused) = &*PAGE;
     if let Some(remark) = remark(guest, text) {
@@ -51,7 +51,8 @@ fn show(guest: &str, text: &str) {
     assert_eq!(&markup(&page.refusing(guest, text).expect("the page is sound")), refused);
 }
 
-/// How often each character occurs that means something to HTML; `&` begins what stands for one.
+/// How often each of HTML's special characters occurs. `&` is not counted: it begins the escapes of
+/// the others.
 fn markup(page: &str) -> [usize; 4] {
     ['<', '>', '"', '\''].map(|character| page.matches(character).count())
 }

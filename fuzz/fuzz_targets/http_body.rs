@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ended::Finished(taken, content) = ended {
         assert!(content.len() <= ROOM && content.len() <= taken && taken as u64 <= LIMIT);
         assert!(bytes[..taken].ends_with(b"\r\n\r\n"));
-        // What follows has no influence.
+        // The bytes after the body have no influence.
         assert_eq!(
             chunked(&[&bytes[..taken]], LIMIT, ROOM),
             Ended::Finished(taken, content.clone())

@@ -1,7 +1,7 @@
 //! Conditional and range requests: lines of `NAME: VALUE`, judged for a file.
 //!
-//! A part lies within the file; without a condition there is no verdict but the whole; a date that
-//! can be read can be written.
+//! A part lies within the file. Without a condition, the verdict is the whole file. A date that can
+//! be read can be written.
 
 #![no_main]
 

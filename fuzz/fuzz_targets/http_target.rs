@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
         Ok((format!("{path}/index.html"), query))
     );
 
-    // What the parser of heads lets through goes into a header field of the redirect.
+    // A target that the parser of heads accepts goes into a header field of the redirect.
     let request = format!("GET {text} HTTP/1.0\r\n\r\n");
     if let [Heard::Head { target, .. }, ..] = &requests(&[request.as_bytes()], 1 << 16, 0)[..]
         && target == text

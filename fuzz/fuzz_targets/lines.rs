@@ -1,7 +1,7 @@
-//! Lines, and what quote, phone and chat make of them. (A game passes them on as they are.)
+//! Lines, and how quote, phone and chat treat them. (A game passes them on unchanged.)
 //!
 //! However the bytes are cut, the lines are those of the definition. A reply is one line. In a chat
-//! every client hears what the others said, whatever it looks like.
+//! every client hears the lines of the others, whatever they look like.
 
 #![no_main]
 
@@ -9,10 +9,10 @@ use duality_fuzz::{bytewise, split};
 use duality_services::fuzzing::{chat, lines, phone, quote};
 use libfuzzer_sys::fuzz_target;
 
-/// That of quote; those of the others are longer, and nothing else.
+/// The longest line of quote. The other services differ only in a greater length.
 const LONGEST: usize = 64;
 
-/// Bytes in the log of the chat; all of a line is in it.
+/// Bytes in the log of the chat, which has room for every line.
 const LOG: usize = 256;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -39,7 +39,7 @@ fn defined(bytes: &[u8]) -> (Vec<Vec<u8>>, bool) {
         given.push(line.to_vec());
         rest = &rest[feed + 1..];
     }
-    // A CR may still turn out to be a part of the end.
+    // A final CR may be part of the line's end.
     (given, rest.len() > LONGEST + 1)
 }
 
@@ -68,7 +68,7 @@ fn check_phone(line: &[u8]) {
 }
 
 fn check_chat(given: &[Vec<u8>]) {
-    // Numbers of which one begins as, and one ends as, another.
+    // 12 begins like 1 and ends like 2.
     let said: Vec<(u64, &[u8])> = given
         .iter()
         .zip([1, 12, 2].into_iter().cycle())

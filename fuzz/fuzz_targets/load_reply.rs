@@ -1,6 +1,6 @@
-//! What a server, which may be hostile, replies to the client of http.
+//! Replies of a server, which may be hostile, to the client of http.
 //!
-//! However the bytes are cut, the reply is the same; it takes and holds no more than came.
+//! However the bytes are cut, the reply is the same. It takes and holds no more bytes than came.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
-//! What a load is aimed at, as its user writes it.
+//! Targets of loads, as users write them.
 //!
-//! What is shown can be read again and means the same. No target can put a line of its own into the
-//! head of a request.
+//! The shown form of a target can be read again and means the same. No target can put its own line
+//! into the head of a request.
 
 #![no_main]
 

@@ -1,6 +1,7 @@
-//! Where a store is, as an operator writes it.
+//! Locations of stores, as operators write them.
 //!
-//! What is shown can be read again and means the same, is one line, and gives no password away.
+//! The shown form of a location can be read again and means the same. It is one line, and gives no
+//! password away.
 
 #![no_main]
 

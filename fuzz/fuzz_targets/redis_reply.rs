@@ -1,7 +1,7 @@
 //! Replies of Redis, or of another program at its address.
 //!
-//! A reply has one end, wherever the bytes are cut. It holds no more than came. An error is final.
-//! A remark and a command are read as they were meant.
+//! A reply has one end, wherever the bytes are cut. It holds no more bytes than came. An error is
+//! final. A remark and a command are read as they were meant.
 
 #![no_main]
 
@@ -34,7 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// A beginning of what is no more than one reply is unfinished, or an error of which all is one.
+/// A beginning of one reply is unfinished. If it is an error, the whole is an error too.
 fn check_prefixes(bytes: &[u8]) {
     let whole = redis_reply(bytes);
     let mut length = 0;
@@ -48,7 +48,7 @@ fn check_prefixes(bytes: &[u8]) {
     }
 }
 
-/// Bytes of text in a reply; what is a remark among it comes to no more.
+/// Bytes of text in a reply. A remark has no more bytes than its element.
 fn held(reply: &Reply) -> usize {
     match reply {
         Reply::SimpleString(bytes) => bytes.len(),

@@ -1,6 +1,6 @@
 //! Results files, which may come from anybody, up to the report.
 //!
-//! Whatever the figures are, there is a report; and no text in the file brings a script into it.
+//! There is a report, whatever the figures are. No text in the file brings a script into it.
 
 #![no_main]
 
@@ -11,7 +11,7 @@ use duality_lab::tell::recommendation::recommend;
 use duality_lab::tell::summary::Summary;
 use libfuzzer_sys::fuzz_target;
 
-/// An experiment of which nothing has been measured.
+/// An experiment without measurements.
 const PLAIN: &str = include_str!("../corpus/results/begun");
 
 static SCRIPTS: LazyLock<usize> = LazyLock::new(|| {

@@ -1,5 +1,4 @@
-//! Templates with mistakes in them: whatever is in the file, the server goes on, and the page has
-//! an end.
+//! Templates with mistakes. Whatever is in the file, the server goes on and the page ends.
 
 #![no_main]
 
@@ -17,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let Some(page) = Page::of(source) else { return };
     let remark = Remark { guest: "<Ada>".to_owned(), text: "{{ visitors }}".to_owned() };
-    // The length of what is rendered is checked beyond these calls.
+    // The library checks the length of the page beyond these calls.
     let _ = page.with(&remark);
     let _ = page.refusing("<Ada>", "");
 });

@@ -1,13 +1,12 @@
-//! What the fuzz targets share: other ways in which the same bytes could come.
+//! Shared by the fuzz targets: other ways in which the same bytes could come.
 //!
-//! Each target is one file in `fuzz_targets/`, with seeds in `corpus/TARGET/` that can be read, and
-//! a line in `Cargo.toml`. `cargo xtask fuzz` builds and runs them; so does `cargo fuzz run
-//! TARGET`.
+//! Each target is one file in `fuzz_targets/`, with readable seeds in `corpus/TARGET/` and a line
+//! in `Cargo.toml`. `cargo xtask fuzz` builds and runs them; so does `cargo fuzz run TARGET`.
 
 #![forbid(unsafe_code)]
 
-/// Cuts bytes into pieces as a network could. Where is a function of the bytes, so that a seed is
-/// nothing but what a peer sends, and a crash is found again.
+/// Cuts bytes into pieces as a network could. The bytes alone decide where. So a seed is exactly
+/// what a peer sends, and a crash is reproducible.
 #[must_use]
 pub fn split(bytes: &[u8]) -> Vec<&[u8]> {
     let mut random = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {

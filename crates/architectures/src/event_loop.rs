@@ -9,13 +9,14 @@
 //!                    └─────────────────────────────────────────────┘
 //! ```
 //!
-//! What waits: the kernel thread, in its poller, for all; a connection is what its state machine
-//! holds. Cost of a connection: that state, no stack and no thread. What breaks first: descriptors.
-//! Under `select` and `poll`, it is the time to look at every descriptor in every round. Source:
-//! CPC in Kerneis & Chroboczek 2009; Demsky 2001; ZeroHTTPd, `06_poll` and `07_epoll`.
+//! What waits: the kernel thread, in its poller, for all connections. A connection is the content
+//! of its state machine. Cost of a connection: that state, no stack and no thread. What breaks
+//! first: descriptors. Under `select` and `poll`, it is the time to look at every descriptor in
+//! every round. Source: CPC in Kerneis & Chroboczek 2009; Demsky 2001; ZeroHTTPd, `06_poll` and
+//! `07_epoll`.
 //!
-//! The architectures differ in their poller alone (with `uring` it also accepts, receives and
-//! sends); `uthreads` differs in how a task waits alone.
+//! These architectures differ only in their poller, which under `uring` also accepts, receives and
+//! sends. `uthreads` differs only in how a task waits.
 
 use std::io;
 use std::sync::mpsc::channel;
@@ -133,7 +134,8 @@ pub(crate) fn run_loops<R: FnOnce(TcpListener, Admission)>(
     let cpus = allowed_cpus()?;
     let loops = listeners.len() + 1;
     let replicas = Connections::default();
-    // No loop serves before all are open: connections could take the descriptors that one needs.
+    // No loop serves before all are open. Otherwise connections could take the descriptors that
+    // another loop needs.
     let all_open = Arc::new(Barrier::new(loops));
     let (opened, outcomes) = channel();
     for (index, listener) in listeners.into_iter().enumerate() {
@@ -146,7 +148,7 @@ pub(crate) fn run_loops<R: FnOnce(TcpListener, Admission)>(
                 Ok(run) => (Some(run), Ok(())),
                 Err(error) => (None, Err(error)),
             };
-            // The other end is there until all have met at the barrier.
+            // The other end stays until all threads have met at the barrier.
             let _ = opened.send(outcome);
             drop(opened);
             all_open.wait();
@@ -188,14 +190,14 @@ struct AcceptPolicy {
 }
 
 impl AcceptPolicy {
-    /// Whether connections have to be accepted one by one. A ring takes all that the kernel has
-    /// ready, which may be more than may be accepted beside the `held` ones.
+    /// Whether connections must be accepted one by one. A ring takes all connections that the
+    /// kernel has ready, which may be more than may be accepted beside the `held` ones.
     fn is_one_by_one(&self, held: usize) -> bool {
         self.queue.is_bounded() || self.admission.most() < held.saturating_add(self.backlog)
     }
 }
 
-/// The loop's first task: accepts, and spawns a task for each connection, or has it wait in the
+/// The loop's first task. It accepts connections, and spawns a task for each or puts it into the
 /// accept queue.
 async fn accept_and_spawn(listener: TcpListener, service: Served, policy: AcceptPolicy) {
     task::show_stage("accept");
@@ -208,7 +210,7 @@ async fn accept_and_spawn(listener: TcpListener, service: Served, policy: Accept
         task::spawn(async move { queue.start_connections(&service, &connections).await })
     };
     let starter = starter.expect("a loop without connections has room for a task");
-    // Reserve first: a connection that is accepted can be served.
+    // Reserves a task first, so that each accepted connection can be served.
     let mut reserved = reserve(&mut door.pressure).await;
     let mut credit = 0;
     loop {
@@ -260,9 +262,9 @@ mod tests {
     use crate::Prefer;
     use crate::common::accept_queue::FULL;
 
-    /// More than a full loop has.
+    /// More connections than a full loop has.
     const ALL: usize = FULL + 200;
-    /// Longer than anything takes that works.
+    /// Longer than any working operation takes.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     /// What is preferred, and the size of the accept queue.
@@ -293,8 +295,7 @@ mod tests {
         AcceptPolicy { limit: Limit::none(), admission: Admission::unlimited(), queue, backlog: 0 }
     }
 
-    /// Serves on a loop until `is_over`, which is asked in every round, so that the loop is never
-    /// idle.
+    /// Serves on a loop until `is_over` says so. The loop asks in every round, so it is never idle.
     fn serve_until<F>(
         poller: Kind,
         listener: TcpListener,
@@ -361,8 +362,8 @@ mod tests {
         }
     }
 
-    /// Clients that are answered never: all that come are begun, wait in the accept queue, or are
-    /// not accepted.
+    /// No client gets an answer: each connection has started, waits in the accept queue, or is not
+    /// accepted.
     fn begins_and_accepts_as_it_was_told(poller: Kind) {
         if let Some(reason) = poller.unavailable() {
             let _ = writeln!(std::io::stderr(), "skipped: {reason}");
@@ -382,7 +383,7 @@ mod tests {
             let (listener, address) = listener();
             let clients: Vec<_> = (0..ALL).map(|_| TcpStream::connect(address).unwrap()).collect();
             let queue = Arc::new(AcceptQueue::new(prefer, size));
-            // While the acceptor waits, its listener counts as one that rests.
+            // While the acceptor waits, its listener counts as a resting connection.
             let most = if prefer == Prefer::Accept { ALL } else { FULL + 1 };
             let (watched, started, rounds) = (queue.clone(), Instant::now(), AtomicUsize::new(0));
             serve_until(poller, listener, service, queue, move || {
@@ -391,7 +392,7 @@ mod tests {
                 assert!(begun <= most && waiting <= size, "{seen}");
                 assert!(started.elapsed() < PATIENCE, "{seen}");
                 let settled = begun + 1 >= most && waiting == size.min(ALL - begun);
-                // It is to stay so.
+                // The state must stay like that.
                 if !settled || rounds.fetch_add(1, Ordering::Relaxed) < 1000 {
                     return false;
                 }

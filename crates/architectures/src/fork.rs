@@ -24,7 +24,7 @@ use crate::common::children::{Children, ROUND};
 use crate::common::door::{Door, InPlace};
 use crate::{Architecture, Needs, Server, World};
 
-/// How often a parent looks after its children while connections wait for the end of one.
+/// How often a parent tries to reap children while connections wait for a slot.
 const SHORT_ROUND: Duration = Duration::from_millis(1);
 
 /// See the [module](self).
@@ -61,7 +61,7 @@ impl Architecture for Fork {
         let listener = server.into_listener();
         let mut children = Children::new()?;
         let connections = Connections::default();
-        // What a child has does not fill the parent.
+        // A child's descriptors and memory are not the parent's, so nothing is checked here.
         let admission = Admission::unlimited();
         let door = Door::<InPlace>::new(listener, &service, limit, &connections, admission);
         let mut door = Some(door);
@@ -70,11 +70,11 @@ impl Architecture for Fork {
             while let Some(accepting) = &mut door {
                 children.reap_all();
                 let served = children.count();
-                // While there are children to reap, the parent does not wait for long.
+                // While it has children to reap, the parent waits only for short times.
                 let next = match (served, accepting.waiting()) {
                     (0, _) => Ok(accepting.next(|| 0).await),
                     (_, 0) => timeout(ROUND, accepting.next(|| served)).await,
-                    // A slot is free when its child has been reaped.
+                    // A slot becomes free when its child is reaped.
                     _ => timeout(SHORT_ROUND, accepting.next(|| served)).await,
                 };
                 let mut waiting = match next {
@@ -89,7 +89,7 @@ impl Architecture for Fork {
                         task::contain(|| block_on(service.begin(stream, connections.enter())));
                     });
                     match started {
-                        // The child has the connection; the parent's descriptor goes.
+                        // The child has the connection, so the parent closes its own descriptor.
                         Ok(()) => waiting.take().into_iter().for_each(TcpStream::leave_to_child),
                         Err(error) => {
                             let Some(door) = &mut door else { return };

@@ -1,7 +1,7 @@
 //! Server architectures: how connections become processes, threads and events.
 //!
 //! Each file is one architecture and reads as its definition. All of them run the same [`Served`],
-//! compiled once. They differ in what waits, and on what:
+//! compiled once. They differ in how connections wait:
 //!
 //! | file | a connection is | waits in |
 //! | --- | --- | --- |
@@ -10,9 +10,9 @@
 //! | [`prefork`] | the guest of one of N processes | that process |
 //! | [`threads`] | a kernel thread | its thread |
 //! | [`pool`] | the guest of one of N kernel threads | that thread |
-//! | [`workpool`] | a task in blocks, which N kernel threads take from a queue (fifo, priority, serial) | the worker that runs its block |
+//! | [`workpool`] | a task in blocks, which N kernel threads run | the worker that runs its block |
 //! | [`gcd`] | the same on libdispatch's queues and threads | the thread that runs its block |
-//! | [`staged`] | a task that goes from stage to stage, each with a queue and a pool of threads | the reactor |
+//! | [`staged`] | a task that goes from stage to stage, each with a pool of threads | the reactor |
 //! | [`uthreads`] | a user-level thread | the loop, its stack put aside |
 //! | [`event_loop`] | a state machine (select, poll, epoll, uring) | the loop |
 //! | [`handwritten`] | a state machine written by hand | the loop |
@@ -51,15 +51,15 @@ macro_rules! registry {
         /// Every architecture, in the order in which they are taught and shown.
         pub static ALL: &[&dyn Architecture] = &[$(&$architecture,)* $(&$other,)*];
 
-        /// Calls a macro with the name of each architecture that runs straight-line code, as an
-        /// identifier, and the arguments of `serve --architecture` for it.
+        /// Calls a macro for each architecture that runs straight-line code. Its arguments are the
+        /// architecture's name as an identifier, and the words of `serve --architecture`.
         #[doc(hidden)]
         #[macro_export]
         macro_rules! for_each_of_straight_line_code {
             ($dollar body:ident) => { $($dollar body! { $name [$text] })* };
         }
 
-        /// The same for each that runs what was written by hand.
+        /// Calls a macro for each architecture that runs code written by hand.
         #[doc(hidden)]
         #[macro_export]
         macro_rules! for_each_by_hand {
@@ -102,19 +102,19 @@ pub trait Architecture: Sync {
     /// Which of the sources describe it.
     fn source(&self) -> &'static str;
 
-    /// What it can give to a service.
+    /// The needs of a service that it meets.
     fn gives(&self) -> Needs;
 
-    /// What a wait of its service is; none where no straight-line service runs.
+    /// How its service waits. `None` if it runs no straight-line service.
     fn world(&self) -> Option<World>;
 
-    /// What tells its loops which connections are ready, with these options; none without loops.
+    /// The poller of its loops with these options. `None` without loops.
     fn poller(&self, options: &Options) -> Option<Kind> {
         let _ = options;
         None
     }
 
-    /// Whether `--cores` multiplies it: it uses one kernel thread and shares nothing.
+    /// Whether `--cores` can multiply it, because it uses one kernel thread and shares nothing.
     fn replicates(&self) -> bool {
         false
     }
@@ -125,20 +125,20 @@ pub trait Architecture: Sync {
         false
     }
 
-    /// How many connections it serves at a time at most, where that is decided before the first one
-    /// comes; the next wait until one ends.
+    /// The most connections that it serves at a time, if this is fixed from the start. Further ones
+    /// wait until one ends.
     fn places(&self, options: &Options) -> Option<usize> {
         let _ = options;
         None
     }
 
-    /// Why this machine cannot run it with these options, if so.
+    /// Why this machine cannot run it with these options, if it cannot.
     fn unavailable(&self, options: &Options) -> Option<String> {
         let _ = options;
         None
     }
 
-    /// What it runs with here, in place of what it would run with elsewhere, and why, if so.
+    /// What it uses on this machine in place of something better, and why, if it does.
     fn degraded(&self, options: &Options) -> Option<String> {
         let _ = options;
         None
@@ -148,12 +148,12 @@ pub trait Architecture: Sync {
     ///
     /// # Errors
     ///
-    /// When it cannot begin. Once it serves, a lack of descriptors, memory, threads or processes
+    /// If it cannot begin. Once it serves, a lack of descriptors, memory, threads or processes
     /// makes it wait, not fail.
     fn serve(&self, server: Server) -> io::Result<()>;
 }
 
-/// What a service's wait is underneath: the three worlds of `duality-runtime`.
+/// How a service waits: the three worlds of `duality-runtime`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum World {
     /// The kernel thread sleeps in the system call.

@@ -9,10 +9,10 @@
 //!
 //! What waits: each thread, for a connection (from the list, or in accept) and then for its client.
 //! Cost of a connection: nothing but its descriptor; the threads are there. What breaks first: the
-//! number of workers, which is the number of connections served at a time. The others wait in the
-//! list, as many as there are descriptors for (or `--accept-queue` of them). Beyond that, and where
-//! each thread accepts, they wait in the kernel's accept queue, which drops what it has no room
-//! for. Source: Demsky 2001 (the list); ZeroHTTPd, `05_prethreaded` (each accepts); Apache's worker
+//! number of workers, which is the number of connections served at a time. Others wait in the list,
+//! as many as there are descriptors for (or `--accept-queue` of them). Further ones, and all of
+//! them if each thread accepts, wait in the kernel's accept queue, which drops those that overflow
+//! it. Source: Demsky 2001 (the list); ZeroHTTPd, `05_prethreaded` (each accepts); Apache's worker
 //! in Kerneis & Chroboczek 2009.
 
 use std::collections::VecDeque;
@@ -77,12 +77,12 @@ impl Architecture for Pool {
 struct Crew {
     workers: usize,
     stack: thread::ThreadStack,
-    /// Counts threads, as others count connections.
+    /// Counts threads, not connections.
     present: Connections,
 }
 
 impl Crew {
-    /// Starts the threads, or as many as there can be.
+    /// Starts the threads, or as many as possible.
     fn start(
         &self,
         admission: &Admission,
@@ -103,7 +103,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Starts one beside those that are there.
+    /// Starts one more thread.
     fn start_one(
         &self,
         admission: &Admission,
@@ -120,7 +120,7 @@ fn each_accepts(crew: &Crew, server: Server) -> io::Result<()> {
     let slots = Arc::new(Slots::for_threads(server.limit(), crew.workers));
     let service = server.service.clone();
     let listener = server.into_listener();
-    // Each thread has a listener of its own beside its connection.
+    // Each thread has its own listener beside its connection.
     let members = Arc::new(Members::new(&listener, crew.workers)?);
     let admission = Admission::new(&listener, service.descriptors() + 1, 1);
     crew.start(&admission, |present| {
@@ -153,7 +153,7 @@ fn by_a_list(crew: &Crew, server: Server) -> io::Result<()> {
     })?;
     let listener = server.into_listener();
     let admission = Admission::new(&listener, service.descriptors(), 1).of_descriptors();
-    // Those that the threads serve, or that wait for one.
+    // Connections that a thread serves, or that wait for a thread.
     let connections = Connections::default();
     let mut door = Door::<InPlace>::new(listener, &service, limit, &connections, admission);
     block_on(async {
@@ -170,18 +170,18 @@ fn by_a_list(crew: &Crew, server: Server) -> io::Result<()> {
     Ok(())
 }
 
-/// Accepted connections that no thread has taken yet. Without a bound it takes all that come. A
-/// connection that overflows the kernel's accept queue is not heard of again for a second, or
-/// several. Threads may have nothing to do meanwhile.
+/// Accepted connections that no thread has taken yet. Without a bound it takes all that come. If a
+/// connection overflows the kernel's accept queue, its client is silent for a second or longer,
+/// while threads may be idle.
 struct List {
-    /// How many may wait in it, beside those that a thread is waiting for.
+    /// How many connections may wait in the list, beside one for each waiting thread.
     size: usize,
     inner: Mutex<Inner>,
-    /// There is a connection, or there will be none.
+    /// A connection was added, or the list was closed.
     changed: Condvar,
     /// There is room for another connection.
     left: Condvar,
-    /// Those that it has no room for.
+    /// The connections that wait in the kernel's accept queue.
     backlog: Backlog,
     /// The threads.
     places: Places,
@@ -232,7 +232,7 @@ impl List {
         }
     }
 
-    /// The connection that has waited longest, as soon as there is one; `None` when there will be
+    /// The connection that has waited longest, as soon as there is one. `None` if there will be
     /// none.
     fn take(&self) -> Option<(TcpStream, Active)> {
         let mut inner = self.lock();

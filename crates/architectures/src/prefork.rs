@@ -7,10 +7,11 @@
 //!   [ parent: replaces children that die ]
 //! ```
 //!
-//! What waits: each child, in accept or for its client. The kernel wakes one of those in accept.
-//! Cost of a connection: nothing but its descriptor; the processes are there. What breaks first:
-//! the number of workers, which is the number of connections served at a time. No memory is shared.
-//! Source: ZeroHTTPd, `03_preforking`; Apache's prefork in Kerneis & Chroboczek 2009.
+//! What waits: each child, in accept or for its client. For a new connection, the kernel wakes one
+//! child in accept. Cost of a connection: nothing but its descriptor; the processes are there. What
+//! breaks first: the number of workers, which is the number of connections served at a time. No
+//! memory is shared. Source: ZeroHTTPd, `03_preforking`; Apache's prefork in Kerneis & Chroboczek
+//! 2009.
 
 use std::fmt;
 use std::io;
@@ -66,7 +67,7 @@ impl Architecture for Prefork {
         let workers = server.options.workers.min(server.options.max_connections);
         let service = server.service.clone();
         let listener = server.into_listener();
-        // Each child has its copy.
+        // Each child has a copy of this.
         let members = Members::new(&listener, 1)?;
         let mut listener = Some(listener);
         let mut children = Children::new()?;
@@ -132,13 +133,13 @@ fn serve_the_rest(
 }
 
 /// Children that end by themselves. If several in a row end soon after their start, they are
-/// replaced ever more slowly, and not for ever. What ends them will most likely end the next one,
-/// too.
+/// replaced more and more slowly, and in the end no longer. The cause would most likely end the
+/// next one too.
 struct Losses {
     workers: usize,
-    /// Young ones in a row, without a connection accepted in between.
+    /// Young children that ended in a row, without a connection accepted in between.
     young: usize,
-    /// How many connections had been accepted at the last of them.
+    /// How many connections had been accepted when the last of them ended.
     accepted: u64,
     /// When the next child may be started.
     until: Option<Instant>,
@@ -146,14 +147,14 @@ struct Losses {
 }
 
 impl Losses {
-    /// Up to this age a child that ends is a young one.
+    /// A child that ends before this age is young.
     const YOUNG: Duration = Duration::from_secs(1);
-    /// The pauses double up to this one.
+    /// The longest pause. Each pause is twice the last one.
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-    /// How many young ones in a row, beyond the number of workers, are too many. The pauses take
-    /// six seconds.
+    /// So many young children in a row, beyond the number of workers, are too many. The pauses take
+    /// six seconds in all.
     const TOO_MANY: usize = 12;
-    /// How long a line about a loss stands for those that follow.
+    /// How long a report of a loss covers further losses.
     const QUIET: Duration = Duration::from_secs(10);
 
     fn new(workers: usize) -> Self {
@@ -164,7 +165,7 @@ impl Losses {
     ///
     /// # Errors
     ///
-    /// When there were too many.
+    /// If there were too many.
     fn count(&mut self, ended: &Ended) -> io::Result<()> {
         let accepted = totals().connections_accepted;
         if ended.age >= Self::YOUNG || accepted != self.accepted {
@@ -172,7 +173,7 @@ impl Losses {
         }
         (self.accepted, self.young) = (accepted, self.young + 1);
         let how = How(ended.status);
-        // As many as there are workers may have had one and the same cause.
+        // A single cause may have ended all workers at once.
         let Some(pauses) = self.young.checked_sub(self.workers + 1) else {
             if !self.quiet() {
                 log::warn(format_args!("prefork: a worker process {how}; another takes its place"));
@@ -203,7 +204,7 @@ impl Losses {
         self.until.is_none_or(|until| Instant::now() >= until)
     }
 
-    /// Whether a line of a short while ago stands for this one.
+    /// Whether a recent report covers this loss.
     fn quiet(&mut self) -> bool {
         let quiet = self.said.is_some_and(|said| said.elapsed() < Self::QUIET);
         if !quiet {

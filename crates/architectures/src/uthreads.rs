@@ -8,12 +8,12 @@
 //!                    └─────────────────────────────────────────────┘
 //! ```
 //!
-//! What waits: the kernel thread, in io_uring, for all; a connection's stack lies parked meanwhile.
-//! Where the kernel refuses io_uring, it waits in epoll; `--poller` chooses another. It differs
-//! from the event loop on the same poller in the stacks alone. Cost of a connection: a stack (the
-//! pages it touches), no kernel thread. What breaks first: descriptors; before Linux 6.13, mappings
-//! (`vm.max_map_count`, two for each stack). Source: State Threads and Pth in Kerneis & Chroboczek
-//! 2009; Demsky 2001; von Behren et al. 2003.
+//! What waits: the kernel thread, in io_uring, for all connections. A connection's stack is parked
+//! meanwhile. If the kernel refuses io_uring, the thread waits in epoll; `--poller` chooses another
+//! poller. Only the stacks distinguish this architecture from the event loop on the same poller.
+//! Cost of a connection: a stack (the pages it touches), no kernel thread. What breaks first:
+//! descriptors; before Linux 6.13, mappings (`vm.max_map_count`, two for each stack). Source: State
+//! Threads and Pth in Kerneis & Chroboczek 2009; Demsky 2001; von Behren et al. 2003.
 
 use std::io;
 
@@ -57,7 +57,7 @@ impl Architecture for Uthreads {
     }
 
     fn unavailable(&self, options: &Options) -> Option<String> {
-        // The best one is chosen of those that are available.
+        // Without a choice, the best available poller is used.
         options.poller.and_then(Kind::unavailable)
     }
 

@@ -1,8 +1,8 @@
-//! `cargo bench -p duality-costs [NAME…]`: what `duality model --costs` measures, by the same
-//! functions.
+//! `cargo bench -p duality-costs [NAME…]`: measures the costs of `duality model --costs`, by the
+//! same functions.
 //!
-//! Measurements run in processes of their own; so this program answers, when it is called with
-//! `--measure`, for our own subjects, as `duality model --measure` does.
+//! Each measurement runs in its own process. So with `--measure` this program measures one of our
+//! own subjects, as `duality model --measure` does.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "what it prints is its result")]
 
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    // cargo adds `--bench`; without it (`cargo test --benches`) a look is enough.
+    // `cargo bench` adds `--bench`. Without it (`cargo test --benches`), a quick look is enough.
     let effort = if arguments.iter().any(|argument| argument == "--bench") {
         Effort::FULL
     } else {

@@ -1,7 +1,7 @@
-//! What conversion costs a call that never waits: an async function against a plain one.
+//! The cost of the conversion for a call that never waits: an async function against a plain one.
 //!
-//! Neither is inlined, as calls across crates are not. The converted one is called in two steps,
-//! for which the compiler is kept from merging them: its state machine is made, and then polled.
+//! Neither is inlined, as calls across crates are not. A call of the async function has two steps:
+//! its state machine is made, and then polled. The compiler is kept from merging them.
 
 use std::future::{Future, poll_fn};
 use std::hint::black_box;

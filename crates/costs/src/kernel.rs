@@ -1,12 +1,12 @@
-//! The kernel's price for what architectures use it for. This is a system call, an attempt that
-//! would block, a registration with epoll, a switch to another kernel thread, a process.
+//! The kernel's costs for architectures: a system call, an attempt that would block, a registration
+//! with epoll, a switch to another kernel thread, a process.
 //!
-//! They are differences between architectures, and so measured without what all of them do. Bytes
-//! move in none of them, except the one byte of a switch. The two system calls for that byte are
-//! measured beside it and taken off.
+//! Only differences between architectures count, so operations that all of them do are left out. No
+//! bytes move, except the one byte of a switch. The two system calls for that byte are measured
+//! separately and subtracted.
 //!
 //! All times are processor time of this process and its children. Elapsed time would include other
-//! programs' use of the processor, which would be larger than such a difference.
+//! programs' use of the processor, which can be larger than these differences.
 
 use std::cell::Cell;
 use std::hint::{black_box, spin_loop};
@@ -40,7 +40,7 @@ pub(crate) fn call(count: u64) -> io::Result<Reading> {
     })
 }
 
-/// poll(2) of a connection on which bytes have come: what the block world asks before each
+/// poll(2) of a connection on which bytes have come. The block world makes this call before each
 /// operation under a deadline.
 pub(crate) fn ask(count: u64) -> io::Result<Reading> {
     let (here, there) = connection()?;
@@ -64,8 +64,8 @@ pub(crate) fn in_vain(count: u64) -> io::Result<Reading> {
     })
 }
 
-/// A descriptor registered with epoll, until it is closed. What it costs to make and close it
-/// otherwise is taken off.
+/// A registration with epoll, from the call until the descriptor is closed. The cost of making and
+/// closing an unregistered descriptor is subtracted.
 pub(crate) fn register(count: u64) -> io::Result<Reading> {
     let mut poller = Kind::Epoll.open()?;
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -82,21 +82,20 @@ pub(crate) fn register(count: u64) -> io::Result<Reading> {
     Ok(less(registered, alone))
 }
 
-/// The members of a ring of switches. Linux keeps the translations of a few address spaces on a
-/// processor (six on x86); a ring has more, as in a server.
+/// The members of a ring of switches. Linux keeps the address translations of a few processes on a
+/// processor (six on x86). A ring has more members, as a server has.
 const MEMBERS: usize = 16;
 
-/// Rounds of a ring with members that have just begun: afterwards all have touched what they use.
+/// The first rounds of a ring. After them, all members have touched the memory that they use.
 const FIRST_ROUNDS: u64 = 2;
-/// Fewer rounds take less than what their members' beginning varies by.
+/// Fewer rounds would take less time than the start of the members varies by.
 const FEWEST_ROUNDS: u64 = 100;
 
-/// A switch from one kernel thread to another of the same process, each of which waits to read from
-/// a pipe.
+/// A switch from one kernel thread to another of the same process. Each waits to read from a pipe.
 pub(crate) fn switch(count: u64) -> io::Result<Reading> {
     switches(count, |ring, rounds| {
         thread::scope(|scope| {
-            // If one of them cannot be started, the others are not to wait for it.
+            // If a member cannot be started, the others must not wait for it.
             let mut gates = Vec::with_capacity(MEMBERS);
             for member in 1..MEMBERS {
                 let (go, gate) = mpsc::channel();
@@ -108,7 +107,7 @@ pub(crate) fn switch(count: u64) -> io::Result<Reading> {
                 gates.push(go);
             }
             for go in gates {
-                // A member waits at its gate for nothing else.
+                // Opens the gate of each member, which waits only for this.
                 let _ = go.send(());
             }
             pass_on(ring, 0, rounds)
@@ -124,7 +123,7 @@ pub(crate) fn process_switch(count: u64) -> io::Result<Reading> {
             children.start(|| drop(pass_on(ring, member, rounds)))?;
         }
         pass_on(ring, 0, rounds)?;
-        // A child's time counts once it has been waited for.
+        // The kernel adds a child's time when the child is reaped.
         while children.count() > 0 {
             reap(&mut children)?;
         }
@@ -132,8 +131,8 @@ pub(crate) fn process_switch(count: u64) -> io::Result<Reading> {
     })
 }
 
-/// Switches alone: what a ring takes for so many, without what it takes to begin and end, and
-/// without the calls.
+/// Only the switches: the time of a ring for so many, minus the time to begin and end, minus the
+/// system calls.
 fn switches(
     count: u64,
     go_round: impl Fn(&[(OwnedFd, OwnedFd)], u64) -> io::Result<()>,
@@ -158,7 +157,7 @@ fn rounds(count: u64) -> u64 {
     count.div_ceil(MEMBERS as u64).max(FEWEST_ROUNDS)
 }
 
-/// A member, which hands on what it reads; the first of them begins.
+/// The loop of a member, which hands on the byte that it reads. The first member begins.
 fn pass_on(ring: &[(OwnedFd, OwnedFd)], member: usize, rounds: u64) -> io::Result<()> {
     let (own, next) = (&ring[member].0, &ring[(member + 1) % MEMBERS].1);
     for _ in 0..rounds {
@@ -173,8 +172,7 @@ fn pass_on(ring: &[(OwnedFd, OwnedFd)], member: usize, rounds: u64) -> io::Resul
     Ok(())
 }
 
-/// A child process that runs a task which does nothing: made, run and reaped; without its page
-/// faults.
+/// A child process with an empty task: made, run and reaped, without its page faults.
 pub(crate) fn process(count: u64) -> io::Result<Reading> {
     let mut children = Children::new()?;
     let before = usage::of_this_process().page_faults;
@@ -188,11 +186,11 @@ pub(crate) fn process(count: u64) -> io::Result<Reading> {
 
 /// A page of memory that a child process writes to for the first time, so that it is copied.
 pub(crate) fn fault(count: u64) -> io::Result<Reading> {
-    /// As many as a server's child copies, and so few that they are in a cache, as its parent's
-    /// are.
+    /// As many pages as a server's child copies. They are few enough to be in a cache, as the
+    /// parent's pages are.
     const PAGES: u64 = 48;
     let page = page_size();
-    // Its parent has written to all of them, so that they are there.
+    // The parent has written to all pages, so that they exist.
     let block = vec![Cell::new(1_u8); page * PAGES as usize];
     let children = count.div_ceil(PAGES);
     let touching = |pages: usize| {
@@ -206,19 +204,19 @@ pub(crate) fn fault(count: u64) -> io::Result<Reading> {
     Ok(Reading { count: children.max(1) * PAGES, ..faults })
 }
 
-/// A thread that sleeps on another processor is woken. The reading is by how much longer an answer
-/// over loopback takes if the asking thread sleeps until it comes, and its processor with it. That
-/// is the interrupt, by way of the host under a virtual machine, and the cost of both sides' rest.
+/// A thread that sleeps on another processor is woken. The reading is the extra time of an answer
+/// over loopback if the asking thread sleeps until it comes, and its processor too. It contains the
+/// interrupt (through the host, on a virtual machine) and the cost of both sides' rest.
 pub(crate) fn wake(count: u64) -> io::Result<Reading> {
     let count = count.clamp(BUSY, MOST_RESTS);
     Ok(less(answers(count, 1, Asks::Asleep)?, answers(count, 1, Asks::Paced)?))
 }
 
 /// One of several threads of a busy processor waits for a byte. It is woken from another processor,
-/// which interrupts the running thread. The reading is by how much longer an answer over loopback
-/// takes than an answer of a thread that need not wait.
+/// which interrupts the running thread. The reading is the extra time of an answer over loopback,
+/// compared with a thread that need not wait.
 pub(crate) fn woken(count: u64) -> io::Result<Reading> {
-    /// Enough that one is always running while others are woken.
+    /// Enough threads that one is always running while others are woken.
     const THREADS: usize = 16;
     let count = count.max(2_000).next_multiple_of(THREADS as u64);
     Ok(less(answers(count, THREADS, Asks::Each)?, answers(count, 1, Asks::Often)?))
@@ -226,35 +224,36 @@ pub(crate) fn woken(count: u64) -> io::Result<Reading> {
 
 /// An answer over loopback takes longer if its processor had nothing to do before. The thread goes
 /// to sleep and is woken from another processor. Its own processor wakes from its rest, with caches
-/// that others have used. The asking thread is awake, so no answer wakes it: that is [`wake`]'s.
+/// that others have used. The asking thread is awake, so no answer wakes it: [`wake`] measures
+/// that.
 pub(crate) fn rest(count: u64) -> io::Result<Reading> {
     let count = count.clamp(BUSY, MOST_RESTS);
     Ok(less(answers(count, 1, Asks::Paced)?, answers(count, 1, Asks::Often)?))
 }
 
-/// Rests in a batch at most, for each is waited for.
+/// The most rests in a batch. Each of them takes time.
 const MOST_RESTS: u64 = 300;
 
-/// So many questions at once, and there is always another.
+/// So many questions are under way at once, so there is always another.
 const BUSY: u64 = 16;
 
 /// How questions come.
 #[derive(Clone, Copy, PartialEq)]
 enum Asks {
-    /// There is always another, of a thread that never sleeps.
+    /// There is always another question, from a thread that never sleeps.
     Often,
-    /// One at a time on each connection, as soon as there is an answer; of a thread that never
+    /// One at a time on each connection, as soon as there is an answer, from a thread that never
     /// sleeps.
     Each,
-    /// One at a time, by a thread that does not sleep, after a pause in which the answering thread
-    /// does.
+    /// One at a time, after a pause in which the answering thread sleeps. The asking thread does
+    /// not sleep.
     Paced,
-    /// One at a time, as soon as there is an answer, for which the thread sleeps.
+    /// One at a time, as soon as there is an answer. The asking thread sleeps until then.
     Asleep,
 }
 
 impl Asks {
-    /// Until the thread that answers sleeps, and its processor rests.
+    /// Long enough for the answering thread to sleep, and for its processor to rest.
     const PAUSE: Duration = Duration::from_micros(40);
 
     const fn at_once(self) -> u64 {
@@ -265,11 +264,11 @@ impl Asks {
     }
 }
 
-/// The time of `threads` that each answer a byte by a byte on a connection of their own; all
-/// answers together are `count`.
+/// The time of `threads` threads, each of which answers bytes by bytes on its own connection. There
+/// are `count` answers in all.
 fn answers(count: u64, threads: usize, asks: Asks) -> io::Result<Reading> {
-    /// Not timed, and no larger for this reason. On a connection that has seen some hundred
-    /// exchanges, with sleep on both sides between them, each takes 8 µs more here, whatever
+    /// Answers before the timed ones. There are no more of them for a reason. After some hundred
+    /// exchanges with sleep on both sides, each further exchange takes 8 µs more here, whatever
     /// answers. Most connections of servers see fewer exchanges.
     const WARM_UP: u64 = 100;
     let (warm_up, each) = (WARM_UP.div_ceil(threads as u64), count.div_ceil(threads as u64));
@@ -283,7 +282,8 @@ fn answers(count: u64, threads: usize, asks: Asks) -> io::Result<Reading> {
     let used = thread::scope(|scope| {
         let processor = sched_getcpu();
         let (here, there): (Vec<_>, Vec<_>) = connections.into_iter().unzip();
-        // An end that fails, or cannot be started, drops its side, which ends the other.
+        // An end that fails or cannot be started drops its side of the connection. This ends the
+        // other end.
         let asking = thread::Builder::new().spawn_scoped(scope, move || {
             leave_processor(processor)?;
             question(there, all, asks)
@@ -328,7 +328,7 @@ fn question(mut connections: Vec<TcpStream>, all: u64, asks: Asks) -> io::Result
     Ok(())
 }
 
-/// The processor's time for `each` answers after `warm_up` others.
+/// The processor time of `each` answers, after `warm_up` others.
 fn answer(mut connection: TcpStream, warm_up: u64, each: u64) -> io::Result<Duration> {
     let own_time = || duration(clock_gettime(ClockId::ThreadCPUTime));
     let mut byte = [0];
@@ -368,7 +368,7 @@ pub(crate) fn reap(children: &mut Children) -> io::Result<()> {
     Ok(())
 }
 
-/// The calls of as many switches, without the switches.
+/// The system calls of `count` switches, without the switches.
 fn own_pipe(count: u64, (reader, writer): &(OwnedFd, OwnedFd)) -> io::Result<Reading> {
     time(count, || {
         write(writer, b"x")?;
@@ -402,8 +402,7 @@ pub(crate) fn time(count: u64, mut once: impl FnMut() -> io::Result<()>) -> io::
     Ok(since(start, count))
 }
 
-/// The processor's time that this process has had, and its children that have ended, in
-/// microseconds.
+/// The processor time of this process and of its reaped children, in microseconds.
 fn used() -> u64 {
     usage::of_this_process().cpu_us
 }
@@ -412,8 +411,7 @@ fn since(start: u64, count: u64) -> Reading {
     Reading::new(count.max(1), u128::from(used() - start) * 1000, Unit::Nanoseconds)
 }
 
-/// What is left of `whole` when `part` is taken off; no less than a nanosecond in all, for a clock
-/// is coarse.
+/// `whole` minus `part`, but at least a nanosecond in all, since clocks are coarse.
 pub(crate) fn less(whole: Reading, part: Reading) -> Reading {
     Reading { total: whole.total.saturating_sub(part.total).max(1), ..whole }
 }

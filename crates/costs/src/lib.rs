@@ -1,10 +1,9 @@
-//! Unit costs: what it takes to start a task, to switch to another, to lock, to be told, to ask a
-//! poller.
+//! Unit costs: the time to start a task, to switch to another, to lock, to notify, to ask a poller.
 //!
-//! A *cost* ([`Cost`], listed in [`ALL`]) is measured for *subjects*. These are our three worlds,
-//! our pollers, and the peers (State Threads, GNU Pth, pthreads, Go), which are programs of their
-//! own. All of them are measured alike. Each batch runs in a fresh process, which is told a count
-//! and answers with one line:
+//! A *cost* ([`Cost`], listed in [`ALL`]) is measured for *subjects*. Subjects are our three
+//! worlds, our pollers, and the peers (State Threads, GNU Pth, pthreads, Go), which are separate
+//! programs. All subjects are measured alike. Each batch runs in a fresh process, which gets a
+//! count and answers with one line:
 //!
 //! ```text
 //!   duality model --costs ──┬─▶ duality model --measure park switch 200000 ─┐
@@ -12,10 +11,9 @@
 //!     between the subjects) └─▶ peers/go switch 200000 ─────────────────────┘    (line.rs)
 //! ```
 //!
-//! So nothing that one measurement leaves behind (heap, stacks, branch predictors) is there for the
-//! next, and a peer is not at a disadvantage. [`measure`] is what the fresh process of ours runs,
-//! and what tests call;
-//! [`run::run`] is the driver, [`table`] shows what came of it.
+//! So a measurement leaves nothing behind for the next one (heap, stacks, branch predictors), and
+//! peers have no disadvantage. Our fresh process runs [`measure`], and tests call it. [`run::run`]
+//! is the driver, and [`table`] shows the results.
 
 #![forbid(unsafe_code)]
 
@@ -39,32 +37,32 @@ use duality_poller::Kind;
 pub use line::{Malformed, Reading, Unit};
 pub use world::World;
 
-/// One cost: what it is called, what is done, and how.
+/// One cost: its name, what is measured, and how.
 pub struct Cost {
-    /// What the command line, the peers and the tables call it. The part before a `-` names its
+    /// The name on the command line, for the peers and in tables. The part before a `-` names its
     /// group.
     pub name: &'static str,
-    /// What is done once, for the reader of the table.
+    /// What one operation is, for the reader of the table.
     pub about: &'static str,
-    /// What it is measured in.
+    /// The unit of the cost.
     pub unit: Unit,
     measure: Measure,
 }
 
-/// How a cost is measured, and so for which subjects.
+/// How a cost is measured. This decides for which subjects.
 #[derive(Clone, Copy)]
 enum Measure {
-    /// In a world; done so many times.
+    /// In a world, so many times.
     World(fn(World, u64) -> io::Result<Reading>),
-    /// The same, of a thing that only this runtime has: peers are not asked.
+    /// In a world, for an operation that only this runtime has. Peers are not asked.
     OurWorld(fn(World, u64) -> io::Result<Reading>),
-    /// With a poller that so many descriptors are registered with, of which so many are ready.
+    /// With a poller: so many descriptors are registered, and so many of them are ready.
     Poller(usize, usize),
-    /// Of the kernel's, whatever the world.
+    /// Of the kernel, so many times, whatever the world.
     Kernel(fn(u64) -> io::Result<Reading>),
 }
 
-/// The subject of what does not depend on a world.
+/// The subject of costs that do not depend on a world.
 const KERNEL: &str = "kernel";
 
 /// Every cost, in the order of the table.
@@ -182,12 +180,12 @@ impl Cost {
         self.name == name || self.group() == name
     }
 
-    /// What the name has before its `-`, such as `yield` of `yield-1000`.
+    /// The part of the name before the `-`, such as `yield` of `yield-1000`.
     pub fn group(&self) -> &'static str {
         self.name.split('-').next().unwrap_or(self.name)
     }
 
-    /// The owner of the cost; the costs of one owner make one table.
+    /// The owner of the cost. The costs of one owner make one table.
     pub const fn owner(&self) -> Owner {
         match self.measure {
             Measure::World(_) | Measure::OurWorld(_) => Owner::Worlds,
@@ -196,7 +194,7 @@ impl Cost {
         }
     }
 
-    /// Whether peers have it too.
+    /// Whether peers have this cost too.
     pub const fn has_peers(&self) -> bool {
         matches!(self.measure, Measure::World(_))
     }
@@ -213,7 +211,7 @@ pub enum Owner {
     Pollers,
 }
 
-/// The subjects of ours that `cost` is measured for: worlds, or pollers.
+/// Our subjects for which `cost` is measured: worlds, pollers, or the kernel.
 pub fn subjects(cost: &Cost) -> Vec<&'static str> {
     match cost.measure {
         Measure::World(_) | Measure::OurWorld(_) => {
@@ -224,12 +222,13 @@ pub fn subjects(cost: &Cost) -> Vec<&'static str> {
     }
 }
 
-/// Measures `cost` of `subject` (a world, or a poller) in this process, doing it `count` times.
+/// Measures `cost` of `subject` (a world, a poller or the kernel) in this process, by `count`
+/// operations.
 ///
 /// # Errors
 ///
-/// [`Trouble::Unknown`] for a name that there is not, [`Trouble::Unavailable`] for what this
-/// machine does not have.
+/// [`Trouble::Unknown`] for an unknown name. [`Trouble::Unavailable`] if this machine lacks
+/// something.
 pub fn measure(subject: &str, cost: &str, count: u64) -> Result<Reading, Trouble> {
     let found = ALL.iter().find(|known| known.name == cost);
     let Some(cost) = found else { return Err(Trouble::Unknown(format!("cost `{cost}`"))) };
@@ -261,7 +260,7 @@ pub fn measure(subject: &str, cost: &str, count: u64) -> Result<Reading, Trouble
 pub enum Trouble {
     /// There is no such cost or subject.
     Unknown(String),
-    /// It cannot be measured here, because of this.
+    /// It cannot be measured here, for this reason.
     Unavailable(String),
 }
 

@@ -1,4 +1,4 @@
-//! The line that a measurement answers with, from our own process or from a peer's.
+//! The line with which a measurement answers, from our own process or from a peer's.
 //!
 //! ```text
 //!   switch 200000 5100000 ns          the cost, how often it was done, what that took in all, in ns
@@ -15,7 +15,7 @@ use crate::Trouble;
 /// The longest line that is read.
 pub(crate) const LONGEST: usize = 1024;
 
-/// What a cost is measured in.
+/// The unit of a cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
@@ -34,12 +34,12 @@ impl Unit {
     }
 }
 
-/// What came of doing something many times.
+/// The result of many operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// How often it was done; at least once.
+    /// The number of operations; at least one.
     pub count: u64,
-    /// What that took in all.
+    /// What they took in all.
     pub total: u64,
     /// In what.
     pub unit: Unit,
@@ -50,7 +50,7 @@ impl Reading {
         Self { count, total: u64::try_from(total).unwrap_or(u64::MAX), unit }
     }
 
-    /// What it took to do it once.
+    /// What one operation took.
     pub fn each(self) -> f64 {
         self.total as f64 / self.count as f64
     }
@@ -77,7 +77,7 @@ impl std::error::Error for Malformed {}
 ///
 /// # Errors
 ///
-/// What is wrong with the text, when it is not one line of the format, or about another cost.
+/// What is wrong with the text: it is not one line of the format, or it is about another cost.
 pub(crate) fn read(cost: &str, text: &str) -> Result<Result<Reading, Trouble>, Malformed> {
     let wrong = |what: &str| Malformed(format!("{what} in the answer `{}`", shortened(text)));
     let line = text.strip_suffix('\n').unwrap_or(text);
@@ -93,7 +93,7 @@ pub(crate) fn read(cost: &str, text: &str) -> Result<Result<Reading, Trouble>, M
         return Err(wrong("another cost"));
     }
     let number = |word: &str| {
-        // Rust would take a sign, which the format does not have.
+        // Rust would accept a sign, which the format does not have.
         let digits = word.bytes().all(|byte| byte.is_ascii_digit());
         digits.then(|| word.parse::<u64>().ok()).flatten()
     };
@@ -104,7 +104,7 @@ pub(crate) fn read(cost: &str, text: &str) -> Result<Result<Reading, Trouble>, M
     Ok(Ok(Reading { count, total, unit }))
 }
 
-/// What fits into a message, in printable characters.
+/// As much of the text as a message should have, in printable characters.
 fn shortened(text: &str) -> String {
     text.trim().chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

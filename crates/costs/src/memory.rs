@@ -1,8 +1,8 @@
-//! Memory of a parked task: what the process grows by when so many tasks are started and all wait.
+//! Memory of a parked task: the growth of the process when many tasks are started and all wait.
 //!
-//! Counted is the process's own anonymous memory, so a stack counts with the pages that it has
-//! touched. What the kernel keeps for a kernel thread (its stack there, some 16 KiB) or for page
-//! tables is not in it.
+//! Only the process's own anonymous memory counts, so a stack counts with its touched pages. The
+//! kernel's memory for a kernel thread (a kernel stack of some 16 KiB) or for page tables does not
+//! count.
 
 use std::fs;
 use std::future::pending;
@@ -14,17 +14,17 @@ use duality_runtime::task;
 
 use crate::{Reading, Unit, World};
 
-/// The most kernel threads that are started: limits on them are far below those of the other
-/// worlds.
+/// The most kernel threads that are started. Their limits are far below those of other tasks.
 const KERNEL_THREADS: u64 = 4000;
 
-/// Parks `count` tasks, or as many as there can be, which the reading tells.
+/// Parks `count` tasks, or as many as possible. The reading tells the number.
 ///
-/// They wait until the process ends, kernel threads even when this has returned.
+/// The tasks wait until the process ends. Kernel threads still wait after this function has
+/// returned.
 pub(crate) fn parked(world: World, count: u64) -> io::Result<Reading> {
     let count = if world == World::Block { count.min(KERNEL_THREADS) } else { count };
     world.run(async move {
-        // What is made once, for the first task, is not a task's cost.
+        // One-time allocations for the first task are no cost of a task.
         park(16).await;
         let before = own_memory()?;
         let parked = park(count).await;
@@ -36,8 +36,8 @@ pub(crate) fn parked(world: World, count: u64) -> io::Result<Reading> {
     })?
 }
 
-/// Starts `count` tasks that wait for ever, and returns how many there could be once all of them
-/// do.
+/// Starts `count` tasks that wait for ever. Returns how many could be started, once all of them
+/// wait.
 async fn park(count: u64) -> u64 {
     let waiting = Arc::new(AtomicU64::new(0));
     let mut started = 0;

@@ -1,9 +1,9 @@
-//! One round of a poller that watches many descriptors, of which one is ready, or all are.
+//! One round of a poller that watches many descriptors. One of them is ready, or all are.
 //!
-//! A round is what a loop does: wait (it need not, as some are ready), and arm again what was
-//! reported. Two system calls in between make the next one ready and take what made the last one
-//! so. They are not counted; one reading of the clock (some 25 ns) is. The median round stands for
-//! all, because an interrupted round shows other programs' work.
+//! A round is that of a loop: it waits (though some descriptors are ready already), and arms
+//! reported descriptors again. Two system calls between rounds make the next descriptor ready, and
+//! take the byte of the last one. They are not counted; one reading of the clock (some 25 ns) is.
+//! The result is the median round, because an interrupted round shows other programs' work.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,11 +16,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{Reading, Unit};
 
-/// Descriptors that the process needs beside those that it watches.
+/// Descriptors that the process needs beside the watched ones.
 const OTHERS: usize = 32;
 
-/// Does `count` rounds with a poller that `watched` descriptors are registered with, of which
-/// `ready` are ready.
+/// Does `count` rounds with a poller. `watched` descriptors are registered, and `ready` of them are
+/// ready.
 pub(crate) fn round(kind: Kind, watched: usize, ready: usize, count: u64) -> io::Result<Reading> {
     allow_descriptors(watched + OTHERS)?;
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -33,8 +33,8 @@ pub(crate) fn round(kind: Kind, watched: usize, ready: usize, count: u64) -> io:
     let mut events = Vec::new();
     let mut rounds = Vec::new();
     for turn in 0..count {
-        // A stride that meets all of them: a scan that stops at the ready one must not always be
-        // lucky.
+        // This stride meets all descriptors, so that a scan which stops at the ready one is not
+        // always lucky.
         let first = (turn.wrapping_mul(7919) % watched as u64) as usize;
         for place in 0..ready {
             write(&descriptors[(first + place) % watched], &1u64.to_ne_bytes())?;
@@ -60,7 +60,7 @@ pub(crate) fn round(kind: Kind, watched: usize, ready: usize, count: u64) -> io:
     Ok(Reading::new(count, median.as_nanos() * u128::from(count), Unit::Nanoseconds))
 }
 
-/// Raises this process's limit as far as it needs.
+/// Raises this process's limit of descriptors as far as needed.
 fn allow_descriptors(needed: usize) -> io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     let is_enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= needed as u64);

@@ -1,7 +1,7 @@
 //! The programs that measure: this executable for our own subjects, and the peers.
 //!
-//! Each is called with a cost and a count, and answers with one line (`line.rs`). What it prints
-//! comes from a program that is not ours, so it is bounded in length and time.
+//! Each is called with a cost and a count, and answers with one line (`line.rs`). A peer is not our
+//! program, so its output is bounded in length and time.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use crate::{Reading, Trouble, line};
 
 /// How long one batch may take before it is given up. Batches are a few hundredths of a second
-/// long. But GNU Pth, which keeps its queues as lists, takes its time with a thousand threads.
+/// long. But GNU Pth keeps its queues as lists, and is slow with a thousand threads.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A package that is not ours.
 #[derive(Debug)]
 pub struct Peer {
-    /// Its program beneath the folder of peers, and its column.
+    /// The name of its program in the folder of peers, and of its column.
     pub name: &'static str,
     /// What it is.
     pub about: &'static str,
@@ -34,19 +34,19 @@ pub const PEERS: &[Peer] = &[
     Peer { name: "go", about: "goroutines, GOMAXPROCS=1" },
 ];
 
-/// What is said of a peer without a built program.
+/// The message for a peer without a built program.
 pub const NOT_BUILT: &str = "not built: cargo xtask peers";
 
-/// Something that can be asked what a cost is.
+/// A program that measures costs.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// The executable, and what comes before the cost and the count.
+    /// The executable, and its arguments before the cost and the count.
     pub(crate) command: Vec<OsString>,
 }
 
 impl Program {
-    /// Has the program do what `cost` is the cost of, `count` times. It does so only if there is
-    /// time for it `until` then.
+    /// Has the program measure `cost` by `count` operations, if there is time for it before
+    /// `until`.
     pub(crate) fn ask(
         &self,
         cost: &str,
@@ -60,7 +60,7 @@ impl Program {
         let (executable, arguments) = self.command.split_first().expect("a command has a name");
         let mut command = Command::new(executable);
         command.args(arguments).arg(cost).arg(count.to_string());
-        // What it complains of goes to our standard error, for the user to read.
+        // Its complaints go to our standard error, where the user reads them.
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let name = Path::new(executable).display();
         let fault = |what: String| Trouble::Unavailable(format!("{name}: {what}"));
@@ -70,15 +70,15 @@ impl Program {
     }
 }
 
-/// What `child` prints, if it does so within `patience` and succeeds; afterwards it is gone, either
-/// way.
+/// The output of `child`, if it comes within `patience` and `child` succeeds. In any case `child`
+/// has ended afterwards.
 fn answer(mut child: Child, patience: Duration) -> io::Result<String> {
     let output = child.stdout.take().expect("its standard output is a pipe");
     let (sender, receiver) = mpsc::channel();
     let reader = thread::Builder::new().spawn(move || {
         let mut text = String::new();
         let end = output.take(line::LONGEST as u64).read_to_string(&mut text);
-        // The send fails when patience is at its end, as the receiver is gone.
+        // The send fails after patience has run out, since the receiver is gone.
         let _ = sender.send(end.map(|_| text));
     });
     if let Err(error) = reader {
@@ -119,7 +119,7 @@ mod tests {
         assert!(told("exit 3").contains("exit status: 3"));
         assert!(told("echo switch 1 5 ns; exit 1").contains("exit status: 1"));
         assert!(told("echo nonsense").contains("not four words"));
-        // It is no longer listened to after a while, and fails for that, or for what it said.
+        // We stop reading its endless output. It fails because of that, or because of its output.
         assert!(!told("exec yes").is_empty());
         assert_eq!(told("echo unavailable no threads"), "no threads");
         let absent = Program { command: vec!["/nowhere/st".into()] };

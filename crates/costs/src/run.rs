@@ -1,12 +1,13 @@
-//! The driver: finds for each subject how often a thing must be done to be timed well, then
-//! measures in turns.
+//! The driver. It finds for each subject how many operations can be timed well, and then measures
+//! the subjects in turns.
 //!
 //! ```text
 //!   for each cost:   calibrate park, st, go …          a count whose batch is long enough for the clock
 //!                    park st go   st go park   …       batches; who begins changes with each turn
 //! ```
 //!
-//! A machine's speed changes within seconds. In turns, such a change meets all subjects alike.
+//! A machine's speed changes within seconds. Since subjects take turns, a change meets all of them
+//! alike.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,8 +18,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::program::{NOT_BUILT, PEERS, Program};
 use crate::{Cost, Trouble, Unit};
 
-/// How many tasks are parked to see how much memory one takes. The largest count that the peers can
-/// do as well is theirs to choose.
+/// How many tasks are parked to measure the memory of one. A peer may choose a lower count.
 const PARKED: u64 = 100_000;
 
 /// What to measure, and how well.
@@ -27,18 +27,17 @@ pub struct Plan {
     pub costs: Vec<&'static Cost>,
     /// How well.
     pub effort: Effort,
-    /// The command that answers for our own subjects: it is followed by a subject, a cost and a
-    /// count.
+    /// The command that measures our own subjects. A subject, a cost and a count follow it.
     pub own: Vec<OsString>,
     /// The peers to measure beside our own subjects.
     pub peers: Peers,
-    /// When to stop: what has not been measured by then is not known. None for as long as it takes.
+    /// When to stop: later results stay unknown. `None` means no limit.
     pub until: Option<Instant>,
 }
 
 /// The peers to measure beside our own subjects.
 pub enum Peers {
-    /// Those that `cargo xtask peers` has built.
+    /// The peers that `cargo xtask peers` has built.
     Built,
     /// Those in this folder.
     In(PathBuf),
@@ -53,18 +52,18 @@ pub struct Effort {
     pub batches: usize,
     /// How long a batch should be.
     pub batch: Duration,
-    /// How often tasks are parked to see their memory.
+    /// How often the memory of parked tasks is measured.
     pub memory_batches: usize,
     /// How many of them.
     pub parked: u64,
 }
 
 impl Effort {
-    /// For figures: intervals of a few per cent on a quiet machine, in about a minute.
+    /// For publishable figures: intervals of a few per cent on a quiet machine, in about a minute.
     pub const FULL: Effort =
         Effort { batches: 40, batch: Duration::from_millis(8), memory_batches: 3, parked: PARKED };
 
-    /// For a look: a few seconds.
+    /// For a quick look: a few seconds.
     pub const QUICK: Effort = Effort {
         batches: 15,
         batch: Duration::from_millis(1),
@@ -73,11 +72,11 @@ impl Effort {
     };
 }
 
-/// One cost of all its subjects.
+/// One cost, for all its subjects.
 pub struct Row {
     /// The cost.
     pub cost: &'static Cost,
-    /// What was found, in the order of the columns.
+    /// The results, in the order of the columns.
     pub cells: Vec<Cell>,
 }
 
@@ -85,15 +84,15 @@ pub struct Row {
 pub struct Cell {
     /// The subject.
     pub subject: &'static str,
-    /// What doing it once took in each batch, in the cost's unit; or why that is not known.
+    /// What one operation took in each batch, in the cost's unit; or why this is unknown.
     pub outcome: Result<Vec<f64>, String>,
-    /// How often it was done in each batch.
+    /// The number of operations in each batch.
     pub count: u64,
 }
 
 /// Binds this process, and so the programs that it will start, to one processor. It is the last of
-/// the processors that it may use, since devices prefer the first. Nothing happens where the kernel
-/// does not allow it.
+/// the processors that it may use, since devices prefer the first. If the kernel does not allow
+/// this, nothing happens.
 pub fn pin() {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     if let Some(last) = (0..CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu)) {
@@ -103,7 +102,7 @@ pub fn pin() {
     }
 }
 
-/// Measures what `plan` says; `progress` hears the name of each cost before it is measured.
+/// Measures the costs of `plan`. Calls `progress` with the name of each cost before it is measured.
 pub fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Vec<Row> {
     let measure = |cost: &&'static Cost| {
         progress(cost.name);
@@ -167,7 +166,7 @@ fn subjects(plan: &Plan, cost: &Cost) -> Vec<Running> {
 }
 
 impl Running {
-    /// Finds how often the thing is done in a batch.
+    /// Finds the number of operations in a batch.
     fn calibrate(&mut self, cost: &Cost, plan: &Plan) {
         let effort = &plan.effort;
         if cost.unit == Unit::Bytes {
@@ -178,7 +177,8 @@ impl Running {
         let mut count = 16;
         while let Some(each) = self.ask(cost, count, plan.until) {
             let fitting = (wanted / each.max(0.01)).max(1.0);
-            // A short batch overstates what one takes; so its result is trusted only nearby.
+            // A short batch overstates an operation, so its result is trusted only for similar
+            // counts.
             if fitting <= count as f64 * 3.0 {
                 self.cell.count = fitting as u64;
                 return;
@@ -196,7 +196,7 @@ impl Running {
         }
     }
 
-    /// What the thing takes once; after a failure the subject is not asked again.
+    /// What one operation takes. After a failure the subject is not asked again.
     fn ask(&mut self, cost: &Cost, count: u64, until: Option<Instant>) -> Option<f64> {
         if self.cell.outcome.is_err() {
             return None;
@@ -209,7 +209,7 @@ impl Running {
         });
         match reading {
             Ok(reading) => {
-                // As many as there could be.
+                // The program parked as many tasks as it could.
                 if cost.unit == Unit::Bytes {
                     self.cell.count = reading.count;
                 }

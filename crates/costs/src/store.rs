@@ -1,5 +1,4 @@
-//! What a process pays for a store of its own: it opens the file and reads the schema before its
-//! first call.
+//! What a store costs a process: before its first call it opens the file and reads the schema.
 
 use std::io;
 
@@ -13,9 +12,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use crate::kernel::{fault, less, reap, time};
 use crate::{Reading, Unit};
 
-/// A call that opens the file in a new process, beyond a call in a process that has it open;
-/// without page faults. Another process has it open all the while, as in a server. So no process is
-/// the last to close it.
+/// The extra time of a call that opens the file in a new process, compared with a process that has
+/// the file open. Page faults do not count. Another process has the file open all the while, as in
+/// a server, so no measured process is the last to close it.
 pub(crate) fn open(count: u64) -> io::Result<Reading> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("store.db");
@@ -28,7 +27,7 @@ pub(crate) fn open(count: u64) -> io::Result<Reading> {
     let mut holder = Children::new()?;
     let mut ends = Some((opened, go));
     holder.start(|| {
-        // Its copy of the end that says "go" would keep it waiting.
+        // The child drops its copy of `go`; otherwise it would wait for ever.
         let (opened, _) = ends.take().expect("taken in the child only");
         if call().is_ok() && rustix::io::write(&opened, b"x").is_ok() {
             let _ = read(&stays, &mut [0; 1]);

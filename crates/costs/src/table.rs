@@ -10,7 +10,7 @@ use crate::program::{NOT_BUILT, PEERS};
 use crate::run::{Cell, Row};
 use crate::{Owner, Unit, World};
 
-/// The bootstrap's draws are the same each time, so that the same results give the same table.
+/// The bootstrap draws the same numbers each time, so equal results give equal tables.
 const SEED: u64 = 1978;
 
 /// Pairs of our subjects and the peers that they are compared with. Either their tasks are of the
@@ -24,7 +24,7 @@ const PAIRS: [(&str, &str); 6] = [
     ("suspend", "go"),
 ];
 
-/// The tables that a reader wants: costs of tasks, of pollers, and ours as shares of the peers'.
+/// The tables for a reader: costs of tasks and of pollers, and our costs as shares of the peers'.
 pub fn text(rows: &[Row]) -> String {
     let mut text = String::from(
         "What the quickest tenth of short batches takes at most; ± is half of the 95 % interval, as a share of it.\n",
@@ -77,7 +77,7 @@ pub fn json(rows: &[Row]) -> Value {
 /// Rows of costs, columns of subjects.
 fn costs(rows: &[&Row]) -> String {
     let mut lines = vec![vec![String::new()]];
-    // Some costs have no peers; the peers' columns are the last.
+    // Some costs have no peers, so the peers' columns come last.
     let widest = rows.iter().map(|row| &row.cells).max_by_key(|cells| cells.len());
     lines[0].extend(widest.into_iter().flatten().map(|cell| cell.subject.to_owned()));
     for row in rows {
@@ -93,7 +93,7 @@ fn costs(rows: &[&Row]) -> String {
     aligned(&lines)
 }
 
-/// Ours as shares of the peers'.
+/// Our costs as shares of the peers'.
 fn shares(rows: &[Row]) -> String {
     let mut lines = vec![vec!["share of".to_owned()]];
     lines[0].extend(PAIRS.iter().map(|(ours, peer)| format!("{ours}/{peer}")));
@@ -121,7 +121,7 @@ fn shares(rows: &[Row]) -> String {
     if lines.len() == 1 { String::new() } else { format!("\n{}", aligned(&lines)) }
 }
 
-/// What the names mean, and why something is missing.
+/// The meaning of the names, and the reason for each missing figure.
 fn remarks(rows: &[Row]) -> String {
     let mut text = String::from("\n");
     for row in rows {
@@ -165,7 +165,7 @@ fn remarks(rows: &[Row]) -> String {
     text
 }
 
-/// Columns as wide as they must be, the first to the left and the others to the right.
+/// Columns as wide as necessary. The first is aligned to the left, the others to the right.
 fn aligned(lines: &[Vec<String>]) -> String {
     let width = |column: usize| {
         lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max()
@@ -188,7 +188,7 @@ fn aligned(lines: &[Vec<String>]) -> String {
 /// batches. The hypervisor and other programs make batches longer and never shorter. For memory it
 /// is their median.
 fn typical(unit: Unit, batches: &[f64]) -> Option<Estimate> {
-    /// A tenth: the very shortest may have had a reading of the clock that was early.
+    /// The lowest tenth. In the very shortest batch, a reading of the clock may have been early.
     const LOW: f64 = 0.1;
     match unit {
         Unit::Nanoseconds => low_quantile(batches, LOW),

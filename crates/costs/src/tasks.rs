@@ -1,7 +1,7 @@
-//! What tasks do with one another: start, take turns, lock, tell.
+//! What tasks do with one another: start, take turns, lock, notify.
 //!
-//! Each function does its thing `count` times and says how long that took. The peers' programs
-//! (`peers/`) do the same things under the same names.
+//! Each function does its operation `count` times and returns how long that took. The peers'
+//! programs (`peers/`) do the same operations under the same names.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -15,7 +15,7 @@ use duality_runtime::task;
 
 use crate::{Reading, Unit, World};
 
-/// Starts a task that does nothing and joins it, one after the other.
+/// Starts and joins empty tasks, one after the other.
 pub(crate) async fn spawn(count: u64) -> io::Result<Duration> {
     let start = Instant::now();
     for _ in 0..count {
@@ -24,7 +24,7 @@ pub(crate) async fn spawn(count: u64) -> io::Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Two tasks that wake each other: the least that a wake and a wait can be.
+/// Two tasks that wake each other: the smallest possible wake and wait.
 pub(crate) async fn switch(count: u64) -> io::Result<Duration> {
     let turns = Arc::new(Turns::default());
     together(2, |me, gate| {
@@ -33,7 +33,7 @@ pub(crate) async fn switch(count: u64) -> io::Result<Duration> {
             gate.opened().await;
             let other = turns.meet(me).await;
             for _ in 0..count {
-                // A wake may be in vain, in any world.
+                // In any world, a wake may be spurious.
                 while turns.whose.load(Ordering::Acquire) != me {
                     task::woken().await;
                 }
@@ -46,7 +46,7 @@ pub(crate) async fn switch(count: u64) -> io::Result<Duration> {
     .await
 }
 
-/// Which of two has the turn, and how to wake them.
+/// Which of two tasks has the turn, and how to wake them.
 #[derive(Default)]
 struct Turns {
     whose: AtomicUsize,
@@ -83,8 +83,8 @@ pub(crate) fn yields(world: World, tasks: u64, count: u64) -> io::Result<Reading
     Ok(Reading::new(each * tasks, elapsed.as_nanos(), Unit::Nanoseconds))
 }
 
-/// Round trips of two tasks that do nothing but take turns: in all worlds, two yields are cheaper
-/// than two wakes.
+/// Round trips of two tasks that only take turns. They yield, since in all worlds two yields are
+/// cheaper than two wakes.
 pub(crate) fn alternate(world: World, count: u64) -> io::Result<Reading> {
     let yields = yields(world, 2, 2 * count)?;
     Ok(Reading::new(count, yields.total.into(), Unit::Nanoseconds))
@@ -100,8 +100,8 @@ pub(crate) async fn lock(count: u64) -> io::Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Two tasks that each let the other run while they hold a lock, and so always find it taken. They
-/// let the other run again after they gave it back, so that the lock goes to the other.
+/// Two tasks, each of which yields while it holds the lock, so that the other always finds it
+/// taken. Each yields again after the unlock, so that the other gets the lock.
 pub(crate) async fn contended(count: u64) -> io::Result<Duration> {
     let number = Arc::new(Mutex::new(0u64));
     together(2, |me, gate| {
@@ -121,7 +121,7 @@ pub(crate) async fn contended(count: u64) -> io::Result<Duration> {
     .await
 }
 
-/// Two tasks that tell each other by [`Notify`], which is this runtime's condition variable.
+/// Two tasks that notify each other by [`Notify`], which is this runtime's condition variable.
 pub(crate) async fn condition(count: u64) -> io::Result<Duration> {
     let conditions = Arc::new([Notify::new(), Notify::new()]);
     together(2, |me, gate| {
@@ -143,8 +143,8 @@ pub(crate) async fn condition(count: u64) -> io::Result<Duration> {
     .await
 }
 
-/// Gives work to a helper thread and waits for it. In the block world there is no helper, and it is
-/// done in place.
+/// Gives work to a helper thread and waits for the result. The block world has no helpers, so it
+/// does the work in place.
 pub(crate) async fn offload(count: u64) -> io::Result<Duration> {
     let start = Instant::now();
     for number in 0..count {
@@ -155,8 +155,7 @@ pub(crate) async fn offload(count: u64) -> io::Result<Duration> {
 
 /// Runs `count` tasks, each made by `body` from its number. Returns the time from when all have
 /// started until the last of them has ended. A task begins by waiting at the gate, and gives the
-/// time at its end. A wrapping task could do this for it, but would be in the way of each of its
-/// turns.
+/// time at its end. A wrapper could do both, but it would slow each turn of the task.
 async fn together<F>(
     count: usize,
     mut body: impl FnMut(usize, Arc<Gate>) -> F,
@@ -182,7 +181,7 @@ where
     Ok(elapsed)
 }
 
-/// Where tasks wait for one another to have started.
+/// A gate at which tasks wait until all have started.
 #[derive(Default)]
 struct Gate {
     before: AtomicUsize,

@@ -14,14 +14,14 @@ use crate::{Reading, Unit};
 /// peers' default.
 const STACK: usize = 64 * 1024;
 
-/// What a wait does underneath.
+/// How a task waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum World {
     /// Tasks are kernel threads.
     Block,
     /// Tasks are user-level threads.
     Park,
-    /// Tasks are the state machines that the compiler makes.
+    /// Tasks are the compiler's state machines.
     Suspend,
 }
 
@@ -29,7 +29,7 @@ impl World {
     /// All of them.
     pub const ALL: [World; 3] = [World::Block, World::Park, World::Suspend];
 
-    /// What the command line and the tables call it.
+    /// The name on the command line and in tables.
     pub const fn name(self) -> &'static str {
         match self {
             World::Block => "block",
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Runs `root` and what it spawns in this world.
+    /// Runs `root` and the tasks that it spawns in this world.
     pub(crate) fn run<F: Future + 'static>(self, root: F) -> io::Result<F::Output> {
         let world = match self {
             World::Block => return Ok(block_on(root)),
@@ -57,7 +57,7 @@ impl World {
         Ok(EventLoop::new(Kind::Epoll.open()?, world)?.run(root))
     }
 
-    /// Runs `body`, which says how long it took to do `count` times what it measures.
+    /// Runs `body`, which returns how long `count` operations took.
     pub(crate) fn time(
         self,
         count: u64,

@@ -1,7 +1,7 @@
-//! Each measurement, briefly: that it comes to an end and gives a figure of its unit. How large the
-//! figure is decides no test.
+//! Each measurement, briefly: it must end and give a figure in its unit. The size of a figure
+//! decides no test.
 //!
-//! Each is made in a process of its own, as the command makes it. Some of them fork, which a
+//! Each measurement runs in its own process, as under the command. Some of them fork, which a
 //! process with the threads of a test harness cannot do. So this program has no such threads, and
 //! starts itself for each measurement.
 
@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 
 use duality_costs::{ALL, Reading, Trouble, Unit, measure, subjects};
 
-/// Few enough to take no time in any world, and no multiple of a number of tasks.
+/// Few operations, so that each world is quick. The number is no multiple of a number of tasks.
 const COUNT: u64 = 99;
 
 fn main() -> ExitCode {
@@ -40,12 +40,12 @@ fn main() -> ExitCode {
 ///
 /// # Panics
 ///
-/// When there is no figure, or one that is no time.
+/// If there is no figure, or if the figure is no time.
 fn check(subject: &str, cost: &str) {
     let what = format!("{cost} of {subject}");
     let reading: Reading = match measure(subject, cost, COUNT) {
         Ok(reading) => reading,
-        // 15,000 descriptors are not to be had everywhere, nor is a second processor or a ring.
+        // Not every machine has 15,000 descriptors, a second processor or a ring.
         Err(Trouble::Unavailable(why))
             if ["descriptors", "no other processor", "refuses uring"]
                 .iter()

@@ -1,4 +1,4 @@
-//! The table of costs: names, groups, and what is said of those that there are not.
+//! The table of costs: names, groups, and the errors for unknown names.
 
 use duality_costs::{ALL, measure};
 

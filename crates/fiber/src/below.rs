@@ -8,11 +8,11 @@ use crate::fiber::here::HERE;
 use crate::sanitizer::{Bounds, Left};
 use crate::switch::{self, StackPointer};
 
-/// Runs `body` on the stack from which the running fiber was resumed; outside every fiber it just
-/// runs.
+/// Runs `body` on the stack from which the running fiber was resumed. Outside every fiber, just
+/// calls `body`.
 ///
-/// That stack is in the cache, since all fibers come back to it, and most often a deep one, of the
-/// kernel thread.
+/// That stack is in the cache, since all fibers come back to it. Most often it is deep: the kernel
+/// thread's own.
 ///
 /// # Panics
 ///
@@ -33,8 +33,8 @@ pub fn below<R>(body: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Calls `body` on the stack that was left at `place`; the bounds are those of this stack and of
-/// that one.
+/// Calls `body` on the stack that was left at `place`. The bounds are first those of this stack,
+/// then those of the other one.
 #[inline]
 fn call_on<R, F: FnOnce() -> R>(
     body: F,
@@ -48,9 +48,9 @@ fn call_on<R, F: FnOnce() -> R>(
     }
     /// # Safety
     ///
-    /// It is called with such a call.
+    /// `call` points to a `Call<F, R>` that nothing else uses meanwhile.
     unsafe extern "C" fn function<R, F: FnOnce() -> R>(call: *mut ()) {
-        // SAFETY: the caller below has just made it, and waits.
+        // SAFETY: the caller below has just made this call, and waits for it to return.
         let call = unsafe { &mut *call.cast::<Call<F, R>>() };
         Left::never().back();
         let body = call.body.take();
@@ -65,8 +65,8 @@ fn call_on<R, F: FnOnce() -> R>(
     call.outcome.expect("the function has been called")
 }
 
-/// In a frame of its own, which else would be a part of the caller's, on the fiber's stack, whether
-/// it is used or not.
+/// Gives `body` its own frame. Inlined, that frame would enlarge the caller's frame on the fiber's
+/// stack, even when unused.
 #[inline(never)]
 fn apart<R>(body: impl FnOnce() -> R) -> R {
     body()

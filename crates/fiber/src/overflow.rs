@@ -23,9 +23,9 @@
 //! So it costs one system call, and no memory unless a signal comes.
 //!
 //! What it cannot see: a *system call* that is given a buffer in a guard fails with `EFAULT` ("Bad
-//! address") and raises no signal. It is rare, for the calls that lead to it write to the stack
-//! below the buffer, and that is seen. Where it happens, the operation returns that error; nothing
-//! else is harmed, since the kernel has written nothing beyond the stack.
+//! address") and raises no signal. This is rare: the calls that lead to it write to the stack below
+//! the buffer, and the handler sees such a write. If it happens, the operation returns that error.
+//! Nothing else is harmed, since the kernel has written nothing beyond the stack.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -43,13 +43,13 @@ use rustix::param::page_size;
 use crate::fiber::here::HERE;
 use crate::switch::call_on;
 
-/// Writes what the running fiber is called, such as "task 17".
+/// Writes the name of the running fiber, such as "task 17".
 pub type Name = fn(&mut dyn Write) -> fmt::Result;
 
 /// Watches the fibers that run on this kernel thread for overflows, until the result is dropped.
 ///
-/// The first call in a process installs the handler of SIGSEGV for good, and its `name` is the one
-/// that is used. A kernel thread without a signal stack is given one.
+/// The first call in a process installs the handler of SIGSEGV for good; only its `name` is used. A
+/// kernel thread without a signal stack gets one.
 ///
 /// # Safety
 ///
@@ -58,7 +58,7 @@ pub type Name = fn(&mut dyn Write) -> fmt::Result;
 ///
 /// # Errors
 ///
-/// Those of mmap(2) and sigaltstack(2), for want of memory.
+/// Those of mmap(2) and sigaltstack(2), if memory is lacking.
 pub unsafe fn watch(name: Name) -> io::Result<Watch> {
     let stack = if has_signal_stack()? { None } else { Some(SignalStack::new()?) };
     NAME.get_or_init(|| name);
@@ -71,25 +71,25 @@ pub unsafe fn watch(name: Name) -> io::Result<Watch> {
 pub struct KernelStack {
     /// The owner of the stack, such as "a helper thread".
     pub owner: &'static str,
-    /// How much of it is for calls, in bytes.
+    /// The bytes for calls.
     pub size: usize,
     /// What to do about an overflow.
     pub remedy: &'static str,
 }
 
 impl KernelStack {
-    /// How many bytes the stack has to have beside those for calls and its guard.
+    /// How many bytes the stack needs beside its guard and those for calls.
     #[must_use]
     pub fn beside_calls() -> usize {
         within_stack_size() + MARGIN
     }
 }
 
-/// What lies above a signal stack that is within its thread's stack: the frames of the functions
-/// that begin the thread.
+/// Room above a signal stack within its thread's stack, for the frames of the functions that begin
+/// the thread.
 const MARGIN: usize = 4096;
 
-/// Runs `body`, all that this kernel thread does, and reports an overflow of its stack meanwhile.
+/// Runs `body`, which is all that this kernel thread does, and reports an overflow of its stack.
 ///
 /// # Safety
 ///
@@ -99,9 +99,9 @@ const MARGIN: usize = 4096;
 pub unsafe fn run_watched<F: FnOnce()>(stack: KernelStack, body: F) {
     /// # Safety
     ///
-    /// `body` leads to an `Option<F>` that nothing else uses meanwhile.
+    /// `body` points to an `Option<F>` that nothing else uses meanwhile.
     unsafe extern "C" fn call<F: FnOnce()>(body: *mut ()) {
-        // SAFETY: it leads to an option, by what is asked of the caller.
+        // SAFETY: the caller promises that it points to an option.
         let body = unsafe { (*body.cast::<Option<F>>()).take() };
         if let Some(body) = body {
             body();
@@ -118,21 +118,21 @@ pub unsafe fn run_watched<F: FnOnce()>(stack: KernelStack, body: F) {
     let lowest = ptr::with_exposed_provenance_mut::<u8>(here - size);
     OWN.set(Some(Own { stack, top: here }));
     let signals = libc::stack_t { ss_sp: lowest.cast(), ss_flags: 0, ss_size: size };
-    // SAFETY: the range is a part of this thread's stack, by what is asked of the caller. It is
-    // below all frames that there are and above those to come, since the calls of `body` begin
-    // below it. The signal stack ends with the thread. Should the kernel refuse it, an overflow is
-    // not reported. `call` does not unwind: it is `extern "C"`.
+    // SAFETY: the caller promises that the range is a part of this thread's stack. It is below all
+    // present frames and above all later ones, since the calls of `body` begin below it. The signal
+    // stack ends with the thread. If the kernel refuses it, an overflow is not reported. `call`
+    // does not unwind: it is `extern "C"`.
     unsafe {
         libc::sigaltstack(&raw const signals, ptr::null_mut());
         call_on((&raw mut body).cast(), call::<F>, lowest);
     }
 }
 
-/// An address below the frame of the function that calls this, a multiple of 16. What the next call
-/// pushes is above it.
+/// An address below the frame of the caller, a multiple of 16. The words that the next call pushes
+/// lie above it.
 #[inline(never)]
 fn below_the_caller() -> usize {
-    /// More than this function's frame, or another that is about to switch stacks.
+    /// More than the frame of this function, or of a function that is about to switch stacks.
     const PUSHED: usize = 256;
     let here = 0_u8;
     (std::hint::black_box(&raw const here).expose_provenance() - PUSHED) & !15
@@ -142,13 +142,13 @@ fn below_the_caller() -> usize {
 #[derive(Clone, Copy)]
 struct Own {
     stack: KernelStack,
-    /// An address near the end at which the stack begins.
+    /// An address near the end of the stack where calls begin.
     top: usize,
 }
 
 impl Own {
-    /// Whether a fault at `address` is an overflow of this stack: all of the stack is accessible,
-    /// but for its guard.
+    /// Whether a fault at `address` is an overflow of this stack. Only the stack's guard is
+    /// inaccessible.
     fn is_hit(&self, address: usize) -> bool {
         // The guard, and what rounding to pages adds.
         let length = self.stack.size + KernelStack::beside_calls() + 2 * page_size();
@@ -213,8 +213,8 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     pass_on(previous, signal, info, context, sent);
 }
 
-/// The requested stack size of the fiber that runs, or that a function runs on top of, in whole
-/// pages. `None` if `address` is not in the guard below that stack.
+/// The requested stack size, in whole pages, of the fiber that runs or that a function runs on top
+/// of. `None` if `address` is not in the guard of that stack.
 fn overflowed_size(address: usize) -> Option<usize> {
     let here = HERE.with(|here| [here.running.get(), here.on_top_of.get()]);
     let fiber = here.into_iter().find(|fiber| !fiber.is_null())?;
@@ -237,18 +237,19 @@ pub const LARGER: &str = "give it a larger one (--stack-size)";
 
 fn report(size: usize, remedy: &str, name: impl FnOnce(&mut dyn Write) -> fmt::Result) -> ! {
     let mut line = Line { text: [0; 256], length: 0 };
-    // What does not fit is cut off.
+    // A longer name is cut off.
     let _ = name(&mut line)
         .and_then(|()| write!(line, " has overflowed its stack of {} KiB: {remedy}", size / 1024));
     line.text[line.length] = b'\n';
     let text = &line.text[..=line.length];
-    // SAFETY: descriptor 2 is standard error, or whatever the program has made of it, or an error.
+    // SAFETY: descriptor 2 is standard error or its replacement. If it is closed, the write returns
+    // an error.
     let _ = rustix::io::write(unsafe { BorrowedFd::borrow_raw(2) }, text);
     // SAFETY: it is safe in a handler, and does not return.
     unsafe { libc::abort() }
 }
 
-/// Does what would have been done without this handler.
+/// Does what happened before this handler was installed.
 fn pass_on(
     previous: &libc::sigaction,
     signal: c_int,
@@ -260,7 +261,7 @@ fn pass_on(
         libc::SIG_IGN if sent => {}
         libc::SIG_DFL | libc::SIG_IGN => {
             // SAFETY: it is valid to restore the default. A fault happens again as soon as the
-            // handler returns; what another process has sent must be sent again.
+            // handler returns; a signal from another process must be sent again.
             unsafe {
                 libc::signal(signal, libc::SIG_DFL);
                 if sent {
@@ -282,7 +283,7 @@ fn pass_on(
     }
 }
 
-/// A line that is put together without allocating; room is left for its end.
+/// A line that is composed without allocating. It leaves room for its end.
 struct Line {
     text: [u8; 256],
     length: usize,
@@ -298,7 +299,7 @@ impl Write for Line {
     }
 }
 
-/// A stack for signal handlers, with a guard page below it, in the service of this kernel thread.
+/// The signal stack of this kernel thread, with a guard page below it.
 struct SignalStack {
     lowest: *mut c_void,
     length: usize,
@@ -317,7 +318,7 @@ impl SignalStack {
         unsafe { mprotect(lowest, page, MprotectFlags::empty())? };
         let usable =
             libc::stack_t { ss_sp: lowest.wrapping_byte_add(page), ss_flags: 0, ss_size: usable };
-        // SAFETY: the memory is there until the drop takes it out of service.
+        // SAFETY: the memory stays mapped until the drop takes it out of service.
         match unsafe { libc::sigaltstack(&raw const usable, ptr::null_mut()) } {
             0 => Ok(stack),
             _ => Err(io::Error::last_os_error()),
@@ -354,19 +355,19 @@ fn signal_stack_size() -> usize {
 
 /// What the kernel pushes, and as much as std's signal stacks leave to a handler. More would cost
 /// memory: when a thread ends, glibc keeps the first 16 KiB of its stack for the next thread. The
-/// calls of both threads are to lie in these.
+/// calls of both threads should lie in these 16 KiB.
 fn within_stack_size() -> usize {
     (pushed_by_the_kernel() + 4608).max(8 * 1024).next_multiple_of(16)
 }
 
 /// It grows with the vector registers of the machine.
 fn pushed_by_the_kernel() -> usize {
-    /// Of getauxval(3), which the `libc` crate has for other systems only.
+    /// A constant of getauxval(3), which the `libc` crate has only for other systems.
     const AT_MINSIGSTKSZ: libc::c_ulong = 51;
     if cfg!(miri) {
         return libc::MINSIGSTKSZ;
     }
-    // SAFETY: it has no preconditions, and gives 0 for what it does not know.
+    // SAFETY: the call has no preconditions. It returns 0 for an unknown type.
     let pushed = unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize;
     pushed.max(libc::MINSIGSTKSZ)
 }

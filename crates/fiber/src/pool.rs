@@ -2,8 +2,7 @@
 //!
 //! The stack that was used last has warm pages and cache lines. To reuse it costs tens of
 //! nanoseconds; to map, guard and touch a new one costs microseconds. So reuse makes no system
-//! call, with one exception. After the load has gone down, the pool returns memory that a peak has
-//! left behind.
+//! call, with one exception. After the load has gone down, the pool returns the memory of the peak.
 //!
 //! ```text
 //!   slabs:  64 stacks │ 64 │ 128 │ 256 │ …        each as large as all before it, up to 1 GiB
@@ -14,9 +13,9 @@
 //! ```
 //!
 //! Spare stacks beyond the warm part give their memory back (`MADV_DONTNEED`, 1 µs, and 1.2 µs at
-//! the next touch), the coldest first. The bound follows what is in use. A load that comes and goes
-//! by half of its size should not fault each time. A load that is over should leave no more than a
-//! few MiB. A fixed bound would be too small for the former or too large for the latter.
+//! the next touch), the coldest first. The bound follows what is in use. So a load that varies by
+//! half does not fault each time, and a finished load leaves only a few MiB. A fixed bound would be
+//! too small for the varying load or too large after the finished one.
 
 use std::fmt;
 use std::io;
@@ -33,9 +32,9 @@ pub struct StackPool {
     size: usize,
     guards: Guards,
     slabs: Vec<Arc<Slab>>,
-    /// Those that are not in use; the last was used last.
+    /// Stacks that are not in use, in the order in which they were put back.
     spare: Vec<Stack>,
-    /// How many of the spare ones, from the first, have no memory.
+    /// How many of the first spare stacks have given their memory back.
     cold: usize,
     /// How many stacks there were, spare or in use, when the last new one was made.
     made: usize,
@@ -75,15 +74,15 @@ impl StackPool {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` when address space is used up. On a kernel before Linux 6.13,
-    /// [`io::ErrorKind::OutOfMemory`] with the remedy when the process has no mappings left
-    /// (`vm.max_map_count`) except a reserve.
+    /// `ENOMEM` if address space is used up. Before Linux 6.13, also [`io::ErrorKind::OutOfMemory`]
+    /// with the remedy, if the process has only a reserve of mappings left (`vm.max_map_count`).
     #[inline]
     pub fn take(&mut self) -> io::Result<Stack> {
         self.take_leaving(0)
     }
 
-    /// The same; a new stack is made only if `reserve` bytes of address space are left after that.
+    /// Like [`take`](StackPool::take), but makes a new stack only if `reserve` bytes of address
+    /// space remain.
     ///
     /// # Errors
     ///
@@ -104,7 +103,7 @@ impl StackPool {
     pub fn put(&mut self, stack: Stack) {
         self.spare.push(stack);
         let in_use = self.made.saturating_sub(self.spare.len());
-        // At most twice: one more is spare, and one less is in use.
+        // The loop runs at most twice: one stack more is spare, and one less is in use.
         while self.spare.len() - self.cold > in_use.max(WARM) {
             self.spare[self.cold].forget_contents();
             self.cold += 1;
@@ -132,7 +131,7 @@ impl StackPool {
                     return Ok(stack);
                 }
             }
-            // Those that cannot be guarded any more are of no use.
+            // Slabs with a kind of guard that is no longer available are of no use.
             self.slabs.retain(|slab| slab.guards() == self.guards);
             self.made = self.slabs.iter().map(|slab| slab.taken()).sum();
             let slab = self.next_slab(reserve)?;
@@ -140,7 +139,7 @@ impl StackPool {
         }
     }
 
-    /// A stack of this slab; `None` when all are taken, or its kind of guard is not to be had.
+    /// A stack of this slab. `None` if all are taken, or if its kind of guard is not available.
     fn carve(&mut self, slab: &Arc<Slab>) -> io::Result<Option<Stack>> {
         if slab.guards() != self.guards {
             return Ok(None);
@@ -155,7 +154,7 @@ impl StackPool {
         }
     }
 
-    /// A slab as large as all that there are, or as large as address space allows.
+    /// A slab as large as all present slabs together, or as large as address space allows.
     fn next_slab(&self, reserve: usize) -> io::Result<Slab> {
         let size = self.rounded_size()?;
         let count = self.slabs.iter().map(|slab| slab.count()).sum::<usize>().max(FIRST_SLAB);
@@ -186,7 +185,7 @@ mod tests {
     use super::*;
 
     impl StackPool {
-        /// A pool as on a kernel that has no marks in page tables.
+        /// A pool as on a kernel without guard marks in page tables.
         fn protected(size: usize) -> Self {
             Self { guards: Guards::Protected, ..Self::new(size) }
         }
@@ -222,7 +221,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever is taken, put back and dropped in whichever order: no byte belongs to two.
+        /// No byte belongs to two stacks, in whatever order stacks are taken, put back and dropped.
         #[test]
         fn no_stack_is_given_out_twice(
             pages in 1_usize..6,
@@ -298,7 +297,7 @@ mod tests {
         touch(&stacks[7]);
         let top = highest_page(&stacks[7]);
         assert!(resident(top));
-        // On another kernel thread, for a loop may end there.
+        // On another kernel thread, because a loop may end there.
         std::thread::spawn(|| drop(stacks)).join().unwrap();
         assert!(!resident(top));
         assert_eq!(slab.taken(), 0);
@@ -306,7 +305,7 @@ mod tests {
         assert_eq!(pool.slabs.len(), 1);
     }
 
-    /// In a child process, since it takes all mappings that this one has.
+    /// In a child process, because it uses up all mappings of its process.
     #[test]
     fn protected_stacks_end_before_the_mappings_do() {
         let test = "pool::tests::protected_stacks_end_before_the_mappings_do";
@@ -328,7 +327,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
         assert!(error.to_string().contains("vm.max_map_count"), "{error}");
         assert!(stacks.len() > 1000, "{}", stacks.len());
-        // There is room for others: for threads, which map their stacks and signal stacks.
+        // There is room for other mappings: threads map their stacks and signal stacks.
         let threads: Vec<_> = (0..50).map(|_| std::thread::spawn(|| vec![1_u8; 1 << 20])).collect();
         threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap().len(), 1 << 20));
         // And room for a stack as soon as one is gone.
@@ -342,7 +341,7 @@ mod tests {
         const HALF: usize = 1 << 46;
         let mut pool = StackPool::new(page_size());
         let _stack = pool.take_leaving(HALF).unwrap();
-        // Nothing is made of those that are there.
+        // Stacks that are there already need no new slab.
         let _others: Vec<_> =
             (1..FIRST_SLAB).map(|_| pool.take_leaving(4 * HALF).unwrap()).collect();
         let error = pool.take_leaving(4 * HALF).err().unwrap();

@@ -5,7 +5,7 @@ use std::ptr;
 
 use crate::{Fiber, LINE};
 
-/// Bytes of stack, roughly, that the calls take with which a fiber begins: they return when it
+/// The approximate bytes of stack of the calls that begin a fiber. They return only when the fiber
 /// ends.
 const BEGINNING: usize = 4 * LINE;
 
@@ -27,8 +27,8 @@ pub fn prefetch(address: usize) {
 
 impl Fiber {
     /// Asks for the memory that the next switch to the fiber touches first, without waiting for it.
-    /// This is the beginning of the fiber's value, and cache lines from where the fiber was left.
-    /// Calls may return to these lines before the fiber's end; no more than `most` are asked for.
+    /// That is the beginning of the fiber's value, and at most `most` cache lines from where the
+    /// fiber was left. Calls may return to these lines before the fiber ends.
     #[inline]
     pub fn prefetch(&self, most: usize) {
         let (base, left_at) = (self.stack.base(), self.left_at.get().addr());

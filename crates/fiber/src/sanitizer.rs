@@ -22,7 +22,7 @@ mod told {
         }
     }
 
-    /// A stack that has been left for another one, until it is gone on with.
+    /// A stack that has been left for another one, until it runs again.
     pub(crate) struct Left;
 
     impl Left {
@@ -114,19 +114,20 @@ mod told {
         }
 
         pub(crate) fn back(self) {
-            // SAFETY: what it gave when the stack was left.
+            // SAFETY: it gets the value that it gave when the stack was left.
             unsafe { __sanitizer_finish_switch_fiber(self.0, ptr::null_mut(), ptr::null_mut()) };
         }
     }
 
     pub(crate) fn left_for_good(next: Bounds) {
         let (lowest, size) = next.get();
-        // SAFETY: it may be called before any switch of stacks. Without a place for its fake stack,
-        // the stack's is freed, and no switch comes back to the stack.
+        // SAFETY: it may be called before any switch of stacks. Without a place to keep it, the
+        // fake stack is freed. No switch comes back to this stack.
         unsafe { __sanitizer_start_switch_fiber(ptr::null_mut(), lowest, size) };
     }
 
-    /// Nothing runs on the stack. Whatever did last has not returned, and left its marks.
+    /// Clears the marks of a stack on which nothing runs. The last functions there did not return,
+    /// so their marks are still there.
     pub(crate) fn vacated(bounds: Bounds) {
         let (lowest, size) = bounds.get();
         // SAFETY: the memory is a stack of ours. Only its guard is not to be touched, and the guard

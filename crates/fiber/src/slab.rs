@@ -9,14 +9,13 @@
 //!   one page   grows downwards
 //! ```
 //!
-//! The mapping is reserved, not committed: a stack costs the pages that its calls have touched.
-//! Huge pages are refused, for one of them would make 2 MiB of stacks resident at the first touch
-//! of any.
+//! The mapping is reserved, not committed: a stack costs the pages that its calls have touched. It
+//! refuses huge pages: a first touch of one stack would make 2 MiB of stacks resident.
 //!
 //! A guard is a mark in the page table where the kernel has it (`MADV_GUARD_INSTALL`, Linux 6.13).
-//! Then a million stacks are a handful of mappings. Elsewhere a guard is a page without access
-//! (mprotect(2)), which cuts the mapping in two. There the stacks of a process are limited, well
-//! before `vm.max_map_count` is used up: with no mapping left, every later malloc(3) fails as well.
+//! Then a million stacks are a handful of mappings. On older kernels a guard is a page without
+//! access (mprotect(2)), which cuts the mapping in two. There the stacks of a process are limited
+//! to well below `vm.max_map_count`: with no mapping left, every later malloc(3) fails as well.
 
 use std::ffi::c_void;
 use std::io;
@@ -40,7 +39,7 @@ pub(crate) enum Guards {
     Protected,
 }
 
-/// A mapping and which of its stacks are vacant. A stack holds its slab.
+/// A mapping, and the set of its vacant stacks. Each stack holds a reference to its slab.
 pub(crate) struct Slab {
     lowest: NonZeroUsize,
     stride: usize,
@@ -53,8 +52,8 @@ pub(crate) struct Slab {
 }
 
 impl Slab {
-    /// Maps `count` stacks of `size` bytes, which is a multiple of the page size, if `reserve`
-    /// bytes of address space are left after that.
+    /// Maps `count` stacks of `size` bytes, a multiple of the page size, if `reserve` bytes of
+    /// address space remain.
     ///
     /// # Errors
     ///
@@ -114,13 +113,13 @@ impl Slab {
         Ok(None)
     }
 
-    /// Takes a stack back that nothing runs on any more, and returns its memory to the kernel.
+    /// Takes back a stack on which nothing runs any more, and returns its memory to the kernel.
     pub(crate) fn give_back(&self, index: usize) {
         self.forget_contents(index);
         if self.guards == Guards::Protected {
             let access = MprotectFlags::READ | MprotectFlags::WRITE;
-            // SAFETY: the page is this slab's own. The mappings on its sides become one again; in
-            // the unlikely case of a failure the page stays a guard, which is counted for ever.
+            // SAFETY: the page is this slab's own. The mappings on both sides become one again. In
+            // the unlikely case of a failure, the page stays a guard and stays counted.
             if unsafe { mprotect(self.guard_page(index), page_size(), access) }.is_ok() {
                 PROTECTED.fetch_sub(1, Ordering::Relaxed);
             }
@@ -128,11 +127,11 @@ impl Slab {
         self.set_vacant(index);
     }
 
-    /// Returns the memory of a stack that nothing runs on to the kernel. Its guard stays.
+    /// Returns the memory of a stack on which nothing runs to the kernel. Its guard stays.
     pub(crate) fn forget_contents(&self, index: usize) {
         let lowest = self.guard_page(index).wrapping_byte_add(page_size());
-        // SAFETY: the range is a stack of this slab, and the caller says that nothing of it is
-        // used. It can fail for locked memory only (mlock), which then stays.
+        // SAFETY: the range is a stack of this slab, and the caller says that nothing uses it. It
+        // fails only for locked memory (mlock), which then stays.
         let _ = unsafe { madvise(lowest, self.size(), Advice::LinuxDontNeed) };
     }
 
@@ -146,7 +145,7 @@ impl Slab {
         self.stride
     }
 
-    /// Where a stack ends below, its guard included: the beginning of a page.
+    /// The lowest address of a stack, its guard included. A page begins there.
     pub(crate) fn limit(&self, index: usize) -> NonZeroUsize {
         debug_assert!(index < self.count);
         self.lowest.checked_add(index * self.stride).expect("within the mapping")
@@ -220,9 +219,9 @@ impl Drop for Slab {
 /// Why a stack has no guard.
 #[derive(Debug)]
 pub(crate) enum GuardError {
-    /// This kernel has no marks in page tables, or none for memory that is locked (mlockall(2)).
+    /// This kernel has no guard marks in page tables, or none for locked memory (mlockall(2)).
     CannotMark,
-    /// No memory, or no mapping, is left for it.
+    /// No memory or no mapping is left for the guard.
     Refused(io::Error),
 }
 
@@ -241,10 +240,11 @@ const GUARD_INSTALL: i32 = 102;
 /// How many stacks of this process are guarded by protection.
 static PROTECTED: AtomicUsize = AtomicUsize::new(0);
 
-/// How many may be: each is two mappings, and some are left to the rest of the process.
+/// The most stacks that may be guarded by protection. Each takes two mappings, and the rest of the
+/// process needs some.
 fn protected_limit() -> usize {
     const RESERVE: usize = 4096;
-    /// What the kernel has unless it is told otherwise.
+    /// The kernel's default.
     const USUAL: usize = 65_530;
     static LIMIT: OnceLock<usize> = OnceLock::new();
     *LIMIT.get_or_init(|| {

@@ -9,8 +9,8 @@
 //! The *header* says where the guard and the slab are. So a signal handler can know them, and a
 //! fiber need not store them, which keeps it small.
 //!
-//! The *value* is what the fiber was made with, such as the future that it runs. It lies next to
-//! the frames that use it, and so needs no page of its own.
+//! The *value* is the one that the fiber was made with, such as the future that it runs. It lies
+//! next to the frames that use it, and so needs no page of its own.
 //!
 use std::fmt;
 use std::io;
@@ -58,12 +58,12 @@ impl Stack {
         StackPool::new(size).take_alone()
     }
 
-    /// The stack of a slab that was taken from it under `index`.
+    /// The stack that was taken from `slab` under `index`.
     pub(crate) fn new_in(slab: &Arc<Slab>, index: usize) -> Self {
         Self { limit: slab.limit(index), slab: slab.clone() }
     }
 
-    /// Returns the memory of this stack, which no fiber has, to the kernel.
+    /// Returns the memory of this stack to the kernel. No fiber has the stack.
     pub(crate) fn forget_contents(&mut self) {
         self.slab.forget_contents(self.index());
     }
@@ -90,26 +90,26 @@ impl Drop for Stack {
     }
 }
 
-/// What lies above the base of a stack that has a fiber.
+/// The header above the base of a stack that has a fiber.
 struct StackHeader {
     limit: NonZeroUsize,
     /// What `Arc::into_raw` gave.
     slab: *const Slab,
 }
 
-/// A stack in the hands of a fiber: one word, since all else is on its header.
+/// A stack that belongs to a fiber. It is one word, since its header has all else.
 pub(crate) struct Occupied {
     base: NonZeroUsize,
 }
 
 impl Occupied {
     /// Leaves `room` bytes free above the header, aligned like a cache line; see
-    /// [`Occupied::room`]. Below the header are at least `beginning` bytes, which the fiber begins
-    /// with, and those that calls need at least.
+    /// [`Occupied::room`]. Below the header there are at least `beginning` bytes for the fiber's
+    /// first frame, and the least that calls need.
     ///
     /// # Panics
     ///
-    /// When the stack is too small for that.
+    /// If the stack is too small.
     pub(crate) fn new(stack: Stack, room: usize, beginning: usize) -> Self {
         let guard = stack.limit();
         vacated(Bounds::new(|| (guard, stack.base() + HEADER - guard)));
@@ -120,7 +120,7 @@ impl Occupied {
         let base = base.filter(|&base| fits(base)).and_then(NonZeroUsize::new);
         let base = base.expect("a value on a stack leaves most of it to the calls");
         let stack = ManuallyDrop::new(stack);
-        // SAFETY: the stack is not dropped, so this is the only reader of its slab.
+        // SAFETY: the stack is never dropped, so only this copy of its slab's `Arc` is used.
         let slab = Arc::into_raw(unsafe { ptr::read(&raw const stack.slab) });
         let occupied = Self { base };
         // SAFETY: `new_in` has left room for it, in the highest page, and nothing runs on the
@@ -157,7 +157,7 @@ impl Occupied {
         Bounds::new(|| (self.guard(), self.base() + HEADER - self.guard()))
     }
 
-    /// The size that was asked for, in bytes, in whole pages.
+    /// The size that was asked for, in bytes, rounded to whole pages.
     pub(crate) fn size(&self) -> usize {
         // SAFETY: `new` wrote the header, and keeps the slab.
         let size = unsafe { (*(*self.header()).slab).size() };

@@ -12,7 +12,7 @@ use duality_fiber::{Fiber, Stack, StackPool, overflow, suspend};
 
 const CASE: &str = "DUALITY_FIBER_FAULT";
 
-/// Has a fiber dropped, and no function run on top of it.
+/// Drops a fiber, instead of running a function on top of it.
 const DROPS: &str = "DUALITY_FIBER_DROPS";
 
 /// Runs the test `test` again, in a child process where [`told_to`] is true for it.
@@ -83,7 +83,7 @@ fn an_overflow_is_reported_by_name() {
     assert_reported(test);
 }
 
-/// Neither a function on top of it nor the drop has the fiber run.
+/// The fiber does not run while a function runs on top of it, nor in its drop.
 #[test]
 fn an_overflow_on_the_stack_of_a_fiber_that_does_not_run_is_reported_too() {
     struct Descends;
@@ -167,7 +167,7 @@ fn another_fault_of_a_fiber_is_a_plain_one() {
     assert!(!said.contains("overflowed"), "{said}");
 }
 
-/// The guard of a stack that does not run is no overflow of the one that does.
+/// A fault in the guard of another stack is no overflow of the running stack.
 #[test]
 fn the_guard_of_another_is_a_plain_fault() {
     let test = "the_guard_of_another_is_a_plain_fault";
@@ -191,7 +191,8 @@ fn the_guard_of_another_is_a_plain_fault() {
     assert!(!said.contains("overflowed"), "{said}");
 }
 
-/// As before: std's handler takes the first for a fault, and would be gone when it comes again.
+/// The watch changes nothing here. std's handler takes the first signal for a fault and removes
+/// itself before the second one.
 #[test]
 fn a_signal_that_was_sent_goes_the_way_it_went() {
     fn status(watched: bool) -> Option<i32> {

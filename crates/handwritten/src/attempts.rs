@@ -1,4 +1,4 @@
-//! A machine's view of its socket: attempts that move what there is and never wait.
+//! A machine's view of its socket: attempts that move the present bytes and never wait.
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -10,23 +10,22 @@ use rustix::fs::sendfile;
 use rustix::io::{Errno, writev};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
 
-/// How many attempts a machine may make before others have their turn: as many as a task of the
-/// runtime.
+/// How many attempts a machine may make before others have their turn. A task of the runtime may
+/// make as many.
 pub(crate) const BUDGET: u32 = 64;
 
 /// The most that one `sendfile(2)` is asked for, so that a large file shares the loop.
 const SEND_FILE_CHUNK: u64 = 1 << 20;
 
-/// What is known of a socket: which attempts are not worth their system call.
+/// The state of a socket, which tells which attempts are not worth their system call.
 #[derive(Default)]
 pub(crate) struct Readiness {
-    /// The last read took all there was, so that the next one would block until an event says
-    /// otherwise.
+    /// The last read took all bytes, so the next one would block until an event comes.
     read_exhausted: bool,
-    /// The last write filled all the room there was.
+    /// The last write filled all the room.
     write_exhausted: bool,
-    /// The client has closed, or the socket has failed: no edge may follow, and every attempt is
-    /// made.
+    /// The client has closed, or the socket has failed. No further event may come, so every attempt
+    /// is made.
     hangup: bool,
 }
 
@@ -39,8 +38,8 @@ impl Readiness {
     }
 }
 
-/// What a machine does its attempts with, while it is being called. They return how many bytes have
-/// moved, and `None` where the machine has to wait.
+/// The attempts that a machine can make while it is called. They return how many bytes have moved,
+/// or `None` if the machine must wait.
 pub(crate) struct Attempts<'c> {
     socket: BorrowedFd<'c>,
     readiness: &'c mut Readiness,
@@ -60,27 +59,26 @@ impl<'c> Attempts<'c> {
         Self { socket, readiness, budget: BUDGET, cut_short: false, draining, now }
     }
 
-    /// So much later than this round; `None` is never.
+    /// The time `limit` after this round. `None` means never.
     pub(crate) fn after(&self, limit: Duration) -> Option<Instant> {
         self.now.checked_add(limit)
     }
 
-    /// Whether the machine waits only because others have their turn.
+    /// Whether the machine waits only to give others their turn.
     pub(crate) fn was_cut_short(&self) -> bool {
         self.cut_short
     }
 
-    /// Reads what is there; 0 is the end, which is also where the server drains and nothing is
-    /// there.
+    /// Reads the present bytes. 0 is the end; a drain with no bytes present is an end too.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        // At a drain, what has come is read also if its event has not.
+        // At a drain, bytes are read even if their event has not come.
         if !self.readiness.read_exhausted || self.draining {
             let room = buffer.len();
             let read = self.attempt(|socket| {
                 recv(socket, &mut *buffer, RecvFlags::empty()).map(|(count, _)| count)
             })?;
             if let Some(count) = read {
-                // The end of input is no shortage: it is there again at the next attempt.
+                // A count of 0 does not mean that the next read blocks: it meets the end again.
                 let short = count != 0 && count < room;
                 self.readiness.read_exhausted = short && !self.readiness.hangup;
                 return Ok(Some(count));
@@ -94,8 +92,8 @@ impl<'c> Attempts<'c> {
         self.attempt_write(bytes.len(), |socket| send(socket, bytes, SendFlags::NOSIGNAL))
     }
 
-    /// Writes some of these bytes. If that is all of them, our side has ended then, and they leave
-    /// together with the end.
+    /// Writes some of these bytes. If it writes all of them, they leave together with the end of
+    /// our side.
     pub(crate) fn write_last(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
         let written = self.attempt_write(bytes.len(), |socket| send(socket, bytes, flags))?;
@@ -119,7 +117,8 @@ impl<'c> Attempts<'c> {
         length: u64,
     ) -> io::Result<Option<usize>> {
         let chunk = length.min(SEND_FILE_CHUNK) as usize;
-        // Short of the chunk may be short of file or of room; the next attempt tells.
+        // If less than the chunk was sent, the file or the room may have ended. The next attempt
+        // tells.
         self.attempt_write(0, |socket| sendfile(socket, file, Some(&mut offset), chunk))
     }
 
@@ -128,17 +127,17 @@ impl<'c> Attempts<'c> {
         Ok(shutdown(self.socket, Shutdown::Write)?)
     }
 
-    /// Has the kernel end the connection when the client takes nothing for so long.
+    /// Has the kernel end the connection if the client takes nothing for so long.
     pub(crate) fn set_taking_limit(&self, limit: Duration) {
         let milliseconds = limit.as_millis().try_into().unwrap_or(u32::MAX);
-        // What fails here has ended already.
+        // If this fails, the connection has ended already.
         let _ = sockopt::set_tcp_user_timeout(self.socket, milliseconds);
     }
 
-    /// Has the close be a reset, so that the kernel does not go on sending to a client that takes
+    /// Makes the close a reset, so that the kernel does not go on sending to a client that takes
     /// nothing.
     pub(crate) fn reset(&self) {
-        // What fails here has ended already.
+        // If this fails, the connection has ended already.
         let _ = sockopt::set_socket_linger(self.socket, Some(Duration::ZERO));
     }
 

@@ -1,9 +1,9 @@
 //! The loop that calls the machines: epoll, timers, and a slab of connections.
 //!
 //! All of it belongs to one kernel thread. The loop calls a machine from where it finds the
-//! machine's event, and the machine goes on until it has to wait. So no queue of ready tasks stands
-//! between them. No more work is ever under way than the events of one round, so there is no accept
-//! queue like that of the runtime's loop.
+//! machine's event, and the machine goes on until it has to wait. So there is no queue of ready
+//! tasks. The events of one round are all the work that is under way, so there is no accept queue
+//! like that of the runtime's loop.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,7 +29,7 @@ use crate::{Next, StateMachine, Why};
 
 const WAKEUP: Token = Token(0);
 const LISTENER: Token = Token(1);
-/// Connections have the tokens from here on.
+/// The tokens of connections begin here.
 const FIRST: u32 = 2;
 
 /// The loop of one kernel thread.
@@ -37,16 +37,16 @@ pub(crate) struct CallbackLoop<M: StateMachine> {
     common: M::Common,
     /// Connections that wait for a slot.
     line: Line<OwnedFd>,
-    /// How many of the connections are being refused, and so have no slot.
+    /// How many of the connections are being refused. They have no slot.
     refusing: usize,
     poller: Box<dyn Poller>,
     timers: Timers,
     wakeup: Wakeup,
     listener: Option<Listener>,
     connections: Slab<Connection<M>>,
-    /// Machines with a turn cut short, so that others have theirs.
+    /// Machines with a turn that was cut short to give others their turn.
     cut_short: Vec<usize>,
-    /// What helper threads have found, and for which connection; `None` where one panicked.
+    /// The results of helper threads, each with its connection. `None` if the helper panicked.
     found: FoundBox<M>,
     now: Instant,
     draining: bool,
@@ -60,7 +60,7 @@ struct Listener {
     pressure: Pressure,
     /// Whether an attempt is worth its system call.
     ready: bool,
-    /// Whether what a connection needs was lacking at the last attempt.
+    /// Whether a resource for a connection was lacking at the last attempt.
     lacking: bool,
 }
 
@@ -76,7 +76,7 @@ struct Connection<M> {
     readiness: Readiness,
     waits_for: WaitsFor,
     is_refused: bool,
-    /// Its client, for the line about its failure.
+    /// The address of its client, for the message about its failure.
     peer: Peer,
     machine: M,
 }
@@ -91,7 +91,7 @@ enum WaitsFor {
 }
 
 impl<M: StateMachine> CallbackLoop<M> {
-    /// Opens what the loop needs before it can serve.
+    /// Opens the resources that the loop needs.
     pub(crate) fn open(common: M::Common, limit: Limit) -> io::Result<Self> {
         let (mut poller, wakeup) = (Kind::Epoll.open()?, Wakeup::new()?);
         poller.arm(wakeup.as_fd(), WAKEUP, Direction::Read)?;
@@ -118,7 +118,7 @@ impl<M: StateMachine> CallbackLoop<M> {
         let pressure = Pressure::new(&Connections::default());
         self.listener = Some(Listener { socket, admission, pressure, ready: true, lacking: false });
         let (mut events, mut fired) = (Vec::with_capacity(256), Vec::new());
-        // A drain that was requested before the loop had its wakeup has not sent it.
+        // A drain that was requested before the loop had its wakeup has sent no wakeup.
         if drain::requested_before_wakeup() {
             self.drain();
         }
@@ -148,7 +148,7 @@ impl<M: StateMachine> CallbackLoop<M> {
         let timeout = if accepting && self.line.has_room() || !self.cut_short.is_empty() {
             Some(Duration::ZERO)
         } else {
-            // With as many refusals as may be, one of them has to end first.
+            // If there are as many refusals as possible, one of them must end first.
             let end = self.line.end_of_patience().filter(|_| self.refusing < MOST_REFUSALS);
             let expiry = [self.timers.next_expiry(), end].into_iter().flatten().min();
             expiry.map(|expiry| expiry.saturating_duration_since(Instant::now()))
@@ -232,7 +232,7 @@ impl<M: StateMachine> CallbackLoop<M> {
         }
     }
 
-    /// Has what was lacking when a connection was to be accepted be tried again.
+    /// Tries to accept again, after a resource was lacking.
     fn try_again(&mut self) {
         if let Some(listener) = &mut self.listener
             && std::mem::take(&mut listener.lacking)
@@ -241,7 +241,7 @@ impl<M: StateMachine> CallbackLoop<M> {
         }
     }
 
-    /// A connection that has been accepted: it begins, or waits for a slot.
+    /// Begins an accepted connection, or lets it wait for a slot.
     fn arrive(&mut self, socket: OwnedFd) {
         if self.line.passes(self.served()) {
             self.begin(socket, M::accepted(&self.common), false);
@@ -250,7 +250,8 @@ impl<M: StateMachine> CallbackLoop<M> {
         }
     }
 
-    /// Begins those that wait and have a slot now, and refuses those that have waited too long.
+    /// Begins waiting connections for which there are slots now, and refuses those that have waited
+    /// too long.
     fn attend_line(&mut self) {
         while !self.line.is_empty() {
             let may_refuse = self.refusing < MOST_REFUSALS;
@@ -282,22 +283,22 @@ impl<M: StateMachine> CallbackLoop<M> {
 
     // A connection's turn.
 
-    /// Calls the machines that had a turn cut short.
+    /// Calls the machines with a turn that was cut short.
     fn give_turns(&mut self) {
         let waiting = self.cut_short.len();
         for index in 0..waiting {
             self.wake(self.cut_short[index], Why::Ready);
         }
-        // Others may have been added.
+        // The calls may have added others.
         self.cut_short.drain(..waiting);
     }
 
-    /// Calls a machine, and sees to what it waits for.
+    /// Calls a machine, and arranges its next wait.
     fn wake(&mut self, key: usize, why: Why<M::Found>) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Connection { socket, readiness, machine, .. } = connection;
         let mut attempts = Attempts::new(socket.as_fd(), readiness, self.draining, self.now);
-        // The panic hook says what and where; the connection closes, the others go on.
+        // The panic hook reports the panic. This connection closes, and the others go on.
         let call = || machine.wake(why, &mut attempts, &mut self.common);
         let wait = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Next::End);
         let cut_short = attempts.was_cut_short();
@@ -343,7 +344,7 @@ impl<M: StateMachine> CallbackLoop<M> {
         self.try_again();
     }
 
-    // Helper threads, and what else wakes the loop.
+    // Helper threads, and other causes that wake the loop.
 
     fn have_helped(&mut self, key: usize, job: Box<dyn FnOnce() -> M::Found + Send>) {
         self.connections[key].waits_for = WaitsFor::Helper;
@@ -374,7 +375,7 @@ impl<M: StateMachine> CallbackLoop<M> {
         }
     }
 
-    /// Accepts those that have come and no more, and has those that wait for input see its end.
+    /// Accepts only connections that have come already. Machines that wait for input see its end.
     fn drain(&mut self) {
         self.draining = true;
         if let Some(listener) = &mut self.listener {

@@ -1,4 +1,4 @@
-//! Echo by hand: what `duality_services::echo` is in nine lines.
+//! Echo by hand: `duality_services::echo` does the same in nine lines.
 //!
 //! ```text
 //!   accepted ──▶ reading ── what did not leave at once ──▶ writing
@@ -8,7 +8,7 @@
 //!
 //! All connections of a loop read into one buffer. When a callback returns, only bytes that could
 //! not leave at once remain, and the connection keeps only these. The service does the same with an
-//! `Input` of the runtime, which has memory only while there is something in it.
+//! `Input` of the runtime, which has memory only while it holds bytes.
 
 use std::io;
 
@@ -21,7 +21,7 @@ pub(crate) const BUFFER: usize = 4096;
 /// One connection.
 #[derive(Default)]
 pub(crate) struct Echo {
-    /// What has been read and has not left yet; empty while reading.
+    /// Bytes that have been read and not sent yet. Empty while the machine reads.
     unsent: Vec<u8>,
 }
 
@@ -61,7 +61,7 @@ impl Echo {
             }
             match attempts.read(buffer)? {
                 None => {
-                    // A client that was slow once does not keep the room for it.
+                    // Frees the memory after a client was slow once.
                     self.unsent = Vec::new();
                     return Ok(Next::Read(None));
                 }

@@ -1,4 +1,4 @@
-//! Http by hand: what `duality_services::http` is in one function from top to bottom.
+//! Http by hand: `duality_services::http` does the same in one function from top to bottom.
 //!
 //! ```text
 //!                 ┌──────────── answered, goes on ────────────┐
@@ -31,17 +31,17 @@ use crate::attempts::Attempts;
 use crate::output::Output;
 use crate::{Next, StateMachine, Why};
 
-/// What a helper thread brings from the disk.
+/// The result of a helper thread that looked on the disk.
 type Found = Result<Arc<Page>, Reply>;
 
-/// `Err` is what to wait for; `Ok` that the machine goes on.
+/// `Ok`: the machine goes on. `Err`: what it must wait for.
 type Step = Result<(), Next<Found>>;
 
-/// What the connections of one loop have in common.
+/// State that the connections of one loop share.
 pub(crate) struct Common {
     http: Http,
-    /// The memory that they read into and gather replies in. A connection has memory of its own
-    /// only while something is left there when its callback returns.
+    /// The memory for input and for gathered replies. A connection has its own memory only if bytes
+    /// are left here when its callback returns.
     input: Vec<u8>,
     gathered: Vec<u8>,
 }
@@ -67,9 +67,9 @@ struct Desk {
     memo: Memo,
 }
 
-/// What the connection is about.
+/// What the connection is doing.
 enum Stage {
-    /// A head is read. The deadline stands from its first byte on.
+    /// A head is read. It has a deadline from its first byte on.
     Head { deadline: Option<Option<Instant>> },
     /// A body is read.
     Body(Box<Incoming>),
@@ -77,9 +77,9 @@ enum Stage {
     Disk(Box<Sought>),
     /// The last reply leaves.
     End,
-    /// The last reply leaves, though the client may still be sending, for so long at most.
+    /// The last reply leaves, within this time. The client may still be sending.
     Linger(Duration),
-    /// It has left, and what still comes is read and dropped.
+    /// The last reply has left. Further bytes are read and dropped.
     Discard { until: Option<Instant> },
 }
 
@@ -93,11 +93,11 @@ struct Incoming {
 
 /// A request, while its page is being looked for.
 struct Sought {
-    /// Its head, unless that is still in the input.
+    /// The head of the request, unless it is still in the input.
     head: Option<Box<[u8]>>,
     persistence: Persistence,
     now: u64,
-    /// Nothing followed the request, and nothing is likely to.
+    /// No bytes followed the request, and none are likely to.
     is_quiet: bool,
 }
 
@@ -173,7 +173,7 @@ impl Conversation {
         if self.desk.output.is_much() {
             self.desk.send(attempts, limits)?;
         }
-        // A connection may be idle for long; a request, once begun, may not.
+        // A connection may be idle for long. A request that has begun has a deadline.
         if self.input.is_empty() {
             return self.fill(attempts.after(limits.idle_time), attempts, limits);
         }
@@ -211,8 +211,8 @@ impl Conversation {
         self.fill(deadline, attempts, limits)
     }
 
-    /// Decides what is done about a body. It is read before the request is answered even where it
-    /// is not wanted, as the service does.
+    /// Decides what to do about a body. Like the service, it reads even an unwanted body before it
+    /// answers the request.
     fn plan_body(&mut self, head: Box<[u8]>, is_last: bool, http: &Http) -> Step {
         let Parsed::Complete(request) = parse(&head) else { return Err(Next::End) };
         match http.plan_body(&request) {
@@ -222,7 +222,7 @@ impl Conversation {
             }
             BodyPlan::Leave => self.answer(&head, &[], Persistence::Close, false, http),
             BodyPlan::Read { room } => {
-                // A client that has begun did not wait.
+                // A client that has begun to send the body does not wait for leave.
                 if request.expects_continue && self.input.is_empty() {
                     self.desk.output.gathered.extend_from_slice(CONTINUE);
                 }
@@ -256,7 +256,7 @@ impl Conversation {
         self.reject_with(bad, is_head, limits)
     }
 
-    /// The last reply leaves together with the end, if that is all there is.
+    /// The last reply leaves together with the end of our side, if no tail follows.
     fn end(&mut self, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
         if self.desk.output.send_last(attempts)? {
             return Err(Next::End);
@@ -265,7 +265,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// The last reply leaves, and nothing after it.
+    /// Sends the last reply and the end of our side.
     ///
     /// To close a socket that has unread bytes makes the kernel send a reset, which can destroy the
     /// reply before the client has read it.
@@ -282,18 +282,17 @@ impl Conversation {
     fn drop_input(&mut self, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
         let Stage::Discard { until } = self.stage else { return Err(Next::End) };
         self.input.consume(self.input.unused().len());
-        // The reply is out; what goes wrong from here on is no failure.
+        // The reply is out. Later errors are no failure.
         self.fill(until, attempts, limits).map_err(|next| match next {
             Next::Failed(_) => Next::End,
             next => next,
         })
     }
 
-    /// What a wait that took too long comes to.
+    /// Decides what happens after a wait that took too long.
     fn time_out(&mut self, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
         if !self.desk.output.is_empty() {
-            // A close would leave what the client has not taken to the kernel, which would try to
-            // send it for minutes.
+            // After a plain close, the kernel would try for minutes to send the rest.
             attempts.reset();
             return Err(Next::Failed(io::ErrorKind::TimedOut.into()));
         }
@@ -310,10 +309,10 @@ impl Conversation {
     }
 }
 
-// What the stages have in common.
+// Functions that the stages share.
 
 impl Conversation {
-    /// Sends what has been gathered, then reads.
+    /// Sends the gathered bytes, then reads.
     fn fill(
         &mut self,
         deadline: Option<Instant>,
@@ -372,7 +371,7 @@ impl Conversation {
         Err(Next::Helper(Box::new(move || http.run(errand))))
     }
 
-    /// Answers the request with what was found for it.
+    /// Answers the request with the page that was found.
     fn bring(&mut self, found: Found, limits: &Limits) -> Step {
         let Stage::Disk(sought) = std::mem::replace(&mut self.stage, Stage::End) else {
             return Err(Next::End);
@@ -389,7 +388,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Answers a head that is none, or not all of one, and ends the connection.
+    /// Answers a bad or incomplete head, and ends the connection.
     fn reject(&mut self, status: &'static Status, limits: &Limits) -> Step {
         let is_head = is_head(self.input.unused());
         self.reject_with(status, is_head, limits)
@@ -403,8 +402,8 @@ impl Conversation {
 }
 
 impl Stage {
-    /// After a request that has been read to its end and answered. `is_quiet` if nothing followed
-    /// it, and nothing is likely to.
+    /// After a request that has been read to its end and answered. `is_quiet` says that nothing
+    /// followed the request and nothing is likely to.
     fn after(persistence: Persistence, is_quiet: bool, limits: &Limits) -> Self {
         match persistence {
             Persistence::Implied | Persistence::Announced => NEXT_HEAD,
@@ -415,8 +414,8 @@ impl Stage {
 }
 
 impl Desk {
-    /// Answers a request, and returns what the reply says of the connection. `Err` is an errand to
-    /// do first, and the second that the answer is for.
+    /// Answers a request, and returns what the reply says about the connection. `Err`: an errand to
+    /// do first, and the second for which the answer will hold.
     fn answer(
         &mut self,
         request: &Request<'_>,

@@ -12,15 +12,15 @@
 //! ```
 //!
 //! A service of `crates/services` is an `async fn`. Under the architecture `epoll` the compiler
-//! turns it into a state machine that the runtime polls. This crate does without such a compiler: a
-//! `StateMachine` is a struct of what outlives a wait, and a callback that goes on from there. The
-//! parsers, pages and replies are those of the services. So are buffer sizes, limits, socket
-//! options, the poller and the timers. Two things differ: the state machine is written by hand, and
-//! a loop that knows it calls it directly, without a task.
+//! turns it into a state machine that the runtime polls. This crate does without such a compiler. A
+//! `StateMachine` is a struct with the data that outlive a wait, and a callback that goes on from
+//! there. The parsers, pages and replies are those of the services. So are buffer sizes, limits,
+//! socket options, the poller and the timers. Two things differ: the state machine is written by
+//! hand, and a loop that knows it calls it directly, without a task.
 //!
 //! The architecture `handwritten` runs [`echo`] and [`http`], and no other service is written this
-//! way. Two are enough to know the price. The service http tells its order of events from top to
-//! bottom; here the order has to be gathered from the stages of `http.rs`.
+//! way. Two are enough to know the price. The service http shows its order of events from top to
+//! bottom. Here a reader must find the order in the stages of `http.rs`.
 
 #![forbid(unsafe_code)]
 
@@ -41,16 +41,16 @@ use duality_services::{self as services, Setup, SetupError, http::Http};
 use attempts::Attempts;
 use callback_loop::CallbackLoop;
 
-/// How a state machine is set up.
+/// Sets up a state machine.
 pub type Open = fn(&Setup) -> Result<ByHand, SetupError>;
 
-/// Every service that is written by hand, too: its name, and how its state machine is set up.
+/// Every service that is also written by hand: its name, and the function that sets it up.
 pub const ALL: &[(&str, Open)] = &[
     (services::echo::ENTRY.name, |_| Ok(echo())),
     (services::http::ENTRY.name, |setup| Ok(http(Http::set_up(setup)?))),
 ];
 
-/// How the state machine of `service` is set up, if there is one.
+/// The function that sets up the state machine of `service`, if there is one.
 #[must_use]
 pub fn find(service: &str) -> Option<Open> {
     ALL.iter().find(|(name, _)| *name == service).map(|(_, open)| *open)
@@ -78,15 +78,15 @@ fn by_hand<M: StateMachine>(common: impl Fn() -> M::Common + Send + Sync + 'stat
 
 /// One connection, as a state machine.
 trait StateMachine: Sized + 'static {
-    /// What the machines of one loop have in common.
+    /// State that the machines of one loop share.
     type Common: 'static;
-    /// What a helper thread finds out for a machine.
+    /// The result of a helper thread for a machine.
     type Found: Send + 'static;
 
-    /// A connection that has been accepted.
+    /// A machine for an accepted connection.
     fn accepted(common: &Self::Common) -> Self;
 
-    /// One that is one too many; `None` closes it without a word.
+    /// A machine that refuses a connection. `None` closes the connection without a message.
     fn refused(common: &Self::Common) -> Option<Self>;
 
     /// The callback: goes on until there is something to wait for. The first call is
@@ -101,11 +101,11 @@ trait StateMachine: Sized + 'static {
 
 /// Why a machine is called.
 enum Why<F> {
-    /// What it waits for may go on; or not, for this may be spurious.
+    /// Its wait may be over. The call may be spurious.
     Ready,
     /// The deadline of its wait has passed.
     TimedOut,
-    /// What it had a helper thread find out.
+    /// The result of its helper thread.
     Found(F),
 }
 
@@ -115,11 +115,11 @@ enum Next<F> {
     Read(Option<Instant>),
     /// Room for bytes to its client, until a deadline.
     Write(Option<Instant>),
-    /// A helper thread to do this.
+    /// A helper thread that does this.
     Helper(Box<dyn FnOnce() -> F + Send>),
     /// Nothing: the connection closes.
     End,
-    /// Nothing: the connection closes, and the operator is told why.
+    /// Nothing: the connection closes, and the operator learns the reason.
     Failed(io::Error),
 }
 

@@ -20,16 +20,16 @@ pub(crate) struct Output {
     pub(crate) is_quiet: bool,
     /// The kernel has been told how long the client may take nothing.
     is_watched: bool,
-    /// How much of it has left.
+    /// How many of the gathered bytes have left.
     sent: usize,
     tail: Tail,
-    /// When all of it has to have left, once some of it did not leave at once.
+    /// The deadline for all bytes, once some did not leave at once.
     deadline: Option<Option<Instant>>,
-    /// When the next bytes have to have left.
+    /// The deadline for the next bytes.
     patience: Option<Option<Instant>>,
 }
 
-/// What follows the gathered bytes and is too long to be copied to them.
+/// Bytes that follow the gathered ones, and are too long to be copied.
 #[derive(Default)]
 enum Tail {
     #[default]
@@ -41,14 +41,14 @@ enum Tail {
 }
 
 impl Output {
-    /// Gathers in the memory of `spare`, unless there is some already.
+    /// Gathers in the memory of `spare`, unless this already has memory.
     pub(crate) fn borrow_from(&mut self, spare: &mut Vec<u8>) {
         if self.gathered.capacity() == 0 {
             std::mem::swap(&mut self.gathered, spare);
         }
     }
 
-    /// Makes the memory that was gathered in the `spare` one, if nothing is there.
+    /// Gives the memory back to `spare`, if no bytes are left in it.
     pub(crate) fn give_back_to(&mut self, spare: &mut Vec<u8>) {
         if self.gathered.is_empty() && self.gathered.capacity() > 0 {
             *spare = std::mem::take(&mut self.gathered);
@@ -60,13 +60,12 @@ impl Output {
         self.left() == 0
     }
 
-    /// Whether it has to leave before anything is added to it.
+    /// Whether the output must be sent before more is added.
     pub(crate) fn is_much(&self) -> bool {
         self.gathered.len() >= GATHERED || !matches!(self.tail, Tail::Nothing)
     }
 
-    /// Adds the reply to a request for the page that the memo has, or as much of it as is asked
-    /// for.
+    /// Adds the reply to a request for the memo's page, or for a part of it.
     pub(crate) fn page(
         &mut self,
         page: &Page,
@@ -83,7 +82,7 @@ impl Output {
         }
     }
 
-    /// Adds what was made for a request.
+    /// Adds a reply that was made for one request.
     pub(crate) fn reply(
         &mut self,
         reply: Reply,
@@ -100,7 +99,7 @@ impl Output {
         }
     }
 
-    /// Sends all of it; otherwise says what to wait for.
+    /// Sends all output. Otherwise says what to wait for.
     pub(crate) fn send<F>(
         &mut self,
         attempts: &mut Attempts<'_>,
@@ -116,7 +115,7 @@ impl Output {
                 let earliest = [next, self.deadline.flatten()].into_iter().flatten().min();
                 return Err(Next::Write(earliest));
             };
-            // A file that has become shorter than was said.
+            // The file has become shorter than the reply's head said.
             if count == 0 {
                 return Err(Next::Failed(io::ErrorKind::UnexpectedEof.into()));
             }
@@ -166,7 +165,7 @@ impl Output {
             (Tail::Page(part), Some(Content::File(file))) => {
                 attempts.send_file(file, part.offset, part.length)?
             }
-            // The memo keeps the page for as long as there is a tail of it.
+            // The memo keeps the page for as long as a tail of it is left.
             (Tail::Page(_), None) => return Err(Next::End),
         })
     }
@@ -185,7 +184,7 @@ impl Output {
         }
     }
 
-    /// How many bytes have yet to leave.
+    /// How many bytes are left to send.
     fn left(&self) -> u64 {
         let of_tail = match &self.tail {
             Tail::Nothing => 0,

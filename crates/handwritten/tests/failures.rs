@@ -1,5 +1,5 @@
-//! A client that does not take its reply is told of on standard error, as by the service. One test,
-//! for standard error is the process's.
+//! Standard error tells of a client that does not take its reply, as it does for the service. There
+//! is one test, because standard error belongs to the process.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};

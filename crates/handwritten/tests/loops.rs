@@ -14,8 +14,7 @@ use duality_runtime::drain;
 use duality_runtime::net::{ListenOptions, TcpListener};
 use duality_services::http::Http;
 
-/// Serves on a free port, and returns how often the loop's thread allocated, and for how long it
-/// ran.
+/// Serves on a free port. Returns how often the loop's thread allocated, and how long it ran.
 fn serve(program: ByHand) -> (SocketAddr, JoinHandle<(u64, Duration)>) {
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let listener = TcpListener::bind(any_port, &ListenOptions::default()).unwrap();

@@ -1,4 +1,4 @@
-//! How the load thread tells the caller of [`run`](crate::run) what its observer is to hear.
+//! Carries the load thread's announcements to the observer of the caller of [`run`](crate::run).
 //!
 //! ```text
 //!   caller's thread                      load thread
@@ -10,8 +10,8 @@
 //!   acknowledges             ──────────▶ takes the time, and the load goes on
 //! ```
 //!
-//! The observer is the caller's, may borrow from it and need not be `Send`. So it stays on the
-//! caller's thread, and the load stands still while it reads the server's counters at an edge.
+//! The observer belongs to the caller, may borrow from it and need not be `Send`. So it stays on
+//! the caller's thread, and the load stands still while it reads the server's counters at an edge.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,7 +65,7 @@ pub(crate) fn announcements() -> (Announcer, EdgeAnnouncer, Announcements) {
 }
 
 impl Announcer {
-    /// Tells how far the load is; false when the load is to stop.
+    /// Announces the load's progress. False when the load must stop.
     pub(crate) fn progress(&self, requests: u64, elapsed: Duration) -> bool {
         // A caller that is still busy with the last announcement misses this one.
         let told = self.announcements.try_send(Announcement::Progress { requests, elapsed });
@@ -96,13 +96,13 @@ impl EdgeHook for EdgeAnnouncer {
 }
 
 impl Announcements {
-    /// Passes on what the load thread announces, until it has no more to announce.
+    /// Passes on the load thread's announcements until the last one.
     pub(crate) fn relay(self, observer: &mut dyn Observer, interrupted: &AtomicBool) {
         while self.pass_on(observer, interrupted) {}
     }
 
-    /// Passes on what the load thread announces, until it answers; none when it has ended without
-    /// an answer.
+    /// Passes on the load thread's announcements until it answers. `None` if it ends without an
+    /// answer.
     pub(crate) fn relay_until<T>(
         self,
         observer: &mut dyn Observer,
@@ -121,7 +121,7 @@ impl Announcements {
         }
     }
 
-    /// Passes on the next announcement, if one comes soon; false when none will come any more.
+    /// Passes on the next announcement, if one comes soon. False when no more will come.
     fn pass_on(&self, observer: &mut dyn Observer, interrupted: &AtomicBool) -> bool {
         match self.announcements.recv_timeout(ATTENTION) {
             Ok(Announcement::Opened) => {
@@ -145,15 +145,15 @@ impl Announcements {
     }
 }
 
-/// Now, and what the calling thread has used of its processor, and waited for it.
+/// The time, and how long the calling thread has used a processor and waited for one.
 pub(crate) fn moment() -> Moment {
     let cpu = clock_gettime(ClockId::ThreadCPUTime);
     let cpu = Duration::new(cpu.tv_sec.unsigned_abs(), cpu.tv_nsec.unsigned_abs() as u32);
     Moment { cpu, waited: run_queue_wait(), instant: Instant::now() }
 }
 
-/// For how long the calling thread has been ready to run and had no processor: the second number of
-/// its schedstat (Documentation/scheduler/sched-stats.rst). Zero where the kernel does not tell.
+/// How long the calling thread was ready to run without a processor: the second number of its
+/// schedstat (Documentation/scheduler/sched-stats.rst). Zero where the kernel does not tell.
 fn run_queue_wait() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split_whitespace().nth(1).and_then(|number| number.parse().ok());

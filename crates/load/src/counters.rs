@@ -55,8 +55,8 @@ impl Counters {
 }
 
 impl ListenCounters {
-    /// How much they have grown since `earlier`. Others may have overflowed, too: the listener
-    /// itself has not more often than it dropped something.
+    /// How much the counters have grown since `earlier`. `overflows` counts other servers too, so
+    /// it is limited to the drops of this listener.
     fn since(self, earlier: Self) -> Self {
         let drops = self.drops.saturating_sub(earlier.drops);
         Self { overflows: self.overflows.saturating_sub(earlier.overflows).min(drops), drops }

@@ -7,19 +7,18 @@ use std::time::Instant;
 
 use duality_runtime::sync::channel::{Receiver, Sender, bounded};
 
-/// How many requests wait at most, 16 MB of them; the others keep their time outside, see
-/// [`Queue::push`].
+/// The most requests that wait here (16 MB). The caller keeps the others: see [`Queue::push`].
 const CAPACITY: usize = 1 << 20;
 
-/// Requests that are due, by the time at which they were.
+/// Requests that are due, each as the time at which it became due.
 pub(crate) struct Queue {
     state: Mutex<State>,
 }
 
 struct State {
     due: VecDeque<Instant>,
-    /// Those with nothing to do. The one that has waited longest comes first, so that all are used
-    /// in turn.
+    /// Idle connections. The one that has been idle longest comes first, so that all are used in
+    /// turn.
     free: VecDeque<Sender<Instant>>,
 }
 
@@ -41,15 +40,15 @@ impl Queue {
         Self { state: Mutex::new(State { due: VecDeque::new(), free: VecDeque::new() }) }
     }
 
-    /// Hands a request that was due at `due` to a free connection, or has it wait for one; false
-    /// when too many wait already.
+    /// Hands a request that was due at `due` to a free connection, or queues it. False if the queue
+    /// is full.
     pub(crate) fn push(&self, due: Instant) -> bool {
         let mut state = self.lock();
         if state.due.len() == CAPACITY {
             return false;
         }
         let due = match state.free.pop_front() {
-            // A place that is free has room for one.
+            // A free place has room for one request.
             Some(free) => free.try_send(due).err().map(|refused| refused.0),
             None => Some(due),
         };

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 /// When the window opens and closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edges {
-    /// When the recorder is told so.
+    /// By a call of the recorder.
     ByTime,
-    /// When so many requests have ended, with or without a correct reply, of `total`.
+    /// After so many of `total` requests have ended, with or without a correct reply.
     ByCount { open_after: u64, close_after: u64, total: u64 },
 }
 
@@ -22,9 +22,9 @@ impl Edges {
 
 /// What is called at the window's edges.
 pub(crate) trait EdgeHook: Send {
-    /// The window is about to open; it does at the moment returned.
+    /// The window is about to open. It opens at the moment that is returned.
     fn opened(&mut self) -> Moment;
-    /// The window closes; it did at the moment returned.
+    /// The window closes. Its end is the moment that is returned.
     fn closed(&mut self) -> Moment;
 }
 

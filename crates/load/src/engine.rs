@@ -29,10 +29,10 @@ use crate::{Error, Options, Stop};
 /// How often progress is told and an interruption is looked for.
 const TICK: Duration = Duration::from_millis(100);
 
-/// In how many parts of a window replies are counted, to see whether it was a steady state.
+/// How many parts of a window count their replies separately, to show whether the state was steady.
 const PARTS: u32 = 20;
 
-/// What a load came to.
+/// The outcome of a load.
 pub(crate) struct Outcome {
     pub(crate) measurement: Measurement,
     /// It was interrupted before its end.
@@ -50,7 +50,7 @@ pub(crate) fn run(
     event_loop()?.run(async move { Engine::new(options, announcer).run(edges).await })
 }
 
-/// What the connections of loads live on.
+/// Opens the event loop that carries the connections of loads.
 pub(crate) fn event_loop() -> Result<EventLoop, Error> {
     let opened = Kind::Epoll.open().and_then(|poller| EventLoop::new(poller, LoopWorld::Suspend));
     opened.map_err(|error| Error::System { doing: "starting the load", error })
@@ -64,13 +64,13 @@ pub(crate) fn not_started(error: io::Error) -> Error {
 /// A load under way. The type of its client is erased, so that all loads have one type.
 pub(crate) type Loading<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Error>> + 'a>>;
 
-/// A load and what it has come to.
+/// A load, and its state so far.
 pub(crate) struct Engine {
     pub(crate) options: Options,
     announcer: Announcer,
     start: Instant,
     crowd: OnceCell<Gathered>,
-    /// What its connections share, from when they are started.
+    /// The state that its connections share, once they have been started.
     load: OnceCell<Arc<Load>>,
 }
 
@@ -94,7 +94,7 @@ impl Engine {
         self.gather().await
     }
 
-    /// What its connections share; none before they are started.
+    /// The state that its connections share. `None` before they are started.
     pub(crate) fn shared_load(&self) -> Option<&Load> {
         self.load.get().map(Arc::as_ref)
     }
@@ -112,7 +112,7 @@ impl Engine {
         }
     }
 
-    /// What the connections share from now on.
+    /// Makes the state that the connections share from now on.
     pub(crate) fn shared(
         &self,
         edges: Edges,
@@ -183,7 +183,7 @@ impl Engine {
         }
     }
 
-    /// No correct answer came before the load.
+    /// The error if no correct answer came before the load.
     pub(crate) fn unanswered(&self, failure: &Failure) -> Error {
         let service = self.options.target.service();
         let remedy = match failure {
@@ -224,7 +224,7 @@ impl Engine {
         }
     }
 
-    /// Waits for the end of a window of `duration`, and has each part of it marked.
+    /// Waits for the end of a window of `duration`, and marks each part of it.
     async fn window(&self, duration: Duration, recorder: &Recorder) -> Result<(), Interrupted> {
         let start = Instant::now();
         let mut told = start;

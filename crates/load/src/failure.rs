@@ -4,10 +4,10 @@ use std::io;
 
 use rustix::io::Errno;
 
-/// The kinds of failures that are replies, and not the expected ones.
+/// The kinds of failures in which a wrong reply came.
 pub(crate) const WRONG_REPLIES: [&str; 4] =
     ["wrong-status", "wrong-bytes", "malformed", WRONG_OUTSIDE];
-/// All of them before the window opened or after it closed.
+/// Wrong replies of all kinds before the window opened or after it closed.
 pub(crate) const WRONG_OUTSIDE: &str = "wrong-outside";
 
 /// Whether failures of a kind are wrong replies. [`Report::errors`](crate::Report::errors) names
@@ -41,7 +41,7 @@ pub(crate) enum Failure {
     WrongBytes(&'static str),
     #[error("not a well-formed reply: {0}")]
     Malformed(&'static str),
-    /// The server answered, as it should, that it cannot keep or look up anything now.
+    /// The server answered correctly that its store is away.
     #[error("the server's store is unavailable")]
     StoreUnavailable,
     #[error("the other player has left")]
@@ -62,7 +62,7 @@ impl Failure {
             Some(Errno::TIMEDOUT) => Failure::ConnectTimeout,
             Some(Errno::ADDRNOTAVAIL) => Failure::NoPorts,
             Some(Errno::MFILE | Errno::NFILE) => Failure::NoDescriptors,
-            // From a connect that was accepted and thrown away before we looked.
+            // The connection was accepted, and reset before we looked.
             Some(Errno::CONNRESET) => Failure::Reset { received: 0 },
             _ => Failure::Connect(error),
         }
@@ -101,9 +101,8 @@ impl Failure {
         }
     }
 
-    /// Whether the connection ended before anything of the reply came. On a connection that has
-    /// served before, the server closed it between two requests, which it is free to do. So is a
-    /// player.
+    /// Whether the connection ended before anything of the reply came. A server may close a
+    /// connection between two requests. A player may leave likewise.
     pub(crate) fn is_before_reply(&self) -> bool {
         matches!(
             self,

@@ -1,8 +1,8 @@
 //! Load without TCP: clients that a kernel thread of the server's own process injects, with waits
 //! between them.
 //!
-//! A wait counts from when the client before has been injected, as in the original. So a server
-//! that does not keep up delays those that come later. Source: Truppel & Abreu, section V.
+//! A wait begins when the client before it has been injected, as in the original. So a server that
+//! does not keep up delays later clients. Source: Truppel & Abreu, section V.
 
 use std::io;
 use std::thread;
@@ -13,7 +13,7 @@ use duality_runtime::net::Injector;
 
 use crate::Arrivals;
 
-/// A sleep may end so much too late: what is left is spent awake.
+/// A sleep may end this much too late. So the thread spins for the last part of a wait.
 const LATE: Duration = Duration::from_micros(100);
 
 /// Which clients are injected.
@@ -32,11 +32,12 @@ impl Injection {
         self.waits.problem()
     }
 
-    /// Injects all clients, on this kernel thread; fewer where the server drains. Returns how many.
+    /// Injects all clients on this kernel thread, or fewer if the server drains. Returns their
+    /// number.
     ///
     /// # Errors
     ///
-    /// When the server accepts none any more.
+    /// If the server accepts no more clients.
     pub fn run(&self, injector: &Injector) -> io::Result<u64> {
         let mut before = 0.0;
         let mut schedule = self.waits.schedule(0);

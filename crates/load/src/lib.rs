@@ -18,7 +18,8 @@
 //! Beside them there may be a `crowd` of connections that hardly do a thing; `sources` says from
 //! which addresses all of them come.
 //!
-//! A pattern decides when a request is made, a client what it is; neither knows the other.
+//! A pattern decides when a request is made. A client decides what the request is. Neither knows
+//! the other.
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -96,7 +97,7 @@ pub struct Options {
     pub connections: usize,
     /// When to stop.
     pub stop: Stop,
-    /// How long the load runs before the measured window opens; not used with [`Stop::Requests`].
+    /// How long the load runs before the measured window opens. Not used with [`Stop::Requests`].
     pub warm_up: Duration,
     /// Whether a connection carries one request after the other, or only one. The time service
     /// closes each connection, whatever this says.
@@ -106,7 +107,7 @@ pub struct Options {
     pub cpus: Vec<usize>,
     /// The longest wait for a connection to open, and for the next bytes of a reply. Not zero.
     pub reply_timeout: Duration,
-    /// Of what chance decides: the same seed gives the same arrivals.
+    /// The seed of all random choices: the same seed gives the same arrivals.
     pub seed: u64,
     /// How many addresses the connections come from.
     pub sources: Sources,
@@ -223,7 +224,7 @@ pub trait Observer {
     }
 }
 
-/// For callers that need not hear of it.
+/// For callers that need no announcements.
 impl Observer for () {}
 
 /// Why there was no load, or nothing to report of it.
@@ -282,20 +283,20 @@ pub enum Error {
 
 /// Makes a load and reports what it measured; blocks until it is over.
 ///
-/// One request is made before the load: it shows that there is a server, and its reply is what the
-/// others are compared with. The connections live on a kernel thread of their own. Setting
+/// One request is made before the load. It shows that there is a server, and the other replies are
+/// compared with its reply. The connections live on a kernel thread of their own. Setting
 /// `interrupted` ends the load early; what had been measured by then is reported, with a warning.
 ///
 /// The soft limit of descriptors of this process is raised to the hard one when it must be.
 ///
 /// # Errors
 ///
-/// [`Error`], each of which says in one line what to do. Failures of requests within the load are
-/// no errors but part of the report.
+/// [`Error`], which says in one line what to do. Failed requests within the load are part of the
+/// report.
 ///
 /// # Panics
 ///
-/// With what `observer` panics with, or when the load itself has a bug.
+/// If `observer` panics, or if the load itself has a bug.
 pub fn run(
     options: &Options,
     observer: &mut dyn Observer,

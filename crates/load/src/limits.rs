@@ -8,8 +8,8 @@ use crate::Error;
 /// Descriptors beside the connections: standard streams, pollers, files, and those of the caller.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// Sees to it that `connections` can be open at once, by raising this process's soft limit if it
-/// must.
+/// Makes sure that `connections` can be open at once. Raises this process's soft limit if
+/// necessary.
 pub(crate) fn provide_descriptors(connections: usize) -> Result<(), Error> {
     let limit = getrlimit(Resource::Nofile);
     match plan(&limit, connections as u64) {
@@ -34,7 +34,7 @@ pub(crate) fn check_descriptors(connections: usize) -> Result<(), Error> {
     }
 }
 
-/// How many times so many connections can be open at once; at least once.
+/// How many loads of `connections` connections can be open at once; at least one.
 pub(crate) fn room_for(connections: usize) -> usize {
     let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let room = most.saturating_sub(SPARE_DESCRIPTORS) / (connections as u64).max(1);
@@ -64,14 +64,14 @@ enum Plan {
     Refuse { needed: u64, hard: u64 },
 }
 
-/// What a limit allows; `None` in a limit is "unlimited".
+/// Decides what to do under `limit`, in which `None` means unlimited.
 fn plan(limit: &Rlimit, connections: u64) -> Plan {
     let needed = connections.saturating_add(SPARE_DESCRIPTORS);
     match (limit.current, limit.maximum) {
         (None, _) => Plan::Enough,
         (Some(soft), _) if soft >= needed => Plan::Enough,
         (_, Some(hard)) if hard < needed => Plan::Refuse { needed, hard },
-        // To the hard limit rather than just enough: the next run in this process finds it done.
+        // It rises to the hard limit, so that the next run in this process need not raise it again.
         (_, hard) => Plan::Raise(Rlimit { current: hard.or(Some(needed)), maximum: hard }),
     }
 }

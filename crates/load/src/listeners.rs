@@ -18,20 +18,19 @@ use rustix::net::{
 pub struct Listeners {
     /// How many there are.
     pub count: u64,
-    /// How many connections their queues hold: the backlog, as the kernel has cut it to
-    /// `net.core.somaxconn`.
+    /// How many connections their queues can hold: the backlog, limited by `net.core.somaxconn`.
     pub queue: u64,
     /// How many connection requests they have dropped since they were made, mostly at a full queue.
     pub drops: u64,
 }
 
 impl Listeners {
-    /// Those at `address`, also where they listen at all addresses. None of a server on another
-    /// machine, or in another network namespace.
+    /// The listeners at `address`, including those that listen at all addresses. None for a server
+    /// on another machine, or in another network namespace.
     ///
     /// # Errors
     ///
-    /// When the kernel does not tell.
+    /// If the kernel does not tell.
     pub fn at(address: SocketAddr) -> io::Result<Self> {
         let mut all = Self::default();
         for family in [AddressFamily::INET, AddressFamily::INET6] {
@@ -40,7 +39,7 @@ impl Listeners {
         Ok(all)
     }
 
-    /// Adds those of an answer.
+    /// Adds the listeners of an answer.
     fn add_answer(&mut self, mut messages: &[u8], address: SocketAddr) {
         while let Some(length) = number(messages, 0).map(|length| length as usize)
             && (HEADER..=messages.len()).contains(&length)
@@ -76,7 +75,7 @@ const TCP: u8 = 6;
 const LISTENING: u32 = 1 << 10;
 /// `INET_DIAG_SKMEMINFO` of linux/inet_diag.h, an attribute; what is asked for is a mask, from 1.
 const MEMORY: u16 = 7;
-/// Where, in that attribute's numbers, the drops are: `SK_MEMINFO_DROPS`.
+/// The index of the drops among that attribute's numbers: `SK_MEMINFO_DROPS`.
 const DROPS: usize = 8;
 /// Where the parts of an answer are: the family, the port, the address, and the length of the
 /// queue. `ss -l` shows that length as Send-Q. Attributes follow.

@@ -11,12 +11,12 @@ use crate::unanswered::{Overdue, Silence};
 /// How a request began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
-    /// When it was to begin.
+    /// When the request was due.
     pub(crate) due: Instant,
-    /// When it did.
+    /// When it was sent.
     pub(crate) sent: Instant,
-    /// When its connection was free for it; what then passed until it was sent, with the request
-    /// due, is the generator's own fault.
+    /// When its connection was free. If the request was due too, the generator is to blame for any
+    /// further delay.
     pub(crate) free: Instant,
 }
 
@@ -35,15 +35,15 @@ pub(crate) struct Measurement {
     pub(crate) cpu: Duration,
     /// How long the load could have run in the window and had no CPU.
     pub(crate) waited: Duration,
-    /// The time of connections in the window that no latency tells of, of all connections together.
-    /// `cut` is of requests that did not begin and end in it; `rest` is between requests. With the
-    /// latencies, it is all the time that they had.
+    /// The time of all connections in the window that no latency accounts for. `cut` belongs to
+    /// requests that did not both begin and end in it; `rest` lies between requests. Together with
+    /// the latencies, this is all the time of the connections.
     pub(crate) cut: Duration,
     pub(crate) rest: Duration,
-    /// The time that requests had in the window, from when they were sent, of all together, on
-    /// connections that got a reply in it.
+    /// The sum of the times that requests were under way in the window, on connections that got a
+    /// reply in it.
     pub(crate) in_use: Duration,
-    /// How many correct replies there were after so much of the window, at some moments of it.
+    /// At some moments of the window: the time since it opened, and the correct replies until then.
     pub(crate) marks: Vec<(Duration, u64)>,
     /// Correct replies, and their bytes, that were complete in the window.
     pub(crate) requests: u64,
@@ -72,9 +72,9 @@ pub(crate) struct Measurement {
 pub(crate) struct OpenCounts {
     /// Requests that were due in the window.
     pub(crate) due: u64,
-    /// Those of them that had not been sent when it closed.
+    /// How many of these had not been sent when the window closed.
     pub(crate) unsent: u64,
-    /// Latencies of the same requests as all others, but from when they were sent.
+    /// Latencies of the same requests as the corrected ones, counted from when they were sent.
     pub(crate) raw: Histogram<u64>,
     /// From due to sent, for whatever reason.
     pub(crate) send_lag: Histogram<u64>,

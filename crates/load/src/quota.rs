@@ -1,8 +1,7 @@
 //! Whether the CPU quota of a control group held this process up.
 //!
 //! When a quota runs out, the kernel stops all threads of the group for the rest of a period
-//! (Documentation/scheduler/sched-bwc.rst). To the threads that looks as if others had the
-//! processor.
+//! (Documentation/scheduler/sched-bwc.rst). The threads cannot tell this from a busy processor.
 //!
 //! Version 2 has `cpu.max` and `cpu.stat` in each group. Version 1 has `cpu.cfs_quota_us`,
 //! `cpu.cfs_period_us` and `cpu.stat` beneath the controller's own mount. A group above this
@@ -22,14 +21,14 @@ pub struct Quotas(Vec<(PathBuf, u64)>);
 pub struct Exhausted {
     /// The directory of the control group.
     pub group: PathBuf,
-    /// How many processors the quota is; none where the kernel does not tell.
+    /// How many processors the quota is. `None` if the kernel does not tell.
     pub processors: Option<f64>,
     /// In how many periods it ran out.
     pub times: u64,
 }
 
 impl Quotas {
-    /// What the kernel says now; nothing where it has no control groups.
+    /// What the kernel says now. Empty if it has no control groups.
     #[must_use]
     pub fn read() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -69,8 +68,8 @@ impl Exhausted {
     }
 }
 
-/// The directories of the groups that have the CPU controller, this process's first, then those
-/// above it.
+/// The directories of the groups with the CPU controller: this process's group first, then the
+/// groups above it.
 fn groups(of_process: &str, mounts: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for line in of_process.lines() {
@@ -132,7 +131,7 @@ fn processors(group: &Path) -> Option<f64> {
     }
 }
 
-/// A quota over its period; none where there is no limit, which is `max` or -1.
+/// A quota divided by its period. `None` if there is no limit, which is `max` or -1.
 fn share(quota: &str, period: &str) -> Option<f64> {
     let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| *number > 0.0);
     Some(number(quota)? / number(period)?)

@@ -1,4 +1,4 @@
-//! Chance that can be repeated: what the arrivals of an open loop are drawn from.
+//! Repeatable random numbers, for the arrivals of an open loop.
 
 /// Steele, Lea and Flood's generator (OOPSLA 2014): small, seeded, and the same everywhere.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 up to, but not, 1: all that 53 bits can tell apart.
+    /// A number from 0 up to, but not including, 1, with 53 random bits.
     pub(crate) fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }

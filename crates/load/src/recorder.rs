@@ -10,11 +10,10 @@
 //! ```
 //!
 //! *Requests* are the correct replies that were complete within the window. So their number over
-//! its length is the throughput (b stands for what d cuts off). *Latencies* are those of requests
-//! that also began in it (c). So they contain neither the ramp-up nor the observer's reading of
-//! counters, which halts the load for a moment at either edge. A request that was still unanswered
-//! at the end, and had waited longer than any latency, is counted apart: a closed loop hides it
-//! otherwise.
+//! its length is the throughput (b makes up for d, which is cut off). *Latencies* are those of
+//! requests that also began in it (c). So they contain no ramp-up. Nor do they contain the halts at
+//! both edges, in which the observer reads counters. A request that was still unanswered at the
+//! end, and had waited longer than any latency, is counted apart: a closed loop hides it otherwise.
 //!
 //! In an open loop a request begins when it is *due*, whether or not there is a connection to send
 //! it on. It belongs to that time, and its latency counts from then. The *raw* latency counts from
@@ -45,7 +44,7 @@ struct State {
     /// Requests that failed since the start, in the window or not, by kind.
     failed: BTreeMap<&'static str, u64>,
     connections: Vec<Connection>,
-    /// What is due and was not sent yet, in an open loop.
+    /// Requests that are due and not sent yet, in an open loop.
     queue: Option<Arc<Queue>>,
     counts: Measurement,
 }
@@ -58,7 +57,7 @@ pub(crate) struct Tally {
     pub(crate) ended: u64,
     /// Correct replies.
     pub(crate) replies: u64,
-    /// Connections that have got one.
+    /// Connections that have got a correct reply.
     pub(crate) served: u64,
 }
 
@@ -77,18 +76,18 @@ enum Window {
 
 #[derive(Clone, Copy, Default)]
 struct Connection {
-    /// When its request was due that is unanswered, and when it was sent.
+    /// When its unanswered request was due, and when that request was sent.
     waiting_since: Option<Instant>,
     sent: Option<Instant>,
     /// When its last request ended.
     resting_since: Option<Instant>,
-    /// It got a reply, and one within the window.
+    /// Whether it ever got a reply, and whether it got one within the window.
     ever_served: bool,
     served: bool,
 }
 
 impl Recorder {
-    /// For so many connections; with a `queue`, of an open loop.
+    /// For so many connections. An open loop has a `queue`.
     pub(crate) fn new(
         connections: usize,
         edges: Edges,
@@ -116,7 +115,7 @@ impl Recorder {
         self.lock().pass_edges();
     }
 
-    /// Whether `connection` may make a request, which begins so.
+    /// Whether `connection` may make a request. If so, the request has begun.
     #[inline]
     pub(crate) fn begin(&self, connection: usize, start: Start) -> bool {
         self.lock().begin(connection, start)
@@ -146,8 +145,7 @@ impl Recorder {
     }
 
     /// Correct replies on `connection` that were complete at `end`, one for each of `starts`, of
-    /// `bytes` in all. For callers that receive many replies at once and do not ask which request
-    /// comes next.
+    /// `bytes` in all. For callers that receive many replies at once and do not begin each request.
     pub(crate) fn replies(
         &self,
         connection: usize,
@@ -167,8 +165,8 @@ impl Recorder {
         }
     }
 
-    /// A failure after which nothing can go on as it was. Of a number of requests, all that have
-    /// not ended fail with it.
+    /// A failure after which the load cannot go on as it was. In a load of so many requests, all
+    /// that have not ended fail with it.
     pub(crate) fn break_off(&self, failure: &Failure) {
         let mut state = self.lock();
         let lost = state.left().unwrap_or(1);
@@ -232,7 +230,7 @@ impl Recorder {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic elsewhere leaves nothing half counted that would matter more than the rest.
+        // After a panic elsewhere, a half-finished count does no further harm.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -306,7 +304,7 @@ impl State {
             count;
     }
 
-    /// Of a number of requests, how many have not ended.
+    /// How many requests have not ended, in a load of so many requests.
     fn left(&self) -> Option<u64> {
         match self.edges {
             Edges::ByTime => None,
@@ -354,8 +352,8 @@ impl State {
                 (None, since) => (&mut self.counts.rest, since.unwrap_or(opened.instant)),
             };
             *sum += closed.instant.saturating_duration_since(since.max(opened.instant));
-            // One that never gets a reply waits for its turn in a queue: nothing is under way on
-            // it.
+            // A connection without any reply waits in a queue for its turn: it has no request under
+            // way.
             if let Some(sent) = connection.sent.filter(|_| connection.served) {
                 let part = closed.instant.saturating_duration_since(sent.max(opened.instant));
                 self.counts.in_use += part;
@@ -569,7 +567,7 @@ mod tests {
         clock.set(7);
         recorder.replies(0, &starts[2..], clock.at(6), 20);
         let counted = recorder.measurement();
-        // The first opened the window; what exceeds the total is not counted.
+        // The first request opened the window. Requests beyond the total are not counted.
         assert_eq!((counted.requests, recorder.requests_ended()), (3, 4));
         assert_eq!(counted.bytes, 20);
         assert_eq!(counted.window, Duration::from_millis(7));

@@ -7,9 +7,9 @@
 //!                                                           └─ the next slice begins when nothing is under way
 //! ```
 //!
-//! Noise on a shared machine has a flat spectrum: what is compared must alternate faster than the
-//! noise changes (docs/method.md). All connections of all loads stay open meanwhile; those that
-//! rest cost nothing.
+//! Noise on a shared machine has a flat spectrum, so servers must alternate faster than the noise
+//! changes (docs/method.md). All connections of all loads stay open. Resting connections cost
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -26,26 +26,26 @@ use crate::engine::{Engine, Outcome, event_loop};
 use crate::pattern::Pattern;
 use crate::{Error, Observer, Options, Report, Stop, limits};
 
-/// What of a slice is not part of its rate: the time in which caches get warm.
+/// The first part of a slice, which its rate leaves out: caches get warm in it.
 const LEAD_IN: Duration = Duration::from_millis(5);
 
-/// How often it is looked whether a load has come to rest.
+/// How often the relay checks whether a load has come to rest.
 const GLANCE: Duration = Duration::from_micros(200);
 
-/// A load does not come to rest if its requests have got no reply for so long: its server leaves
-/// them waiting.
+/// After so long without a reply, the relay stops waiting for a load to come to rest: its server
+/// leaves requests unanswered.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Several loads on one kernel thread, of which one at a time makes requests.
+/// Several loads on one kernel thread. One at a time makes requests.
 pub struct Relay {
-    /// None once it is over.
+    /// `None` once the relay is over.
     commands: Option<SyncSender<Command>>,
     thread: Option<JoinHandle<()>>,
     /// Connections of the loads that have joined, and of their crowds.
     connections: usize,
 }
 
-/// What a load did in a slice: the time in which it alone made requests.
+/// What a load did in a slice. A slice is a time in which it alone made requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
     /// Correct replies, from the slice's beginning until the load was at rest.
@@ -56,11 +56,11 @@ pub struct Slice {
     pub unanswered: u64,
     /// How many of the load's connections have got a reply since it joined.
     pub connections_served: u64,
-    /// How long it was until the load was at rest.
+    /// How long the slice was, until the load was at rest.
     pub elapsed: Duration,
     /// The load generator's processor time meanwhile.
     pub cpu: Duration,
-    /// How long the load generator could have run meanwhile and had no processor.
+    /// How long the load generator was ready to run meanwhile without a processor.
     pub waited: Duration,
     /// Correct replies a second, from 5 ms after its beginning until no more requests were made.
     pub requests_per_second: f64,
@@ -151,7 +151,7 @@ impl Relay {
     }
 
     /// Has a load make requests for `length`, which is longer than 5 ms, and waits until it is at
-    /// rest again. A server that leaves requests without any reply for 20 ms is not waited for.
+    /// rest again. Gives up if no reply comes for 20 ms.
     ///
     /// # Errors
     ///
@@ -192,7 +192,7 @@ fn gone() -> Error {
 fn serve(orders: Receiver<Command>) {
     let mut event_loop = match event_loop() {
         Ok(event_loop) => event_loop,
-        // The first caller is told.
+        // The first caller gets the error.
         Err(error) => {
             if let Ok(Command::Join { joined, .. }) = orders.recv() {
                 let _ = joined.send(Err(error));
@@ -232,7 +232,7 @@ fn serve(orders: Receiver<Command>) {
 /// A load that has joined.
 struct Member {
     engine: Engine,
-    /// Requests that had failed when its window or its last slice was told, by kind.
+    /// Failed requests by kind, as of the last report of its window or of a slice.
     told: BTreeMap<&'static str, u64>,
 }
 
@@ -275,7 +275,7 @@ async fn slice(load: &Load, length: Duration) -> Slice {
     }
 }
 
-/// Waits until no request of `load` is under way, or none of those that are gets a reply any more.
+/// Waits until no request of `load` is under way, or until no more replies come.
 async fn rest(load: &Load) {
     let (mut ended, mut changed) = (load.recorder.tally().ended, Instant::now());
     loop {

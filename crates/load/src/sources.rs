@@ -1,12 +1,11 @@
 //! Where the connections of a load come from.
 //!
 //! A source address has some 28,000 ephemeral ports (`net.ipv4.ip_local_port_range`), which bounds
-//! the connections from it to one server. Long before, connect(2) becomes slow. It tries every
-//! other port from a starting point on, and the rest only when all of those are taken
+//! the connections from it to one server. Long before that, connect(2) becomes slow. It first tries
+//! every other port from a starting point on, and the rest only when those are taken
 //! (`__inet_hash_connect` in the kernel). This was measured with `duality load --close -c N` on
 //! Linux 6.18. A request costs the client 30 to 33 µs up to N = 14,000. It costs 105 to 118 µs at N
-//! = 15,000, beyond the half of 14,116 ports. From two addresses it is 30 µs again, and from more
-//! no less.
+//! = 15,000, beyond the half of 14,116 ports. From two or more addresses it is 30 µs again.
 //!
 //! On the loopback device all of 127.0.0.0/8 is ours. A load that needs more addresses takes more:
 //! the server sees other peers, and nothing else is different.
@@ -24,23 +23,24 @@ use crate::failure::Failure;
 /// How many connections an address has: well below the half of its ports.
 const SHARE: usize = 10_000;
 
-/// How many more addresses there are where each request has a connection of its own. Where the
-/// client closes first, its port rests for a second or longer (TIME_WAIT), during which one core
-/// can use up 45,000. The half of the ports of 15 addresses is more than the kernel lets rest
+/// How many more addresses there are if each request has its own connection. If the client closes
+/// first, its port rests for a second or longer (TIME_WAIT). One core can use up 45,000 ports in
+/// that time. Half of the ports of 15 addresses is more than the kernel lets rest
 /// (`net.ipv4.tcp_max_tw_buckets`, often 131,072).
 const FOR_THOSE_AT_REST: usize = 15;
 
-/// How many addresses a load may have: as many as are above 127.0.0.0 in its /16, but for the last.
+/// How many addresses a load may have: all above 127.0.0.0 in its /16, except the last.
 const MOST: u32 = 65_534;
 
 /// How many addresses a load's connections come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sources {
-    /// One; but to a server on the loopback device (127.0.0.0/8), as many as the connections need.
+    /// One address; but as many as the connections need if the server is on the loopback device
+    /// (127.0.0.0/8).
     #[default]
     Automatic,
-    /// So many: 127.0.0.1 and those that follow it. More than one only to such a server; at most
-    /// 65,534.
+    /// So many addresses: 127.0.0.1 and its successors, at most 65,534. More than one needs a
+    /// server on the loopback device.
     Count(NonZeroU32),
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Route {
     sources: u32,
 }
 
-/// The next turn. All loads of a process may share it, for any order is as good.
+/// The next turn. All loads of a process share it, since any order will do.
 static TURN: AtomicU32 = AtomicU32::new(0);
 
 impl Route {
@@ -131,7 +131,7 @@ impl Route {
 }
 
 impl From<SocketAddr> for Route {
-    /// From wherever the kernel thinks best.
+    /// The kernel chooses the source address.
     fn from(address: SocketAddr) -> Self {
         Self::new(address, 1)
     }

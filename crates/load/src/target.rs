@@ -18,8 +18,8 @@ use crate::client::{ALL, Protocol};
 use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
 
-/// A service at an address, and what to ask of it. It is read from text; functions make those that
-/// text cannot say all of.
+/// A service at an address, and what to ask of it. It is read from text. Functions make the targets
+/// that text cannot fully describe.
 #[derive(Clone, Debug)]
 pub struct Target {
     address: SocketAddr,
@@ -52,8 +52,8 @@ impl Target {
         Self { address, protocol: Arc::new(Visits { page, post_every }) }
     }
 
-    /// The page that a target of `service` means when it names none. None: the service has no
-    /// pages, or no client.
+    /// The page of a target of `service` that names none. `None` if the service has no pages, or no
+    /// client.
     pub fn default_page(service: &str) -> Option<&'static str> {
         ALL.iter().find(|entry| entry.name == service)?.page
     }
@@ -87,7 +87,7 @@ impl Target {
         }
     }
 
-    /// See [`Protocol::misfit`], as of the others.
+    /// See [`Protocol::misfit`]; the functions below also ask the protocol.
     pub(crate) fn misfit(&self, options: &Options) -> Option<&'static str> {
         self.protocol.misfit(options)
     }
@@ -137,15 +137,15 @@ impl FromStr for Target {
 
     /// Reads `SERVICE://HOST:PORT[/PATH]`; `HOST:PORT[/PATH]` is one of http, and a port alone one
     /// of 127.0.0.1. A host name is looked up here, and its first IPv4 address is taken if it has
-    /// one. Those with pages have port 80 unless it says otherwise; the guestbook's page is
-    /// `/guestbook`, likewise.
+    /// one. The default port of services with pages is 80. The guestbook's default page is
+    /// `/guestbook`.
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let look_up = |place: &str| place.to_socket_addrs().map(Iterator::collect);
         parse(text, look_up).map_err(|problem| TargetError { target: text.to_owned(), problem })
     }
 }
 
-/// Finds the addresses of `HOST:PORT`; the one part of reading a target that asks anybody else.
+/// Finds the addresses of `HOST:PORT`. No other part of reading a target leaves this process.
 pub(crate) type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
 
 /// Reads `SERVICE://HOST:PORT[/PATH]`.
@@ -158,7 +158,7 @@ pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
         Some(parts) => parts,
         None => ("http", without_scheme(text)?),
     };
-    // The fragment is the client's own affair.
+    // A client does not send the fragment.
     let rest = rest.split('#').next().unwrap_or_default();
     let (authority, path) = match rest.find(['/', '?']) {
         Some(at) => rest.split_at(at),

@@ -1,4 +1,4 @@
-//! What no latency tells of: requests without a reply at the end of the window, and times within it
+//! What latencies leave out: requests without a reply at the end of the window, and times within it
 //! without any reply.
 
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    /// A reply came, or the window that `opened` then closes.
+    /// A reply came, or the window closes. It opened at `opened`.
     #[inline]
     pub(crate) fn end(&mut self, opened: Instant, now: Instant) {
         let since = self.last_reply.replace(now).unwrap_or(opened);

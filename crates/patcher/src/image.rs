@@ -1,5 +1,5 @@
-//! What the patcher sees of an object: segments of bytes at addresses, and where its functions
-//! start.
+//! The patcher's view of an object: segments of bytes at addresses, and the starts of its
+//! functions.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -7,7 +7,7 @@ use core::ops::Range;
 /// A loaded segment.
 #[derive(Debug, Clone, Copy)]
 pub struct Segment<'a> {
-    /// The address of the first byte: of the process, or of the file where nothing is loaded.
+    /// The address of the first byte: in the process, or in the file if it is not loaded.
     pub address: u64,
     /// What is there.
     pub bytes: &'a [u8],
@@ -42,7 +42,7 @@ impl<'a> Image<'a> {
         segment.bytes.get(usize::try_from(address - segment.address).ok()?..)
     }
 
-    /// The functions of the object, if it tells them.
+    /// The functions of the object, if it has a table of them.
     pub(crate) fn function_table(&self) -> Option<FunctionTable<'a>> {
         FunctionTable::parse(self.functions?, self.bytes_at(self.functions?)?)
     }
@@ -52,14 +52,14 @@ impl<'a> Image<'a> {
 ///
 /// Source: Linux Standard Base, Core, "Exception Frames".
 pub(crate) struct FunctionTable<'a> {
-    /// Entries are relative to it.
+    /// The address of the header. Entries are relative to it.
     header: u64,
     /// Pairs of signed 32-bit numbers: the function's start, its description's place.
     entries: &'a [u8],
 }
 
 const ENTRY_BYTES: usize = 8;
-/// What stands so close behind a function may belong to it.
+/// Code this close behind a function may belong to it.
 const TAIL: u64 = 32;
 
 impl<'a> FunctionTable<'a> {
@@ -120,7 +120,8 @@ impl<'a> FunctionTable<'a> {
 
     /// The length of a function, from its description in `.eh_frame`.
     fn length(&self, image: &Image<'_>, index: usize) -> Option<u64> {
-        /// After the description's length, the place of what it shares, and the function's start.
+        /// The length follows three fields: the description's length, a pointer to its shared part,
+        /// and the function's start.
         const LENGTH_OFFSET: usize = 12;
         let at = index * ENTRY_BYTES + 4;
         let offset = i32::from_le_bytes(self.entries.get(at..at + 4)?.try_into().ok()?);
@@ -130,12 +131,12 @@ impl<'a> FunctionTable<'a> {
     }
 }
 
-/// What the table says about an address.
+/// The table's verdict about an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Place {
     /// It is inside a function.
     #[default]
     Function,
-    /// It is not: data, or code that no table describes.
+    /// It is in no function: data, or code that no table describes.
     Between,
 }

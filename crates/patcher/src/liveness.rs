@@ -2,14 +2,14 @@
 //!
 //! In libc, the code after the call is followed: a register that is read before it is written is
 //! alive. A function call ends the path, for no vector register survives one, and libc passes none
-//! across a system call. In other objects a compiler may have placed a system call anywhere, so
-//! there, any function that uses vector registers at all counts.
+//! across a system call. In other objects a compiler may have placed a system call anywhere. So
+//! there, a call counts if its function uses vector registers at all.
 
 use alloc::vec::Vec;
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register};
 
-/// Instructions followed from one call; past that, a register counts as alive.
+/// How many instructions are followed from one call. After that, a register counts as alive.
 const FARTHEST: usize = 400;
 
 /// Whether the instruction names a vector register.
@@ -23,7 +23,7 @@ pub(crate) fn uses_vectors(instruction: &Instruction) -> bool {
 /// Whether code after the instruction at `index` reads a vector register before it writes it.
 pub(crate) fn vectors_alive_after(instructions: &[Instruction], index: usize) -> bool {
     let mut factory = InstructionInfoFactory::new();
-    // Where to go on, and which registers have been written by then, as bits.
+    // Where to go on, and the bits of the registers that have been written by then.
     let mut open: Vec<(usize, u32)> = Vec::new();
     open.push((index + 1, 0));
     let mut seen: Vec<(usize, u32)> = Vec::new();
@@ -74,7 +74,8 @@ fn index_of(instructions: &[Instruction], address: u64) -> Option<usize> {
     instructions.binary_search_by_key(&address, Instruction::ip).ok()
 }
 
-/// What has been written after the instruction; `None` if it reads what has not been.
+/// The registers that have been written after the instruction. `None` if it reads one that has not
+/// been written.
 fn effect(
     factory: &mut InstructionInfoFactory,
     instruction: &Instruction,

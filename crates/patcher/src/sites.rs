@@ -1,7 +1,6 @@
-//! Finds the system-call instructions, and decides which instructions beside each make room for a
-//! jump.
+//! Finds the system-call instructions, and decides which neighbours of each make room for a jump.
 //!
-//! A jump needs five bytes and a `syscall` has two, so a site takes its neighbours along:
+//! A jump needs five bytes and a `syscall` has two, so a site includes neighbouring instructions:
 //!
 //! ```text
 //!   Number   mov $nr,%eax ; syscall            the usual one. The move can be repeated, so the
@@ -38,15 +37,15 @@ pub struct Site {
     pub range: Range<u64>,
     /// Which neighbours make room.
     pub kind: Kind,
-    /// The number of the system call, where the code says it beside the instruction.
+    /// The number of the system call, if the code next to the instruction sets it.
     pub number: Option<u32>,
     /// A vector register may be alive across the call.
     pub vectors: bool,
-    /// Operands of the neighbours that are relative to the place of their instruction.
+    /// Operands of the neighbours that are relative to the address of their instruction.
     pub relative: Vec<Relative>,
 }
 
-/// Four bytes of an instruction that say how far something is from the instruction's end.
+/// Four bytes of an instruction that hold a distance from the instruction's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Relative {
     /// Where the four bytes are.
@@ -60,11 +59,11 @@ pub struct Relative {
 /// What a search found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// What can be replaced, in order of addresses.
+    /// The sites that can be replaced, in order of addresses.
     pub sites: Vec<Site>,
-    /// Addresses of system-call instructions that cannot.
+    /// Addresses of system-call instructions that cannot be replaced.
     pub unpatchable: Vec<u64>,
-    /// Candidates that turned out to be the inside of another instruction, or data.
+    /// Candidates that turned out to be data, or to lie inside another instruction.
     pub false_candidates: usize,
 }
 
@@ -109,8 +108,8 @@ fn search_segment(
         }
         match function.index_of(candidate) {
             None => findings.false_candidates += 1,
-            // Data between functions can look like a call; a call that nothing describes says its
-            // number.
+            // Data between functions can look like a call. So there, a call counts only if its
+            // number is set before it.
             Some(index)
                 if function.place == Place::Between && function.number_before(index).is_none() =>
             {
@@ -159,7 +158,7 @@ fn memchr(byte: u8, bytes: &[u8]) -> Option<usize> {
     Some(at + bytes.get(at..)?.iter().position(|&other| other == byte)?)
 }
 
-/// For code where nothing tells functions apart: a stretch that starts well before the candidate. A
+/// For code without a table of functions: a stretch that starts well before the candidate. A
 /// decoder that starts inside an instruction finds the boundaries again after a few instructions.
 fn sweep_around(candidate: u64, whole: &Range<u64>) -> Range<u64> {
     let start = candidate.saturating_sub(SWEEP_BYTES / 2).max(whole.start);
@@ -186,13 +185,13 @@ struct Function<'a> {
     place: Place,
     code: &'a [u8],
     instructions: Vec<Instruction>,
-    /// Where its own branches lead.
+    /// The targets of its own branches.
     targets: Vec<u64>,
     vectors: bool,
 }
 
 impl<'a> Function<'a> {
-    /// Decodes another function, with the memory of this one.
+    /// Decodes another function, and reuses the memory of this one.
     fn decode(mut self, segment: &Segment<'a>, range: Range<u64>) -> Self {
         let offset = |address: u64| (address - segment.address) as usize;
         let code = &segment.bytes[offset(range.start)..offset(range.end)];
@@ -244,7 +243,8 @@ impl<'a> Function<'a> {
         Some(Site { syscall, range, kind, number, vectors, relative })
     }
 
-    /// What the last move into `eax` before the call says, if nothing leads in between.
+    /// The number that the last move into `eax` before the call sets, if no branch leads in
+    /// between.
     fn number_before(&self, index: usize) -> Option<u32> {
         for before in (index.saturating_sub(8)..index).rev() {
             if self.is_target(self.instructions[before + 1].ip()) {
@@ -261,15 +261,15 @@ impl<'a> Function<'a> {
         None
     }
 
-    /// Whether the instruction goes on to the next, and does the same elsewhere, perhaps with
-    /// another operand.
+    /// Whether the instruction can be moved: it continues to the next one, and works elsewhere,
+    /// perhaps with an adjusted operand.
     fn movable(&self, instruction: &Instruction) -> bool {
         falls_through(instruction)
             && instruction.code() != Code::Syscall
             && (!instruction.is_ip_rel_memory_operand() || self.relative(instruction).is_some())
     }
 
-    /// The operand of the instruction that is relative to its place, if it can be adjusted.
+    /// The operand that is relative to the instruction's address, if it can be adjusted.
     fn relative(&self, instruction: &Instruction) -> Option<Relative> {
         if !instruction.is_ip_rel_memory_operand() {
             return None;
@@ -347,7 +347,7 @@ mod tests {
         find_sites(&Image { segments: alloc::vec![segment], functions: None, is_libc: false })
     }
 
-    /// As [`find`], with a table that says that the code is one function.
+    /// Calls [`find`] with a table that says that the code is one function.
     fn find_in_function(bytes: &[u8]) -> Findings {
         // A header at 0x2000: version 1, encodings, one entry, for 0x1000, described at 0x2020.
         let mut header = alloc::vec![1, 0x1b, 3, 0x3b, 0, 0, 0, 0, 1, 0, 0, 0];

@@ -1,4 +1,4 @@
-//! Writes what replaces a site: a jump in the text, and the stub that it leads to.
+//! Writes the replacement of a site: a jump in the text, and the stub to which it leads.
 //!
 //! ```text
 //!   text                                   stub, within two gibibytes of the text
@@ -36,9 +36,9 @@ pub struct Entries {
 /// What to write where.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Patch {
-    /// Bytes that replace those of the text, by address.
+    /// Bytes that replace bytes of the text, by address.
     pub writes: Vec<(u64, Vec<u8>)>,
-    /// The stubs, to be placed at the address that they were written for.
+    /// The stubs. They must be placed at the address for which they were written.
     pub stubs: Vec<u8>,
 }
 
@@ -72,7 +72,7 @@ fn append_stub(stubs: &mut Vec<u8>, site: &Site, code: &[u8], base: u64) -> Opti
     let thunk = base + if site.vectors { THUNK_BYTES as u64 / 2 } else { 0 };
     append_jump(stubs, base, thunk)?;
     let restart = if site.kind == Kind::Number { site.syscall } else { restart };
-    // Where what followed has moved, there is no address of the text after the call.
+    // If the instructions after the call have moved, the text has no address after the call.
     let returns_to = if site.kind == Kind::After { 0 } else { site.range.end };
     stubs.extend_from_slice(&restart.to_le_bytes());
     stubs.extend_from_slice(&returns_to.to_le_bytes());
@@ -83,8 +83,8 @@ fn append_stub(stubs: &mut Vec<u8>, site: &Site, code: &[u8], base: u64) -> Opti
     Some(())
 }
 
-/// Appends instructions of the text that stood at `from`, with the operands that depend on the
-/// place.
+/// Appends instructions of the text that stood at `from`, and adjusts the operands that depend on
+/// their address.
 fn append_moved(stubs: &mut Vec<u8>, site: &Site, code: &[u8], from: u64, base: u64) -> Option<()> {
     let first = stubs.len();
     stubs.extend_from_slice(code);
@@ -109,7 +109,7 @@ fn distance(from: u64, to: u64) -> Option<i32> {
     i32::try_from(to.wrapping_sub(from).cast_signed()).ok()
 }
 
-/// What stands in the text instead of the site.
+/// The bytes in the text that replace the site.
 fn replacement(site: &Site, stub: u64) -> Option<Vec<u8>> {
     let length = (site.range.end - site.range.start) as usize;
     let mut bytes = Vec::with_capacity(length);

@@ -10,14 +10,14 @@
 //!    every later arm ──▶ nothing to do
 //! ```
 //!
-//! A round costs O(ready descriptors). A descriptor is registered once in its life, because arming
-//! one that is registered is free and yet loses nothing:
+//! A round costs O(ready descriptors). A descriptor is registered once in its life. To arm a
+//! registered descriptor costs no system call, and loses no report:
 //!
 //! * The kernel queues the descriptor each time bytes, room, an end or an error arrive. A
 //!   registration (ADD, MOD) queues it when something is there already.
 //! * The caller has attempted after the last report and found nothing left. So whatever makes the
-//!   descriptor ready must arrive after that attempt, which queues it, whether before `arm` or
-//!   after.
+//!   descriptor ready arrives after that attempt, and its arrival queues the descriptor, whether
+//!   before `arm` or after.
 //! * A short read shows "nothing left" just as well, unless the end of the stream came with the
 //!   bytes. The end's edge is spent then, and no other follows. RDHUP tells, as
 //!   [`Event::hangup`].
@@ -55,7 +55,7 @@ const BATCH: usize = 64;
 
 pub(crate) struct Epoll {
     descriptor: OwnedFd,
-    /// The directions registered, by token: IN and OUT; their bits fit a byte.
+    /// The registered directions by token: IN and OUT, the bits of which fit a byte.
     registered: Vec<u8>,
     /// Where the kernel writes; empty between rounds.
     ready: Vec<epoll::Event>,
@@ -94,7 +94,7 @@ impl Poller for Epoll {
     }
 
     fn forget(&mut self, _descriptor: BorrowedFd<'_>, token: Token) {
-        // The kernel drops its registration with the open file.
+        // The kernel drops the registration when the open file closes.
         if let Some(registered) = self.registered.get_mut(token.0 as usize) {
             *registered = 0;
         }
@@ -102,7 +102,7 @@ impl Poller for Epoll {
 
     fn forget_duplicate(&mut self, descriptor: BorrowedFd<'_>, token: Token) {
         if self.registered.get(token.0 as usize).is_some_and(|&directions| directions != 0) {
-            // It is registered and open, so this can only succeed.
+            // The descriptor is registered and open, so this cannot fail.
             let _ = epoll::delete(&self.descriptor, descriptor);
         }
         self.forget(descriptor, token);
@@ -142,9 +142,9 @@ impl Epoll {
         let flags = EventFlags::from_bits_retain(u32::from(directions)) | ALWAYS;
         let add = || epoll::add(&self.descriptor, descriptor, data, flags);
         let modify = || epoll::modify(&self.descriptor, descriptor, data, flags);
-        // The kernel's account counts where it differs from ours. It differs when a file outlives
-        // its `forget`, because a forked child or a duplicate holds it, and comes back under its
-        // old number.
+        // If the kernel's registration differs from ours, the kernel's counts. It differs if a file
+        // outlives its `forget`, because a forked child or a duplicate holds it, and then comes
+        // back under its old number.
         match if first { add() } else { modify() } {
             Err(Errno::EXIST) => modify(),
             Err(Errno::NOENT) => add(),
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use std::os::fd::AsFd;
 
-    /// A breach of the contract that need not be fatal: the kernel's ENOENT tells the truth.
+    /// This breach of the contract need not be fatal: the kernel's ENOENT reveals it.
     #[test]
     fn a_token_whose_descriptor_was_closed_unsaid_is_registered_anew() -> io::Result<()> {
         let mut poller = Epoll::new()?;

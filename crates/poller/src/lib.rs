@@ -34,9 +34,8 @@
 //! ```
 //!
 //! Each poller is one file; three have the same functions in the same order, so that two can be
-//! compared by eye. The fourth, [`Ring`], is a folder: it also performs operations. A new one is a
-//! file, and in
-//! [`Kind`] a variant, its row and its place in `ALL`.
+//! compared by eye. The fourth, [`Ring`], is a folder: it also performs operations. To add a
+//! poller, write a file, and add a variant, a row and a place in `ALL` to [`Kind`].
 //!
 //! System calls are made through rustix's raw Linux back-end. Nothing here prints, sleeps, starts a
 //! thread or has a thread-local, because a preloaded library that interposes such functions uses
@@ -70,11 +69,12 @@ pub trait Poller {
     /// Asks for a report once `descriptor` can be read or written.
     ///
     /// The caller has just attempted that direction, with no [`wait`](Poller::wait) in between, and
-    /// the attempt left nothing behind. That means it would have blocked, or it read fewer bytes
-    /// than the buffer holds and no event has yet said [`hangup`](Event::hangup). Then the poller
-    /// reports at least one event with this token and direction, for readiness that is there
-    /// already or that comes later. One `arm` buys one report: the woken task attempts again, and
-    /// arms again where that would block. Arming again before the report changes nothing.
+    /// the attempt left nothing behind. That means that the attempt would have blocked, or that it
+    /// read fewer bytes than the buffer holds and no event has yet said [`hangup`](Event::hangup).
+    /// Then the poller reports at least one event with this token and direction, for readiness that
+    /// is there already or that comes later. One `arm` buys one report: the woken task attempts
+    /// again, and arms again where that would block. Arming again before the report changes
+    /// nothing.
     ///
     /// Level-triggered pollers (select, poll) disarm the direction as they report it. The
     /// edge-triggered one (epoll) keeps its registration for the descriptor's life, so that arming
@@ -112,13 +112,13 @@ pub trait Poller {
         self.forget(descriptor, token);
     }
 
-    /// Sleeps until something armed is ready or `timeout` has passed (`None`: for ever), then
-    /// replaces the contents of `events` by what is ready.
+    /// Sleeps until an armed direction is ready or `timeout` has passed (`None`: for ever). Then
+    /// replaces the contents of `events` by the reports.
     ///
-    /// A token may appear more than once. epoll reports at most 64 events, and the rest in
-    /// the next round. The list is empty when the timeout passed or a signal came (EINTR). The
-    /// timeout is otherwise never cut short: epoll rounds it up to a millisecond, select and poll
-    /// take it to the nanosecond. Zero looks and does not sleep.
+    /// A token may appear more than once. epoll reports at most 64 events, and the rest in the next
+    /// round. The list is empty when the timeout passed or a signal came (EINTR). The timeout is
+    /// otherwise never cut short: epoll rounds it up to a millisecond, select and poll take it to
+    /// the nanosecond. A timeout of zero looks and does not sleep.
     ///
     /// # Errors
     ///
@@ -132,12 +132,12 @@ pub trait Poller {
     }
 }
 
-/// Which way the bytes go that a task waits for.
+/// The direction in which a task wants to move bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Bytes, a connection, or the end of the stream, to take from the descriptor.
+    /// The task wants to take bytes, a connection, or the end of the stream from the descriptor.
     Read,
-    /// Room for bytes to put into it, or the outcome of a connect.
+    /// The task wants room to put bytes into the descriptor, or the outcome of a connect.
     Write,
 }
 
@@ -146,7 +146,7 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u32);
 
-/// What [`Poller::wait`] found out about one token.
+/// A report of [`Poller::wait`] about one token.
 ///
 /// An error or a full hang-up counts as both readable and writable. So the waiting task attempts
 /// again, and learns the error from the attempt.
@@ -158,7 +158,8 @@ pub struct Event {
     pub readable: bool,
     /// A write will probably not block, or a connect has ended.
     pub writable: bool,
-    /// The peer has shut down, or the connection failed: the end may lie right behind the bytes.
+    /// The peer has shut down, or the connection failed: the end may follow directly after the
+    /// bytes.
     ///
     /// From here on a short read no longer proves that the descriptor is empty. So the reader must
     /// go on to the end or to "would block" before it arms. This matters only to an edge-triggered
@@ -185,7 +186,7 @@ impl Kind {
     /// Every poller, oldest first.
     pub const ALL: &'static [Kind] = &[Kind::Select, Kind::Poll, Kind::Epoll, Kind::Uring];
 
-    /// The name that the command line knows it by.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         self.row().name
     }
@@ -195,14 +196,14 @@ impl Kind {
         self.row().summary
     }
 
-    /// Whether it looks at every watched descriptor in each round, so that idle ones cost
-    /// something, too.
+    /// Whether the poller looks at every watched descriptor in each round, so that idle descriptors
+    /// cost time too.
     pub fn looks_at_all(self) -> bool {
         matches!(self, Kind::Select | Kind::Poll)
     }
 
-    /// The one that costs least where many connections are busy, of those that this machine can
-    /// run: uring, or epoll where the kernel refuses that.
+    /// The cheapest poller for many busy connections that this machine can run: uring, or epoll if
+    /// the kernel refuses uring.
     pub fn best() -> Kind {
         match Kind::Uring.unavailable() {
             None => Kind::Uring,
@@ -219,7 +220,7 @@ impl Kind {
         (self.row().open)()
     }
 
-    /// Why this machine cannot run the poller, in one line; `None` when it can.
+    /// Why this machine cannot run the poller, in one line. `None` if it can.
     pub fn unavailable(self) -> Option<String> {
         let look = |mut poller: Box<dyn Poller>| poller.wait(Some(Duration::ZERO), &mut Vec::new());
         let error = self.open().and_then(look).err()?;
@@ -298,14 +299,14 @@ impl fmt::Display for UnknownKind {
 
 impl std::error::Error for UnknownKind {}
 
-/// What a kind is made of.
+/// The parts of a kind.
 struct Row {
     name: &'static str,
     summary: &'static str,
     open: fn() -> io::Result<Box<dyn Poller>>,
 }
 
-/// The kernel's form of a timeout. One beyond its reach, 292 billion years, is for ever.
+/// The kernel's form of a timeout. A timeout beyond its range of 292 billion years means for ever.
 fn timespec(timeout: Option<Duration>) -> Option<Timespec> {
     timeout.and_then(|timeout| Timespec::try_from(timeout).ok())
 }

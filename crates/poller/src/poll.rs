@@ -39,10 +39,11 @@ const HANGUP: PollFlags = FAILED.union(PollFlags::RDHUP);
 const NOWHERE: u32 = u32::MAX;
 
 pub(crate) struct Poll {
-    /// What the kernel sees, and parallel to it what it must not.
+    /// The entries that the kernel sees. `watches` runs parallel to them, and the kernel does not
+    /// see it.
     entries: Vec<PollFd<'static>>,
     watches: Vec<Watch>,
-    /// Where in those lists a token stands, by token.
+    /// The position of each token in those lists.
     positions: Vec<u32>,
 }
 
@@ -98,7 +99,8 @@ impl Poller for Poll {
             Err(Errno::INTR) => 0,
             Err(error) => return Err(error.into()),
         };
-        // Backwards, because removing an entry moves the last one into its place: seen already.
+        // Backwards: removing an entry moves the last one into its place, and the last one has been
+        // seen already.
         let mut position = self.entries.len();
         while ready > 0 {
             position -= 1;
@@ -138,11 +140,12 @@ impl Poll {
     }
 }
 
-/// What asks the kernel about descriptor `number`.
+/// The entry that asks the kernel about descriptor `number`.
 fn entry(number: RawFd, armed: PollFlags) -> PollFd<'static> {
     // SAFETY: the number came from a `BorrowedFd`, and `Poller::forget` removes the entry before
-    // that descriptor is closed. After a breach of that, the kernel answers NVAL or looks at its
-    // successor's readiness, and touches neither its data nor our memory.
+    // that descriptor is closed. For a descriptor closed in breach of that, the kernel answers NVAL
+    // or looks at the readiness of its successor. It touches neither the successor's data nor our
+    // memory.
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
     PollFd::from_borrowed_fd(descriptor, armed)
 }

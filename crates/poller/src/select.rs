@@ -32,7 +32,8 @@ pub(crate) const SUMMARY: &str =
 pub(crate) struct Select {
     read: Set,
     write: Set,
-    /// The token of each descriptor, by number; meaningful where one of the sets has its bit.
+    /// The token of each descriptor, by number. It has a meaning only if one of the sets has the
+    /// descriptor's bit.
     tokens: Vec<Token>,
 }
 
@@ -78,7 +79,8 @@ impl Poller for Select {
         self.read.prepare(bound);
         self.write.prepare(bound);
         match select(bound, &mut self.read.ready, &mut self.write.ready, timespec(timeout)) {
-            // After an error the bitmaps say what they said before: they must not be read.
+            // After an error the bitmaps still hold the interest, not the answer, so they must not
+            // be read.
             Ok(0) | Err(Errno::INTR) => return Ok(()),
             Ok(_) => {}
             Err(error) => return Err(error.into()),

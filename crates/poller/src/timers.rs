@@ -73,7 +73,7 @@ const SLOT_BITS: u32 = 6;
 
 /// The last tick that the wheel can hold; a later deadline counts as this one.
 const HORIZON: u64 = (1 << (LEVELS as u32 * SLOT_BITS)) - 1;
-/// The deadline of a cleared id, and the turn of one that is in no slot.
+/// The deadline of a cleared id, and the turn of an id that is in no slot.
 const NEVER: u64 = u64::MAX;
 /// Ends a list.
 const NO_ID: u32 = u32::MAX;
@@ -95,7 +95,7 @@ const UNLINKED: Entry =
     Entry { deadline: NEVER, turn: NEVER, previous: NO_ID, next: NO_ID, slot: 0 };
 
 impl Timers {
-    /// An empty set. `now` is the earliest instant that it tells apart from the past.
+    /// An empty set. All instants up to `now` count as the past.
     pub fn new(now: Instant) -> Self {
         Self {
             start: now,
@@ -109,13 +109,13 @@ impl Timers {
 
     /// Gives `id` a deadline, in place of the one that it may have.
     ///
-    /// One in the past fires at the next [`expire`](Timers::expire), one further off than 139
-    /// years after that time.
+    /// A deadline in the past fires at the next [`expire`](Timers::expire). A deadline more than
+    /// 139 years away fires after that time.
     #[inline]
     pub fn set(&mut self, id: u32, deadline: Instant) {
         let deadline = self.tick_after(deadline);
         match self.entries.get_mut(id as usize) {
-            // Its slot comes up in time to look again.
+            // The entry's slot comes up early enough to look at the deadline again.
             Some(entry) if entry.turn <= deadline => entry.deadline = deadline,
             _ => self.relink(id, deadline),
         }
@@ -137,8 +137,8 @@ impl Timers {
 
     /// When to call [`expire`](Timers::expire) next; `None` when there is nothing to wait for.
     ///
-    /// Never later than the first deadline, rounded up to its tick. It may be earlier: the wheel
-    /// then has entries to move, or finds that a deadline was cleared or moved, and fires nothing.
+    /// It is never later than the first deadline, rounded up to its tick. It may be earlier. Then
+    /// the wheel moves entries, or finds a cleared or moved deadline, and fires nothing.
     #[inline]
     pub fn next_expiry(&self) -> Option<Instant> {
         self.first().map(|(turn, _)| self.start + Duration::from_millis(turn))
@@ -199,7 +199,7 @@ impl Timers {
 
     /// Puts an unlinked entry at the head of the list of its slot.
     fn link(&mut self, id: u32, deadline: u64) {
-        // What is past comes up at once: the slot of the current tick is looked at again.
+        // A deadline in the past comes up at once: the slot of the current tick is looked at again.
         let tick = deadline.max(self.current);
         let highest_difference = ((tick ^ self.current) | 1).ilog2();
         let level = highest_difference / SLOT_BITS;

@@ -26,7 +26,7 @@ macro_rules! every_poller {
         every_poller!(@module epoll, Kind::Epoll, $($test),*);
         every_poller!(@module uring, Kind::Uring, $($test),*);
 
-        /// A poller that is added to the registry must be added above, too.
+        /// A poller in the registry must also stand in the list above.
         #[test]
         fn every_kind_is_tested() {
             assert_eq!(Kind::ALL, [Kind::Select, Kind::Poll, Kind::Epoll, Kind::Uring]);
@@ -103,7 +103,7 @@ fn writable_at_once_and_after_a_drain(mut poller: Box<dyn Poller>) -> io::Result
     Ok(())
 }
 
-/// The peer's end is a report of its own, and must not use up the one that the writer waits for.
+/// The peer's end is a separate report, and must not use up the report that the writer waits for.
 fn writable_after_a_drain_by_a_peer_that_has_ended_its_side(
     mut poller: Box<dyn Poller>,
 ) -> io::Result<()> {
@@ -358,7 +358,7 @@ fn zero_timeout_looks_and_returns(mut poller: Box<dyn Poller>) -> io::Result<()>
     Ok(())
 }
 
-/// A lower bound only: how late a machine under load wakes us decides nothing.
+/// Only a lower bound: a loaded machine may wake us late.
 fn timeouts_are_never_cut_short(mut poller: Box<dyn Poller>) -> io::Result<()> {
     let mut events = Vec::new();
     for timeout in [1, 300_000, 1_000_001, 2_500_000].map(Duration::from_nanos) {
@@ -367,7 +367,7 @@ fn timeouts_are_never_cut_short(mut poller: Box<dyn Poller>) -> io::Result<()> {
         assert!(before.elapsed() >= timeout, "{timeout:?} took {:?}", before.elapsed());
         assert_eq!(events, []);
     }
-    // The longest timeout there is does not overflow; something ready ends it.
+    // The longest possible timeout does not overflow, and a ready descriptor ends it.
     let (near, _far) = pair()?;
     poller.arm(near.as_fd(), Token(0), Direction::Write)?;
     poller.wait(Some(Duration::MAX), &mut events)?;

@@ -53,7 +53,7 @@ struct Connection {
     shut_down: bool,
     /// `near` has been filled and not drained since.
     full: bool,
-    /// An event has said so: a short read no longer counts as the last one.
+    /// An event has said `hangup`: a short read no longer shows that nothing is left.
     hangup: bool,
     waits_for_reading: bool,
     waits_for_writing: bool,
@@ -92,7 +92,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Compares the events of a wait with what is owed; a report ends its wait.
+    /// Compares the events of a wait with the reports that are owed. A report settles its debt.
     fn check(&mut self, token: Token, events: &[Event]) {
         let readable = report(events, token, Direction::Read).is_some();
         let writable = report(events, token, Direction::Write).is_some();

@@ -22,7 +22,7 @@ fn ring() -> Option<Box<dyn Poller>> {
     }
 }
 
-/// Attempts until it is done: as a loop does, by way of arm and wait.
+/// Attempts, arms and waits until the operation is done, as a loop does.
 fn complete<T>(
     poller: &mut dyn Poller,
     descriptor: &OwnedFd,
@@ -94,8 +94,8 @@ fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|index| (index % 251) as u8).collect()
 }
 
-/// What the kernel has accepted by itself is there to be taken, and what comes later stays in the
-/// accept queue.
+/// Connections that the kernel has accepted by itself can be taken. Later ones stay in the accept
+/// queue.
 #[test]
 fn a_ring_that_is_told_to_stop_accepts_no_more() -> io::Result<()> {
     let Some(mut poller) = ring() else { return Ok(()) };
@@ -109,7 +109,7 @@ fn a_ring_that_is_told_to_stop_accepts_no_more() -> io::Result<()> {
         unsafe { poller.ring().unwrap().accept(listener.as_fd(), Token(0)) }
     })?;
     poller.ring().unwrap().stop_accepting(Token(0));
-    // The end of it is an event, as a connection is.
+    // The end of accepting is an event, as a connection is.
     poller.wait(Some(PATIENCE), &mut Vec::new())?;
     let before = std::iter::from_fn(|| poller.ring().unwrap().accepted_before(Token(0))).count();
     assert_eq!(before, 19);
@@ -153,7 +153,7 @@ fn connections_are_accepted_one_after_the_other() -> io::Result<()> {
     Ok(())
 }
 
-/// More than the ring holds for one reader, while another has its share.
+/// More bytes than the ring holds for one reader, while another reader gets its share.
 #[test]
 fn a_fast_sender_is_held_up_and_loses_nothing() -> io::Result<()> {
     let Some(mut poller) = ring() else { return Ok(()) };
@@ -188,7 +188,7 @@ fn a_fast_sender_is_held_up_and_loses_nothing() -> io::Result<()> {
     Ok(())
 }
 
-/// More connections than there are buffers at first have something to tell at once.
+/// More connections send at once than there are buffers at first.
 #[test]
 fn a_lack_of_buffers_passes() -> io::Result<()> {
     let Some(mut poller) = ring() else { return Ok(()) };
@@ -245,7 +245,7 @@ fn the_last_words_are_sent_when_the_ring_ends() -> io::Result<()> {
     Ok(())
 }
 
-/// What a token's last descriptor was told does not reach its next one.
+/// Bytes for a token's last descriptor do not reach its next one.
 #[test]
 fn a_token_is_used_again() -> io::Result<()> {
     let Some(mut poller) = ring() else { return Ok(()) };

@@ -7,12 +7,12 @@
 //!               offset they say  its bytes   same offset      the end
 //! ```
 //!
-//! A connection carries one request: a number of 8 bytes, little-endian. Its remainder by the
-//! number of places where a read finds all its bytes is the offset. The reply is one byte, and the
+//! A connection carries one request: a number of 8 bytes, little-endian. The offset is the number
+//! modulo the number of places where the file holds a whole read. The reply is one byte, and the
 //! connection ends.
 //!
-//! Requests that overlap read what others write, as in the original; there is no lock. A client
-//! that says less than 8 bytes gets nothing, and one that says nothing for 60 seconds neither.
+//! There is no lock, as in the original: overlapping requests read what others write. A client that
+//! sends fewer than 8 bytes gets no reply. Neither does a client that sends nothing for 60 seconds.
 
 use std::{io, time::Duration};
 
@@ -38,13 +38,13 @@ pub const ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-/// Bytes in the file that is made where none is named.
+/// Bytes in the file that the service makes if no file is named.
 const DATA_SIZE: u64 = 1_000_000;
 
 /// Bytes that a request reads.
 const READ_SIZE: u64 = 80_000;
 
-/// The most that a request may read: each request under way has so much memory.
+/// The most bytes that a request may read. Each request under way has a buffer of that size.
 const LARGEST_READ: u64 = 1 << 30;
 
 /// How long a client may say nothing.
@@ -126,7 +126,7 @@ impl Blocks {
     }
 }
 
-/// The number that the client says; `None` when it says less, or nothing for too long.
+/// The number that the client sends. `None` if it sends fewer bytes, or nothing for too long.
 async fn receive(stream: &mut TcpStream) -> io::Result<Option<u64>> {
     let mut number = [0; 8];
     let mut filled = 0;

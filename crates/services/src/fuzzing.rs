@@ -17,8 +17,8 @@ pub mod guestbook {
     pub use crate::guestbook::fuzzing::*;
 }
 
-/// The lines of at most `longest` bytes in what comes in `pieces`, and whether there was a longer
-/// one, after which nothing is read.
+/// The lines that come in `pieces`, up to the first that is longer than `longest` bytes; and
+/// whether there was a longer one.
 #[must_use]
 pub fn lines(longest: usize, pieces: &[&[u8]]) -> (Vec<Vec<u8>>, bool) {
     line::given_out(longest, pieces)
@@ -41,8 +41,9 @@ pub fn phone(line: &[u8]) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// What one member of a chat hears of lines that others and it itself have said. It reads all of
-/// them at the end, in stretches, from a log of `capacity` bytes. `None` if it was overtaken.
+/// What one member of a chat hears when all members, itself included, have said these lines. It
+/// reads all of them at the end, in stretches, from a log of `capacity` bytes. `None` if the log
+/// has dropped lines before it read them.
 #[must_use]
 pub fn chat(said: &[(u64, &[u8])], hearer: u64, capacity: usize) -> Option<Vec<u8>> {
     let mut log = Log::new(capacity);

@@ -97,11 +97,11 @@ impl Game {
         Self::default()
     }
 
-    /// Finds the client another one, and passes on its lines until one of them leaves.
+    /// Pairs the client with another, and passes its lines on until one of the two leaves.
     ///
     /// # Errors
     ///
-    /// The connection broke. That the other's did is no error here.
+    /// The connection broke. A broken connection of the other player is no error here.
     pub async fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
         stream.set_read_timeout(Some(SILENCE))?;
         bound_patience(&mut stream, PATIENCE)?;
@@ -127,7 +127,8 @@ impl Game {
         lines: &mut Lines,
         output: &Output,
     ) -> Result<Output, Ending> {
-        // As soon as the other knows of this player, it may write to it; but PLAY comes first.
+        // The lock keeps PLAY first: as soon as the other player knows of this one, it may write to
+        // it.
         let mut own = output.0.lock().await;
         match self.meet(output) {
             Met::First(first) => {
@@ -139,7 +140,7 @@ impl Game {
             }
             Met::Nobody(other) => {
                 drop(own);
-                // The wait is for whatever this client does; the second player does the pairing.
+                // This waits for any input of this client. The second player does the pairing.
                 let filled = lines.fill(stream).await;
                 self.met_meanwhile(&other).ok_or(match filled {
                     Ok(true) => Ending::Word(EARLY),
@@ -155,8 +156,7 @@ impl Game {
         let mut unpaired = self.lock();
         match unpaired.take() {
             Some(waiting) => {
-                // It is set once only, since the player that sets it has taken it out of
-                // `unpaired`.
+                // It is set only once: the player that sets it has taken it out of `unpaired`.
                 let _ = waiting.other.set(output.clone());
                 Met::First(waiting.output)
             }
@@ -172,7 +172,7 @@ impl Game {
     fn met_meanwhile(&self, other: &Other) -> Option<Output> {
         let mut unpaired = self.lock();
         if other.get().is_none() {
-            // Unpaired, so the player that waits is this one.
+            // No other player has come, so the waiting player is this one.
             *unpaired = None;
         }
         other.get().cloned()
@@ -193,7 +193,7 @@ enum Ending {
     Broken(io::Error),
 }
 
-/// The writing side of a player; gone once it has had its last word, or takes no more.
+/// The writing side of a player; `None` after its last word, or after a write has failed.
 #[derive(Clone)]
 struct Output(Arc<sync::Mutex<Option<TcpStream>>>);
 
@@ -224,7 +224,7 @@ async fn write(output: &mut Option<TcpStream>, bytes: &[u8]) -> bool {
     let Some(stream) = output else { return false };
     let written = stream.write_all(bytes).await.is_ok();
     if !written {
-        // Its own task, which waits for its input, is to see that this is the end.
+        // The player's own task waits for input. The shutdown shows it that the game is over.
         let _ = stream.shutdown(Shutdown::Both).await;
         *output = None;
     }
@@ -260,7 +260,7 @@ async fn pass_on(stream: &mut TcpStream, lines: &mut Lines, other: &Output) -> E
     }
 }
 
-/// Sees a player off, and tells the other.
+/// Ends a player's part in the game, and tells the other player.
 async fn part(
     stream: &mut TcpStream,
     output: &Output,
@@ -273,7 +273,8 @@ async fn part(
         Ending::Broken(error) => (None, Err(error)),
     };
     if word.is_none() {
-        // The other may be writing to this client, which takes nothing more: it gives up at once.
+        // The other player may be writing to this client, which takes nothing more. Its write fails
+        // at once.
         let _ = stream.shutdown(Shutdown::Both).await;
     }
     output.end(word.unwrap_or_default()).await;

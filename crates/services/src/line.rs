@@ -27,7 +27,7 @@ const BUFFER: usize = 4 << 10;
 /// How long to listen on, after the last word, to a client that is still sending.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 
-/// The bytes that have come of one connection and have not been given out as lines.
+/// The bytes of one connection that have come and have not been given out as lines.
 pub(crate) struct Lines {
     bytes: Box<[u8]>,
     /// The bytes not given out yet are those from `start` to `end`.

@@ -15,21 +15,21 @@ use crate::{
 pub struct Setup {
     /// The directory of the files to serve; without one, a few built-in pages are served.
     pub root: Option<PathBuf>,
-    /// The directory of templates; none takes the built-in one.
+    /// The directory of templates. `None`: the built-in template.
     pub templates: Option<PathBuf>,
-    /// How to talk to Redis, where that was said.
+    /// How to talk to Redis, if the operator chose it.
     pub redis_calls: Option<RedisCalls>,
-    /// The file that blocks reads and writes; none makes one.
+    /// The file that blocks reads and writes. `None`: the service makes one.
     pub data: Option<PathBuf>,
     /// Bytes of that file.
     pub data_size: Option<u64>,
     /// Bytes that blocks reads for each request.
     pub read_size: Option<u64>,
-    /// Where the store is; none is a file of SQLite named after the service, in the working
+    /// Where the store is. `None`: an SQLite file named after the service, in the working
     /// directory.
     pub store: Option<Location>,
-    /// Whether an acknowledged write is to survive the loss of power too, and not the end of the
-    /// process alone.
+    /// Whether an acknowledged write must survive a loss of power too, not only the end of the
+    /// process.
     pub durable: bool,
 }
 
@@ -82,7 +82,7 @@ impl Setting {
         }
     }
 
-    /// What can be said of a service that it means nothing to.
+    /// What to say of a service without this setting.
     #[must_use]
     pub const fn absence(self) -> &'static str {
         match self {

@@ -1,5 +1,5 @@
-//! What requests and connections cost the heap: a client that repeats its request, nothing; a
-//! connection, a few blocks, which the next connection uses again.
+//! What requests and connections cost the heap. A repeated request costs nothing. A connection
+//! costs a few blocks, which the next connection uses again.
 
 #![expect(
     clippy::disallowed_types,
@@ -95,7 +95,7 @@ fn a_loop_that_is_gone_leaves_nothing() {
 const KIBIBYTE: u64 = 1 << 10;
 
 /// Lets one test at a time count. A process has tables that all its kernel threads share, such as
-/// that of the descriptors that a drain lets go. If another test holds hundreds of connections,
+/// the table of descriptors that end at a drain. If another test holds hundreds of connections,
 /// such a table grows. The growth would count for the thread that comes next.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -147,7 +147,7 @@ where
 }
 
 /// How many bytes of the heap each of many connections holds after it has been served and is idle,
-/// without the table of tasks. The more of them there are, the more are held at most.
+/// without the table of tasks. It compares the peaks for many and for few connections.
 fn held_while_idle<S, F>(service: impl Fn() -> S, exchange: Exchange) -> u64
 where
     S: Fn(net::TcpStream) -> F + Send + 'static,
@@ -160,7 +160,7 @@ where
     (most(MANY) - most(FEW)) / (MANY - FEW)
 }
 
-/// The most that so many connections hold, which are all served a request and then idle.
+/// The peak of the heap while so many connections are served one request each and then idle.
 fn held_at_most<S, F>(serve: S, exchange: Exchange, connections: u64) -> u64
 where
     S: Fn(net::TcpStream) -> F + Send + 'static,
@@ -197,8 +197,8 @@ where
     most
 }
 
-/// What `connections` connections, one after the other, of `requests` requests each ask of the heap
-/// on the server's side, and how many seconds they take.
+/// What the server asks of the heap for `connections` connections, one after the other, of
+/// `requests` requests each; and how many seconds they take.
 fn cost<S, F>(
     world: World,
     serve: S,

@@ -22,7 +22,7 @@ use http_client::{Client, World, get, serve_in};
 
 const ASKED: &str = "GET /gate HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 
-/// A page that the test holds up: it waits once when it is asked for, and once before it answers.
+/// A page that the test holds up. It waits twice at the barrier before it answers.
 struct Gate {
     barrier: Arc<Barrier>,
     length: usize,

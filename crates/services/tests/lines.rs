@@ -353,7 +353,7 @@ async fn members_hear_the_others_and_not_themselves() {
             other.expect(&format!("1> {text}\n")).await;
         }
     }
-    // Had the first been sent any of it, it would come before this.
+    // If the chat had sent the first member its own lines, they would come before this.
     members[2].send("half a line").await;
     members[2].send(", and the rest\n").await;
     members[0].expect("3> half a line, and the rest\n").await;

@@ -1,6 +1,5 @@
-//! Accepting, for two kinds of architecture. In one, the acceptor has a kernel thread to itself. In
-//! the other, it serves what it accepts: one connection at a time, or each as a task that others
-//! run.
+//! Accepting, for two kinds of architecture. In one, each thread accepts, and serves one connection
+//! at a time. In the other, an acceptor gives each connection to workers, as a task.
 
 use std::io;
 
@@ -18,17 +17,17 @@ use super::pressure::{PAUSE, Pressure};
 use super::served::{ConnectionTask, Served};
 use super::server::Server;
 
-/// The threads of a process that accept for themselves.
+/// The threads of a process, each of which accepts for itself.
 pub(crate) struct Members {
     count: usize,
-    /// Those of all members together.
+    /// The connections of all members together.
     connections: Connections,
     places: Places,
     backlog: Backlog,
 }
 
 impl Members {
-    /// So many, all at one listener.
+    /// So many members, all at one listener.
     ///
     /// # Errors
     ///
@@ -54,17 +53,17 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// Slots for so many threads; none are needed if there are as many as threads.
+    /// Slots for so many threads. `None` if there are as many slots as threads.
     pub(crate) fn for_threads(limit: Limit, threads: usize) -> Option<Self> {
         let patience = limit.patience();
         (limit.most < threads).then(|| Self { free: Semaphore::new(limit.most), patience })
     }
 }
 
-/// Accepts a connection, serves it to its end, and accepts the next; returns when the process
+/// Accepts a connection, serves it to its end, and accepts the next. Returns when the process
 /// drains.
 ///
-/// With `slots`, a connection is served in one of them.
+/// With `slots`, each connection is served in a slot.
 pub(crate) fn accept_and_serve(
     mut listener: TcpListener,
     service: &Served,
@@ -99,10 +98,9 @@ pub(crate) fn accept_and_serve(
 }
 
 /// Accepts connections and gives the task of each to `begin`, until the process drains. When all
-/// have ended, calls `close`, which is to end the `workers`, and waits for those.
+/// tasks have ended, calls `close`, which must end the `workers`, and waits for the workers.
 ///
-/// While as many connections are under way as `--admit` says, the next wait in the kernel's accept
-/// queue.
+/// At most `--admit` connections are under way. Further ones wait in the kernel's accept queue.
 pub(crate) fn accept_and_begin(
     server: Server,
     workers: &Connections,

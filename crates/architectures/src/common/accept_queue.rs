@@ -6,10 +6,10 @@
 //! ```
 //!
 //! A connection is *under way* unless it rests. It rests while it waits for its client to send or
-//! to take. If a loop started all connections that come, it would return to each of them so late
-//! that the caches hold nothing of it. At 15,000 connections every request cost a sixth more. So a
-//! full loop serves first. It still accepts, as eagerly as its accept queue has room. A connection
-//! that overflows the kernel's accept queue is not heard of again for a second, or several.
+//! to take. A full loop serves first. If it started all connections that come, it would return to
+//! each so late that the caches hold nothing of it. At 15,000 connections every request cost a
+//! sixth more. A full loop still accepts, as long as its accept queue has room. If a connection
+//! overflows the kernel's accept queue, its client is silent for a second or longer.
 //!
 //! Two options change this. Under [`Prefer::Accept`] every connection starts as it comes, and the
 //! loop's accept queue stays empty.
@@ -30,14 +30,15 @@ use super::options::Prefer;
 use super::pressure::Pressure;
 use super::served::Served;
 
-/// How many connections are under way on a loop that is full.
+/// A loop is full with so many connections under way.
 pub(crate) const FULL: usize = 1024;
 
-/// How often a full loop checks whether it is busy: it is unless a quarter of the time was idle.
+/// How often a full loop checks whether it is busy. It is busy unless a quarter of the time was
+/// idle.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How many connections a full loop starts if it is not busy. The connections under way then all
-/// wait for something else than this processor, and more of them do no harm.
+/// How many connections a full loop starts if it is not busy. The connections under way then wait
+/// for something other than this processor, so more of them do no harm.
 const CREDIT: u32 = 64;
 
 /// Whether so many connections are under way that others have to wait.
@@ -51,7 +52,7 @@ pub(crate) struct AcceptQueue {
     /// How many may wait.
     size: usize,
     inner: Mutex<Inner>,
-    /// There is a connection, or there will be none.
+    /// A connection was added, or the queue was closed.
     changed: Notify,
     /// A connection has been removed.
     removed: Notify,
@@ -75,8 +76,8 @@ impl AcceptQueue {
         self.prefer == Prefer::Serve && self.size < usize::MAX
     }
 
-    /// Waits until a connection may be accepted: there is room for it to wait, or it need not.
-    /// `credit` is the acceptor's, 0 at the start.
+    /// Waits until a connection may be accepted: there is room in the queue, or the connection need
+    /// not wait. `credit` belongs to the acceptor, and begins at 0.
     pub(crate) async fn wait_for_room(&self, connections: &Connections, credit: &mut u32) {
         match (self.prefer, self.size) {
             (Prefer::Accept, _) => {}
@@ -130,7 +131,7 @@ impl AcceptQueue {
         }
     }
 
-    /// Waits until there is a connection; false when there will be none.
+    /// Waits until there is a connection. False if there will be none.
     async fn has_connection(&self) -> bool {
         loop {
             {

@@ -6,9 +6,9 @@
 //!   memory:       │ whatever is in use                                                        │ reserve │
 //! ```
 //!
-//! A server that accepts as long as accept(2) succeeds takes the last descriptor. Then each file
-//! that a client asks for is one too many. So the server stops before. Clients wait in the accept
-//! queue, as they do for anything that is lacking ([`Pressure`](super::pressure::Pressure)).
+//! A server that accepts as long as accept(2) succeeds uses up all descriptors, and then cannot
+//! open a file. So the server stops earlier. Clients wait in the accept queue meanwhile, as with
+//! any shortage ([`Pressure`](super::pressure::Pressure)).
 
 use std::io;
 
@@ -17,7 +17,7 @@ use duality_runtime::net::TcpListener;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, getrlimit};
 
-/// What is to be left when a connection is accepted.
+/// What must be left over when a connection is accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct Admission {
     /// The most connections that there are descriptors for.
@@ -26,12 +26,12 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// For one of `loops` that share this process and its descriptors. A connection has `each`, its
-    /// socket included.
+    /// For one of `loops` loops that share this process and its descriptors. A connection has
+    /// `each` descriptors, its socket included.
     pub fn new(listener: &TcpListener, each: usize, loops: usize) -> Self {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        // Numbers are given out from the lowest: those below the next one are in use.
+        // The kernel gives out the lowest free number, so all lower numbers are in use.
         let in_use = match fcntl_dupfd_cloexec(listener, 0) {
             Ok(next) => std::os::fd::AsRawFd::as_raw_fd(&next) as usize,
             Err(_) => limit,
@@ -41,18 +41,18 @@ impl Admission {
         Self { most: most.max(1), memory: Reserve::of_this_process() }
     }
 
-    /// The same, where what a connection needs beside descriptors is there before it comes.
+    /// Checks descriptors only, for connections with memory that is allocated beforehand.
     #[must_use]
     pub fn of_descriptors(self) -> Self {
         Self { memory: Reserve::default(), ..self }
     }
 
-    /// For what needs memory only.
+    /// Checks memory only.
     pub fn of_memory() -> Self {
         Self { memory: Reserve::of_this_process(), ..Self::unlimited() }
     }
 
-    /// For a process that has no limits.
+    /// Checks nothing.
     pub fn unlimited() -> Self {
         Self { most: usize::MAX, memory: Reserve::default() }
     }
@@ -62,12 +62,12 @@ impl Admission {
         self.most
     }
 
-    /// Whether a connection may be accepted beside the `held` ones. The first one always may: to
-    /// wait would be in vain.
+    /// Whether a connection may be accepted beside the `held` ones. The first one always may,
+    /// because no other connection could free anything.
     ///
     /// # Errors
     ///
-    /// `EMFILE` or `ENOMEM`, as if it had been tried.
+    /// `EMFILE` or `ENOMEM`, as a failed attempt would return.
     #[inline]
     pub fn check(&self, held: usize) -> io::Result<()> {
         if held == 0 {
@@ -80,8 +80,8 @@ impl Admission {
     }
 }
 
-/// How many of the `left` descriptors connections may not have, under this limit. It is an eighth
-/// of the limit, from 16 to 1,024, but no more than half of those that are left.
+/// How many of the `left` descriptors are reserved under this limit. It is an eighth of the limit,
+/// from 16 to 1,024, but at most half of `left`.
 fn reserved(limit: usize, left: usize) -> usize {
     (limit / 8).clamp(16, 1024).min(left / 2)
 }

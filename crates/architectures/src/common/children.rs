@@ -1,8 +1,8 @@
 //! Child processes: made, reaped, and drained with their parent.
 //!
-//! A child is a copy of the one kernel thread that forks. What other threads were doing stops
-//! half-way in it, locks included. So a process may fork only while all its other threads are
-//! [`helper`]s.
+//! A child is a copy of the one kernel thread that forks. In the child, the work of all other
+//! threads stops half-way, locks included. So a process may fork only while all its other threads
+//! are [`helper`]s.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,14 +18,13 @@ use rustix::process::{
     set_parent_process_death_signal, wait,
 };
 
-/// How often a parent that waits for children looks after them.
+/// How often a parent that waits for children tries to reap them.
 pub const ROUND: Duration = Duration::from_millis(20);
 
 static HELPERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Announces a thread that is about to be started, and that a fork may leave behind. Whenever the
-/// fork comes, the thread holds no lock that a child takes, except malloc's, which glibc puts
-/// right.
+/// Announces a thread that is about to start, and that a fork may leave behind. At any moment, the
+/// thread holds no lock that a child takes, except malloc's lock, which glibc repairs.
 pub fn helper() {
     HELPERS.fetch_add(1, Ordering::Relaxed);
 }
@@ -58,7 +57,7 @@ impl fmt::Debug for Children {
 }
 
 struct Child {
-    /// It has this until it has been reaped.
+    /// The child has a slot until it has been reaped.
     _slot: ChildSlot,
     started: Instant,
 }
@@ -73,7 +72,7 @@ pub struct Ended {
 }
 
 impl Children {
-    /// None yet. The process may not start further threads from here on, but [`helper`]s.
+    /// No children yet. From here on, the process may start no threads except [`helper`]s.
     ///
     /// # Errors
     ///
@@ -119,18 +118,18 @@ impl Children {
         self.living.len()
     }
 
-    /// Reaps one that has ended, if there is one; does not wait.
+    /// Reaps a child that has ended, if there is one. Does not wait.
     pub fn reap(&mut self) -> Option<Ended> {
         loop {
             let Ok(Some((child, status))) = wait(WaitOptions::NOHANG) else { return None };
-            // Another child of this process may be its user's.
+            // The process may have other children, which are not this server's.
             if let Some(child) = self.living.remove(&child) {
                 return Some(Ended { status, age: child.started.elapsed() });
             }
         }
     }
 
-    /// Reaps all that have ended; does not wait.
+    /// Reaps all children that have ended. Does not wait.
     pub fn reap_all(&mut self) {
         while self.reap().is_some() {}
     }
@@ -138,7 +137,7 @@ impl Children {
     /// Has all children drain.
     pub fn drain(&self) {
         for child in self.living.keys() {
-            // One that has ended in the meantime needs no telling.
+            // A child that has ended meanwhile needs no signal.
             let _ = kill_process(*child, Signal::USR2);
         }
     }

@@ -1,8 +1,8 @@
-//! The door of a server: accepts connections, and says which is served next and which is refused
-//! ([`Line`]).
+//! The door of a server. It accepts connections, and decides by [`Line`] which one is served next
+//! and which one is refused.
 //!
-//! Refused connections have no slot. The service tells them so, and listens until their clients
-//! have gone, for as long as it allows. Otherwise the close could destroy the refusal. At most
+//! Refused connections have no slot. The service sends the refusal, and then reads until the client
+//! has gone, within a time limit. Otherwise the close could destroy the refusal. At most
 //! [`MOST_REFUSALS`] are refused at a time: beyond that, connections wait in the line.
 
 use std::io;
@@ -18,7 +18,7 @@ use super::line::{Limit, Line, MOST_REFUSALS, Turn};
 use super::pressure::Pressure;
 use super::served::{ConnectionTask, Served};
 
-/// How often the door looks after those that wait or are being refused, if nothing else happens.
+/// How often the door checks waiting and refused connections, if nothing else happens.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Where refusals run.
@@ -29,8 +29,7 @@ pub(crate) trait Refusals {
     /// How many are under way.
     fn count(&self) -> usize;
 
-    /// Goes on with those that can go on, without waiting. Returns whether it is to be called
-    /// again.
+    /// Goes on with the refusals that can go on, without waiting. True if it must be called again.
     fn attend(&mut self) -> bool;
 }
 
@@ -41,7 +40,7 @@ pub(crate) struct AsTasks(Connections);
 impl Refusals for AsTasks {
     fn begin(&mut self, refusal: ConnectionTask) {
         let active = self.0.enter();
-        // Without room for a task, the connection closes without a word.
+        // If there is no room for a task, the connection closes without a message.
         let _ = task::spawn(async move {
             refusal.await;
             drop(active);
@@ -57,8 +56,8 @@ impl Refusals for AsTasks {
     }
 }
 
-/// Futures that the acceptor's own kernel thread polls, for where a task would be a thread, or one
-/// of the workers.
+/// Futures that the acceptor's own kernel thread polls, for architectures in which a task would
+/// take a thread or a worker.
 #[derive(Default)]
 pub(crate) struct InPlace(Vec<ConnectionTask>);
 
@@ -85,7 +84,7 @@ impl Refusals for InPlace {
 pub(crate) struct Door<R> {
     listener: TcpListener,
     service: Served,
-    /// Those that are served, or one of them for each that is: its end makes the door look again.
+    /// The served connections, or one entry for each. The end of one makes the door look again.
     connections: Connections,
     admission: Admission,
     line: Line<TcpStream>,
@@ -119,13 +118,13 @@ impl<R: Refusals + Default> Door<R> {
         &mut self.listener
     }
 
-    /// How many connections it has, beside those that are served.
+    /// How many connections the door has, beside those that are served.
     pub(crate) fn waiting(&self) -> usize {
         self.line.len() + self.refusals.count()
     }
 
-    /// The next connection to be served, beside the `served` ones; `None` when there will be none.
-    /// May be given up.
+    /// The next connection to be served, beside the `served` ones. `None` if there will be none.
+    /// The future may be dropped.
     pub(crate) async fn next(&mut self, served: impl Fn() -> usize) -> Option<TcpStream> {
         loop {
             let is_refusing = self.refusals.attend();
@@ -157,7 +156,7 @@ impl<R: Refusals + Default> Door<R> {
         }
     }
 
-    /// Accepts a connection, as soon as there is one and what it needs.
+    /// Accepts a connection, as soon as there are one and the resources that it needs.
     async fn accept(&mut self, served: impl Fn() -> usize) -> Option<TcpStream> {
         let held = || served() + self.line.len() + self.refusals.count();
         self.pressure.admit(&self.admission, held).await;
@@ -166,7 +165,7 @@ impl<R: Refusals + Default> Door<R> {
     }
 
     /// Accepts a connection if there is one and room for it in the line. Otherwise waits until a
-    /// connection ends, or there is something to be looked after.
+    /// connection ends, or until the line or a refusal needs a look.
     async fn accept_or_look(&mut self, served: impl Fn() -> usize) -> Option<TcpStream> {
         let is_admitted = || self.admission.check(served() + self.waiting()).is_ok();
         if !self.is_over && self.line.has_room() && is_admitted() {
@@ -200,7 +199,7 @@ impl<R: Refusals + Default> Door<R> {
         }
     }
 
-    /// Ends the listener, and waits until those that are being refused have ended.
+    /// Closes the listener, and waits until all refusals have ended.
     pub(crate) async fn close(self) {
         let Self { listener, mut refusals, .. } = self;
         drop(listener);

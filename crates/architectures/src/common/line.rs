@@ -7,28 +7,29 @@
 //!                                            └─ waited for `patience` ───▶ refused, without a slot
 //! ```
 //!
-//! A refusal costs as much as a short request. A server that refuses at once is busy with refusals
-//! while a crowd tries again and again. At five times the limit, four of five connections would be
-//! refused. So a connection waits first. While slots become free, nothing that waits is refused.
+//! A connection waits before it is refused. While slots become free, no waiting connection is
+//! refused. A refusal costs as much as a short request. So a server that refused at once would be
+//! busy with refusals, since clients try again and again. At five times the limit it would refuse
+//! four of five connections.
 //!
-//! Refusals are bounded where slots do not become free. The line has a place for each millisecond
-//! of patience, and what it has no room for stays in the kernel's accept queue. So at most a
-//! thousand connections a second are refused, however many come.
+//! If no slots become free, at most a thousand connections a second are refused, however many come.
+//! The line has a place for each millisecond of patience. Connections beyond that stay in the
+//! kernel's accept queue.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::options::WhenFull;
 
-/// How many connections are being refused at a time.
+/// The most connections that are being refused at a time.
 pub const MOST_REFUSALS: usize = 64;
 
 /// A limit on the connections that are served at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// How many are served at a time.
+    /// The most connections that are served at a time.
     pub(crate) most: usize,
-    /// How long another one waits for a slot before it is refused.
+    /// How long a further connection waits for a slot before it is refused.
     patience: Duration,
 }
 
@@ -48,7 +49,7 @@ impl Limit {
         Self { most, patience }
     }
 
-    /// Room for all that come.
+    /// No limit.
     #[must_use]
     pub fn none() -> Self {
         Self::new(usize::MAX, WhenFull::Delay)
@@ -59,7 +60,7 @@ impl Limit {
         self.patience
     }
 
-    /// How many wait in a line.
+    /// The most connections in a line.
     fn places(&self) -> usize {
         self.patience.as_millis() as usize
     }
@@ -69,7 +70,7 @@ impl Limit {
 #[derive(Debug)]
 pub struct Line<T> {
     limit: Limit,
-    /// Each with the time at which it is refused.
+    /// The connections, each with the time at which it is refused.
     waiting: VecDeque<(T, Instant)>,
 }
 
@@ -80,7 +81,7 @@ pub enum Turn<T> {
     Serve(T),
     /// It has waited too long.
     Refuse(T),
-    /// It goes on waiting, or none waits.
+    /// It goes on waiting, or no connection waits.
     Wait,
 }
 
@@ -97,13 +98,13 @@ impl<T> Line<T> {
         self.waiting.is_empty() && served < self.limit.most
     }
 
-    /// Adds a connection that came at `now`.
+    /// Adds a connection, which came at `now`.
     pub fn join(&mut self, connection: T, now: Instant) {
         self.waiting.push_back((connection, now + self.limit.patience));
     }
 
-    /// Takes the connection that has waited longest, if `served` others leave it a slot, or it
-    /// `may_be_refused` and has waited too long.
+    /// Takes the connection that has waited longest, if `served` others leave it a slot. Also takes
+    /// it if it has waited too long and `may_be_refused`.
     pub fn turn(&mut self, served: usize, may_be_refused: bool, now: Instant) -> Turn<T> {
         let is_late = may_be_refused && self.end_of_patience().is_some_and(|end| end <= now);
         let has_slot = served < self.limit.most;
@@ -153,7 +154,7 @@ mod tests {
         assert!(!line.passes(1), "nothing overtakes the line");
         assert_eq!(line.turn(2, true, now), Turn::Wait);
         assert_eq!(line.turn(1, true, now), Turn::Serve(0));
-        // A slot that is free goes before impatience.
+        // A free slot takes precedence over a refusal.
         assert_eq!(line.turn(1, true, now + Duration::from_secs(9)), Turn::Serve(1));
     }
 
@@ -169,7 +170,7 @@ mod tests {
         assert_eq!(line.turn(1, true, end), Turn::Wait);
     }
 
-    /// A crowd that is refused comes back at once, and no slot ever becomes free.
+    /// All refused clients come back at once, and no slot ever becomes free.
     #[test]
     fn at_most_a_thousand_a_second_are_refused() {
         for when_full in [WhenFull::Delay, WhenFull::Shed] {

@@ -1,4 +1,4 @@
-//! What can be chosen about an architecture.
+//! The options of an architecture.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use duality_poller::Kind;
 use duality_runtime::task;
 
-/// How a pool's threads come by their connections.
+/// How a pool's threads get their connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HandOver {
     /// One thread accepts and hands over by a shared list (Demsky's thread pool).
@@ -16,38 +16,38 @@ pub enum HandOver {
     Accept,
 }
 
-/// What a loop that is busy with many connections prefers, when there are others to accept. In each
-/// round of a loop all ready tasks have one turn, in the order of their events. One of them is the
-/// acceptor; its turn is at most 64 connections long. The preference decides when the accepted
-/// connections are begun.
+/// Whether a loop that is busy with many connections serves or accepts first. In each round of a
+/// loop all ready tasks have one turn, in the order of their events. One of them is the acceptor,
+/// which accepts at most 64 connections in a turn. The preference decides when the accepted
+/// connections start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefer {
-    /// To serve those that it has: while 1,024 are under way on a busy loop, the next wait
+    /// Serve first: while 1,024 connections are under way on a busy loop, further ones wait
     /// (Knot-C).
     #[default]
     Serve,
-    /// To begin all that come, in the round after the one that accepted them (Knot-A).
+    /// Start all accepted connections in the next round (Knot-A).
     Accept,
 }
 
-/// What a server that is full does with another connection.
+/// What a full server does with a further connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Has it wait up to a second for a slot before it is refused. A staged server leaves it in
-    /// the kernel's accept queue while a queue is too long.
+    /// Lets it wait up to a second for a slot, then refuses it. A staged server leaves it in the
+    /// kernel's accept queue while a queue is too long.
     #[default]
     Delay,
-    /// Refuses it after 100 ms, as the service does that.
+    /// Refuses it after 100 ms, in the words of the service.
     Shed,
 }
 
 /// Which queues of libdispatch `gcd` puts blocks into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GcdQueues {
-    /// One for all; its blocks run side by side.
+    /// One queue for all connections; its blocks run side by side.
     #[default]
     Concurrent,
-    /// One for each connection; its blocks run one after the other.
+    /// A queue for each connection; its blocks run one after the other.
     Serial,
 }
 
@@ -57,43 +57,42 @@ pub enum Disk {
     /// Helper threads, while the loop serves others (Flash's AMPED).
     #[default]
     Helpers,
-    /// The loop itself, which all its connections wait for meanwhile (Flash's SPED).
+    /// The loop itself; all its connections wait meanwhile (Flash's SPED).
     Inline,
 }
 
-/// What can be chosen about an architecture; each uses what concerns it. Begin with the default,
-/// and set what is to be otherwise: `Options::default().workers(8).cores(2)`.
+/// The options of an architecture. Each architecture uses those that concern it. Begin with the
+/// default, and set what should differ: `Options::default().workers(8).cores(2)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
     /// Processes of `prefork`, threads of `pool` and of the work pools.
     pub workers: usize,
-    /// Kernel threads, each with a listener and a loop of its own, of the architectures that
+    /// Kernel threads, each with its own listener and loop, of the architectures that
     /// [replicate](crate::Architecture::replicates).
     pub cores: usize,
     /// Connections that may wait to be accepted.
     pub backlog: i32,
-    /// Connections served at a time; the next wait for a slot, and are refused if none becomes
-    /// free. Divided among the cores. Where it is more than `workers`, a pool's and `prefork`'s own
-    /// number is the bound, and the next wait.
+    /// The most connections served at a time, divided among the cores. Further ones wait for a
+    /// slot, and are refused if none becomes free. In a pool and in `prefork`, `workers` is a bound
+    /// too.
     pub max_connections: usize,
-    /// Bytes of stack for each kernel or user-level thread. Only the pages that are touched cost
-    /// memory.
+    /// Bytes of stack for each kernel or user-level thread. Only touched pages cost memory.
     pub stack_size: usize,
     /// How `pool` hands over connections.
     pub hand_over: HandOver,
-    /// How the loop beneath `uthreads` learns what is ready; the event loops are named after
-    /// theirs. `None`, the default, is [the best](Kind::best) that this machine can run.
+    /// The poller of the loop beneath `uthreads`. The event loops are named after their pollers.
+    /// `None`, the default, is [the best](Kind::best) that this machine can run.
     pub poller: Option<Kind>,
     /// What a full loop prefers.
     pub prefer: Prefer,
-    /// How many accepted connections may wait for their turn in user space. They wait in the accept
-    /// queues of loops, among which the number is divided, or in the list of a pool. Beyond it,
-    /// connections stay in the kernel's accept queue. With 0, none is accepted before its turn.
-    /// `None`, the default, is as many as there are descriptors for.
+    /// How many accepted connections may wait for their turn in user space. They wait in the list
+    /// of a pool, or in the accept queues of loops, among which the number is divided. Further
+    /// connections stay in the kernel's accept queue. With 0, no connection is accepted before its
+    /// turn. `None`, the default, is as many as there are descriptors for.
     pub accept_queue: Option<usize>,
-    /// How many connections a work pool or a staged server has under way at a time; the next wait
-    /// to be accepted. `None`, the default, is as many as there are descriptors for.
+    /// The most connections that a work pool or a staged server has under way. Further ones wait to
+    /// be accepted. `None`, the default, is as many as there are descriptors for.
     pub admit: Option<usize>,
     /// The most threads of each stage of a staged server.
     pub stage_threads: NonZeroUsize,
@@ -103,7 +102,7 @@ pub struct Options {
     pub when_full: WhenFull,
     /// Which queues `gcd` has.
     pub gcd_queues: GcdQueues,
-    /// How long a loop that has nothing to do goes on looking before it sleeps.
+    /// How long an idle loop goes on polling before it sleeps.
     pub busy_poll: Duration,
     /// Which threads read files for services on a loop.
     pub disk: Disk,
@@ -116,7 +115,7 @@ macro_rules! setters {
     ($($field:ident: $type:ty,)*) => {
         impl Options {
             $(
-                /// The same options, but for the field of this name.
+                /// Sets the field of this name.
                 #[must_use]
                 pub fn $field(mut self, $field: $type) -> Self {
                     self.$field = $field;
@@ -151,8 +150,7 @@ impl Default for Options {
     /// 100 workers (as ZeroHTTPd has them), one core, a backlog of 4,096, any number of
     /// connections, stacks of 128 KiB. The best poller beneath uthreads. Loops serve first, accept
     /// eagerly, sleep when they are idle, and have four helper threads read files. Each stage has
-    /// ten threads (as in SEDA), and its queue is full with 1,024 events, when connections are to
-    /// wait.
+    /// ten threads (as in SEDA). Connections wait while a stage has more than 1,024 events.
     fn default() -> Self {
         Self {
             workers: 100,

@@ -1,7 +1,7 @@
 //! Back-pressure: what happens when descriptors, memory, threads or processes run out.
 //!
-//! Nothing is refused and nothing crashes: the server says once what it lacks, stops accepting, and
-//! goes on as soon as a connection has ended. Clients wait in the accept queue meanwhile.
+//! The server reports once what it lacks, stops accepting, and goes on as soon as a connection has
+//! ended. It refuses nothing and does not crash. Clients wait in the accept queue meanwhile.
 
 use std::fmt;
 use std::io;
@@ -12,14 +12,14 @@ use duality_runtime::{drain, log};
 
 use super::admission::Admission;
 
-/// The longest pause before what failed is tried again, even if no connection has ended: what was
-/// lacking may be another process's.
+/// The longest pause before another attempt, even if no connection has ended: another process may
+/// have released what was lacking.
 pub const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a report stands: what is lacking on and off is one lack.
+/// How long a report covers further shortages: an intermittent shortage is reported once.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Reports a lack once for as long as it lasts, and waits it out.
+/// Reports a shortage once, and waits until it is over.
 pub struct Pressure {
     connections: Connections,
     reported: Option<Instant>,
@@ -32,12 +32,12 @@ impl fmt::Debug for Pressure {
 }
 
 impl Pressure {
-    /// For a server with these connections.
+    /// Pressure of a server with these connections.
     pub fn new(connections: &Connections) -> Self {
         Self { connections: connections.clone(), reported: None }
     }
 
-    /// `what` failed with `error`: says so, and waits until it is worth trying again.
+    /// Reports that `what` failed with `error`, and waits until another attempt makes sense.
     pub async fn wait_out(&mut self, what: &str, error: &io::Error) {
         if self.is_lack(what, error) {
             self.connections.one_ended(PAUSE).await;
@@ -66,7 +66,7 @@ impl Pressure {
         lacking
     }
 
-    /// What failed before has worked.
+    /// An attempt has succeeded again.
     pub fn relieved(&mut self) {
         if self.reported.is_some_and(|at| at.elapsed() >= QUIET) {
             self.reported = None;
@@ -83,7 +83,7 @@ impl Pressure {
     }
 }
 
-/// Errors of the network that accept(2) of Linux passes on, and the refusal of a packet filter.
+/// Network errors that Linux's accept(2) passes on, and the refusal of a packet filter.
 const OF_ONE_CONNECTION: [i32; 8] = [
     libc::EPROTO,
     libc::EPERM,
@@ -102,7 +102,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
         || error.raw_os_error().is_some_and(|number| OF_ONE_CONNECTION.contains(&number))
 }
 
-/// What to do about a lack, to be put at the end of a line.
+/// What to do about a shortage: the end of a line.
 pub fn remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EMFILE) => " (raise the limit with `ulimit -n`)",

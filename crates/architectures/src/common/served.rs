@@ -1,4 +1,4 @@
-//! A service as the architectures see it: what is done with a connection, and what it needs.
+//! A service as architectures see it: what it does with a connection, and what it needs.
 
 use std::fmt;
 use std::io;
@@ -13,11 +13,12 @@ use super::line::Limit;
 
 /// What a service asks of its architecture, or an architecture gives to services.
 ///
-/// A service begins with none and adds what it needs, which also holds when there are others:
-/// `Needs::default().with_concurrent_connections()`.
+/// A service begins with no needs and adds its own, so that needs that are added later do not
+/// affect it: `Needs::default().with_concurrent_connections()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Its straight-line code is made a task: it has no state machine written by hand.
+    /// The service is straight-line code, which becomes a task. It is no state machine written by
+    /// hand.
     pub straight_line: bool,
     /// Connections can reach the same memory: they are not in different processes.
     pub shared_memory: bool,
@@ -40,7 +41,7 @@ impl Needs {
         self
     }
 
-    /// What these needs ask for beyond what `given` gives, in words.
+    /// The needs that `given` does not meet, in words.
     pub fn missing_from(self, given: Self) -> Option<&'static str> {
         if self.straight_line && !given.straight_line {
             Some("needs straight-line code to be run: its state machine is not written by hand")
@@ -58,11 +59,11 @@ impl Needs {
 pub type ConnectionTask = BoxedFuture;
 
 /// A service's state machines and event loop, written by hand. It is called once for each core,
-/// with the limit on the core's connections. It opens what the loop needs. What it returns runs the
-/// loop until the process drains.
+/// with the limit on the core's connections. It opens what the loop needs, and returns a function
+/// that runs the loop until the process drains.
 pub type ByHand = Arc<dyn Fn(Limit) -> io::Result<OpenedByHand> + Send + Sync>;
 
-/// What runs a loop that is open, with its listener, and accepts as it is told.
+/// Runs an open loop with its listener, and accepts within the given bounds.
 pub type OpenedByHand = Box<dyn FnOnce(TcpListener, Admission)>;
 
 /// What is done with one connection, under every architecture.
@@ -78,39 +79,36 @@ pub struct Served {
 }
 
 impl Served {
-    /// A service that does with each connection what `handler` does.
+    /// A service that calls `handler` for each connection.
     pub fn new(name: &str, needs: Needs, handler: Handler) -> Self {
         Self { name: name.into(), needs, handler, by_hand: None, on_error: None, descriptors: 1 }
     }
 
-    /// The same service, which is also there as a state machine written by hand. That answers the
-    /// same.
+    /// Adds a state machine written by hand to the service. It must give the same answers.
     #[must_use]
     pub fn by_hand(mut self, program: ByHand) -> Self {
         self.by_hand = Some(program);
         self
     }
 
-    /// The same service, which calls `hook` for each error that it returns, instead of logging the
-    /// first few.
+    /// Calls `hook` for each error of the service, instead of logging the first few.
     ///
-    /// Each connection then costs a getpeername(2) and a small allocation. A state machine written
-    /// by hand has its errors logged.
+    /// Each connection then costs a getpeername(2) and a small allocation. Errors of a state
+    /// machine written by hand are still logged.
     #[must_use]
     pub fn on_error(mut self, hook: ErrorHook) -> Self {
         self.on_error = Some(hook);
         self
     }
 
-    /// The same service, which needs this of its architecture.
+    /// Sets what the service needs of its architecture.
     #[must_use]
     pub fn with_needs(mut self, needs: Needs) -> Self {
         self.needs = needs;
         self
     }
 
-    /// The same service, with connections that keep so many descriptors each, their sockets
-    /// included.
+    /// Sets how many descriptors each connection keeps, its socket included.
     #[must_use]
     pub fn with_descriptors(mut self, each: usize) -> Self {
         self.descriptors = each;
@@ -122,7 +120,7 @@ impl Served {
         self.descriptors
     }
 
-    /// Opens the loop of its state machine that is written by hand, for one core.
+    /// Opens the loop of the state machine written by hand, for one core.
     pub(crate) fn open_by_hand(&self, limit: Limit) -> io::Result<OpenedByHand> {
         match &self.by_hand {
             Some(open) => open(limit),

@@ -38,7 +38,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Those of [`TcpListener::bind`]; an address that stays in use for a second.
+    /// Those of [`TcpListener::bind`]. An address in use is an error only after a second.
     pub fn bind(
         architecture: &dyn Architecture,
         service: Served,
@@ -61,8 +61,8 @@ impl Server {
         Ok(Self { service, options, listeners, address })
     }
 
-    /// A server of connections that come from the injector, in place of a network. It ends by
-    /// itself when it has served all.
+    /// A server of connections that come from the injector instead of a network. It ends after it
+    /// has served all of them.
     ///
     /// # Errors
     ///

@@ -20,14 +20,14 @@ static RECEIVED: AtomicU32 = AtomicU32::new(0);
 /// The process that installed the handlers.
 static SERVER: AtomicI32 = AtomicI32::new(0);
 
-/// What is said at SIGHUP, at which other servers read their configuration again.
+/// The message at SIGHUP. Other servers read their configuration again at this signal.
 const NO_RELOAD: &[u8] = b"duality: SIGHUP drains and ends this server, as SIGTERM does; \
     for other settings, start it again\n";
 
 /// Seconds that a drain may take.
 static LIMIT: AtomicU32 = AtomicU32::new(30);
 
-/// Installs the handlers; a drain that takes longer than `limit_seconds` is cut short.
+/// Installs the handlers. A drain ends after at most `limit_seconds`.
 ///
 /// # Errors
 ///
@@ -37,7 +37,7 @@ pub fn install(limit_seconds: u32) -> io::Result<()> {
     SERVER.store(getpid().as_raw_pid(), Ordering::Relaxed);
     handle(libc::SIGTERM, terminate)?;
     handle(libc::SIGINT, terminate)?;
-    // A terminal that goes away cuts no reply short.
+    // SIGHUP drains, so a closed terminal cuts no reply short.
     if !is_ignored(libc::SIGHUP)? {
         handle(libc::SIGHUP, terminate)?;
     }
@@ -100,7 +100,7 @@ fn drain_within_limit() {
     });
 }
 
-/// What a handler does must not disturb the code that it interrupts: errno is put back.
+/// A handler must not disturb the code that it interrupts, so it restores errno.
 fn keeping_errno(work: impl FnOnce()) {
     // SAFETY: the location of this thread's errno is always valid; asking for it is
     // async-signal-safe.

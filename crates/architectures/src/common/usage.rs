@@ -1,4 +1,4 @@
-//! What this process, and its children that have been reaped, have used (`getrusage(2)`).
+//! The resources that this process and its reaped children have used (`getrusage(2)`).
 
 use std::mem;
 
@@ -11,7 +11,7 @@ pub struct Usage {
     pub voluntary_switches: u64,
     /// Context switches because a thread's time was up or another came first.
     pub involuntary_switches: u64,
-    /// Pages of memory that the kernel gave or copied at their first use, without reading a disk.
+    /// Page faults without disk reads: the kernel gave or copied a page at its first use.
     pub page_faults: u64,
 }
 

@@ -1,4 +1,4 @@
-//! libdispatch, loaded at run time: as much of it as blocks take.
+//! The part of libdispatch that blocks need, loaded at run time.
 //!
 //! Source: dispatch_async(3), dispatch_queue_create(3), and `dispatch/queue.h` of
 //! swift-corelibs-libdispatch.
@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
-/// Names the file of the library, where it is not among those of the system.
+/// Names the file of the library, if it is not a system library.
 const VARIABLE: &str = "DUALITY_LIBDISPATCH";
 
 /// The name by which the system's loader finds the library.
@@ -38,7 +38,7 @@ unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}
 
-/// The library, or one line that says why there is none and what brings it.
+/// The library. Otherwise one line that says why there is none, and how to install it.
 pub(super) fn library() -> Result<&'static Library, String> {
     static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
     LIBRARY.get_or_init(Library::load).as_ref().map_err(Clone::clone)
@@ -48,8 +48,8 @@ impl Library {
     fn load() -> Result<Self, String> {
         let name = named_file().unwrap_or_else(|| OF_THE_SYSTEM.to_owned());
         let file = name.to_string_lossy();
-        // SAFETY: the name ends with a zero byte. What the library does when it is loaded is
-        // trusted, as its functions are.
+        // SAFETY: the name ends with a zero byte. We trust the library's constructors, as we trust
+        // its functions.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         let Some(handle) = NonNull::new(handle) else {
             return Err(format!(
@@ -87,7 +87,7 @@ impl Library {
     ///
     /// # Panics
     ///
-    /// When there is no memory for it, which libdispatch itself ends the process for.
+    /// Never: without memory, libdispatch itself ends the process.
     pub(super) fn serial_queue(&'static self) -> Queue {
         self.queue(ptr::null()).expect("libdispatch makes a queue or ends the process")
     }
@@ -100,9 +100,9 @@ impl Library {
     }
 }
 
-/// The file that the environment names. `None` in a program that has more privileges than its
-/// caller (AT_SECURE of getauxval(3), as by a file capability). There the library's constructors
-/// would run with these privileges.
+/// The file that the environment names. `None` if the program has more privileges than its caller
+/// (AT_SECURE of getauxval(3), for example by a file capability). The library's constructors would
+/// run with these privileges.
 fn named_file() -> Option<CString> {
     // SAFETY: it has no preconditions.
     let has_privileges = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
@@ -112,7 +112,7 @@ fn named_file() -> Option<CString> {
     CString::new(env::var_os(VARIABLE)?.into_vec()).ok()
 }
 
-/// A queue of libdispatch. What has been put runs, also when this is dropped before.
+/// A queue of libdispatch. Its items run even if this is dropped earlier.
 pub(super) struct Queue {
     library: &'static Library,
     queue: NonNull<c_void>,
@@ -124,11 +124,11 @@ unsafe impl Send for Queue {}
 unsafe impl Sync for Queue {}
 
 impl Queue {
-    /// Has `item` run once, on a thread of libdispatch. It must not panic: that ends the process.
+    /// Runs `item` once, on a thread of libdispatch. A panic in `item` ends the process.
     pub(super) fn put<F: FnOnce() + Send + 'static>(&self, item: F) {
         extern "C" fn run<F: FnOnce()>(item: *mut c_void) {
-            // SAFETY: `put` made it from a box of this type, and the library calls this once for
-            // it.
+            // SAFETY: `put` made `item` from a box of this type, and the library calls this
+            // function once for it.
             let item = unsafe { Box::from_raw(item.cast::<F>()) };
             item();
         }
@@ -141,8 +141,8 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: this was the last use of it here; the library keeps it for as long as it has
-        // items.
+        // SAFETY: this was the last use of the queue here. The library keeps the queue for as long
+        // as it has items.
         unsafe { (self.library.release)(self.queue.as_ptr()) };
     }
 }

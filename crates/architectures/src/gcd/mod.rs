@@ -12,11 +12,11 @@
 //! `workpool-fifo`, and serial queues are `workpool-serial` (`--gcd-queues`).
 //!
 //! What waits: a thread of libdispatch, in place. On Linux the library starts with a thread for
-//! each processor, and adds one in a second when all of them block. So connections that need one
-//! another could wait for long, and services of such connections are refused. Cost of a connection:
-//! its descriptor and the state of its task; of a block, what the library takes for one. What
+//! each processor, and adds one a second while all of them block. So connections that need one
+//! another could wait for long, and `gcd` refuses services with such connections. Cost of a
+//! connection: its descriptor and the state of its task. Cost of a block: the library's own. What
 //! breaks first: the threads, when more clients than threads are slow. The library ends the process
-//! where it gets no thread, memory or descriptor for itself. An overflow of one of its stacks is a
+//! if it gets no thread, memory or descriptor for itself. An overflow of one of its stacks is a
 //! plain SIGSEGV. Source: Truppel & Abreu.
 
 mod libdispatch;
@@ -62,7 +62,7 @@ impl Architecture for Gcd {
         Some(World::Block)
     }
 
-    /// One that rests holds its thread, of which there is one for each processor at first.
+    /// A resting connection holds a thread, and there is one thread for each processor at first.
     fn places(&self, _: &Options) -> Option<usize> {
         thread::available_parallelism().ok().map(NonZeroUsize::get)
     }
@@ -107,7 +107,7 @@ impl Threads {
         Self { waiting: AtomicUsize::new(0), backlog, places: Places::default() }
     }
 
-    /// What a queue is to be given for a block.
+    /// The function to put into a queue for a block.
     fn to_run(self: &Arc<Self>, block: Block) -> impl FnOnce() + Send + use<> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let threads = self.clone();
@@ -141,7 +141,7 @@ impl Serial {
         let (queue, run) = (self.begin(connection), self.threads.to_run(block));
         queue.put(move || {
             run();
-            // What follows in its task has been put by now.
+            // The next block of its task has been put by now.
             queues.end(connection);
         });
     }

@@ -17,7 +17,7 @@ use crate::{Server, WhenFull};
 pub(super) struct Gate {
     bound: usize,
     full: AtomicUsize,
-    /// There has come to be none.
+    /// The last of these stages has become short again.
     opened: Notify,
 }
 
@@ -33,7 +33,7 @@ impl Gate {
         }
     }
 
-    /// A queue had so many events, and has so many.
+    /// A queue has shrunk from so many events to so many.
     pub(super) fn shrunk(&self, before: usize, now: usize) {
         if before > self.bound && now <= self.bound && self.full.fetch_sub(1, Ordering::SeqCst) == 1
         {
@@ -57,8 +57,8 @@ impl Gate {
 /// Accepts connections and begins a task for each that is admitted, until the process drains. When
 /// all have ended, calls `close`.
 ///
-/// One that is not admitted waits in the kernel's accept queue, or is refused as the service does
-/// it.
+/// A connection that is not admitted waits in the kernel's accept queue, or is refused in the words
+/// of the service.
 pub(super) fn accept_and_admit(server: Server, gate: &Gate, tasks: &Tasks, close: impl FnOnce()) {
     let service = server.service.clone();
     let (most, when_full) = (server.options.admit.unwrap_or(usize::MAX), server.options.when_full);
@@ -70,7 +70,7 @@ pub(super) fn accept_and_admit(server: Server, gate: &Gate, tasks: &Tasks, close
     let connections = Connections::default();
     let admission = Admission::new(&listener, service.descriptors(), 1);
     let mut door = Door::<InPlace>::new(listener, &service, limit, &connections, admission);
-    // While the gate is shut, there is no slot for another one.
+    // While the gate is shut, there is no slot for another connection.
     let served = || match when_full {
         WhenFull::Shed if !gate.is_open() => usize::MAX,
         _ => connections.count(),

@@ -6,8 +6,8 @@
 //!     executed since the last look                                 ──▶ batch: smaller while the rate holds, larger when it falls
 //! ```
 //!
-//! Source: Welsh, Culler, Brewer 2001, section 4.2. Theirs looks every two seconds and ends threads
-//! after five; processors do twenty times as much in that time now.
+//! Source: Welsh, Culler, Brewer 2001, section 4.2. Their controller looks every two seconds and
+//! ends threads after five. Processors now do twenty times as much in that time.
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 use super::Stages;
 use super::stage::{LARGEST_BATCH, Stage};
 
-/// A queue that is longer than this has its pool grow.
+/// If a queue is longer than this, its pool grows.
 const LONG: usize = 16;
 /// How much of a new rate goes into the average.
 const WEIGHT: f64 = 0.5;
-/// Throughput holds as long as it is this part of the best.
+/// The rate holds while it is at least this part of the best one.
 const HOLDS: f64 = 0.95;
-/// A rate below this part of the best is another load, for which nothing is known yet.
+/// A rate below this part of the best one means another load, about which nothing is known yet.
 const OTHER_LOAD: f64 = 0.5;
 
 /// Looks at all stages again and again.
@@ -58,7 +58,7 @@ impl Controller {
         }
     }
 
-    /// Waits for the interval; true when it is stopped.
+    /// Waits for the interval. True if the controller has been stopped.
     fn pause(&self) -> bool {
         let is_stopped = self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner);
         let waited =
@@ -75,7 +75,7 @@ impl Controller {
 /// What the batching controller knows of a stage.
 struct Batching {
     executed: u64,
-    /// Events per second, averaged; and the most that this has been under the present load.
+    /// Events per second: the average, and the highest average under the present load.
     rate: f64,
     best: f64,
 }
@@ -85,10 +85,10 @@ impl Batching {
         Self { executed, rate: 0.0, best: 0.0 }
     }
 
-    /// The batch to take from now on, after a time in which it was `batch`.
+    /// The batch from now on, after an interval with `batch`.
     ///
-    /// A small batch leaves its events to idle threads and answers the first ones sooner; a large
-    /// one costs fewer looks at the queue. So it shrinks for as long as the rate holds.
+    /// The batch shrinks for as long as the rate holds. A small batch leaves events to idle threads
+    /// and answers the first ones sooner. A large one needs fewer looks at the queue.
     fn look(&mut self, executed: u64, elapsed: Duration, batch: usize) -> usize {
         let done = executed - std::mem::replace(&mut self.executed, executed);
         let rate = done as f64 / elapsed.as_secs_f64();

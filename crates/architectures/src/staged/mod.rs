@@ -12,16 +12,16 @@
 //!          ▲ threads added as the queue grows, ended when idle; batches as throughput allows: the controllers
 //! ```
 //!
-//! A stage is what lies behind `task::stage(name)`; an event is a task that has come to the stage
-//! or was woken there. A wait for a client suspends the task, so no thread of a pool is ever held
-//! by a slow client.
+//! A stage is the code after `task::stage(name)`. An event is a task that has come to the stage or
+//! was woken there. A wait for a client suspends the task, so no thread of a pool is ever held by a
+//! slow client.
 //!
-//! What waits: the reactor, for all; the threads of each pool, for events. Cost of a connection:
-//! the state of its task; of each stage, a queue's lock and often a switch between kernel threads.
-//! What breaks first: the processor, by switches, where stages are short. Under overload the queues
-//! are bounded at the entrance. While some stage's queue is longer than `--stage-queue`, no
-//! connection is admitted (`admission.rs`). Those that come wait in the accept queue, or are
-//! refused in order (`--when-full shed`). Inside, a queue never holds more than one event for each
+//! What waits: the reactor, for all clients; the threads of each pool, for events. Cost of a
+//! connection: the state of its task. Cost of each stage: a queue's lock, and often a switch
+//! between kernel threads. What breaks first: the processor, by switches, if stages are short.
+//! Under overload, the entrance bounds the queues: while some stage's queue is longer than
+//! `--stage-queue`, no connection is admitted (`admission.rs`). New connections wait in the accept
+//! queue, or are refused (`--when-full shed`). A queue never holds more than one event for each
 //! admitted task. Source: Welsh, Culler, Brewer, "SEDA", SOSP 2001; Haboob in von Behren, Condit,
 //! Brewer 2003.
 
@@ -102,7 +102,7 @@ impl Architecture for Staged {
 
 /// The stages of a server, each made when a task first comes to it.
 struct Stages {
-    /// At the index of the stage's number; 0 is before the first.
+    /// The stages by number. Number 0 is the code before the first stage.
     table: Vec<OnceLock<Arc<Stage>>>,
     limits: Limits,
     gate: Arc<Gate>,
@@ -135,7 +135,7 @@ impl Stages {
         }
     }
 
-    /// Adds a thread to a stage's pool, unless it has as many as it may have. A failure is reported
+    /// Adds a thread to a stage's pool, unless the pool has its most threads. A failure is reported
     /// once; the controller tries again.
     fn add_thread(&self, stage: &Arc<Stage>) {
         stage.add_thread(&self.limits, &self.present);

@@ -14,9 +14,9 @@ use duality_runtime::visibility::QueueGauges;
 use super::admission::Gate;
 use crate::common::pressure::remedy;
 
-/// A thread that has had nothing to do for so long ends, unless it is its stage's only one.
+/// A thread ends after being idle for so long, unless it is its stage's only one.
 const IDLE: Duration = Duration::from_secs(1);
-/// The most events that a thread takes at a time, and how many it takes at first.
+/// The most events that a thread takes at a time. The batch begins there.
 pub(super) const LARGEST_BATCH: usize = 32;
 
 /// What bounds the pools.
@@ -30,7 +30,7 @@ pub(super) struct Limits {
 pub(super) struct Stage {
     name: String,
     queue: Mutex<Queue>,
-    /// There is an event, or there will be none.
+    /// An event was added, or the queue was closed.
     changed: Condvar,
     /// How many events a thread takes at a time.
     batch: AtomicUsize,
@@ -95,7 +95,7 @@ impl Stage {
         self.batch.store(batch.clamp(1, LARGEST_BATCH), Ordering::Relaxed);
     }
 
-    /// Adds a thread to the pool, unless it has as many as it may have.
+    /// Adds a thread to the pool, unless the pool has its most threads.
     pub(super) fn add_thread(self: &Arc<Self>, limits: &Limits, present: &Connections) {
         {
             let mut queue = self.lock();
@@ -122,8 +122,8 @@ impl Stage {
         }
     }
 
-    /// What a thread of the pool does: takes events in batches, until there will be none or it is
-    /// idle for too long.
+    /// The body of a thread of the pool. It takes events in batches, until the queue is closed or
+    /// it has been idle for too long.
     fn work(&self) {
         let mut batch = Vec::with_capacity(LARGEST_BATCH);
         while self.take(&mut batch) {
@@ -131,7 +131,7 @@ impl Stage {
         }
     }
 
-    /// Takes the next events; false when the thread is to end, which is counted then.
+    /// Takes the next events. False if the thread must end; it is then counted as ended.
     fn take(&self, batch: &mut Vec<Block>) -> bool {
         let mut queue = self.lock();
         while queue.events.is_empty() {
@@ -149,7 +149,7 @@ impl Stage {
                 return false;
             }
         }
-        // What one thread takes, another that is idle cannot: leave them their share.
+        // Leaves idle threads their share of the events.
         let share = queue.events.len().div_ceil(queue.idle + 1);
         let count = share.min(self.batch());
         let before = queue.events.len();
@@ -170,7 +170,7 @@ impl Stage {
         self.gauges.set_threads(queue.threads);
     }
 
-    /// The threads end when all that was put has been run.
+    /// The threads end after all events have run.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();

@@ -9,15 +9,16 @@
 //! ```
 //!
 //! A block is the stretch of a task between two stage boundaries. The queue's order (`order.rs`)
-//! says what comes next: one FIFO; the most urgent first; or a FIFO for each connection. The most
-//! urgent block is the one nearest to its end unless the service says otherwise.
+//! decides which block comes next: one FIFO, the most urgent first, or a FIFO for each connection.
+//! The most urgent block is the one nearest to the end of its request, unless the service says
+//! otherwise.
 //!
 //! What waits: each worker, in place, for the client or the disk of the block that it runs. So W
 //! workers wait for W clients at most. A connection that rests between two requests holds a worker
-//! until its client goes on. Cost of a connection: its descriptor and the state of its task; of a
-//! block, a lock and maybe the wake-up of a worker. What breaks first: the workers, when more
-//! clients than that are slow. Under overload the FIFO begins everything before it ends anything.
-//! So a request's memory leaves the caches before its next block. The other two orders finish what
+//! until its client goes on. Cost of a connection: its descriptor and the state of its task. Cost
+//! of a block: a lock, and maybe the wake-up of a worker. What breaks first: the workers, if more
+//! clients than workers are slow. Under overload the FIFO begins every request before it ends one,
+//! so a request's memory leaves the caches before its next block. The other two orders finish what
 //! was started, and `--admit` bounds what is started. Source: Truppel & Abreu (the FIFO; the other
 //! two are their open questions).
 
@@ -47,7 +48,7 @@ pub const FIFO: WorkPool = WorkPool {
     order: || Box::<Fifo<Block>>::default(),
 };
 
-/// Those blocks first that are nearest to the end of their request.
+/// Blocks nearest to the end of their request come first.
 pub const PRIORITY: WorkPool = WorkPool {
     name: "workpool-priority",
     summary: "the same; what has been started is finished first (--workers, --admit)",
@@ -90,7 +91,7 @@ impl Architecture for WorkPool {
         Some(World::Block)
     }
 
-    /// One that rests holds its worker.
+    /// A resting connection holds a worker.
     fn places(&self, options: &Options) -> Option<usize> {
         Some(options.workers)
     }
@@ -110,7 +111,7 @@ impl Architecture for WorkPool {
 }
 
 impl WorkPool {
-    /// Starts the workers, or as many as there can be.
+    /// Starts the workers, or as many as possible.
     fn start_workers(
         &self,
         wanted: usize,
@@ -148,10 +149,10 @@ impl WorkPool {
 /// Blocks that wait for a worker.
 struct Queue {
     inner: Mutex<Inner>,
-    /// There is a block, or there will be none.
+    /// A block was added, or the queue was closed.
     changed: Condvar,
     gauges: Arc<QueueGauges>,
-    /// Connections that are not accepted yet, as under `--admit`.
+    /// Connections that are not accepted yet, for example under `--admit`.
     backlog: Backlog,
     /// The workers.
     places: Places,
@@ -212,8 +213,8 @@ impl Queue {
         self.gauges.set_threads(inner.workers);
     }
 
-    /// The next block for a worker that has run one of the connection `last`, as soon as there is
-    /// one.
+    /// The next block, as soon as there is one, for a worker that has just run a block of the
+    /// connection `last`.
     fn take(&self, last: Option<u64>) -> Option<Block> {
         let mut inner = self.lock();
         let mut next = inner.order.next(last);
@@ -231,7 +232,7 @@ impl Queue {
         next
     }
 
-    /// The workers end when all that was put has been run.
+    /// The workers end after all blocks have run.
     fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();

@@ -5,13 +5,13 @@ use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 
 use duality_runtime::blocks::Block;
 
-/// What an order looks at.
+/// The properties of a block that an order looks at.
 pub(super) trait Queued: Send {
     /// The connection that the block belongs to.
     fn connection(&self) -> u64;
-    /// The greater, the more urgent.
+    /// A greater number is more urgent.
     fn priority(&self) -> u32;
-    /// Whether nothing of a request has been done yet.
+    /// Whether this block begins a request.
     fn begins(&self) -> bool;
 }
 
@@ -34,8 +34,8 @@ pub(super) trait Order<T>: Send {
     /// Adds a block.
     fn put(&mut self, block: T);
 
-    /// Takes the next block. The worker that asks has run a block of the connection `last` before,
-    /// and what followed from that has been put.
+    /// Takes the next block. The asking worker has just run a block of the connection `last`. If
+    /// that block has a successor, the successor has been put.
     fn next(&mut self, last: Option<u64>) -> Option<T>;
 }
 
@@ -58,7 +58,7 @@ impl<T: Queued> Order<T> for Fifo<T> {
     }
 }
 
-/// The most urgent first, and of the same priority the first come.
+/// The most urgent block first. Blocks of equal priority keep their order.
 pub(super) struct ByPriority<T> {
     heap: BinaryHeap<Ranked<T>>,
     put: u64,
@@ -71,7 +71,7 @@ struct Ranked<T> {
 }
 
 impl<T> Ranked<T> {
-    /// The heap gives the greatest: of the greatest priority, the lowest number.
+    /// The heap returns the greatest item: the highest priority, and within it the lowest number.
     fn rank(&self) -> (u32, std::cmp::Reverse<u64>) {
         (self.priority, std::cmp::Reverse(self.number))
     }
@@ -114,16 +114,16 @@ impl<T: Queued> Order<T> for ByPriority<T> {
     }
 }
 
-/// A FIFO for each connection, over the workers of all. One worker at a time has a connection. The
-/// worker goes on with it until its FIFO is empty or its next request begins. So the blocks of a
-/// connection never overlap and never overtake each other. The worker with the started work in its
-/// cache finishes it.
+/// A FIFO for each connection; all connections share the workers. One worker at a time has a
+/// connection. The worker goes on with it until its FIFO is empty or its next request begins. So
+/// the blocks of a connection never overlap and never overtake each other. The worker with the
+/// started work in its cache finishes it.
 pub(super) struct Serial<T> {
-    /// What waits, of each connection of which something waits.
+    /// The waiting blocks of each connection that has any.
     waiting: HashMap<u64, VecDeque<T>>,
     /// The connections that some worker has.
     held: HashSet<u64>,
-    /// Those of which something waits and that no worker has.
+    /// Connections with waiting blocks that no worker has.
     ready: VecDeque<u64>,
 }
 
@@ -211,8 +211,8 @@ mod tests {
         assert_eq!(taken.map(|item| item.connection).collect::<Vec<_>>(), [2, 0, 3, 1, 4]);
     }
 
-    /// A worker stays with a connection until its next request begins, which comes after the
-    /// others.
+    /// A worker stays with a connection until its next request begins. That request waits behind
+    /// other connections.
     #[test]
     fn a_worker_finishes_what_it_has_started_and_then_lets_others_come() {
         let mut order = Serial::default();
@@ -228,7 +228,7 @@ mod tests {
         assert!(order.held.is_empty() && order.waiting.is_empty());
     }
 
-    /// What happens to an order: a block is put, or a worker of that number asks for the next.
+    /// What happens to an order: a block is put, or the worker of a number asks for the next one.
     #[derive(Clone, Debug)]
     enum Step {
         Put(u64, u32),

@@ -23,24 +23,24 @@ thread_local! {
 
 /// What a kernel thread knows of its fibers.
 pub(crate) struct Here {
-    /// The one that runs and may leave, null outside every fiber and while a function runs on top
-    /// of one.
+    /// The fiber that runs and may leave. Null outside every fiber, and while a function runs on
+    /// top of one.
     pub(crate) running: Cell<*const Fiber>,
-    /// The one that a function runs on top of, null without one.
+    /// The fiber that a function runs on top of, or null.
     pub(crate) on_top_of: Cell<*const Fiber>,
-    /// Where the stack was left that fibers come back to.
+    /// Where the resumer's stack was left: the stack that fibers come back to.
     pub(crate) resumer: Cell<StackPointer>,
-    /// The bounds of the running stack, and of that one.
+    /// The bounds of the running stack, and of the resumer's stack.
     pub(crate) stack: Cell<Bounds>,
     pub(crate) resumer_stack: Cell<Bounds>,
 }
 
 impl Here {
-    /// The [`switch`] of the same name, to a stack that has these bounds.
+    /// Calls [`switch`] for a stack with these bounds.
     ///
     /// # Safety
     ///
-    /// As for that one.
+    /// As for the function [`switch`].
     #[inline(always)]
     pub(crate) unsafe fn switch(
         &self,
@@ -52,7 +52,7 @@ impl Here {
         let own = self.stack.replace(bounds);
         let left = Left::here_for(bounds);
         // SAFETY: the caller says that a stack was left or prepared at `to`, and that `from` lives
-        // until it is gone on with.
+        // until its stack goes on.
         let message = unsafe { switch(from, to, message) };
         left.back();
         self.stack.set(own);
@@ -60,14 +60,14 @@ impl Here {
     }
 }
 
-/// Runs the functions that are to run on top of a fiber, until the fiber is to go on.
+/// Runs the functions that are sent to run on top of a fiber, until the message is to go on.
 #[cold]
 pub(crate) fn run_functions(mut message: usize) {
     while message != GO_ON {
         let function = ptr::with_exposed_provenance_mut::<OnTop<'_>>(message);
         let no_fiber = NoFiber::begin();
-        // SAFETY: `send` has lent it until we switch back, which the function cannot: no fiber runs
-        // for it.
+        // SAFETY: `send` has lent the function until we switch back. The function itself cannot
+        // switch: no fiber runs for it.
         unsafe { (*function)() };
         drop(no_fiber);
         // SAFETY: there is no next one.
@@ -88,8 +88,8 @@ impl NoFiber {
 }
 
 impl Drop for NoFiber {
-    /// Also after a panic of the function, which is one of the fiber: the fiber may catch it, and
-    /// run on.
+    /// This happens after a panic too. A panic of the function is a panic of the fiber, which may
+    /// catch it and run on.
     fn drop(&mut self) {
         HERE.with(|here| here.running.set(self.fiber));
     }
@@ -99,8 +99,8 @@ impl Drop for NoFiber {
 ///
 /// # Panics
 ///
-/// Outside every fiber, within [`below`](crate::below), in what [runs on top of a
-/// fiber](Fiber::run_on_top), and in what the drop of a fiber drops.
+/// Outside every fiber, within [`below`](crate::below), in a function that [runs on top of a
+/// fiber](Fiber::run_on_top), and in destructors that the drop of a fiber runs.
 #[inline(always)]
 pub fn suspend() {
     // SAFETY: there is no next one.
@@ -124,23 +124,24 @@ pub fn suspend() {
 /// As [`suspend`] does, before `next` is called.
 #[inline(always)]
 pub unsafe fn suspend_for(next: impl FnOnce() -> Option<NonNull<Fiber>>) {
-    // SAFETY: the contract of `leave` is this function's own: the caller says that `next` does not
-    // switch, and what it names.
+    // SAFETY: `leave` and this function have the same contract, which the caller keeps: `next` does
+    // not switch, and names a fiber as required.
     let message = unsafe { leave(next) };
     if message != GO_ON {
         run_functions(message);
     }
 }
 
-/// The switch of [`suspend_for`]; returns what the fiber is told when it goes on.
+/// The switch of [`suspend_for`]. Returns the message with which the fiber goes on.
 ///
 /// # Safety
 ///
-/// As for that one.
+/// As for [`suspend_for`].
 #[inline(always)]
 unsafe fn leave(next: impl FnOnce() -> Option<NonNull<Fiber>>) -> usize {
-    // SAFETY: it has no destructor, so it lives as long as the kernel thread, which a fiber does
-    // not leave. All that follows in a closure would not be a part of the callers.
+    // SAFETY: `HERE` has no destructor, so it lives as long as the kernel thread, which a fiber
+    // does not leave. It is borrowed for longer than `with` allows, since a closure with the rest
+    // of this function would not be inlined into the callers.
     let here = unsafe { &*HERE.with(ptr::from_ref) };
     let running = here.running.get();
     assert!(
@@ -150,14 +151,14 @@ unsafe fn leave(next: impl FnOnce() -> Option<NonNull<Fiber>>) -> usize {
     let (to, bounds) = match next() {
         Some(next) => {
             here.running.set(next.as_ptr());
-            // SAFETY: it stays where it is, by what is asked of the caller.
+            // SAFETY: the caller promises that the fiber stays where it is.
             let next = unsafe { next.as_ref() };
             (&next.left_at, next.stack.bounds())
         }
         None => (&here.resumer, here.resumer_stack.get()),
     };
-    // SAFETY: this fiber runs, and so is alive. A fiber at `to` was left there, as is asked of the
-    // caller. A resumer at `to` was left there when it switched to a fiber. That fiber was this
+    // SAFETY: this fiber runs, and so is alive. A fiber at `to` was left there, as the caller
+    // promises. A resumer at `to` was left there when it switched to a fiber. That fiber was this
     // one, or has since passed the processor on.
     unsafe { here.switch(&(*running).left_at, to, bounds, GO_ON) }
 }

@@ -1,4 +1,4 @@
-//! A fiber: made, entered, dropped; and functions that run on top of what it was left in.
+//! A fiber: how it is made, entered and dropped, and how functions run on top of a suspended one.
 
 pub(crate) mod here;
 
@@ -17,14 +17,14 @@ use crate::sanitizer::{Left, left_for_good};
 use crate::stack::{Occupied, Stack};
 use crate::switch::{StackPointer, nowhere, prepare, room_for, switch};
 
-// What a switch hands over is one word. To a fiber: that it goes on, or where a function is that is
-// to run on its stack first. From a fiber: that the resumer goes on, that the fiber has ended, or
-// where the payload is that it panicked with.
+// A switch hands over one word. To a fiber, it says that the fiber goes on, or it is the address of
+// a function to run on its stack first. From a fiber, it says that the resumer goes on or that the
+// fiber has ended. After a panic it is the address of the panic's payload.
 
 pub(crate) const GO_ON: usize = 0;
 const ENDED: usize = 1;
 
-/// A function that runs on the stack of a fiber, on top of what the fiber was left in.
+/// A function that runs on the stack of a suspended fiber, on top of the fiber's own frames.
 pub(crate) type OnTop<'a> = &'a mut dyn FnMut();
 pub(crate) type Payload = Box<dyn Any + Send>;
 
@@ -33,8 +33,8 @@ pub(crate) type Payload = Box<dyn Any + Send>;
 /// Dropping a suspended fiber unwinds its stack, so that what lives on it is dropped.
 #[repr(C)]
 pub struct Fiber {
-    /// Where its stack was left; null while it runs, and when it has ended. First, so that a switch
-    /// has nothing to add.
+    /// Where its stack was left. Null while the fiber runs, and after it has ended. The first
+    /// field, so that a switch needs no offset.
     pub(crate) left_at: Cell<StackPointer>,
     /// Taken only by `into_stack`, which consumes the fiber, and by the drop.
     pub(crate) stack: ManuallyDrop<Occupied>,
@@ -54,13 +54,13 @@ impl Fiber {
         Self::with(stack, || (), |_| entry())
     }
 
-    /// Makes a fiber that will run `entry` on a value that lies, pinned, at the base of the stack
-    /// itself, where `make` makes it. A value that is to be aligned to more than 64 bytes does not
+    /// Makes a fiber that will run `entry` on a pinned value. `make` makes the value, which lies at
+    /// the base of the stack itself. A value with an alignment of more than 64 bytes does not
     /// compile.
     ///
     /// # Panics
     ///
-    /// When the value and what `entry` captures leave less than 4 KiB of the stack; nothing has
+    /// If the value and the captures of `entry` leave less than 4 KiB of the stack; nothing has
     /// been written there yet. Also passes on a panic of `make`.
     #[inline]
     pub fn with<T: 'static>(
@@ -70,15 +70,15 @@ impl Fiber {
     ) -> Self {
         const { assert!(align_of::<T>() <= LINE) };
         Self::begin(stack, |room| {
-            // SAFETY: `begin` gives room for a value of this type on the stack, which the fiber
-            // keeps as long as the body.
+            // SAFETY: `begin` gives room for a value of this type on the stack. The fiber keeps the
+            // stack as long as the body.
             let mut value = unsafe { InPlace::new(make(), room) };
             move || entry(value.pinned())
         })
     }
 
-    /// Makes a fiber that will run the body that `make` makes, which is given a place for a value
-    /// at the base of the stack. Apart, so that the type of the body has a name.
+    /// Makes a fiber that will run the body that `make` makes. `make` gets a place for a value at
+    /// the base of the stack. A separate function, so that the type of the body has a name.
     #[inline]
     fn begin<T, B: FnOnce()>(stack: Stack, make: impl FnOnce(*mut T) -> B) -> Self {
         let stack = Occupied::new(stack, size_of::<T>(), room_for::<B>());
@@ -89,30 +89,30 @@ impl Fiber {
         Self { left_at: Cell::new(left_at), stack: ManuallyDrop::new(stack) }
     }
 
-    /// Runs the fiber, and those that it passes the processor to, until one of them suspends itself
-    /// or ends; true when that one has ended.
+    /// Runs the fiber, and the fibers that it passes the processor to, until one of them suspends
+    /// itself or ends. True if that fiber has ended.
     ///
     /// # Panics
     ///
-    /// When the fiber runs or has ended, and with whatever the `entry` of the one that came back
-    /// panics with.
-    // Not a part of its caller, which the switch would leave without registers, also where it takes
-    // other ways.
+    /// If the fiber runs or has ended. Also passes on a panic of the `entry` of the fiber that came
+    /// back.
+    // Not inlined: the switch would leave its caller without registers, even on paths that do not
+    // resume.
     #[inline(never)]
     pub fn resume(&self) -> bool {
         self.assert_suspended();
         came_back(self.enter(self, GO_ON))
     }
 
-    /// Runs `function` on the stack of the fiber, on top of what it was left in, and leaves it
-    /// there again. Boost.Context calls this "ontop".
+    /// Runs `function` on the stack of the suspended fiber, on top of its frames, and leaves the
+    /// fiber suspended again. Boost.Context calls this "ontop".
     ///
     /// The fiber does not run meanwhile: a [`suspend`](crate::suspend) in `function` panics.
     ///
     /// # Panics
     ///
-    /// When the fiber runs or has ended. A panic of `function` is one of the fiber: it comes out of
-    /// the call by which the fiber suspended itself.
+    /// If the fiber runs or has ended. A panic of `function` is a panic of the fiber: it comes out
+    /// of the call by which the fiber suspended itself.
     pub fn run_on_top(&self, mut function: impl FnMut()) {
         self.assert_suspended();
         came_back(self.send(self, &mut function));
@@ -130,15 +130,15 @@ impl Fiber {
         message
     }
 
-    /// Switches to the fiber, which must be suspended, with `running` as the one that runs. Returns
-    /// what comes back.
+    /// Switches to the fiber, which must be suspended, with `running` as the running fiber. Returns
+    /// the message that comes back.
     #[inline]
     fn enter(&self, running: *const Self, message: usize) -> usize {
         HERE.with(|here| {
             let outer = (here.running.replace(running), here.resumer.get());
             let outer_stack = here.resumer_stack.replace(here.stack.get());
-            // SAFETY: the fiber was left there, or prepared, and nothing else goes on there. The
-            // last of the fibers that it passes the processor to comes back here.
+            // SAFETY: the fiber was left there, or prepared, and nothing else goes on there. If it
+            // passes the processor on, the last fiber comes back here.
             let message =
                 unsafe { here.switch(&here.resumer, &self.left_at, self.stack.bounds(), message) };
             here.running.set(outer.0);
@@ -152,22 +152,22 @@ impl Fiber {
     ///
     /// # Panics
     ///
-    /// When the fiber has not ended.
+    /// If the fiber has not ended.
     pub fn into_stack(self) -> Stack {
         assert!(self.left_at.get().is_null(), "the stack of a fiber that is suspended is in use");
         let mut fiber = ManuallyDrop::new(self);
-        // SAFETY: the fiber is not used any more, nor dropped.
+        // SAFETY: the fiber is neither used again nor dropped.
         unsafe { ManuallyDrop::take(&mut fiber.stack) }.vacate()
     }
 }
 
-/// What a fiber ends with that is dropped while it is suspended.
+/// The payload that unwinds a fiber that is dropped while it is suspended.
 struct Unwound;
 
 impl Drop for Fiber {
     /// # Panics
     ///
-    /// With what a destructor on the stack panics with.
+    /// Passes on a panic of a destructor on the stack.
     fn drop(&mut self) {
         let mut message = ENDED;
         if !self.left_at.get().is_null() {
@@ -180,10 +180,11 @@ impl Drop for Fiber {
     }
 }
 
-/// What runs on a fiber's stack, first and last.
+/// The first and the last function on a fiber's stack.
 extern "C" fn main<F: FnOnce()>(body: *mut F, message: usize) -> ! {
     Left::never().back();
-    // SAFETY: `with` has moved it there, and this is the one switch that begins the fiber.
+    // SAFETY: `begin` has moved the body there by `prepare`, and this is the one switch that begins
+    // the fiber.
     let body = unsafe { body.read() };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         if message != GO_ON {
@@ -200,15 +201,15 @@ extern "C" fn main<F: FnOnce()>(body: *mut F, message: usize) -> ! {
     HERE.with(|here| {
         here.stack.set(here.resumer_stack.get());
         left_for_good(here.resumer_stack.get());
-        // SAFETY: the resumer was left there when it switched to a fiber, and nothing has gone on
-        // there, for this fiber runs instead. No switch comes back, so the cell that this stack's
-        // pointer is noted in need not live.
+        // SAFETY: the resumer was left there when it switched to a fiber. Nothing has gone on
+        // there, because this fiber runs instead. No switch comes back, so the cell that notes this
+        // stack's pointer need not live.
         unsafe { switch(&nowhere(), &here.resumer, message) };
     });
     abort()
 }
 
-/// What has come back from a fiber: true when it has ended.
+/// Reads the message from a fiber. True if the fiber has ended.
 #[inline]
 fn came_back(message: usize) -> bool {
     if message > ENDED {
@@ -220,11 +221,11 @@ fn came_back(message: usize) -> bool {
 #[cold]
 fn go_on_panicking(message: usize) -> ! {
     let payload = ptr::with_exposed_provenance_mut::<Payload>(message);
-    // SAFETY: `main` made it from such a box, and only this message carries it.
+    // SAFETY: `main` made the pointer from such a box, and only this message carries it.
     resume_unwind(*unsafe { Box::from_raw(payload) })
 }
 
-/// A value that lives elsewhere than where its owner does.
+/// A value that does not lie within its owner.
 struct InPlace<T>(*mut T);
 
 impl<T> InPlace<T> {
@@ -234,8 +235,8 @@ impl<T> InPlace<T> {
     ///
     /// The place has room for it, and no other code uses it for as long as this lives.
     unsafe fn new(value: T, place: *mut T) -> Self {
-        // SAFETY: there is room for the value, and nothing that this overwrites is used, by what is
-        // asked of the caller.
+        // SAFETY: the caller promises that there is room for the value and that no other code uses
+        // it.
         unsafe { place.write(value) };
         Self(place)
     }
@@ -329,9 +330,9 @@ mod tests {
                 Box::new(Fiber::new(stack(), move || {
                     for round in 0..2 {
                         order.borrow_mut().push((round, me));
-                        // The last one passes it to itself.
+                        // The last fiber passes the processor to itself.
                         let next = fibers[(me + 1).min(2)].get();
-                        // SAFETY: it is suspended, or this one, and in a box.
+                        // SAFETY: the fiber is suspended or is this one, and it is in a box.
                         unsafe { suspend_for(|| next) };
                     }
                 }))

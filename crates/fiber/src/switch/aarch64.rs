@@ -11,7 +11,7 @@ use std::cell::Cell;
 
 use super::StackPointer;
 
-/// What lies on a fresh stack below the data.
+/// The words on a fresh stack below the data.
 pub(super) type First = [usize; 4];
 
 /// The words by which `main` is called.
@@ -19,13 +19,14 @@ pub(super) fn first(main: usize) -> First {
     [0, 0, begin as *const () as usize, main]
 }
 
-/// Leaves the running stack, notes in `from` where, takes `to` and goes on there, where `message`
-/// is handed over. Returns the message of the switch that comes back. The two may be the same.
+/// Leaves the running stack and notes in `from` where. Goes on at the stack left at `to`, and hands
+/// `message` over. Returns the message of the switch that comes back. `from` and `to` may be the
+/// same.
 ///
 /// # Safety
 ///
-/// `to` is where a stack was left or prepared, and nothing else goes on there; `from` is valid
-/// until then.
+/// `to` is where a stack was left or prepared, and nothing else goes on there. `from` is valid
+/// until a switch comes back.
 #[inline(always)]
 pub(crate) unsafe fn switch(
     from: &Cell<StackPointer>,
@@ -65,7 +66,7 @@ pub(crate) unsafe fn switch(
     handed
 }
 
-/// What a fresh stack begins with. It is the end of every walk along the stack.
+/// The code at which a fresh stack begins. Every walk along the stack ends here.
 #[unsafe(naked)]
 extern "C" fn begin() {
     naked_asm!(

@@ -7,7 +7,7 @@
 //!   │ where to go on   │ ◀─ *from      │ where to go on   │  ─▶ jumped to      ◀─ *to, taken
 //! ```
 //!
-//! It goes from any stack to any other, which a call and a return cannot. A waiting thread hands
+//! It goes from any stack to any other. A call and a return cannot do that. A waiting thread hands
 //! the processor to the next one, and the loop's stack sleeps. It is a jump, inlined into the
 //! function that waits. A processor predicts where a return leads from the calls before it. If the
 //! switch were a call or a return, the processor would predict one stack's returns from the other
@@ -46,7 +46,7 @@ pub(crate) use processor::{call_on, switch};
 /// # Safety
 ///
 /// There are [`room_for`] as many bytes of memory below `base`, and no other code uses them. `main`
-/// drops what `data` is, or it is not dropped.
+/// must drop `data`; otherwise nothing drops it.
 pub(crate) unsafe fn prepare<D>(
     base: usize,
     data: D,
@@ -65,12 +65,12 @@ pub(crate) unsafe fn prepare<D>(
     left_at
 }
 
-/// How many bytes [`prepare`] writes at the most, with what it skips to align them.
+/// The most bytes that [`prepare`] uses, including the bytes that it skips for alignment.
 pub(crate) const fn room_for<D>() -> usize {
     size_of::<D>() + alignment::<D>() + size_of::<processor::First>()
 }
 
-/// What the address of the data is a multiple of: calls begin there, which need 16.
+/// The alignment of the data's address. Calls begin there, and need at least 16.
 const fn alignment<D>() -> usize {
     if align_of::<D>() > 16 { align_of::<D>() } else { 16 }
 }

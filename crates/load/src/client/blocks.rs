@@ -1,5 +1,5 @@
-//! The client of `blocks`: eight random bytes, and one byte back. Requests that overlap change what
-//! others read, so which byte it is cannot be known; that there is one and no more is checked.
+//! The client of `blocks`: eight random bytes, and one byte back. Overlapping requests change what
+//! others read, so the value of the byte is unknown. The client checks that there is exactly one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -8,18 +8,18 @@ use crate::engine::{Engine, Loading};
 use crate::pattern::chat;
 use crate::{Options, Pattern};
 
-/// How many lines each member says at a time, if there is room for so many.
+/// The most lines that each member says at a time, if they fit.
 const LINES: u32 = 100;
 
 pub(crate) static ENTRY: Entry = Entry::plain("chat", |_| Arc::new(Chat { lines: LINES }));
 
-/// Talk in one room with all the other connections of the load. A request is one delivery: of a
-/// line, to one member. The load has no end, or ends after a number of deliveries: `l (l - 1) m` of
-/// them are m lines of each of l members.
+/// Talk in one room with all the other connections of the load. A request is the delivery of one
+/// line to one member. The load has no end, or ends after a number of deliveries. If each of l
+/// members says m lines, there are `l (l - 1) m` deliveries.
 #[derive(Debug)]
 pub(crate) struct Chat {
-    /// The most lines of each member that are under way at a time. There are fewer where so many
-    /// would be more than 64 KiB for a member that has read none.
+    /// The most lines of each member that are under way at a time. There are fewer if they would
+    /// exceed 64 KiB for a member that has read none.
     pub(crate) lines: u32,
 }
 

@@ -51,10 +51,9 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// A client that sends `request` and takes nothing but `reply`, which is not empty, for an
-    /// answer.
+    /// A client that sends `request` and accepts only `reply`, which is not empty.
     pub(crate) fn new(request: &[u8], reply: &[u8]) -> Self {
-        // One byte more than the reply, so that a byte too many is seen.
+        // One byte more than the reply, so that an excess byte is seen.
         let size = (reply.len() + 1).min(LONGEST_PIECE);
         Self { request: request.into(), reply: reply.into(), buffer: vec![0; size].into() }
     }
@@ -70,8 +69,8 @@ impl Client for Exchange {
     }
 }
 
-/// Reads `reply`, and takes nothing else for an answer. A byte too many is seen if the buffer is
-/// longer than the reply.
+/// Reads `reply`, and accepts nothing else. If the buffer is longer than the reply, an excess byte
+/// is seen.
 #[inline]
 pub(super) async fn expect(
     stream: &mut TcpStream,

@@ -5,9 +5,9 @@
 //!   second    ├────── BALL 0 ─▶┤├─ BALL 1 ─▶         BALL 2 ─▶┤├─ BALL 3 …
 //! ```
 //!
-//! Each adds one to what it gets and hits it back at once; a request is the time from one hit to
-//! the next. So a player that leaves after a request owes the other nothing. Only the first request
-//! of a connection differs: it waits for the opponent, and serves or is served.
+//! Each adds one to the ball that it gets and hits it back at once. A request is the time from one
+//! hit to the next. So a player that leaves after a request owes the other nothing. Only the first
+//! request of a connection differs: it waits for the opponent, and then one of the two serves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,10 +25,10 @@ use crate::request::{Client, Reply, decimal, send_all};
 use crate::sources::connect;
 use crate::{Options, Pattern, Stop};
 
-/// A longer line is neither a ball nor a word of the server's.
+/// No ball and no message of the server is longer.
 const LONGEST_LINE: usize = 64;
 
-/// How far the balls of two pairs are apart, so that one cannot be taken for the other.
+/// The distance between the balls of two pairs, so that they cannot be confused.
 const BALLS_OF_A_PAIR: u64 = 1_000_000_000;
 
 pub(crate) static ENTRY: Entry = Entry::plain("game", |_| Arc::new(Matches));
@@ -94,7 +94,7 @@ impl Game {
         }
     }
 
-    /// Waits for an opponent, and serves if it is to.
+    /// Waits for an opponent, and serves if the server says `PLAY first`.
     async fn begin(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
         self.state = match self.lines.next(stream).await? {
             b"PLAY first" => {
@@ -130,7 +130,7 @@ impl Game {
 }
 
 impl Client for Game {
-    /// One player alone learns nothing, so this one brings an opponent along.
+    /// A single player learns nothing, so this opens a second connection as its opponent.
     async fn learn(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
         let address = stream.peer_addr().map_err(|error| Failure::from_transfer(error, 0))?;
         let mut other_stream = connect(address, self.reply_timeout).await?;
@@ -156,7 +156,7 @@ impl Client for Game {
         self.lines.clear();
     }
 
-    /// The first time only: what a player sends after that, it sends as it gets the ball.
+    /// Acts only the first time. Later `receive` sends the ball back as soon as it comes.
     async fn send(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
         if matches!(self.state, State::Waiting) {
             self.begin(stream).await?;

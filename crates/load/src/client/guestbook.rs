@@ -20,10 +20,10 @@ use crate::failure::Failure;
 use crate::pattern;
 use crate::request::{Client, Reply, decimal, send_all};
 
-/// The head of a reply must fit into this, a page need not.
+/// The head of a reply must fit into this buffer; a page need not.
 const BUFFER_SIZE: usize = 16 * 1024;
 
-/// A longer page is not read.
+/// The longest page that the client reads.
 const LONGEST_PAGE: usize = 1 << 20;
 
 /// What stands before the number of visitors.
@@ -76,7 +76,7 @@ struct Guestbook {
     /// Which of the load's connections this is for.
     number: u64,
     connections: Arc<AtomicU64>,
-    /// How many requests it has made, and, so that connections do not post in step, its number.
+    /// The number of its requests, plus its own number so that connections do not post in step.
     turn: u64,
     /// The last number of visitors that it saw.
     visitors: u64,
@@ -93,7 +93,7 @@ struct Common {
 }
 
 impl Guestbook {
-    /// A client of which every `post_every`-th request on a connection is a POST; of 0, none.
+    /// A client that makes every `post_every`-th request on a connection a POST; with 0, none.
     fn new(page: &Page, post_every: u32, keep_alive: bool) -> Self {
         let get = http::request(page, keep_alive);
         let post_every = u64::from(post_every);
@@ -143,7 +143,7 @@ impl Guestbook {
 
     /// Whether the request of this turn is a POST.
     fn posts(&self) -> bool {
-        // There is no remainder by 0, and so never a POST.
+        // With 0 there is no remainder, so there is never a POST.
         self.turn.checked_rem(self.common.post_every) == Some(0)
     }
 

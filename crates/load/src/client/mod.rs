@@ -44,9 +44,9 @@ pub(crate) static ALL: &[&Entry] = &[
 pub(crate) struct Entry {
     /// The name of the service: `echo` in `echo://127.0.0.1:7`.
     pub(crate) name: &'static str,
-    /// The page that is asked for where a target names none; none where the service has no pages.
+    /// The page for a target that names none. `None` if the service has no pages.
     pub(crate) page: Option<&'static str>,
-    /// The port where a target names none; none where it must.
+    /// The port for a target that names none. `None` if the target must name one.
     pub(crate) port: Option<u16>,
     /// Makes the protocol of a target. Services without pages ignore the page.
     pub(crate) read: fn(Page) -> Arc<dyn Protocol>,
@@ -69,12 +69,12 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Why this cannot be asked at all, if so.
+    /// Why this target cannot be asked at all, if it cannot.
     fn problem(&self) -> Option<String> {
         None
     }
 
-    /// What of `options` the service cannot be asked with, if anything.
+    /// The setting among `options` that does not fit this service, if there is one.
     fn misfit(&self, options: &Options) -> Option<&'static str> {
         let _ = options;
         None
@@ -85,7 +85,7 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
         true
     }
 
-    /// Whether each connection goes on whatever the others do, so that a relay may pause the load.
+    /// Whether connections are independent of each other, so that a relay may pause the load.
     fn has_independent_connections(&self) -> bool {
         true
     }
@@ -95,7 +95,7 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
         true
     }
 
-    /// What the crowd asks. None: a connection cannot ask alone, or the server closes it.
+    /// The crowd's question. `None` if a connection cannot ask alone, or if the server closes it.
     fn question(&self) -> Option<Question> {
         None
     }

@@ -19,10 +19,10 @@ use crate::pattern;
 use crate::request::line::Lines;
 use crate::request::{Client, Reply, send_all};
 
-/// A longer line is no reply; the protocol's longest is some 110 bytes.
+/// The longest line that counts as a reply. The protocol's longest has some 110 bytes.
 const LONGEST_LINE: usize = 256;
 
-/// What a server answers that has lost its store; the connection goes on.
+/// The reply of a server without its store. The connection stays open.
 const STORE_UNAVAILABLE: &[u8] = b"ERROR the store is unavailable";
 
 pub(crate) static ENTRY: Entry = Entry::plain("phone", |_| Arc::new(Entries));

@@ -11,20 +11,20 @@ use crate::failure::Failure;
 /// What has become of the connections of one kind, by the end of the load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fate {
-    /// How many there were to be at a time.
+    /// How many members of the kind were asked for.
     pub members: usize,
     /// How many were open at the end.
     pub open: usize,
-    /// How many connections were opened in all. More than `members` were opened in place of others.
+    /// How many connections were opened in all. Those beyond `members` replaced others.
     pub opened: u64,
-    /// Requests, beside those with which idle connections begin, to which the whole of the reply
-    /// came. Of slow readers, it is the bytes of the replies that are counted, and divided.
+    /// Requests with a complete reply, except the first requests of idle connections. For slow
+    /// readers, it is the bytes of replies divided by the length of a reply.
     pub answered: u64,
     /// Connections that the server ended.
     pub cut: u64,
-    /// How long the server had let them be, unless there are none. It counts for idle ones since
-    /// their reply, for slow senders since the request began, for slow readers since they were
-    /// connected.
+    /// How long the server had borne those connections; `None` if there are none. The time counts
+    /// from the reply for idle ones, from the start of the request for slow senders, from the
+    /// connect for slow readers.
     pub cut_after_seconds: Option<Spans>,
     /// Connections that could not be opened, or were sent away because the server was full.
     pub refused: u64,
@@ -72,14 +72,14 @@ impl fmt::Display for Fate {
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gone {
-    /// The server ended it after so long.
+    /// The server ended the connection after this time.
     Cut(Duration),
     Refused,
     Unanswered,
 }
 
 impl Gone {
-    /// What a failure means for a connection that the server has borne `since` then.
+    /// What a failure means for a connection that the server has borne since `since`.
     pub(super) fn by(failure: &Failure, since: Instant) -> Self {
         match failure {
             Failure::ServerFull | Failure::WrongStatus(503) => Gone::Refused,

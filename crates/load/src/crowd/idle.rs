@@ -10,7 +10,7 @@ use crate::failure::Failure;
 
 pub(super) async fn enter(shared: &Shared) -> Result<TcpStream, Failure> {
     let mut stream = shared.route.connect(shared.limit).await?;
-    // In a box of its own, so that the task that rests does not keep its room.
+    // Boxed, so that the resting task does not keep room for it.
     let reply = Box::pin(shared.question.ask(&mut stream)).await?;
     if !reply.open {
         return Err(Failure::ClosedEarly { received: reply.bytes });
@@ -21,7 +21,7 @@ pub(super) async fn enter(shared: &Shared) -> Result<TcpStream, Failure> {
 
 pub(super) async fn stay(mut stream: TcpStream) -> Gone {
     let since = Instant::now();
-    // Anything that the server says to a client that has asked nothing is its last word.
+    // Whatever the server sends without a request, it sends before it closes.
     let _ = stream.read(&mut [0]).await;
     Gone::Cut(since.elapsed())
 }

@@ -1,4 +1,4 @@
-//! The crowd: connections beside the measured ones, which are open and hardly do a thing.
+//! The crowd: open connections beside the measured ones that do almost nothing.
 //!
 //! ```text
 //!   idle          ├ request, reply ┤ silence ···············································
@@ -10,12 +10,12 @@
 //!
 //! On the open internet most connections are like this, some by nature, some by malice. Slow
 //! senders hold a server up before a request is complete (slowloris), slow readers when its output
-//! blocks. Two questions are asked. What becomes of them is the [`Fate`] of each kind. Whether the
-//! measured clients suffer is the rest of the report.
+//! blocks. The report answers two questions. The [`Fate`] of each kind says what becomes of the
+//! crowd. The rest says whether the measured clients suffer.
 //!
-//! Every kind is a file here: how it comes in, and how it stays until the server ends it. One that
-//! has been ended is replaced after a rest. All of them come in before the load begins. A kind
-//! knows nothing of the service but its [`Question`].
+//! Every kind is a file here. It says how a member comes in, and how it stays until the server ends
+//! it. A member that was ended is replaced after a rest. All of them come in before the load
+//! begins. A kind knows nothing of the service but its [`Question`].
 
 mod fate;
 mod idle;
@@ -39,22 +39,22 @@ use crate::failure::Failure;
 use crate::sources::Route;
 use crate::{Options, Target};
 
-/// How many come in at a time, lest they overflow the server's accept queue.
+/// How many members connect at a time, so that they do not overflow the server's accept queue.
 const ENTERING: usize = 64;
 
-/// Connections beside the measured ones, how many of each kind.
+/// How many connections of each kind there are beside the measured ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crowd {
-    /// Those that have made one request and then rest in silence, for as long as the server lets
-    /// them. It was made because servers soon cut connections that have never said a thing.
+    /// Connections that make one request and then stay silent for as long as the server lets them.
+    /// The request is there because servers soon cut connections that never sent anything.
     pub idle: usize,
-    /// Those that make requests faster than they take the replies, 100 bytes at a time. Their
+    /// Connections that make requests faster than they take the replies, 100 bytes at a time. Their
     /// buffers are small, so that replies pile up in the server until its output blocks.
     pub slow_readers: usize,
-    /// Those that send their requests a byte at a time.
+    /// Connections that send their requests a byte at a time.
     pub slow_senders: usize,
-    /// How long the slow ones rest from one piece to the next. All of them rest as long before they
-    /// take the place of one that the server has ended. 1 s unless told.
+    /// How long the slow ones rest between two pieces. A replacement for an ended connection also
+    /// waits that long. The default is 1 s.
     pub rest: Duration,
 }
 
@@ -71,7 +71,7 @@ impl Crowd {
         [self.slow_readers, self.slow_senders].into_iter().fold(self.idle, usize::saturating_add)
     }
 
-    /// What is wrong with it for a `target`.
+    /// Why this crowd does not suit `target`, if it does not.
     pub(crate) fn problem(&self, target: &Target) -> Option<&'static str> {
         if self.total() == 0 {
             None
@@ -124,7 +124,7 @@ impl Kind {
         }
     }
 
-    /// Behaves in its way until the connection has come to an end.
+    /// Behaves as its kind does until the connection ends.
     async fn stay(self, stream: TcpStream, shared: &Shared) -> Gone {
         match self {
             Kind::Idle => idle::stay(stream).await,
@@ -155,7 +155,7 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// What has become of it so far, by the names of the kinds; those without members are left out.
+    /// The fate of the crowd so far, by the names of the kinds. Kinds without members are left out.
     pub(crate) fn fates(&self) -> BTreeMap<String, Fate> {
         self.kinds
             .iter()
@@ -170,8 +170,8 @@ pub(crate) struct NotGathered {
     pub(crate) failure: Failure,
 }
 
-/// Opens the connections of the crowd of `options`. The slow ones are there to be refused, so not
-/// all of them need be let in.
+/// Opens the connections of the crowd of `options`. A server may refuse slow ones, so not all of
+/// these need be let in.
 pub(crate) async fn gather(options: &Options) -> Result<Gathered, NotGathered> {
     let mut gathered = Gathered::default();
     let Some(question) = options.target.question() else { return Ok(gathered) };
@@ -203,7 +203,8 @@ pub(crate) async fn gather(options: &Options) -> Result<Gathered, NotGathered> {
     Ok(gathered)
 }
 
-/// Asks once: how long is a reply? A server that ends the connection with it cannot have a crowd.
+/// Asks once, to learn the length of a reply. If the server then closes the connection, there can
+/// be no crowd.
 async fn probe(question: &Question, route: &Route, limit: Duration) -> Result<u64, Failure> {
     let mut stream = route.connect(limit).await?;
     let reply = question.ask(&mut stream).await?;
@@ -229,7 +230,7 @@ async fn come_in(kind: Kind, members: usize, shared: &Arc<Shared>) -> Result<(),
     Ok(())
 }
 
-/// One member, to the end of the load.
+/// Runs one member to the end of the load.
 async fn member(
     kind: Kind,
     shared: Arc<Shared>,
@@ -240,7 +241,7 @@ async fn member(
         Ok(stream) => (Some(stream), Ok(())),
         Err(failure) => (None, Err(failure)),
     };
-    // After a member has failed, the receiver is gone.
+    // The receiver is gone if another member has failed.
     let _ = tell.send(told).await;
     drop(tell);
     loop {

@@ -1,4 +1,4 @@
-//! What the crowd asks a service: one request, always the same, of which the server keeps nothing.
+//! What the crowd asks a service: always the same request, which leaves nothing on the server.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use duality_runtime::net::TcpStream;
 use crate::failure::Failure;
 use crate::request::{Reply, read_more};
 
-/// A line that is no shorter is no reply.
+/// A reply of one line is shorter than this.
 const LONGEST_LINE: usize = 512;
 
 /// A request, and how the end of its reply is known.
@@ -55,8 +55,8 @@ impl Question {
         self.hear(stream, Vec::new()).await
     }
 
-    /// What it means that the server has said `words` before the request was complete. An echo
-    /// comes byte for byte, but no other service can have an answer yet.
+    /// Judges `words` that the server sent before the request was complete. Echo answers byte for
+    /// byte; no other service can have an answer yet.
     pub(super) fn hear_early(&self, words: &[u8]) -> Result<(), Failure> {
         match &self.end {
             End::Bytes(reply) if !words.is_empty() && reply.starts_with(words) => Ok(()),
@@ -64,7 +64,7 @@ impl Question {
         }
     }
 
-    /// Takes the reply to a request that has been made, but for what was heard of it before.
+    /// Takes the rest of the reply to a request, after the bytes that were read before.
     pub(super) async fn hear(
         &self,
         stream: &mut TcpStream,
@@ -92,7 +92,7 @@ impl Question {
     }
 }
 
-/// Why a server parts with a client, by its last words.
+/// Why a server closes a connection, judged by its last words.
 fn parting(words: &[u8]) -> Failure {
     match says_full(words) {
         true => Failure::ServerFull,
@@ -100,7 +100,7 @@ fn parting(words: &[u8]) -> Failure {
     }
 }
 
-/// Whether `words` are those of a server that has no room for the client.
+/// Whether `words` say that the server has no room for the client.
 pub(super) fn says_full(words: &[u8]) -> bool {
     let status = words.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(2..5));
     words.starts_with(b"* the server is full") || status == Some(b"503")

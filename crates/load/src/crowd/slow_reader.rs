@@ -15,15 +15,15 @@ use crate::request::read_more;
 /// How much is read at a time.
 const PIECE: usize = 100;
 
-/// How much of the replies is asked for ahead of what has been read. It must be more than the
-/// kernels on both sides keep, or the server's output would never block. With what is set here,
-/// they keep some 50 KiB.
+/// How many bytes of replies are requested ahead of those that have been read. It must exceed the
+/// kernel buffers of both sides, or the server's output would never block. With the settings here,
+/// these buffers hold some 50 KiB.
 const PILE: u64 = 256 * 1024;
 
-/// The smallest that a kernel allows is half of it.
+/// Twice the smallest buffer that a kernel allows.
 const RECEIVE_BUFFER: u32 = 4 * 1024;
 
-/// What every host on the internet takes (RFC 9293, section 3.7.1).
+/// Every host on the internet accepts this segment size (RFC 9293, section 3.7.1).
 const SEGMENT: u16 = 536;
 
 /// How much of the requests is written at a time.
@@ -58,9 +58,9 @@ struct SlowReader {
 }
 
 impl SlowReader {
-    /// Asks for more, and takes one piece of what has come.
+    /// Makes more requests, and reads one piece of the replies.
     async fn take_some(&mut self, shared: &Shared) -> Result<(), Failure> {
-        // While the server's output is blocked it takes no requests either.
+        // A server with blocked output takes no requests, so the write may wait in vain.
         match time::timeout(shared.rest, self.ask(shared)).await {
             Err(time::Elapsed) => {}
             Ok(asked) => asked?,
@@ -73,14 +73,14 @@ impl SlowReader {
         let before = self.received / shared.reply_length;
         self.received += count as u64;
         shared.ledger.answered(self.received / shared.reply_length - before);
-        // A reset is there at once, what came before it must first be read.
+        // A reset shows at once, although bytes from before it are still unread.
         match sockopt::socket_error(&self.stream) {
             Ok(Err(error)) => Err(Failure::from_transfer(error.into(), self.received)),
             _ => Ok(()),
         }
     }
 
-    /// Makes requests until enough of their replies are due. It may be dropped where it waits.
+    /// Makes requests until enough replies are due. The future may be dropped while it waits.
     async fn ask(&mut self, shared: &Shared) -> Result<(), Failure> {
         let requests = (self.received + PILE).div_ceil(shared.reply_length);
         let wanted = requests.saturating_mul(shared.question.request.len() as u64);

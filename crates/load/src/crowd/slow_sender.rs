@@ -33,7 +33,7 @@ pub(super) async fn stay(mut stream: TcpStream, shared: &Shared) -> Gone {
     }
 }
 
-/// Sends one request slowly, and listens meanwhile; what was heard of the reply.
+/// Sends one request slowly, and reads meanwhile. Returns the bytes of the reply so far.
 async fn send(stream: &mut TcpStream, shared: &Shared) -> Result<Vec<u8>, Failure> {
     let mut heard = Vec::new();
     for (index, byte) in shared.question.request.iter().enumerate() {

@@ -24,8 +24,8 @@ pub use slo::{Percentile, Slo};
 /// The version of the format that [`Goodput`] is serialised in.
 const VERSION: u32 = 1;
 
-/// Rates are searched for between these, in requests a second, and to within this ratio. Below 10 a
-/// short probe would be too few requests to tell anything.
+/// The lowest and the highest rate of the search, in requests a second, and the ratio at which it
+/// ends. Below 10, a short probe has too few requests to tell anything.
 const LOWEST: f64 = 10.0;
 const HIGHEST: f64 = 1e6;
 const PRECISION: f64 = 1.03;
@@ -38,12 +38,12 @@ const SHORTER: u32 = 5;
 const LONGER_SHORT: u32 = SHORTER;
 const LONGER: u32 = 3;
 
-/// How much longer a window is than the needed requests take. Some are cut off at its edges, and
-/// random arrivals may be fewer than they are on average.
+/// How much longer a window is than the needed requests take. Its edges cut off some requests, and
+/// random arrivals may be fewer than the average.
 const MARGIN: f64 = 1.2;
 
-/// The share of the due requests that must be answered, give or take one on each connection.
-/// Otherwise the others pile up, however short the window is.
+/// The share of the due requests that must be answered, give or take one on each connection. At a
+/// smaller share requests pile up, even if the window is too short to show it.
 const KEPT_UP: f64 = 0.98;
 
 /// The remedy where the generator was the limit.
@@ -61,9 +61,10 @@ pub struct Goodput {
     pub connections: usize,
     /// The process by which requests came.
     pub arrivals: String,
-    /// What had to be kept, as in `p99=10ms`.
+    /// The limit that had to be kept, as in `p99=10ms`.
     pub slo: String,
-    /// The highest rate at which it was, in requests a second; `None` when there was none.
+    /// The highest rate at which the limit was kept, in requests a second. `None` if there was
+    /// none.
     pub peak_per_second: Option<f64>,
     /// What the load at that rate measured.
     pub report: Option<Report>,
@@ -91,34 +92,34 @@ pub struct Probe {
     pub window_seconds: f64,
     /// Correct replies in a second.
     pub goodput_per_second: f64,
-    /// The percentile in question, in microseconds from when a request was due; `None` when nothing
-    /// was answered, and nothing late.
+    /// The percentile in question, in microseconds from when a request was due. `None` if no
+    /// request was answered or late.
     pub latency_us: Option<f64>,
-    /// The requests that it is of.
+    /// How many requests the percentile is of.
     #[serde(default)]
     pub requests: u64,
-    /// They are too few for this percentile, so that chance decides.
+    /// These requests are too few for the percentile, so chance decides.
     #[serde(default)]
     pub too_few: bool,
     /// Requests that failed, warm-up included.
     pub failed: u64,
-    /// Whether all was as it should be.
+    /// Whether the rate was met.
     pub met: bool,
-    /// What was wrong, in a few words, if it was not.
+    /// Why the rate was missed, in a few words, if it was.
     pub problem: Option<String>,
-    /// The generator was the limit, or could not do its work: a miss is then not the server's.
+    /// The generator was the limit, or could not do its work. The server is not to blame for such a
+    /// miss.
     pub client_was_limit: bool,
 }
 
 /// Searches for the highest rate at which the server at `options.target` keeps `slo`, beginning
 /// with that of `options.pattern`, which is an open loop. The load that confirms the result is as
-/// long as
-/// [`Stop::After`] in `options` says. Blocks until that is found, or `interrupted`; the result then
-/// says that it was.
+/// long as [`Stop::After`] in `options` says. Blocks until the rate is found, or until
+/// `interrupted` is set; the result says so.
 ///
 /// # Errors
 ///
-/// As [`run`](crate::run), and when `options` are not for an open loop of a certain time.
+/// Those of [`run`](crate::run). Also if `options` are not for an open loop of a given time.
 ///
 /// # Panics
 ///
@@ -182,7 +183,7 @@ pub fn peak_goodput(
     });
     match found {
         Ok(peak) => goodput.peak_per_second = peak,
-        // What was found so far is worth telling.
+        // The results so far are worth reporting.
         Err(Halt::Error(Error::Interrupted)) if !goodput.probes.is_empty() => {
             goodput.warnings.push("Interrupted before a rate was confirmed.".to_owned());
         }
@@ -240,7 +241,7 @@ impl Probe {
         self.latency_us.map_or_else(|| "-".to_owned(), duration)
     }
 
-    /// Nothing failed, and the generator may be why the rest was not as it should be.
+    /// Nothing failed, and the generator may be the reason why the rate was missed.
     fn missed_by_generator(&self) -> bool {
         !self.met && self.failed == 0 && self.client_was_limit
     }
@@ -373,7 +374,7 @@ impl Goodput {
         }
     }
 
-    /// That chance has decided on the result, if it has.
+    /// A warning if chance decided the result.
     fn too_few(&self, slo: &Slo) -> Option<String> {
         let report = self.report.as_ref()?;
         let probe = self
@@ -386,7 +387,7 @@ impl Goodput {
                 "The {name} of the result is that of {} requests, and chance decides on it: {needed} tell it. Measure for \
                  longer: -d {:.0}s.",
                 probe.requests,
-                // Of which the last window is three times.
+                // The last window is three times this length.
                 (report.window_seconds * needed as f64 / probe.requests.max(1) as f64
                     / f64::from(LONGER))
                 .ceil()
@@ -394,7 +395,7 @@ impl Goodput {
         })
     }
 
-    /// What was the limit, if it was not the server.
+    /// A warning if something other than the server was the limit.
     fn warning(&self) -> Option<String> {
         let peak = self.peak_per_second?;
         let missed = self.probes.iter().filter(|probe| !probe.met && probe.rate > peak);
@@ -551,11 +552,10 @@ Peak goodput: 999 correct replies/s with p99=10ms, at a rate of 1000/s over 10.0
         assert!(text.contains("p99 too long; the generator was the limit\n"), "{text}");
         let told = found.failure().unwrap();
         assert!(told.contains("the generator was the limit even at 10/s"), "{told}");
-        // The search goes on below a rate that is missed once; what was the generator's there may
-        // have been the server's.
+        // If the generator caused one of the two misses at the lowest rate, no peak is known.
         let once = goodput(None, vec![late(10.0), probe(10.0, Some("p99 too long"))]);
         assert!(once.verdict().contains("in 1 of 2 probes"), "{}", once.verdict());
-        // At other rates it changes nothing, and what failed is no lag.
+        // A lag at other rates changes nothing, and a failure is no lag.
         let higher = goodput(None, vec![late(20.0), late(20.0), probe(10.0, Some("p99 too long"))]);
         assert!(higher.verdict().starts_with("No peak: even at 10/s"), "{}", higher.verdict());
         let failed = Probe { failed: 7, ..late(10.0) };

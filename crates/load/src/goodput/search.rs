@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A measurement is noisy, in both directions. A rate that is missed by bad luck would hide all
-//! above it. So a miss in a short window counts only if it is repeated. A rate that is met by good
-//! luck is found out by the long window. Then the search goes down until a rate is met there too.
+//! rates above it. So a miss in a short window counts only if it is repeated. The long window finds
+//! out a rate that was met by good luck. Then the search goes down until a rate is met there too.
 //! From that rate it goes up again, in long windows only.
 
 /// What a probe is to be.
@@ -26,11 +26,10 @@ pub(super) enum Length {
 pub(super) struct Range {
     /// The first to be tried.
     pub(super) first: f64,
-    /// No lower ones are tried, and no higher ones.
+    /// The lowest rate to try, and the highest.
     pub(super) lowest: f64,
     pub(super) highest: f64,
-    /// The ratio, above 1, of a rate that is missed to one that is met, below which they are the
-    /// same.
+    /// A missed rate and a met rate count as equal if their ratio is below this. It is more than 1.
     pub(super) precision: f64,
 }
 
@@ -38,7 +37,7 @@ pub(super) struct Range {
 ///
 /// # Errors
 ///
-/// Those of `met`, with which the search ends.
+/// The first error of `met`, which ends the search.
 pub(super) fn highest<E>(
     range: Range,
     mut met: impl FnMut(f64, Length) -> Result<bool, E>,
@@ -151,7 +150,7 @@ mod tests {
             let mut luck = luck.into_iter();
             let mut unlucky = false;
             let (found, _) = search(RANGE, |rate, length| {
-                // Never twice in a row, and not in a long window.
+                // Bad luck never strikes twice in a row, nor in a long window.
                 unlucky = length == Length::Short && !unlucky && luck.next().unwrap_or_default();
                 rate <= limit && !unlucky
             });

@@ -49,9 +49,9 @@ impl Percentile {
         }
     }
 
-    /// So many requests tell it: ten of them are beyond it, so that one more or less that is slow
-    /// by chance does not decide. Of the longest of all there is no such number; it is the one of
-    /// p99.
+    /// How many requests are needed to tell the percentile. At least ten of them lie beyond it, so
+    /// one that is slow by chance does not decide. For the maximum there is no such number, so it
+    /// takes that of p99.
     pub(super) fn requests(self) -> u64 {
         match self {
             Self::P50 | Self::P90 => 100,
@@ -91,9 +91,9 @@ impl fmt::Display for Slo {
 }
 
 impl Slo {
-    /// This percentile of all requests of an open loop, or less. A request that was not answered
-    /// when the window closed counts with the time that it had waited, if that is beyond the limit
-    /// already. `None` when there is nothing to count.
+    /// A lower bound of this percentile of all requests of an open loop. A request that was not
+    /// answered when the window closed counts with the time that it had waited, if that is beyond
+    /// the limit already. `None` when there is nothing to count.
     pub(super) fn latency(&self, measurement: &Measurement) -> Option<Duration> {
         let mut latencies = measurement.latencies.clone();
         if let Some(OpenCounts { unanswered, .. }) = &measurement.open_loop {
@@ -106,7 +106,7 @@ impl Slo {
             return None;
         }
         let value = latencies.value_at_percentile(self.percentile.percent());
-        // A histogram has values in steps; no latency is longer for that.
+        // The lowest value of the histogram's step, so that no latency is overstated.
         Some(Duration::from_nanos(latencies.lowest_equivalent(value)))
     }
 

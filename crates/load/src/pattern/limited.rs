@@ -9,10 +9,9 @@
 //!   connection l          ├──────────────────────┤├──────────────────────────┤ …
 //! ```
 //!
-//! The server has up to l requests to do at a time. But it gets the next one from a connection only
-//! when the client has come round to it: one slow reply holds all others up. From Demsky's
-//! measurements (MIT 2001). A latency is that which the client sees, until it reads the reply in
-//! its turn.
+//! The server has up to l requests to do at a time. But a connection makes its next request only
+//! when the client comes round to it, so one slow reply holds up all others. From Demsky's
+//! measurements (MIT 2001). A latency lasts until the client reads the reply in its turn.
 
 use std::sync::Arc;
 use std::time::Instant;

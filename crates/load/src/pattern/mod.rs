@@ -38,7 +38,7 @@ pub enum Pattern {
     /// A request is under way on every connection. Replies are read in the order of the
     /// connections, and each is followed by the next request on its connection.
     Limited,
-    /// Requests are due when these arrivals say, whatever became of those before.
+    /// Requests are due when these arrivals say, whatever became of earlier requests.
     Open(Arrivals),
 }
 
@@ -109,14 +109,14 @@ where
     Ok(engine.finish(&load.recorder).await)
 }
 
-/// That many connections, open if they are to stay. What cannot be opened
-/// is left for the load to try again, and tell.
+/// Makes the connections, and opens them if they are kept. If one cannot be opened, the load tries
+/// again and reports it.
 async fn opened<C: Client>(client: &C, connections: usize, load: &Load) -> Vec<Connection<C>> {
     let mut row: Vec<_> =
         (0..connections).map(|number| Connection::new(number, client.clone())).collect();
     if load.keep_alive {
         for connection in &mut row {
-            // It carries many requests, so that to open it belongs to none.
+            // The connection carries many requests, so opening it counts for none of them.
             if connection.open(load).await.is_err() {
                 break;
             }

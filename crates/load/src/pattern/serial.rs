@@ -7,10 +7,10 @@
 //!   connection l                            ├ request ┤
 //! ```
 //!
-//! The server never has more than one request to do. So this shows what one costs when a poller
-//! watches l connections for the sake of one. Nothing shares the price of the poller's round. In
-//! Demsky's measurements (MIT 2001) this is where events lose to threads. Without keep-alive a
-//! connection is open for its own request only.
+//! The server never has more than one request to do. So this shows the cost of one request while a
+//! poller watches l connections. Each request pays for a whole round of the poller. In Demsky's
+//! measurements (MIT 2001) this is where events lose to threads. Without keep-alive a connection is
+//! open for its own request only.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What a load measured, as data (`duality load --json`, the lab's cells); [`text`] says it in
+//! What a load measured, as data (`duality load --json`, the lab's cells). [`text`] puts it into
 //! words.
 
 mod latency;
@@ -62,16 +62,16 @@ pub struct Report {
     pub requests_per_second: f64,
     /// From the beginning of a request to the last byte of its reply, in microseconds. Without
     /// keep-alive, a request begins before its connection is made; where the server then ends the
-    /// connection, that end is the last of it. In an open loop it begins when it was due, and so
+    /// connection, that end is the last of it. In an open loop a request begins when it is due, so
     /// these are the corrected latencies.
     pub latency_us: Latency,
     /// How many requests were under way on average: the time that all of them had in the window,
     /// over its length. Except at the edges that is n · t_r / t, for n requests of mean latency t_r
     /// in a window of t. See Kerneis and Chroboczek, *Are events fast?*, 2009. A connection that
-    /// got no reply in the window has none under way: its request waits for its turn. It is at most
-    /// l, or 1 if requests come one by one. Well below it, something other than the server limited
-    /// the load. In an open loop a request counts from when it was sent: this is how many
-    /// connections were in use.
+    /// got no reply in the window has none under way: its request waits for its turn. The figure is
+    /// at most l, or 1 if requests come one by one. If it is well below that, something other than
+    /// the server limited the load. In an open loop a request counts from when it was sent: this is
+    /// how many connections were in use.
     pub measured_load: f64,
     /// Failed requests by kind: `connect-refused`, `connect-timeout`, `connect-failed`, `no-ports`,
     /// `no-descriptors`, `reset`, `closed-early`, `timed-out`, `wrong-status`, `wrong-bytes`,
@@ -91,24 +91,24 @@ pub struct Report {
     /// CPU. Another thread had the CPU then. It is 0 where the kernel does not tell.
     #[serde(default)]
     pub client_wait_share: f64,
-    /// The client used (nearly) all of its core, or mainly the client itself delayed the requests
-    /// of an open loop. So the server may be able to do more than this.
+    /// The client used nearly all of its core, or the client itself caused most of the delay of an
+    /// open loop. So the server may be able to do more than this.
     pub client_was_limit: bool,
     /// How often the server's accept queue was full during the run. This and the next are of its
     /// own listeners; 0 where the kernel does not tell, and of a server on another machine.
     pub listen_overflows: u64,
     /// How many handshakes its listeners dropped during the run.
     pub listen_drops: u64,
-    /// The CPU quota of a control group, if one ran out during the run: all that is in the group
+    /// The CPU quota of a control group, if one ran out during the run. All processes of the group
     /// stood still then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<Exhausted>,
     /// What became of the connections beside the measured ones, by kind: `idle`, `slow-readers`,
-    /// `slow-senders`. Kinds that there were none of are left out.
+    /// `slow-senders`. Kinds without connections are left out.
     pub crowd: BTreeMap<String, Fate>,
     /// Why the figures are not to be trusted, in a sentence each, by kind: `starved`
     /// ([`Report::STARVED`]), `send-lag`, `littles-law`. In each case the generator could not do
-    /// its work, or did it wrong. Empty if all is well.
+    /// its work, or did it wrong. Empty if the figures are valid.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub invalid: BTreeMap<String, String>,
     /// What a reader of the figures should know, in full sentences.

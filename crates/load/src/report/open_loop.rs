@@ -7,10 +7,10 @@ use super::{BUSY_CLIENT, Latency, Report, duration, encode};
 use crate::measurement::Measurement;
 use crate::{Options, Pattern};
 
-/// A server that answers a smaller share of what is due does not keep up.
+/// A server that answers a smaller share of the due requests does not keep up.
 pub(super) const KEPT_UP: f64 = 0.98;
 
-/// A generator measures itself if its own lag is a larger share of the latencies.
+/// If the generator's own lag is a larger share of the latencies, it measures itself.
 const OWN_SHARE: f64 = 0.5;
 
 /// What only an open loop measures, in which requests are due at times that no reply changes.
@@ -22,16 +22,16 @@ pub struct OpenLoop {
     pub intended_per_second: f64,
     /// Requests that were due in the window.
     pub due: u64,
-    /// Those of them that had not been sent when it closed.
+    /// How many of these had not been sent when the window closed.
     pub unsent: u64,
     /// From when a request was sent to the last byte of its reply, in microseconds. A client that
-    /// ignores how long its requests had to wait before measures this. Of the same requests as
+    /// ignores the wait before the send measures this. The requests are those of
     /// [`Report::latency_us`].
     pub raw_latency_us: Latency,
     /// From when a request was due until it was sent, in microseconds, for whatever reason.
     pub send_lag_us: Latency,
-    /// The part of it for which the generator is to blame: the request was due, and a connection
-    /// free.
+    /// The part of the lag for which the generator is to blame: the request was due, and a
+    /// connection was free.
     pub generator_lag_us: Latency,
     /// The raw latencies in the format of [`Report::histogram`].
     pub raw_histogram: String,
@@ -55,7 +55,7 @@ impl OpenLoop {
         })
     }
 
-    /// Whether the corrected latencies are in the main the generator's own lag.
+    /// Whether the corrected latencies are mainly the generator's own lag.
     pub(super) fn generator_was_limit(&self, corrected: &Latency) -> bool {
         self.generator_lag_us.p99 > OWN_SHARE * corrected.p99
     }
@@ -80,7 +80,7 @@ impl OpenLoop {
         ]
     }
 
-    /// Why the figures are not the server's alone, if they are not.
+    /// What else than the server shaped the figures, if anything did.
     pub(super) fn warning(&self, report: &Report) -> Option<String> {
         let corrected = &report.latency_us;
         if self.generator_was_limit(corrected) {
@@ -104,11 +104,10 @@ impl OpenLoop {
         })
     }
 
-    /// Whether fewer correct replies came than were due. Those that are under way as the window
-    /// closes are missing in it.
+    /// Whether fewer correct replies came than were due. Requests under way as the window closes
+    /// are allowed for.
     pub(super) fn fell_short(&self, report: &Report) -> bool {
-        // By Little's law, of those that are answered: a server that lets requests lie is not
-        // excused by them.
+        // By Little's law for answered requests only: neglected requests do not excuse a server.
         let under_way = report.requests_per_second * self.raw_latency_us.mean / 1e6;
         let under_way = under_way.ceil() + 1.0;
         (report.requests as f64 + under_way) < KEPT_UP * self.due as f64

@@ -1,5 +1,5 @@
-//! What the server did beside answering: it went away, stood still, or answered wrong. The figures
-//! of such a load are complete, and say little of the server.
+//! What went wrong on the server: it went away, stood still, or answered wrong. The figures of such
+//! a load are complete, but say little about the server.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::{Report, duration};
 use crate::failure::WRONG_REPLIES;
 use crate::measurement::Measurement;
 
-/// A time without any reply from which on it is told.
+/// A time without any reply is reported from this length on.
 const LONG_SILENCE: Duration = Duration::from_secs(1);
 
-/// The same in median latencies: a service with replies that take seconds is silent for as long.
+/// It must also last this many median latencies, since some services take seconds for each reply.
 const SILENT_LATENCIES: f64 = 10.0;
 
 impl Report {
@@ -58,7 +58,7 @@ impl Report {
         self.refused_connects() > 0
     }
 
-    /// That the server went away, as a clause.
+    /// The clause that says that the server went away.
     pub(super) fn how_it_went(&self) -> String {
         let refused = self.refused_connects();
         let connections = if refused == 1 { "a connection" } else { "connections" };
@@ -79,7 +79,7 @@ impl Report {
     pub(super) fn standstill(&self, measurement: &Measurement) -> Option<String> {
         let silence = measurement.silence.longest;
         let waited = Duration::from_nanos(measurement.latencies.max());
-        // Where no request waits for a reply, none comes.
+        // If no request waits, no reply can come.
         let is_waited_for = waited.max(measurement.overdue.longest) >= silence / 2;
         let usual = SILENT_LATENCIES * self.latency_us.p50;
         let is_unusual = silence.as_secs_f64() * 1e6 > usual;
@@ -128,7 +128,7 @@ mod tests {
         for kind in WRONG_REPLIES {
             assert!(failed(kind, 3).failure().unwrap().contains("3 of its replies were wrong"));
         }
-        // A client that was let down may be one of many: the report tells.
+        // A few failed clients do not spoil the load: the report tells of them.
         assert_eq!(failed("reset", 3).failure(), None);
         let told = failed("timed-out", 15_000).failure().unwrap();
         assert!(told.contains("15000 of 515000 requests failed"), "{told}");

@@ -145,8 +145,8 @@ impl Report {
     }
 }
 
-/// Microseconds to three digits, in the unit in which they are easiest to read. Nothing takes no
-/// time: 0 is what was not measured.
+/// Microseconds to three digits, in the unit in which they are easiest to read. Everything takes
+/// time, so 0 means not measured.
 pub(crate) fn duration(microseconds: f64) -> String {
     let (value, unit) = match microseconds {
         0.0 => return "-".to_owned(),

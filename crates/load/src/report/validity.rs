@@ -14,24 +14,23 @@ use crate::{Options, Pattern, Stop};
 const LONGEST_WAIT: f64 = 0.1;
 
 /// A timer is late by some tens of microseconds, and by more on a virtual machine. A lag of so many
-/// microseconds or less can make latencies worthless that are no longer, but not a server's rate.
+/// microseconds or less can spoil latencies that are as short, but not a server's rate.
 const LAG_OF_TIMERS: f64 = 1000.0;
 
-/// By how much of their number connections may be accounted for wrongly. What is recorded is exact
-/// to 0.1 %.
+/// The share of connections that may be unaccounted for. Recorded values are exact to 0.1 %.
 const TOLERANCE: f64 = 0.05;
 
 impl Report {
-    /// The kind of what is invalid because the generator had no processor for too much of the time.
+    /// The kind of invalidity if the generator lacked a processor for too much of the time.
     pub const STARVED: &str = "starved";
 
-    /// Whether the generator had no processor for too much of the time.
+    /// Whether the generator lacked a processor for too much of the time.
     pub(super) fn was_starved(&self) -> bool {
         self.client_wait_share > LONGEST_WAIT
     }
 }
 
-/// What is invalid in a report that is otherwise complete, by kind.
+/// Why the figures of a complete report are invalid, by kind.
 pub(super) fn problems(
     report: &Report,
     options: &Options,
@@ -46,14 +45,15 @@ pub(super) fn problems(
     told.collect()
 }
 
-/// What was counted between the marks of a window, for each second.
+/// Replies a second between the marks of a window.
 pub(super) fn rates(marks: &[(Duration, u64)]) -> Vec<f64> {
     let mut before = (Duration::ZERO, 0);
     let rate = |&(time, count): &(Duration, u64)| {
         let length = time.saturating_sub(before.0).as_secs_f64();
         let replies = count.saturating_sub(before.1);
         before = (time, count);
-        // To a tenth: more digits say nothing, and are twenty for each cell of a results file.
+        // Rounded to a tenth: more digits say nothing, and each cell of a results file has twenty
+        // numbers.
         (length > 0.0).then(|| (10.0 * replies as f64 / length).round() / 10.0)
     };
     marks.iter().filter_map(rate).collect()

@@ -120,8 +120,8 @@ impl Report {
             );
         }
         let starved = self.connections as u64 - self.connections_served;
-        // Of very few requests, some connections get none without being starved; so they do where
-        // requests come one by one, or at a rate.
+        // With very few requests, some connections get none without being starved. The same holds
+        // if requests come one by one, or at a rate.
         let all_ask = matches!(options.pattern, Pattern::Closed | Pattern::Limited);
         if starved > 0 && all_ask && matches!(options.stop, Stop::After(_)) {
             warn(
@@ -154,8 +154,8 @@ impl Report {
         warnings
     }
 
-    /// That a quota ran out. Where it held up the generator for long, the figures are invalid, and
-    /// that says the same.
+    /// Warns that a quota ran out. If it starved the generator, there is no warning: the figures
+    /// are invalid for that reason.
     fn quota_warning(&self) -> Option<Warning> {
         let exhausted = self.quota.as_ref().filter(|_| !self.was_starved())?;
         let told = format!("During the run, {}.", exhausted.told());
@@ -188,9 +188,8 @@ fn failed(measurement: &Measurement) -> Vec<Warning> {
     warnings
 }
 
-/// Warns of what was still unanswered at the end, if the percentiles would differ with it. They do
-/// when it is one in a thousand or more, or had waited for much longer than anything that was
-/// counted.
+/// Warns of requests that were unanswered at the end, if they would change the percentiles. They do
+/// if they are one in a thousand or more, or if one waited much longer than any counted latency.
 fn overdue_warning(measurement: &Measurement) -> Option<String> {
     let Overdue { count, longest } = measurement.overdue;
     let many = count.saturating_mul(1000) >= measurement.latencies.len();

@@ -13,9 +13,9 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Lines of at most `longest` bytes, their end included.
+    /// Reads lines of at most `longest` bytes, their end included.
     pub(crate) fn new(longest: usize) -> Self {
-        // One byte more than a line, so that a byte too many is seen.
+        // One byte more than a line, so that an excess byte is seen.
         Self { buffer: vec![0; longest + 1].into(), unread: 0..0 }
     }
 
@@ -51,7 +51,7 @@ impl Lines {
         }
     }
 
-    /// The next line, after which nothing more has come.
+    /// The next line. An error if more has come after it.
     pub(crate) async fn only(&mut self, stream: &mut TcpStream) -> Result<&[u8], Failure> {
         let length = self.next(stream).await?.len();
         if !self.unread.is_empty() {

@@ -27,16 +27,17 @@ pub(crate) trait Client: Clone + Send + 'static {
         }
     }
 
-    /// Hears that a new connection takes the place of the last one, or is the first: what the
-    /// client knew of the last is void.
+    /// Called for each new connection, the first included. The client forgets what it knew of the
+    /// last one.
     fn connected(&mut self) {}
 
-    /// Sends one request on `stream`; it is short enough to be sent before any task reads it.
+    /// Sends one request on `stream`. It is short enough for the kernel's buffers, even if nothing
+    /// reads it yet.
     fn send(&mut self, stream: &mut TcpStream) -> impl Future<Output = Result<(), Failure>> + Send;
 
     /// Reads the reply to the request that was sent last, to its last byte, and checks it.
     ///
-    /// Where the end of the connection is part of the reply, it is waited for.
+    /// If the end of the connection is part of the reply, waits for that end too.
     fn receive(
         &mut self,
         stream: &mut TcpStream,
@@ -58,7 +59,7 @@ pub(crate) async fn send_all(stream: &mut TcpStream, request: &[u8]) -> Result<(
     stream.write_all(request).await.map_err(|error| Failure::from_transfer(error, 0))
 }
 
-/// Reads more of a reply of which `received` bytes have come; that nothing comes any more is a
+/// Reads more of a reply of which `received` bytes have come. The end of the connection is a
 /// failure.
 #[inline]
 pub(crate) async fn read_more(
@@ -80,7 +81,7 @@ pub(crate) async fn expect_end(stream: &mut TcpStream) -> Result<(), Failure> {
         Ok(0) => Ok(()),
         Ok(_) => Err(Failure::Malformed("bytes after the end of the reply")),
         Err(error) => match Failure::from_transfer(error, 1) {
-            // Everything has arrived; how rudely the server hangs up is its own affair.
+            // Everything has arrived. A reset from the server does not matter now.
             Failure::Reset { .. } => Ok(()),
             failure => Err(failure),
         },

@@ -1,5 +1,5 @@
-//! Provided buffers: the kernel takes one when bytes arrive, so that a connection without any has
-//! none.
+//! Provided buffers: the kernel takes one when bytes arrive, so a connection without bytes holds no
+//! buffer.
 //!
 //! ```text
 //!    ring     ┌─▶ [ 7 │ 2 │ 9 │ … ] ──▶ the kernel takes the oldest and fills it
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The ring is first in, first out, so all buffers in it pass through the caches one after the
-//! other. So there are few at first. More are added when they have not been enough.
+//! other. So there are few at first. More are added when these run out.
 
 use std::ffi::c_void;
 use std::io;
@@ -21,7 +21,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Bytes of one buffer.
 pub(super) const SIZE: usize = 4096;
-/// Buffers that there can be.
+/// The most buffers.
 const MOST: u16 = 4096;
 /// Buffers that the kernel has at first.
 const FIRST: u16 = 256;
@@ -33,7 +33,7 @@ pub(super) struct Buffers {
     tail: u16,
     /// Buffers in circulation, from number 0 on.
     provided: u16,
-    /// Of each: what it holds for us.
+    /// The content of each buffer.
     contents: Vec<Content>,
     /// How many are ours.
     held: u16,
@@ -54,7 +54,7 @@ pub(super) struct Chain {
     last: u16,
     /// How many there are.
     count: u16,
-    /// How much of the first one has been read.
+    /// How much of the first buffer has been read.
     consumed: u16,
 }
 
@@ -126,7 +126,7 @@ impl Buffers {
         self.held < self.provided
     }
 
-    /// Has more in circulation, after they have not been enough.
+    /// Puts more buffers into circulation, after the present ones ran out.
     pub(super) fn grow(&mut self) {
         self.provide(self.provided.saturating_mul(2).min(MOST));
     }
@@ -145,8 +145,8 @@ impl Buffers {
     fn bytes(&self, number: u16) -> &[u8] {
         let length = usize::from(self.contents[usize::from(number)].length);
         assert!(length <= SIZE, "the kernel wrote no more than there was room for");
-        // SAFETY: the buffer lies within the mapping, and all of it is initialized: the kernel has
-        // filled it at least with zeroes. A buffer with a length is ours; nothing writes to it.
+        // SAFETY: the buffer lies within the mapping. All of it is initialized, since the mapping
+        // began as zeroes. A buffer with a length is ours; nothing writes to it.
         unsafe {
             let start = self.memory.start.add(usize::from(number) * SIZE);
             std::slice::from_raw_parts(start.as_ptr(), length)
@@ -163,10 +163,9 @@ impl Buffers {
     fn push(&mut self, number: u16) {
         let ring = self.ring.start.cast::<BufRingEntry>();
         // SAFETY: the index is masked to the ring's entries, all of which are within the mapping,
-        // and the place at the tail is ours. There are as many places as buffers, so that the
-        // kernel has taken what was there before. The tail lies in the first entry, in a field that
-        // the others leave alone (io_uring_register(2)), and is aligned; only this thread writes
-        // it.
+        // and the place at the tail is ours. There are as many places as buffers, so the kernel has
+        // taken the place's former entry. The tail lies in the first entry, in a field that the
+        // others leave alone (io_uring_register(2)), and is aligned; only this thread writes it.
         unsafe {
             let place = ring.add(usize::from(self.tail & (MOST - 1))).as_mut();
             place.set_addr(self.memory.start.add(usize::from(number) * SIZE).addr().get() as u64);
@@ -179,7 +178,7 @@ impl Buffers {
     }
 }
 
-/// Anonymous memory, all zeroes, that costs nothing where it is not touched.
+/// Anonymous memory, all zeroes. Untouched pages cost nothing.
 struct Mapping {
     start: NonNull<u8>,
     length: usize,

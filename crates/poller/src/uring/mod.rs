@@ -10,17 +10,17 @@
 //!                         wait() = one io_uring_enter(2) for all of it
 //! ```
 //!
-//! A [`Ring`] is a [`Poller`], and it performs operations on sockets all the time.
-//! [`receive`](Ring::receive), [`send`](Ring::send) and [`accept`](Ring::accept) have the shape of
-//! system calls that do not block. So a loop attempts, arms and waits as it does elsewhere. But
-//! they only move bytes to and from queues. No system call is made before [`wait`](Poller::wait),
-//! which makes one for all. Accept from a listener once, or receive from a connection once: the
-//! kernel then goes on by itself.
+//! A [`Ring`] is a [`Poller`] that also performs operations on sockets. [`receive`](Ring::receive),
+//! [`send`](Ring::send) and [`accept`](Ring::accept) have the shape of system calls that do not
+//! block. So a loop attempts, arms and waits as it does elsewhere. But the operations only move
+//! bytes to and from queues. They make no system call; the next [`wait`](Poller::wait) makes one
+//! for all of them. Accept from a listener once, or receive from a connection once: the kernel then
+//! goes on by itself.
 //!
-//! The ring names a descriptor by its number, in requests that it passes on later. So a caller that
-//! gives it a socket promises not to close it before [`close`](Ring::close) or
-//! [`forget`](Poller::forget): the number would mean another file. That is why those three are
-//! unsafe.
+//! The ring names a descriptor by its number, in requests that it passes on later. If the caller
+//! closed the descriptor earlier, the number would mean another file. So the caller promises to
+//! keep a socket open until [`close`](Ring::close) or [`forget`](Poller::forget). That is why the
+//! three operations are unsafe.
 //!
 //! A poll by io_uring always reports that the peer has ended its side (`POLLRDHUP`), asked for or
 //! not. A report ends a poll, except a multishot poll. So a poll for writing is multishot: it
@@ -60,32 +60,32 @@ const READ: PollFlags = PollFlags::IN.union(PollFlags::RDHUP);
 const WRITE: PollFlags = PollFlags::OUT;
 const FAILED: PollFlags = PollFlags::HUP.union(PollFlags::ERR);
 
-/// Buffers that wait for one reader at most, before the ring stops receiving for it.
+/// The most buffers that wait for one reader before the ring stops receiving for it.
 const WAITING: u16 = 16;
-/// How long the kernel may go on sending what was written before a close.
+/// How long the kernel may go on sending bytes that were written before a close.
 const LINGER: Duration = Duration::from_secs(30);
-/// How long it may at the end of the ring.
+/// How long the kernel may go on sending at the end of the ring.
 const LAST_LINGER: Duration = Duration::from_secs(2);
 
 /// A poller that also performs operations (io_uring(7)).
 pub struct Ring {
     queue: Queue,
     sources: Vec<Source>,
-    /// Flights with closed sockets, and when they are given up, the oldest first.
+    /// Flights of closed sockets, each with the time when it is given up, the oldest first.
     lingering: VecDeque<(Flight, u32, Instant)>,
 }
 
 /// What is known of one descriptor.
 #[derive(Default)]
 struct Source {
-    /// Tells this descriptor from those that had the token before.
+    /// Distinguishes this descriptor from earlier ones with the same token.
     generation: u32,
     reading: Reading,
     /// What has been received and not read.
     received: Chain,
-    /// What there is to read after that.
+    /// How the stream ends after the received bytes, if it has ended.
     ended: Option<Result<(), Errno>>,
-    /// The kernel had no buffer for it.
+    /// The kernel had no buffer for its bytes.
     starved: bool,
     /// A listener's connections that have not been taken.
     accepted: Option<VecDeque<OwnedFd>>,
@@ -119,11 +119,10 @@ impl Ring {
 
     /// Accepts a connection; its socket is in blocking mode.
     ///
-    /// From the first call on the kernel accepts all connections that come, whether they are taken
-    /// or not, until [`stop_accepting`](Ring::stop_accepting). A bound on waiting connections has
-    /// to leave room for the accept queue. One completion of a multishot accept goes on until the
-    /// queue is empty. To leave connections in the queue, call accept(2) when the listener is
-    /// [armed](Poller::arm) and readable.
+    /// From the first call on, the kernel accepts all connections that come, whether they are taken
+    /// or not, until [`stop_accepting`](Ring::stop_accepting). It empties the accept queue at once,
+    /// so a bound on waiting connections must leave room for the whole queue. To leave connections
+    /// in the queue, call accept(2) when the listener is [armed](Poller::arm) and readable.
     ///
     /// # Errors
     ///
@@ -148,8 +147,9 @@ impl Ring {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Has the kernel accept no more by itself. An event for reading tells when it has stopped;
-    /// [`accepted_before`](Ring::accepted_before) returns what it has accepted.
+    /// Has the kernel accept no more by itself. An event for reading tells when the kernel has
+    /// stopped. [`accepted_before`](Ring::accepted_before) returns the connections that it has
+    /// accepted.
     pub fn stop_accepting(&mut self, token: Token) {
         let source = find(&mut self.sources, token);
         if source.reading == Reading::Goes && source.accepted.is_some() {
@@ -163,8 +163,8 @@ impl Ring {
         find(&mut self.sources, token).accepted.as_mut()?.pop_front()
     }
 
-    /// Takes some of the bytes of `buffers` to be sent, and says how many. What fails later is told
-    /// by the next call.
+    /// Takes some of the bytes of `buffers` to be sent, and returns how many. The next call reports
+    /// a later failure.
     ///
     /// # Errors
     ///
@@ -214,7 +214,7 @@ impl Ring {
     }
 }
 
-// Readiness, for all that the kernel does not do by itself.
+// Readiness, for operations that the kernel does not do by itself.
 
 impl Poller for Ring {
     fn arm(
@@ -237,7 +237,7 @@ impl Poller for Ring {
 
     fn forget(&mut self, _descriptor: BorrowedFd<'_>, token: Token) {
         if self.leave(token) {
-            // Before its number means another file.
+            // Submits the requests before the descriptor's number can mean another file.
             self.queue.submit();
         }
     }
@@ -248,7 +248,7 @@ impl Poller for Ring {
         let start = timeout.filter(|timeout| !timeout.is_zero()).map(|_| Instant::now());
         loop {
             let any = self.round(left, events)?;
-            // A completion that no caller waits for cuts no wait short.
+            // A completion without an event does not end the wait.
             if !any || !events.is_empty() || left.is_some_and(|left| left.is_zero()) {
                 break;
             }
@@ -267,7 +267,7 @@ impl Poller for Ring {
 // Completions.
 
 impl Ring {
-    /// Makes the one system call, and notes what has been done; whether there was anything.
+    /// Makes the one system call, and notes the completions. True if there were any.
     fn round(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<bool> {
         self.queue.submit_and_wait(timeout)?;
         let mut any = false;
@@ -278,7 +278,7 @@ impl Ring {
         Ok(any)
     }
 
-    /// Notes what has been done, and returns the event that tells of it.
+    /// Notes a completion, and returns its event, if it has one.
     fn complete(&mut self, completion: Completion) -> Option<Event> {
         let (purpose, generation, token) = parts(completion.name);
         if purpose != Purpose::Nothing && !completion.more {
@@ -339,14 +339,14 @@ impl Ring {
         source.sending = None;
         source.failed = match result {
             Ok(count) if count as usize == length => None,
-            // The kernel stops short of all only when the connection has failed.
+            // The kernel sends less than all only if the connection has failed.
             Ok(_) => Some(Errno::PIPE),
             Err(error) => Some(error),
         };
         Some(Event { token: owner.token, readable: false, writable: true, hangup: false })
     }
 
-    /// The descriptor, or the bytes, of a source that is gone.
+    /// Returns the descriptor or the buffer of a completion that comes after its source is gone.
     fn return_what_comes_late(&mut self, purpose: Purpose, completion: Completion) {
         if let Some(number) = completion.buffer {
             let mut nobodys = Chain::default();
@@ -359,8 +359,8 @@ impl Ring {
         }
     }
 
-    /// Ends the watch over a source: whether a request, passed to the kernel or not, has its
-    /// descriptor.
+    /// Ends the watch over a source. True if some request still names its descriptor, submitted or
+    /// not.
     fn leave(&mut self, token: Token) -> bool {
         let Some(source) = self.sources.get_mut(token.0 as usize) else { return false };
         let next = Source {
@@ -409,12 +409,12 @@ impl Drop for Ring {
             let left = end.saturating_duration_since(Instant::now());
             let Ok(_) = self.round(Some(left), &mut ignored) else { break };
         }
-        // By name, each is found at once; by none, the kernel looks through all for each (15,000
-        // took it three seconds).
+        // Cancelled by name, each request is found at once. Without names, the kernel searches all
+        // requests for each one: for 15,000 that took three seconds.
         for index in 0..self.sources.len() {
             self.leave(Token(index as u32));
         }
-        // What comes after an error keeps its memory: see the drop of the queue.
+        // After an error, requests under way keep their memory: see the drop of the queue.
         let _ = self.queue.end_all(|queue, completion| {
             let (purpose, ..) = parts(completion.name);
             if purpose != Purpose::Nothing && !completion.more {
@@ -432,8 +432,8 @@ fn accepted(source: &mut Source, completion: Completion) {
     if !completion.more {
         source.reading = Reading::Not;
     }
-    // SAFETY: only `Queue::accept` is given a name of this purpose, by which `complete` has chosen
-    // this function.
+    // SAFETY: only `Queue::accept` gets a name of this purpose, and `complete` has chosen this
+    // function by the name.
     match unsafe { completion.into_descriptor() } {
         Ok(descriptor) => source.accepted.get_or_insert_default().push_back(descriptor),
         Err(Errno::CANCELED) => {}
@@ -448,13 +448,13 @@ fn polled(
     completion: &Completion,
 ) -> Event {
     source.polled[direction as usize] = completion.more;
-    // A poll that failed is a report as well: the attempt that follows meets the error.
+    // A failed poll is a report too: the next attempt meets the error.
     let bits = completion.result.unwrap_or(i32::from(FAILED.bits()).cast_unsigned());
     let flags = PollFlags::from_bits_retain(bits as _);
     Event {
         token,
         readable: flags.intersects(READ | FAILED),
-        // A poll that is over has to be asked for again, by an attempt that would block.
+        // A finished poll must be requested again, after an attempt that would block.
         writable: flags.intersects(WRITE | FAILED)
             || direction == Direction::Write && !completion.more,
         hangup: flags.intersects(FAILED | PollFlags::RDHUP),

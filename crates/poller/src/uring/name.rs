@@ -2,7 +2,8 @@
 
 use crate::Token;
 
-/// What a request is for. Its name is this, the generation of its source, and the source's token.
+/// What a request is for. The name of a request consists of its purpose, the generation of its
+/// source, and the source's token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Purpose {
@@ -16,7 +17,7 @@ pub(super) enum Purpose {
     PollWrite,
 }
 
-/// The generations of a source, which come round.
+/// The highest generation of a source. The next one is 0 again.
 pub(super) const GENERATIONS: u32 = (1 << 28) - 1;
 
 /// The name of a request: 4 bits of purpose, 28 of generation, 32 of token.

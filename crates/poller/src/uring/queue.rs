@@ -1,9 +1,9 @@
 //! The two queues that are shared with the kernel: requests go in, completions come out.
 //!
-//! The safe face of the ring. Each request is made from what it needs. This one place proves that
-//! its memory lives for long enough. That memory is [`Buffers`] and [`Sends`]; the kernel may use
-//! it until the last completion of the last request. [`Queue`] counts requests, and its drop waits
-//! for them. Memory that the kernel does not give back is leaked.
+//! The safe interface of the ring. Each method makes a request from typed parts. This file alone
+//! proves that the memory of a request lives long enough. That memory is [`Buffers`] and [`Sends`];
+//! the kernel may use it until the last completion of the last request. [`Queue`] counts requests,
+//! and its drop waits for them. Memory that the kernel does not give back is leaked.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,7 +20,7 @@ use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 use super::buffers::Buffers;
 use super::sends::{Flight, Sends};
 
-/// Requests that fit into the submission queue; one more makes room by a system call.
+/// Requests that fit into the submission queue. One more makes room by a system call.
 const REQUESTS: u32 = 1024;
 /// Completions that fit into the completion queue; the kernel keeps what does not.
 const COMPLETIONS: u32 = 8192;
@@ -32,18 +32,18 @@ const GROUP: u16 = 0;
 /// How long the end of a ring waits for the kernel to end cancelled requests. It takes
 /// microseconds.
 const LAST: Duration = Duration::from_secs(2);
-/// How long it waits for those that were cancelled by their names, before it has the kernel look
-/// for all that are left.
+/// How long it waits for requests that were cancelled by name, before it has the kernel cancel all
+/// others.
 const BY_NAME: Duration = Duration::from_millis(20);
-/// The pause before requests are submitted again that the kernel had no memory for.
+/// The pause before requests are submitted again if the kernel had no memory for them.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The submission and the completion queue, with the memory that requests in them refer to.
 pub(super) struct Queue {
     ring: IoUring,
-    /// Where the kernel puts what is received. Freed by the drop alone.
+    /// Where the kernel puts received bytes. Only the drop frees it.
     pub(super) buffers: ManuallyDrop<Buffers>,
-    /// What the kernel sends. Freed by the drop alone.
+    /// The bytes that the kernel sends. Only the drop frees it.
     pub(super) sends: ManuallyDrop<Sends>,
     /// Requests without their last completion.
     under_way: usize,
@@ -89,7 +89,7 @@ impl Queue {
     /// Sets up a ring that only this kernel thread uses.
     pub(super) fn new() -> io::Result<Self> {
         let ring = IoUring::builder()
-            // Completions are worked on when this thread asks for them, and not in between.
+            // The kernel works on completions only when this thread asks for them.
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
@@ -98,7 +98,7 @@ impl Queue {
             .build(REQUESTS)?;
         let buffers = Buffers::new()?;
         let (address, entries) = buffers.ring();
-        // From here on its drop decides when the buffers may be freed.
+        // From here on the queue's drop decides when the buffers are freed.
         let queue = Self {
             ring,
             buffers: ManuallyDrop::new(buffers),
@@ -121,7 +121,7 @@ impl Queue {
         self.begin(opcode::AcceptMulti::new(Fd(listener.as_raw_fd())).flags(flags).build(), name);
     }
 
-    /// Receives what comes, each time into a provided buffer.
+    /// Receives bytes as they come, each time into a provided buffer.
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>, name: u64) {
         let flags = RecvFlags::empty().bits() as i32;
         let request = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), GROUP).flags(flags);
@@ -130,16 +130,15 @@ impl Queue {
 
     /// Sends what is in `flight`.
     pub(super) fn send(&mut self, socket: BorrowedFd<'_>, flight: Flight, name: u64) {
-        // The kernel goes on until all is sent.
+        // With this flag the kernel goes on until all bytes are sent.
         let flags = (SendFlags::NOSIGNAL.bits() | WAIT_ALL) as i32;
-        // The memory: `Sends` neither moves nor frees it before `landed`, which follows the
-        // completion.
+        // `Sends` neither moves nor frees the memory before `landed`, which follows the completion.
         let (address, length) = self.sends.memory(flight);
         let request = opcode::Send::new(Fd(socket.as_raw_fd()), address, length).flags(flags);
         self.begin(request.build(), name);
     }
 
-    /// Reports when `descriptor` is ready: once, or each time that it becomes so.
+    /// Reports when `descriptor` is ready: once, or each time that it becomes ready.
     pub(super) fn poll(
         &mut self,
         descriptor: BorrowedFd<'_>,
@@ -158,8 +157,7 @@ impl Queue {
         self.push(&request);
     }
 
-    /// Closes `descriptor` after all that was asked for before has begun, and so refers to its
-    /// file.
+    /// Closes `descriptor` after all earlier requests have begun, so that they refer to its file.
     pub(super) fn close(&mut self, descriptor: OwnedFd) {
         let request = opcode::Close::new(Fd(descriptor.into_raw_fd())).build();
         self.push(&request.flags(squeue::Flags::SKIP_SUCCESS));
@@ -169,7 +167,7 @@ impl Queue {
     ///
     /// # Panics
     ///
-    /// When the kernel refuses: that is a wrong use of the ring.
+    /// If the kernel refuses, which means a wrong use of the ring.
     pub(super) fn submit(&mut self) {
         self.try_submit().unwrap_or_else(|error| panic!("io_uring_enter: {error}"));
     }
@@ -178,7 +176,7 @@ impl Queue {
         while let Err(error) = self.ring.submit() {
             match Errno::from_io_error(&error) {
                 Some(Errno::INTR) => {}
-                // Completions that the queue had no room for, or a lack of memory, are in the way.
+                // The completion queue is full, or memory is lacking.
                 Some(Errno::BUSY | Errno::AGAIN) => self.make_room(),
                 _ => return Err(error),
             }
@@ -186,8 +184,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes the completions that are there, to be handed out later. Without any, waits a little:
-    /// the kernel lacks memory.
+    /// Takes the present completions, to be handed out later. If there are none, the kernel lacks
+    /// memory, so it waits a little.
     fn make_room(&mut self) {
         let before = self.taken.len();
         self.taken.extend(self.ring.completion().map(|entry| Completion::of(&entry)));
@@ -220,7 +218,7 @@ impl Queue {
         }
     }
 
-    /// The next completion that is there.
+    /// The next completion, if there is one.
     pub(super) fn next(&mut self) -> Option<Completion> {
         if let Some(completion) = self.taken.pop_front() {
             return Some(completion);
@@ -233,12 +231,13 @@ impl Queue {
         self.under_way -= 1;
     }
 
-    /// Waits for the completions of all requests, which `complete` is given and which it counts by
-    /// [`ended`](Self::ended). Those that have not been cancelled by name are cancelled now.
+    /// Waits for the completions of all requests, and passes each to `complete`, which counts it by
+    /// [`ended`](Self::ended). Requests that have not been cancelled by name are cancelled after a
+    /// while.
     ///
     /// # Errors
     ///
-    /// When the kernel refuses, or does not end them in time. What is under way then stays so.
+    /// If the kernel refuses, or does not end the requests in time. Then some stay under way.
     pub(super) fn end_all(
         &mut self,
         mut complete: impl FnMut(&mut Self, Completion),
@@ -253,7 +252,7 @@ impl Queue {
             }
             if !all_cancelled && start.elapsed() >= BY_NAME {
                 all_cancelled = true;
-                // An error says that there was none.
+                // An error says that there was no request to cancel.
                 let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
             }
             let wait = if all_cancelled { left } else { left.min(BY_NAME) };
@@ -283,7 +282,7 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         if self.under_way > 0 {
-            // The kernel may go on with the memory for as long as the process lives.
+            // The memory is leaked: the kernel may use it for as long as the process lives.
             return;
         }
         // SAFETY: this is the drop, so neither is used again, and no request refers to them.

@@ -1,4 +1,4 @@
-//! Receiving: what the kernel has received by itself, and what is still in the socket.
+//! Receiving: bytes that the kernel has received by itself, and bytes that are still in the socket.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ use super::{Reading, Ring, find};
 use crate::Token;
 
 impl Ring {
-    /// Takes bytes that have come; 0 is the end.
+    /// Takes bytes that have come. 0 is the end of the stream.
     ///
     /// # Errors
     ///
@@ -44,8 +44,9 @@ impl Ring {
         Ok(attempt?)
     }
 
-    /// Takes bytes that have come, and has the kernel receive no more by itself. So what would
-    /// block finds all that has come, unless the kernel [has yet to stop](Ring::is_stopping).
+    /// Takes bytes that have come, and has the kernel receive no more by itself. So `WouldBlock`
+    /// means that all bytes have been taken, unless the kernel [has yet to
+    /// stop](Ring::is_stopping).
     ///
     /// # Errors
     ///
@@ -76,7 +77,7 @@ impl Ring {
         self.sources.get(token.0 as usize).is_some_and(|source| source.reading == Reading::Stops)
     }
 
-    /// Takes what the kernel has received, or how that ended.
+    /// Takes bytes that the kernel has received, or else the end of the stream.
     #[inline]
     fn take_received(&mut self, token: Token, buffer: &mut [u8]) -> Option<io::Result<usize>> {
         let source = find(&mut self.sources, token);
@@ -84,7 +85,7 @@ impl Ring {
             return Some(Ok(self.queue.buffers.read(&mut source.received, buffer)));
         }
         let ended = source.ended?;
-        // An error is told once, and is the end.
+        // An error is reported once. After it comes the end.
         source.ended = Some(Ok(()));
         Some(ended.map(|()| 0).map_err(io::Error::from))
     }

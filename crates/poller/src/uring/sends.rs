@@ -1,8 +1,8 @@
-//! Bytes on their way: what tasks have written, copied, until the kernel has sent it.
+//! Bytes on their way: copies of the bytes that tasks have written, until the kernel has sent them.
 //!
 //! A write is done when its bytes are here. Elsewhere it is done when they are in the socket's
 //! buffer. The kernel reads the bytes at any time before the completion, so each write has memory
-//! of its own. The memory is reused, the last first, because the last is still in the caches.
+//! of its own. The memory that was used last is reused first, because it is still in the caches.
 
 use std::io::{self, IoSlice};
 
@@ -24,9 +24,9 @@ pub(super) struct Sends {
 }
 
 struct Slot {
-    /// The kernel's until the flight has landed.
+    /// They belong to the kernel until the flight has landed.
     bytes: Vec<u8>,
-    /// The owner, which hears of its end.
+    /// The owner, which is told of the flight's end.
     owner: Owner,
     /// Flights that have landed here: the generation of this one.
     landed: u32,
@@ -40,7 +40,8 @@ pub(super) struct Owner {
 }
 
 impl Sends {
-    /// Copies as much of `buffers` as one flight carries: the flight and how much that is.
+    /// Copies as many bytes of `buffers` as one flight carries. Returns the flight and the number
+    /// of bytes.
     ///
     /// # Errors
     ///
@@ -87,12 +88,12 @@ impl Sends {
         slot.owner
     }
 
-    /// How many bytes it carries.
+    /// How many bytes the flight carries.
     pub(super) fn length(&self, flight: Flight) -> usize {
         self.slots[flight.0 as usize].bytes.len()
     }
 
-    /// Tells this flight from later ones in the same memory.
+    /// Distinguishes this flight from later ones in the same memory.
     pub(super) fn generation(&self, flight: Flight) -> u32 {
         self.slots[flight.0 as usize].landed
     }

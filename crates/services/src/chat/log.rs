@@ -1,4 +1,4 @@
-//! What has been said lately, as the members get it: one text. Its oldest bytes give way to new
+//! The newest lines of a chat, as the members get them: one text. New bytes replace the oldest
 //! ones.
 //!
 //! ```text
@@ -28,13 +28,13 @@ pub(crate) struct Log {
     end: u64,
 }
 
-/// What a member has not copied is no longer there.
+/// The log no longer holds bytes that the member has not copied.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Overtaken;
 
 impl Log {
-    /// An empty log of at most `capacity` bytes, in which each line must fit. The memory is that of
-    /// the lines that come.
+    /// An empty log of at most `capacity` bytes. No line may be longer. Memory is touched only as
+    /// lines come.
     pub(crate) fn new(capacity: usize) -> Self {
         Self { bytes: VecDeque::with_capacity(capacity), capacity, end: 0 }
     }
@@ -44,7 +44,7 @@ impl Log {
         self.end
     }
 
-    /// Adds a line, and drops of the oldest what it needs the room of. The text contains no LF.
+    /// Adds a line, and drops the oldest bytes if there is no room. The text contains no LF.
     pub(crate) fn add(&mut self, prefix: &[u8], text: &[u8]) {
         let length = prefix.len() + text.len() + 1;
         let excess = (self.bytes.len() + length).saturating_sub(self.capacity);
@@ -73,7 +73,7 @@ impl Log {
 
 /// How the lines of one member begin: `17> `.
 pub(crate) struct Prefix {
-    /// Finds it after the line before.
+    /// Finds the prefix, together with the LF of the line before.
     finder: memmem::Finder<'static>,
 }
 
@@ -86,7 +86,7 @@ impl Prefix {
         &self.finder.needle()[1..]
     }
 
-    /// Takes the lines that begin so out of `lines`, which are whole.
+    /// Removes the lines with this prefix from `lines`, which holds whole lines.
     pub(crate) fn take_out(&self, lines: &mut Vec<u8>) {
         let (mut kept, mut seen) = (0, 0);
         while let Some(own) = self.find(&lines[seen..]) {
@@ -99,7 +99,7 @@ impl Prefix {
         lines.truncate(kept + lines.len() - seen);
     }
 
-    /// Where the first line that begins so is.
+    /// Where the first line with this prefix is.
     fn find(&self, lines: &[u8]) -> Option<usize> {
         if lines.starts_with(self.as_bytes()) {
             return Some(0);
@@ -136,7 +136,7 @@ mod tests {
 
     proptest! {
         /// A reader that keeps up gets every line of the others once and in order. A reader that
-        /// does not learns of it, and has got a beginning of them.
+        /// does not keep up gets the first lines, and then learns that it was overtaken.
         #[test]
         fn readers_get_the_lines_of_the_others(steps in steps()) {
             let prefixes: Vec<_> = [1, 2, 12, 21].map(Prefix::new).into();

@@ -79,14 +79,13 @@ impl Chat {
     }
 
     /// A chat with clients that may fall `bytes` behind, or 16 KiB if that is more. All clients
-    /// together cost that much memory once, and each a buffer of at most 32 KiB.
+    /// share one backlog of that size; each also has a buffer of at most 32 KiB.
     #[must_use]
     pub fn with_backlog(bytes: usize) -> Self {
         Self { room: Arc::new(Room::new(bytes.max(STRETCH))), patience: PATIENCE }
     }
 
-    /// The same, but a client may take nothing for no longer than `limit`, which is at least a
-    /// millisecond.
+    /// Sets how long a client may take nothing. The least `limit` is a millisecond.
     #[must_use]
     pub fn with_patience(self, limit: Duration) -> Self {
         Self { patience: limit, ..self }
@@ -138,7 +137,7 @@ impl Default for Chat {
     }
 }
 
-/// Why a member is listened to no more.
+/// Why the chat reads no more lines from a member.
 enum Hearing {
     End,
     TooLong,
@@ -151,7 +150,7 @@ enum Parting {
     TooSlow,
 }
 
-/// Says what the member says.
+/// Reads the member's lines and says them in the room.
 async fn listen(room: &Room, member: &Member, stream: &mut TcpStream) -> io::Result<Hearing> {
     let mut lines = Lines::new(LONGEST);
     loop {
@@ -175,7 +174,7 @@ async fn write(room: Arc<Room>, member: Arc<Member>, mut output: TcpStream) -> i
     let parting = deliver(&room, &member, &mut output).await;
     member.writer_ended();
     if !matches!(parting, Ok(Parting::Even)) {
-        // So the member's reader, which may be waiting, ends as well.
+        // This ends the member's reader too, which may be waiting.
         let _ = output.shutdown(Shutdown::Read).await;
     }
     parting

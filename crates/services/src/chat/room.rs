@@ -29,7 +29,7 @@ use super::log::{Log, Overtaken, Prefix};
 /// What the members share.
 pub(super) struct Room {
     state: Mutex<State>,
-    /// How far behind a member may be that is listened to, in bytes.
+    /// How many bytes a member may be behind before its lines wait.
     pace: u64,
 }
 
@@ -39,7 +39,7 @@ struct State {
     joined: u64,
     /// Members with writers that have nothing to do.
     waiting: Vec<Arc<Member>>,
-    /// An empty list with room, for when those are woken.
+    /// An empty list with room: it takes the place of `waiting` when those members are woken.
     spare: Vec<Arc<Member>>,
 }
 
@@ -47,7 +47,7 @@ struct State {
 pub(super) struct Member {
     number: u64,
     prefix: Prefix,
-    /// Wakes the writer. A notification that comes before the wait is kept, here as below.
+    /// Wakes the writer. A notification before the wait is kept, here and in `progress`.
     news: Notify,
     /// Wakes the reader, when the writer has caught up, or has ended.
     progress: Notify,
@@ -73,7 +73,7 @@ enum Copied {
 pub(super) enum Next {
     /// Deliver the lines that have been copied for it.
     Deliver,
-    /// End: the member is leaving and has got all that was due.
+    /// End: the member is leaving, and every line due to it has been delivered.
     End,
     /// Part with the member: it is too slow.
     Overtaken,
@@ -113,7 +113,7 @@ impl Room {
         let spare = mem::take(&mut state.spare);
         let mut woken = mem::replace(&mut state.waiting, spare);
         drop(state);
-        // The first of them needs the lock at once.
+        // The lock is free by now: the first member woken takes it at once.
         for member in woken.drain(..) {
             member.news.notify_one();
         }
@@ -121,8 +121,7 @@ impl Room {
         end
     }
 
-    /// Waits until the member is not too far behind `end` to be listened to; false when it has been
-    /// parted with.
+    /// Waits until the member is at most `pace` bytes behind `end`. False if its writer has ended.
     pub(super) async fn keep_pace(&self, member: &Member, end: u64) -> bool {
         while end.saturating_sub(member.cursor.load(Ordering::Relaxed)) > self.pace {
             if member.is_out() {
@@ -133,8 +132,8 @@ impl Room {
         !member.is_out()
     }
 
-    /// Waits until there is something for the member's writer to do. Lines to deliver take the
-    /// place of what is in `lines`.
+    /// Waits until there is something for the member's writer to do. Lines to deliver replace the
+    /// content of `lines`.
     pub(super) async fn next(&self, member: &Arc<Member>, lines: &mut Vec<u8>) -> Next {
         loop {
             lines.clear();
@@ -153,7 +152,7 @@ impl Room {
         }
     }
 
-    /// Copies what has been said. If nothing has, the writer is woken when something is.
+    /// Copies lines that the member has not had. If there are none, the next line wakes the writer.
     fn copy(&self, member: &Arc<Member>, lines: &mut Vec<u8>) -> Result<Copied, Overtaken> {
         let mut state = self.lock();
         let cursor = member.cursor.load(Ordering::Relaxed);

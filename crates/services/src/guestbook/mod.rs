@@ -4,7 +4,7 @@
 //! | request | reply |
 //! | --- | --- |
 //! | `GET /guestbook` | counts a visitor, and shows the counter and the newest 20 remarks |
-//! | `POST /guestbook` | keeps the remark of a form (`guest-name`, `guest-remarks`), then 303 to `/guestbook` |
+//! | `POST /guestbook` | keeps a remark (`guest-name`, `guest-remarks`); 303 to `/guestbook` |
 //! | `GET /NAME` | the template `NAME.html`, if the templates directory has one |
 //! | anything else | the files, as the [http] service does |
 //!
@@ -12,7 +12,7 @@
 //! in the language of [minijinja](https://docs.rs/minijinja); each stands alone (no include). Their
 //! variables:
 //!
-//! * `visitors`: how many there have been, this one counted; `remarks`: the newest ones, the newest
+//! * `visitors`: how many there have been, this one included. `remarks`: the newest remarks, newest
 //!   first, each with `guest` and `text`. A template that mentions neither does not count the
 //!   visitor, and does without the store.
 //! * `refusal`: why the remark that was just posted is not taken. With it come `guest` and `text`,
@@ -64,8 +64,8 @@ const PAGE: &str = "guestbook";
 /// Remarks that the page shows.
 const SHOWN: usize = 20;
 
-/// Bytes in a form: the longest remark, with every character of four bytes and every byte escaped,
-/// fits.
+/// Bytes in a form. The longest remark fits, even if each character has four bytes and each byte is
+/// escaped.
 const LONGEST_FORM: usize = 16 << 10;
 
 /// A guestbook, shared by all its connections; a clone is the same one.
@@ -189,7 +189,7 @@ impl Guestpages {
     }
 }
 
-/// The reply where the store did not do its part, which the store itself tells the operator.
+/// The reply if the store failed. The store itself tells the operator.
 fn missed() -> Reply {
     Reply::explained(&status::SERVICE_UNAVAILABLE).with("Retry-After", "1")
 }

@@ -53,7 +53,7 @@ pub(super) struct Templates {
     kept: Mutex<HashMap<Box<str>, Kept>>,
 }
 
-/// A template as it was found in the second `checked`.
+/// A template, and the second in which its file was last looked at.
 struct Kept {
     checked: u64,
     file: Found,
@@ -65,7 +65,7 @@ struct Kept {
 enum Found {
     Nothing,
     File(Metadata),
-    /// It could not be looked at or read; that may pass without a change of the file.
+    /// The file could not be looked at or read. That may end without a change of the file.
     Failure(io::ErrorKind),
 }
 
@@ -95,8 +95,8 @@ impl Templates {
             || self.root.is_some() && (1..=64).contains(&name.len()) && name.bytes().all(plain)
     }
 
-    /// The template called `name`, which [`may_have`](Self::may_have) has let pass, as it is in the
-    /// second `now`.
+    /// The template called `name`, as it is in the second `now`. [`may_have`](Self::may_have) must
+    /// have accepted the name.
     pub(super) async fn find(&self, name: &str, now: u64) -> Option<Arc<Template>> {
         let Some(root) = &self.root else {
             return (name == super::PAGE).then(|| Arc::clone(&self.built_in));
@@ -104,7 +104,7 @@ impl Templates {
         let earlier = match self.lock().get_mut(name) {
             Some(kept) if kept.checked == now => return Some(Arc::clone(&kept.template)),
             Some(kept) => {
-                // It is this task's turn to look; others take the template as it is meanwhile.
+                // This task looks at the file. Meanwhile others take the template as it is.
                 kept.checked = now;
                 Some((kept.file, Arc::clone(&kept.template)))
             }
@@ -142,7 +142,7 @@ impl Templates {
         Some(template)
     }
 
-    /// Nothing that holds the lock can panic half-way, so what a poisoned one protects is sound.
+    /// No holder of the lock can panic half-way, so data behind a poisoned lock is sound.
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -152,7 +152,7 @@ impl Templates {
 ///
 /// # Errors
 ///
-/// What may go better the next time.
+/// The file could not be read; the next attempt may succeed.
 async fn read(root: &Root, path: &str, metadata: Metadata) -> io::Result<Arc<Template>> {
     let wrong = |what: &str| Ok(Arc::new(Template::broken(path, &io::Error::other(what))));
     if metadata.kind != Kind::File {
@@ -175,7 +175,7 @@ pub(super) struct Template {
     /// What it is called in messages.
     name: String,
     compiled: Option<Environment<'static>>,
-    /// Whether what it shows depends on the store.
+    /// Whether its page depends on the store.
     shows_store: bool,
     /// Whether standard error has been told that it fails.
     told: AtomicBool,

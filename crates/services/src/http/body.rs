@@ -14,7 +14,7 @@
 use super::fields::Framing;
 use super::grammar::is_token_byte;
 
-/// Reads a body, piece by piece, and keeps what is wanted of it.
+/// Reads a body piece by piece, and keeps the bytes that the page wants.
 #[derive(Debug)]
 pub struct Body {
     rest: Rest,
@@ -47,7 +47,7 @@ impl Body {
     /// Before a body of at most `limit` bytes, of which `room` are kept; with chunks, their framing
     /// counts towards `limit`, and their content towards `room`.
     ///
-    /// A declared length is the caller's to compare with both.
+    /// The caller must compare a declared length with both.
     pub fn new(framing: Framing, limit: u64, room: Option<usize>) -> Self {
         let rest = match framing {
             Framing::Length(length) => Rest::Length(length),
@@ -89,7 +89,7 @@ impl Body {
 #[derive(Debug)]
 struct Chunks {
     part: Part,
-    /// What has come of the line that is being read.
+    /// The bytes of the unfinished line so far.
     line: Vec<u8>,
     /// Bytes of the body that may still come, framing included. So neither endless extensions nor
     /// chunks of one byte make the body longer than its limit.
@@ -113,7 +113,7 @@ impl Chunks {
         Chunks { part: Part::Size, line: Vec::new(), allowance: limit }
     }
 
-    /// Goes through the next bytes, and hands on what is content until that is refused.
+    /// Goes through the next bytes, and passes content to `keep` until `keep` refuses it.
     fn take(&mut self, bytes: &[u8], mut keep: impl FnMut(&[u8]) -> bool) -> Progress {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -150,7 +150,7 @@ impl Chunks {
         Progress::Unfinished
     }
 
-    /// What comes after the line, if all of it is there; or how the body has ended.
+    /// The part after the line, if the line is complete; or how the body has ended.
     fn line_so_far(&mut self) -> Result<Option<Part>, Progress> {
         if self.line.len() > LINE {
             return Err(Progress::Malformed);
@@ -256,8 +256,8 @@ const NOT_IN_TRAILERS: [&str; 16] = [
     "upgrade",
 ];
 
-/// Whether a line is a header field that may stand in a trailer. What the trailer says is not
-/// heeded; but a decoder that takes anything for a trailer could be fed the next request as one.
+/// Whether a line is a header field that may stand in a trailer. Trailers are ignored. But a
+/// decoder that accepts any line as a trailer could swallow the next request.
 fn is_trailer(line: &[u8]) -> bool {
     let Some(rest) = skip_token(line) else {
         return false;

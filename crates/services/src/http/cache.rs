@@ -29,8 +29,8 @@ pub(super) struct Cache {
 pub(super) enum Known {
     /// The page, compared with the file within this second.
     Current(Arc<Page>),
-    /// The page, and what the file was like when it was read. It is the caller's turn to look
-    /// whether the file is still like that; others get the page as current meanwhile.
+    /// The page, and what the file was like when it was read. The caller must check whether the
+    /// file has changed. Meanwhile others get the page as current.
     ToCheck(Arc<Page>, Metadata),
     Nothing,
 }

@@ -8,9 +8,9 @@ use super::{
 
 /// The fields that make a request conditional, with their values as they came.
 ///
-/// Of a list of entity tags that goes on in a second field the first field is heeded. Any other
-/// field has one value, and says nothing if it comes twice. To a client that does so the whole file
-/// may be sent where its copy is still good; it never gets a wrong one.
+/// If a list of entity tags continues in a second field, only the first field counts. Any other
+/// field has one value, and is ignored if it comes twice. The client may then get the whole file
+/// although its copy is still good; it never gets a wrong file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Conditions<'b> {
     if_match: Option<&'b [u8]>,
@@ -21,7 +21,7 @@ pub(super) struct Conditions<'b> {
     range: Option<&'b [u8]>,
 }
 
-/// The value of a field that says nothing: neither a date, nor a range, nor an entity tag.
+/// The value of an ignored field: neither a date, nor a range, nor an entity tag.
 const NOTHING: &[u8] = b"";
 
 /// What the conditions are compared with.
@@ -97,7 +97,7 @@ impl<'b> Conditions<'b> {
         }
     }
 
-    /// Whether the client's other parts, if it has any, are of the file as it is now.
+    /// Whether the parts that the client already has belong to the current file.
     fn range_is_current(&self, validators: Validators<'_>) -> bool {
         match self.if_range {
             None => true,
@@ -201,12 +201,12 @@ mod tests {
             (&[("Range", "bytes=0-9"), ("If-Range", AT)], part(0, 10)),
             (&[("Range", "bytes=0-9"), ("If-Range", AFTER)], Whole),
             (&[("If-Range", "\"x\"")], Whole),
-            // What has one value and comes twice says nothing.
+            // A field of one value that comes twice is ignored.
             (&[("Range", "bytes=0-9"), ("Range", "bytes=0-9")], Whole),
             (&[("Range", "bytes=0-9"), ("If-Range", "\"a,b\""), ("If-Range", "\"a,b\"")], Whole),
             (&[("If-Modified-Since", AT), ("If-Modified-Since", BEFORE)], Whole),
             (&[("If-Unmodified-Since", BEFORE), ("If-Unmodified-Since", AT)], Whole),
-            // A list goes on in the next field; the first is enough to be safe.
+            // A list continues in the next field; to use only the first is safe.
             (&[("If-None-Match", "\"a,b\""), ("If-None-Match", "\"x\"")], NotModified),
             (&[("If-Match", "\"a,b\""), ("If-Match", "\"x\"")], Whole),
             (&[("If-Match", "\"x\""), ("If-Match", "\"a,b\"")], PreconditionFailed),

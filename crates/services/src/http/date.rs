@@ -15,13 +15,12 @@ pub(super) const LENGTH: usize = 29;
 /// The text of a date.
 pub(super) type Text = [u8; LENGTH];
 
-/// The date `seconds` after 1 January 1970, from the kernel thread's memory when it asked for the
-/// same one before.
+/// The date `seconds` after 1 January 1970. Each kernel thread remembers its last one.
 pub(super) fn current(seconds: u64) -> Text {
     thread_local! {
-        // Constant and without a destructor, so that access is an offset from a register and no
-        // more. There is no wait between reading and writing it, so a task that moves to another
-        // thread is not confused.
+        // The value is constant and has no destructor, so each access is only an offset from a
+        // register. There is no wait between reading and writing it, so a task that moves to
+        // another thread is not confused.
         static LAST: Cell<(u64, Text)> = const { Cell::new((u64::MAX, [0; LENGTH])) };
     }
     let (second, text) = LAST.get();
@@ -43,15 +42,14 @@ pub(super) fn format(seconds: u64) -> Text {
     text
 }
 
-/// Seconds since 1 January 1970 of any of the three forms of a date that RFC 9110, section 5.6.7,
-/// makes us accept.
+/// Seconds since 1 January 1970. Accepts the three forms of a date that RFC 9110, section 5.6.7,
+/// demands.
 pub(super) fn parse(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     httpdate::parse_http_date(text).ok().map(seconds_of)
 }
 
-/// Whole seconds since 1 January 1970; times before then, which a file may well bear, count as that
-/// day.
+/// Whole seconds since 1 January 1970. A file may bear an earlier time, which counts as 0.
 pub(super) fn seconds_of(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
 }

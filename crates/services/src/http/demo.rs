@@ -15,8 +15,7 @@ pub(super) struct Demo {
     pages: HashMap<&'static str, Arc<Page>>,
 }
 
-/// The page that comparisons are made with: 305 bytes, as many as in the measurements that ours
-/// are compared with.
+/// The page for comparisons. It has 305 bytes, as in the measurements that ours are compared with.
 const INDEX: &[u8] = include_bytes!("../../demo/index.html");
 
 /// The pages that are files of this crate.
@@ -32,8 +31,8 @@ const FILES: &[(&str, &[u8])] = &[
 const LINES: usize = 1600;
 const LINE: usize = 64;
 
-/// When the pages were last changed: 21 November 2026. The entity tag follows the content, and so
-/// tells a client of a change that this constant misses.
+/// When the pages were last changed: 21 November 2026. If this constant is out of date, the entity
+/// tag still changes with the content.
 const LAST_MODIFIED: u64 = 1_795_219_200;
 
 /// The built-in pages by their names, for other servers that are to serve the same.

@@ -15,17 +15,16 @@ use super::{
 /// What becomes of the connection after the reply, and so what the reply says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
-    /// It stays open, as is understood in HTTP/1.1.
+    /// It stays open: the default in HTTP/1.1.
     Implied,
-    /// It stays open, which a client of HTTP/1.0 has asked for and must be told.
+    /// It stays open at the request of an HTTP/1.0 client. The reply must say so.
     Announced,
     /// It ends.
     Close,
 }
 
 impl Persistence {
-    /// The same, or the end of the connection if the server drains: to be asked just before the
-    /// reply says so.
+    /// Unchanged, or `Close` if the server drains. Ask just before the reply is written.
     #[must_use]
     #[inline]
     pub fn unless_draining(self) -> Self {
@@ -47,7 +46,7 @@ impl Framing {
     pub const NONE: Framing = Framing::Length(0);
 }
 
-/// The header fields that have a meaning here, as they are come upon.
+/// The header fields that have a meaning here, in the order in which they come.
 #[derive(Default)]
 pub(super) struct Fields<'b> {
     host: Option<&'b [u8]>,
@@ -96,7 +95,7 @@ impl<'b> Fields<'b> {
             }
             10 if is("connection") => self.take_connection(value),
             12 if is("content-type") => {
-                // Which of two counts is read differently by different frameworks.
+                // Frameworks differ in which of two values counts.
                 let earlier = std::mem::replace(&mut self.has_content_type, true);
                 if earlier {
                     return Err(&status::BAD_REQUEST);
@@ -171,7 +170,7 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// The codings that `Transfer-Encoding` tells of: one list, be it in one field or in several.
+/// The codings of `Transfer-Encoding`: one list, even if it stands in several fields.
 #[derive(Clone, Copy, Debug, Default)]
 enum Codings {
     #[default]
@@ -204,7 +203,7 @@ impl Codings {
     }
 
     /// How a body is framed. RFC 9112, section 6.3: if the last coding is not chunked, where the
-    /// body ends cannot be known. Other codings before it are honest, but not to be had here.
+    /// body ends cannot be known. Other codings before it are legal, but not supported here.
     fn framing(self) -> Result<Framing, &'static Status> {
         match self {
             Codings::None => Ok(Framing::NONE),

@@ -35,7 +35,7 @@ pub enum Heard {
 ///
 /// # Panics
 ///
-/// When a head is read differently once what follows it is not there, or the buffer has no room.
+/// If a head is read differently without the bytes that follow it, or if the buffer has no room.
 #[must_use]
 pub fn requests(pieces: &[&[u8]], head_limit: usize, body_limit: u64) -> Vec<Heard> {
     let mut input = Input::new(head_limit);
@@ -111,8 +111,8 @@ pub enum Ended {
     Refused,
 }
 
-/// Reads a chunked body that comes in `pieces`, of at most `limit` bytes with its framing and
-/// `room` without.
+/// Reads a chunked body that comes in `pieces`: at most `limit` bytes with its framing, `room`
+/// without.
 #[must_use]
 pub fn chunked(pieces: &[&[u8]], limit: u64, room: usize) -> Ended {
     let mut body = Body::new(Framing::Chunked, limit, Some(room));

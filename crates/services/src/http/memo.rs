@@ -9,11 +9,11 @@ use super::{
 
 /// A cache of one page, for one connection.
 ///
-/// The shared cache costs a lock and a reference count, both atomic operations on memory that every
-/// core writes. Within a second the shared cache would not look at the file either. So a connection
-/// that repeats its request within a second needs neither. An evicted page lives on in the memos
-/// that have it. There is at most one for each connection, and none longer than the limit on cached
-/// files.
+/// A connection that repeats its request within a second needs no shared cache. A look-up there
+/// costs a lock and a reference count: atomic operations on memory that every core writes. The
+/// shared cache would not look at the file within that second either. An evicted page lives on in
+/// the memos that hold it. Each connection holds at most one page, no longer than the limit on
+/// cached files.
 #[derive(Default)]
 pub struct Memo {
     target: String,
@@ -22,7 +22,7 @@ pub struct Memo {
 }
 
 impl Memo {
-    /// The page that a request is for, if that was the last one, in this same second.
+    /// The page that a request asks for, if it was also the last one, in the same second.
     #[inline]
     pub fn recall(&self, request: &Request<'_>, now: u64) -> Option<&Page> {
         let is_read = matches!(request.method, Method::Get | Method::Head);
@@ -30,7 +30,7 @@ impl Memo {
         self.page.as_deref().filter(|_| same)
     }
 
-    /// The page that was kept last, whatever it was asked for by.
+    /// The page that was kept last, under whatever target.
     pub fn page(&self) -> Option<&Page> {
         self.page.as_deref()
     }

@@ -80,14 +80,13 @@ pub const ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-/// How long a connection that is refused by [`Http::refuse`] is listened to at most, so that its
-/// client gets to read why.
+/// How long [`Http::refuse`] reads on at most, so that the client can read why it was refused.
 pub const REFUSAL_TIME: Duration = Duration::from_secs(1);
 
 /// An http service, shared by all its connections; a clone is the same service.
 ///
-/// A server that starts processes opens it before, so that all have the same root. Each process
-/// then has its own cache.
+/// A server that starts processes opens the service first, so that all have the same root. Each
+/// process has its own cache.
 #[derive(Clone)]
 pub struct Http {
     shared: Arc<Shared>,
@@ -164,8 +163,8 @@ impl Http {
         mut stream: TcpStream,
     ) -> impl Future<Output = io::Result<()>> + Send + use<> {
         let http = self.clone();
-        // Not an `async fn`, which would have room for the stream where it came in, and again where
-        // it is used.
+        // Not an `async fn`: its future would hold the stream twice, as argument and as local
+        // variable.
         async move {
             let mut wire = Wire::new(&mut stream, &http.shared.limits)?;
             let served = http.serve_requests(&mut wire).await;
@@ -192,7 +191,7 @@ impl Http {
                 let looked = if input.is_empty() {
                     Look::Partial // As between any two requests.
                 } else {
-                    // By one call, and on a stack that is in the cache.
+                    // In one call, on a stack that is in the processor's cache.
                     task::leaf(|| look(input.unused(), requests_left, &memo, wire))
                 };
                 match looked {
@@ -217,7 +216,7 @@ impl Http {
                     let status = request::too_long(input.unused());
                     return boxed(|| reject(status, wire, &mut input)).await;
                 }
-                // A connection may be idle for long; a request, once begun, may not.
+                // A connection may be idle for long. A request that has begun has a deadline.
                 let idle = input.is_empty();
                 let left = if idle { Some(limits.idle_time) } else { deadline.left() };
                 let filled = match left {
@@ -311,7 +310,7 @@ impl Http {
                 return Ok(Next::Linger);
             }
         };
-        // A client that has begun did not wait.
+        // A client that has begun to send the body does not wait for leave.
         if request.expects_continue && input.is_empty() {
             wire.write_continue();
         }
@@ -328,8 +327,8 @@ impl Http {
         Ok(Next::after(persistence, !last && input.is_empty()))
     }
 
-    /// Answers a request for what the connection does not remember, and says what the reply says of
-    /// the connection. The reply is gathered, or sent if it is long.
+    /// Answers a request for a page that is not in the memo. Returns what the reply says about the
+    /// connection. The reply is gathered, or sent if it is long.
     async fn answer(
         &self,
         request: Request<'_>,
@@ -351,7 +350,7 @@ impl Http {
                 Looked::Unknown(errand) => Box::pin(self.shared.site.run(errand)).await,
             },
         };
-        // All that may take long is behind us, and a drain may have begun.
+        // All slow work is done by now. A drain may have begun meanwhile.
         let persistence = persistence.unless_draining();
         match found {
             Ok(page) => {
@@ -366,25 +365,25 @@ impl Http {
     }
 }
 
-/// A future in a box. It is made in a stack frame of its own, since the frame below it stays for as
-/// long as the connection is served.
+/// A future in a box. It has its own stack frame, because the caller's frame stays for as long as
+/// the connection is served.
 #[inline(never)]
 fn boxed<F>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     Box::pin(make())
 }
 
-/// Answers a head that is none, or not all of one, and ends the connection.
+/// Answers a bad or incomplete head, and ends the connection.
 async fn reject(status: &'static Status, wire: &mut Wire<'_>, input: &mut Input) -> io::Result<()> {
     let is_head = request::is_head(input.unused());
     wire.reject(status, is_head, input).await
 }
 
-/// What has come in, and what was done about it. It is two words, which fit in registers. To pass
-/// more by way of a stack that is in no cache takes longer than to make a box.
+/// What has come in, and what was done about it. It fits in two registers. A larger value would go
+/// through a stack that is in no cache, which takes longer than to allocate a box.
 enum Look<'r> {
     /// No whole request yet.
     Partial,
-    /// What this status answers, and after which nothing can be read.
+    /// A bad request: this status answers it, and nothing can be read after it.
     Bad(&'static Status),
     /// A request for the page in the memo, which is answered.
     Answered(Done),
@@ -432,7 +431,8 @@ struct Done {
 }
 
 impl Done {
-    /// Makes room for the next one, if there are to be more than this one of those that are left.
+    /// Takes the request out of `input`, and returns how the connection goes on. `requests_left`
+    /// includes this request.
     fn settle(self, memo: &mut Memo, input: &mut Input, requests_left: u32) -> Next {
         memo.release_file();
         input.consume(self.length as usize);
@@ -443,7 +443,7 @@ impl Done {
 /// How a connection goes on after a request.
 enum Next {
     Request,
-    /// It ends, and as far as has been read nothing more is on its way here.
+    /// It ends, and as far as is known the client is not sending.
     End,
     /// It ends, though the client may still be sending.
     Linger,
@@ -452,8 +452,8 @@ enum Next {
 }
 
 impl Next {
-    /// After a request that has been read to its end and answered. `is_quiet` if nothing followed
-    /// it, and nothing is likely to.
+    /// After a request that has been read to its end and answered. `is_quiet` says that nothing
+    /// followed the request and nothing is likely to.
     fn after(persistence: Persistence, is_quiet: bool) -> Self {
         match persistence {
             Persistence::Implied | Persistence::Announced => Next::Request,

@@ -1,5 +1,5 @@
-//! What is sent for one file. This is its head, built once and kept with the body, and the other
-//! heads that a request for it can get.
+//! What is sent for one file. One head is built once and kept with the body. Other heads are built
+//! for each request that needs them.
 
 use std::{
     borrow::Cow,

@@ -18,8 +18,8 @@ use super::{
 /// Some pages, shared by all connections. [`Http::with_pages`](super::Http::with_pages) serves
 /// them.
 pub trait Pages: Send + Sync {
-    /// What may be asked of the page at `path`, which is as in [`Asked`]. `None` if there is no
-    /// such page; then the files are looked through.
+    /// The methods that the page at `path` takes; `path` is as in [`Asked`]. `None` if there is no
+    /// such page; then the files are searched.
     ///
     /// This is asked for every target that is not in memory, so it should be quick.
     fn offer(&self, path: &str) -> Option<Offer>;
@@ -83,7 +83,7 @@ const FILES_ALLOW: &str = "GET, HEAD, OPTIONS";
 
 /// What the head of a request comes to.
 pub(super) enum Admission {
-    /// None of the pages is meant.
+    /// The request is for none of the pages.
     Elsewhere,
     /// One of the pages, which waits for a body of at most so many bytes.
     Post(usize),

@@ -83,8 +83,8 @@ impl Http {
         self.shared.site.look(target, now)
     }
 
-    /// Looks at the disk for what [`look`](Self::look) did not know; this kernel thread waits for
-    /// it.
+    /// Looks on the disk for a page that [`look`](Self::look) did not know. This kernel thread
+    /// waits.
     ///
     /// # Errors
     ///

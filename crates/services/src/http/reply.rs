@@ -1,5 +1,5 @@
-//! The beginning and the end that all replies have. Also the whole of replies that are made for one
-//! request: errors, redirects, and the pages of [`Pages`](super::Pages).
+//! The beginning and the end of every reply, and whole replies that are made for one request:
+//! errors, redirects, and the pages of [`Pages`](super::Pages).
 
 use std::io::Write;
 
@@ -52,8 +52,8 @@ impl Reply {
         self
     }
 
-    /// The reply to a method that asks for nothing, or for what is not to be had. All targets with
-    /// these allowed methods, `allow`, get the same reply. `None` for a GET or HEAD.
+    /// The reply to OPTIONS, or to a method that is not allowed. It is the same for all targets
+    /// that allow the methods `allow`. `None` for a GET or HEAD.
     pub(super) fn to_method(method: Method, allow: &'static str) -> Option<Self> {
         match method {
             Method::Get | Method::Head => None,

@@ -15,14 +15,13 @@ use super::{
     status::{self, Status},
 };
 
-/// What some bytes at the start of a request are.
+/// What the parser makes of the bytes at the start of a request.
 pub enum Parsed<'b> {
     /// A whole head; its body and further requests may follow.
     Complete(Request<'b>),
     /// The beginning of a head.
     Partial,
-    /// Nothing that could be answered otherwise. Where the request ends is unknown, so the
-    /// connection ends with it.
+    /// A bad request, answered by this status. Its end is unknown, so the connection ends too.
     Bad(&'static Status),
 }
 
@@ -79,7 +78,7 @@ pub enum Method {
 
 /// Parses the head at the start of `bytes`.
 ///
-/// The caller bounds the length of `bytes`; [`too_long`] says what to answer when it is reached.
+/// The caller bounds the length of `bytes`. [`too_long`] says what to answer at that bound.
 #[inline(never)] // Its room shall be on the stack while it parses, and no longer.
 pub fn parse(bytes: &[u8]) -> Parsed<'_> {
     // As between any two requests on a connection.
@@ -161,8 +160,8 @@ pub(super) fn field<'b>(head: &'b [u8], name: &str) -> Result<Option<&'b [u8]>, 
 
 /// Whether bytes at the start of a request, which may be a bad one, ask for a reply without a body.
 ///
-/// Only what the parser passes over is passed over here. A request that is bad from its first byte
-/// would otherwise be answered with or without a body as the network cuts it.
+/// This skips only what the parser skips. Otherwise the way the network cuts a bad request would
+/// decide whether its reply has a body.
 pub fn is_head(mut bytes: &[u8]) -> bool {
     while let [b'\r', b'\n', rest @ ..] | [b'\n', rest @ ..] = bytes {
         bytes = rest;
@@ -182,8 +181,8 @@ pub fn too_long(bytes: &[u8]) -> &'static Status {
     }
 }
 
-/// Whether a line ends without CR. All bytes are looked at, whatever is found, so that the compiler
-/// can compare many at once.
+/// Whether a line ends without CR. It looks at all bytes and does not stop early, so that the
+/// compiler can compare many at once.
 fn has_bare_line_feed(head: &[u8]) -> bool {
     let (after, before) = (&head[1..], &head[..head.len() - 1]);
     let bare = |(&byte, &earlier): (&u8, &u8)| (byte == b'\n') & (earlier != b'\r');

@@ -87,7 +87,7 @@ impl Site {
     /// The reply that is due instead of the page.
     pub(super) async fn run(&self, errand: Errand) -> Result<Arc<Page>, Reply> {
         match self {
-            // A demonstration site hands out no errands.
+            // `look` of a demonstration site returns no errand.
             Site::Demo(_) => Err((&status::NOT_FOUND).into()),
             Site::Directory(directory) => directory.run(errand).await,
         }

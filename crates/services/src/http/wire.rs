@@ -31,8 +31,8 @@ pub(super) struct Wire<'l> {
     stream: &'l mut TcpStream,
     output: Output,
     limits: &'l Limits,
-    /// The last read took all that had come, and nothing has been sent since. So as far as can be
-    /// known, the client has nothing more to say, and the kernel nothing more to deliver.
+    /// The last read took all that had come, and nothing has been sent since. So as far as is
+    /// known, neither the client nor the kernel has anything left to deliver.
     is_quiet: bool,
     /// The kernel has been told how long the client may take nothing.
     is_watched: bool,
@@ -95,8 +95,8 @@ impl<'l> Wire<'l> {
         }
     }
 
-    /// Notes that the reply to the oldest request is made, if it is; the request ends once what has
-    /// been gathered is sent.
+    /// If `is_made`, notes that the oldest request has its reply. The request ends when the
+    /// gathered bytes have been sent.
     pub(super) fn answered_if(&mut self, is_made: bool) {
         self.answered += u32::from(is_made);
         if self.output.gathered().is_empty() {
@@ -121,9 +121,8 @@ impl<'l> Wire<'l> {
     /// Sends what has been gathered together with the end of our side, in one packet. True if the
     /// connection may be closed then; false if it has to [`linger`](Self::linger).
     ///
-    /// It has to linger where more bytes may be on their way, in either direction. A byte that
-    /// comes for a closed socket makes the kernel send a reset, and throw away what it still has to
-    /// deliver.
+    /// It has to linger where more bytes may be on their way, in either direction. If a byte
+    /// arrives at a closed socket, the kernel sends a reset and drops what it has still to deliver.
     pub(super) async fn finish(&mut self) -> io::Result<bool> {
         let length = self.output.gathered().len();
         if !self.is_quiet || length == 0 {
@@ -211,7 +210,7 @@ impl<'l> Wire<'l> {
         self.output.gather().extend_from_slice(CONTINUE);
     }
 
-    /// Sends what has been gathered if it is so much that nothing is to be added before.
+    /// Sends the gathered bytes if there is no room for another reply.
     pub(super) async fn make_room(&mut self) -> io::Result<()> {
         if self.output.gathered().len() >= GATHERED {
             self.flush().await?;
@@ -219,8 +218,8 @@ impl<'l> Wire<'l> {
         Ok(())
     }
 
-    /// Answers what cannot be read to its end, by a page or, where `is_head`, by its head alone,
-    /// and ends the connection.
+    /// Answers a request that cannot be read to its end, and ends the connection. The answer is a
+    /// page, or its head alone if `is_head`.
     pub(super) async fn reject(
         &mut self,
         status: &'static Status,
@@ -233,7 +232,7 @@ impl<'l> Wire<'l> {
     /// Has the connection end with a reset. To close it would leave what the client has not taken
     /// to the kernel, which would try to send it for minutes.
     pub(super) fn reset(&self) {
-        // What fails here has ended already.
+        // If this fails, the connection has ended already.
         let _ = self.stream.set_linger_reset();
     }
 
@@ -299,9 +298,9 @@ impl<'l> Wire<'l> {
     }
 }
 
-/// Has the kernel end the connection when the client takes nothing for too long. A limit of each
-/// write would begin anew whenever the socket's buffer grows. This is a system call, so it is made
-/// once in a connection, and only for what does not leave at once.
+/// Has the kernel end the connection when the client takes nothing for too long. A limit on each
+/// write would begin anew whenever the socket's buffer grows. This costs a system call, so it is
+/// done once in a connection, and only if bytes do not leave at once.
 fn watch(stream: &TcpStream, limits: &Limits, is_watched: &mut bool) -> io::Result<()> {
     if !mem::replace(is_watched, true) {
         stream.set_taking_limit(limits.write_time)?;
@@ -309,10 +308,10 @@ fn watch(stream: &TcpStream, limits: &Limits, is_watched: &mut bool) -> io::Resu
     Ok(())
 }
 
-/// Sends the many bytes of a reply that do not leave at once, in the time that their number gives
-/// them. A client that takes a byte now and then would never meet the limit of a single write.
+/// Sends the bytes of a long reply, within a time that grows with their number. The limit on a
+/// single write would never stop a client that takes a byte now and then.
 ///
-/// It is boxed, so that connections with clients that keep up have no room for it.
+/// It is boxed, so that it does not enlarge connections with clients that keep up.
 fn patiently<F: Future<Output = io::Result<()>>>(
     limits: &Limits,
     length: u64,

@@ -11,8 +11,8 @@
 //! survives `kill -9` of this process. What else it survives depends on the back-end: see
 //! [`Location`]. Every other end is [`Unavailable`], after which the write may or may not have been
 //! kept. The next call tries anew, so that a store that comes back is used again without a restart.
-//! The cause is for the operator more than for a client, so it is also said on standard error. So
-//! is the store's return. Both are said at most twice in ten seconds.
+//! The cause matters more to the operator than to a client, so it also goes to standard error. So
+//! does the store's return. There are at most two such lines in ten seconds.
 
 mod location;
 mod pool;
@@ -162,14 +162,14 @@ impl Store {
     }
 
     /// Finds out whether the store answers, and tells the operator if it does not. Call it before
-    /// there is a client, which would have to find out otherwise. An SQLite file has answered in
+    /// the first client comes; otherwise that client finds out. An SQLite file has answered in
     /// [`new`](Store::new).
     ///
     /// Not `async`, and for the set-up as well: nothing stays open.
     ///
     /// # Errors
     ///
-    /// [`Unavailable`], which has been told; a store that comes later is used then.
+    /// [`Unavailable`], which the operator has been told. A store that comes later is used.
     pub fn reach(&self) -> Result<(), Unavailable> {
         match &self.shared.kind {
             Kind::Sqlite(_) => Ok(()),
@@ -238,14 +238,15 @@ impl Default for Options {
             redis_connections: 64,
             connect_limit: Duration::from_secs(1),
             reply_limit: Duration::from_secs(2),
-            // One Redis serves fifteen thousand guests that come at once in less.
+            // This is enough for one Redis to serve fifteen thousand guests that come at once.
             turn_limit: Duration::from_secs(20),
         }
     }
 }
 
 impl Shared {
-    /// Gives a failure its name, and has the operator told what has changed.
+    /// Turns a failure into [`Unavailable`], and tells the operator if the store's state has
+    /// changed.
     fn reporting<T>(&self, result: Result<T, String>) -> Result<T, Unavailable> {
         match result {
             Ok(value) => {

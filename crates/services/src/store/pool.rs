@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use duality_runtime::sync::{Permit, Semaphore};
 use duality_runtime::time::{Duration, timeout};
 
-/// At most so many things in use at a time, and at most as many idle ones.
+/// A bounded number of things in use at a time, and at most as many idle ones.
 pub(super) struct Pool<T> {
     permits: Semaphore,
     idle: Mutex<Vec<T>>,

@@ -20,8 +20,8 @@ const SAYING: u64 = 2;
 
 /// What has been said of one store. The numbers are shared with the child processes.
 ///
-/// What is said last may lag behind by [`QUIET`], but comes true: every call compares it with what
-/// it saw.
+/// The last line may be out of date for [`QUIET`] at most, as long as there are calls: each
+/// compares it with what it saw.
 pub(super) struct Reports {
     began: Instant,
     /// What was said last: [`THERE`] or [`AWAY`], or [`SAYING`].
@@ -73,8 +73,8 @@ impl Reports {
         }
     }
 
-    /// Whether it is to be said now, by this caller, that the state is another than was said last.
-    /// Until the caller has said it and has stored the state, no other line is said. A process that
+    /// Whether this caller must report now that the state is no longer the reported one. No other
+    /// line is written until the caller has written its line and stored the state. A process that
     /// is killed in between leaves [`SAYING`]; after [`QUIET`] another caller takes over.
     fn may_change_to(&self, state: u64) -> bool {
         let said = self.said.load(Relaxed);

@@ -106,8 +106,8 @@ fn spawn(directory: &TempDir, port: u16, asks: bool) -> Option<Child> {
         if process.try_wait().unwrap().is_some() {
             return Some(false);
         }
-        // Another test's server may have been quicker to take the port; and one that has come back
-        // reads what it has kept first.
+        // Another test's server may have taken the port first. A restarted server loads what it has
+        // kept before it serves.
         says(port, &[&own, "loading:0"]).then_some(true)
     })
     .then_some(process)

@@ -14,7 +14,7 @@ enum State {
     /// So many bytes are left.
     Length(u64),
     UntilEnd,
-    /// In the size of a chunk, of which this is the value so far; `None` before its first digit.
+    /// In the size of a chunk. This is its value so far; `None` before the first digit.
     Size(Option<u64>),
     /// In what may follow the size on its line.
     Extension(u64),
@@ -47,8 +47,8 @@ impl Body {
         matches!(self.state, State::UntilEnd | State::Complete)
     }
 
-    /// Takes the next bytes of the connection, and gives `sink` what belongs to the body. Returns
-    /// how many it took: all, unless the body is complete before the last.
+    /// Takes the next bytes of the connection, and gives `sink` those of the body. Returns how many
+    /// it took: all, unless the body is complete before the last.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],
@@ -81,7 +81,7 @@ impl Body {
     }
 }
 
-/// The state after one byte of what surrounds chunks (RFC 9112, section 7.1).
+/// The state after one byte of the framing around chunks (RFC 9112, section 7.1).
 fn after_byte(state: State, byte: u8) -> Result<State, Failure> {
     const WRONG_SIZE: Failure = Failure::Malformed("the size of a chunk is no number");
     Ok(match (state, byte) {

@@ -1,4 +1,4 @@
-//! What the fuzz targets drive of the client of `http`: what it makes of a server's bytes, as
+//! The parts of the client of `http` that fuzz targets drive. They read a server's bytes as
 //! `read_reply` does, without a connection.
 
 use super::body::Body;
@@ -14,7 +14,7 @@ pub struct Reply {
     pub status: u16,
     /// The value of its `Location`.
     pub location: Option<Vec<u8>>,
-    /// What has come of its body.
+    /// The bytes of its body so far.
     pub content: Vec<u8>,
     /// Whether the body is complete.
     pub is_complete: bool,
@@ -32,7 +32,7 @@ pub struct Reply {
 ///
 /// # Panics
 ///
-/// When a reply that is remembered is not recalled as it was.
+/// If a remembered reply is not recalled unchanged.
 pub fn reply(pieces: &[&[u8]]) -> Result<Option<Reply>, ()> {
     let mut buffer = Vec::new();
     let (mut interim, mut skipped) = (Interim::default(), 0);

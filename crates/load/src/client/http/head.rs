@@ -4,10 +4,10 @@
 use crate::failure::Failure;
 use crate::request::decimal;
 
-/// More headers than this are a malformed reply.
+/// A reply with more headers is malformed.
 const MOST_HEADERS: usize = 64;
 
-/// A server that sends more interim replies than this before a final one never comes to an end.
+/// The most interim replies before a final one. More of them count as a server that never ends.
 const MOST_INTERIM: u32 = 16;
 
 /// What the client needs to know of a head.
@@ -45,11 +45,11 @@ impl Head {
             }
             Err(_) => return Err(Failure::Malformed("the head is not HTTP/1")),
         };
-        // A head that is complete has both.
+        // A complete head has both.
         let (status, minor) = (reply.code.unwrap_or_default(), reply.version.unwrap_or_default());
         let mut content_length = None;
         let mut chunked = false;
-        // HTTP/1.0 closes unless told otherwise, HTTP/1.1 the reverse.
+        // By default, HTTP/1.0 closes the connection and HTTP/1.1 keeps it open.
         let mut closing = minor == 0;
         for header in reply.headers.iter() {
             if header.name.eq_ignore_ascii_case("content-length") {
@@ -106,7 +106,7 @@ impl Interim {
     }
 }
 
-/// The value of the first header of this name in the bytes of a head that is complete.
+/// The value of the first header of this name in the bytes of a complete head.
 pub(in crate::client) fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut reply = httparse::Response::new(&mut headers);

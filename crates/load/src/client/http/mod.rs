@@ -35,7 +35,7 @@ use crate::request::{Client, Reply, expect_end, read_more, send_all};
 /// Bounds of the read buffer of a connection: a head must fit into it, a body need not.
 const BUFFER_SIZES: std::ops::RangeInclusive<usize> = 4 * 1024..=64 * 1024;
 
-/// A longer body is not learnt from a probe.
+/// The longest body that a client learns from the probe.
 const LONGEST_BODY: usize = 1 << 30;
 
 pub(crate) static ENTRY: Entry =
@@ -113,7 +113,7 @@ impl Client for Http {
         let check = |head: &Head, bytes: &[u8]| check_head(head, bytes, known);
         let reply = read_reply(stream, &mut self.buffer, 0, check, collect).await?;
         self.reference = body.into();
-        // Room for the whole reply, a longer head, and a byte too many to be seen at once.
+        // Room for the whole reply with a longer head, and for an excess byte, in one read.
         let fitting = usize::try_from(reply.bytes).unwrap_or(usize::MAX).saturating_add(1024);
         self.buffer = vec![0; fitting.clamp(*BUFFER_SIZES.start(), *BUFFER_SIZES.end())].into();
         Ok(())
@@ -167,7 +167,8 @@ impl Clone for Http {
 }
 
 impl KnownReply {
-    /// Remembers a reply that begins `bytes`, if the whole of it could be there at once.
+    /// Remembers the head at the start of `bytes`, and the length of the reply if the head declares
+    /// it.
     fn learn(&mut self, head: &Head, bytes: &[u8]) {
         self.length = None;
         if let Framing::Length(body) = head.framing
@@ -180,7 +181,7 @@ impl KnownReply {
         }
     }
 
-    /// The body of a reply with the same head, if `bytes` are the whole of it.
+    /// The body of a reply with the same head, if `bytes` are the whole reply.
     fn body_of<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         if self.length != Some(bytes.len()) {
             return None;
@@ -189,8 +190,8 @@ impl KnownReply {
     }
 }
 
-/// Reads a reply of which the first `filled` bytes are in `buffer`. It gives `check` its head, with
-/// all that came with it, and `sink` its body. Interim replies before it are skipped.
+/// Reads a reply of which the first `filled` bytes are in `buffer`. Passes the head and the bytes
+/// that came with it to `check`, and the body to `sink`. Skips interim replies.
 pub(super) async fn read_reply(
     stream: &mut TcpStream,
     buffer: &mut [u8],
@@ -245,7 +246,7 @@ pub(super) fn question(page: &Page) -> Question {
     Question::new(request(page, true), |stream| Box::pin(take_page(stream)))
 }
 
-/// Reads a reply of status 200, and looks no closer.
+/// Reads a reply. Its status must be 200; its body is not compared.
 async fn take_page(stream: &mut TcpStream) -> Result<Reply, Failure> {
     let mut buffer = vec![0; *BUFFER_SIZES.end()];
     let check = |head: &Head, _: &[u8]| match head.status {
@@ -255,7 +256,7 @@ async fn take_page(stream: &mut TcpStream) -> Result<Reply, Failure> {
     read_reply(stream, &mut buffer, 0, check, |_| Ok(())).await
 }
 
-/// Ends a reply that was correct: where the server closes the connection, that is its end.
+/// Ends a correct reply. If the server closes the connection, the reply ends only then.
 async fn finish(stream: &mut TcpStream, closing: bool, received: u64) -> Result<Reply, Failure> {
     if closing {
         expect_end(stream).await?;
@@ -263,7 +264,7 @@ async fn finish(stream: &mut TcpStream, closing: bool, received: u64) -> Result<
     Ok(Reply { bytes: received, open: !closing })
 }
 
-/// A head that is correct is known from then on.
+/// Remembers a correct head.
 fn check_head(head: &Head, bytes: &[u8], known: &mut KnownReply) -> Result<(), Failure> {
     if head.status != 200 {
         return Err(Failure::WrongStatus(head.status));

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::said::{Numbers, Said};
 use crate::failure::Failure;
 
-/// A line without an end within so many bytes is none.
+/// A line is shorter than this.
 const LONGEST_LINE: usize = 2 * 1024;
 
 /// What one member has heard of a round.
@@ -41,8 +41,8 @@ impl Hearing {
         self.order
     }
 
-    /// Takes whole lines from the beginning of `bytes`, adds to `starts` when each was said, and
-    /// returns how many bytes those were.
+    /// Takes whole lines from the beginning of `bytes`, and returns their length. Adds the time
+    /// when each line was said to `starts`.
     ///
     /// # Errors
     ///
@@ -69,7 +69,8 @@ impl Hearing {
             self.heard[sender] += 1;
             self.due -= 1;
             if (sender ^ self.member) & 1 == 1 {
-                // Any function of all senders that their order changes; this one is Knuth's.
+                // Any function works that depends on the order of the senders. This is Knuth's
+                // generator.
                 let mixed = self.order ^ sender as u64;
                 self.order = mixed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             }
@@ -78,8 +79,8 @@ impl Hearing {
         }
     }
 
-    /// Says what is wrong with the line that `rest` begins with, which is not the next of its
-    /// sender. An incomplete line may still be right.
+    /// Says what is wrong with the first line of `rest`, which is not its sender's next. An
+    /// incomplete line may still be right.
     #[cold]
     fn explain(&self, rest: &[u8], sender: Option<(usize, &Said)>) -> Result<(), Failure> {
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
@@ -122,7 +123,7 @@ fn sender(line: &[u8]) -> Option<u64> {
     None
 }
 
-/// What it means that the server itself says something other than a welcome.
+/// What a message of the server means if it is no welcome.
 pub(super) fn word_of_server(line: &[u8]) -> Failure {
     match line {
         b"* too slow" => Failure::TooSlow,

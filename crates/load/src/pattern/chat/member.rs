@@ -1,5 +1,5 @@
-//! One member of a room: says its lines of a round, hears those of the others, and waits for them
-//! all.
+//! One member of a room. It says its lines of a round, hears the lines of the others, and waits for
+//! all members.
 
 use std::io;
 use std::net::Shutdown;
@@ -35,9 +35,9 @@ pub(super) struct Member {
     /// Bytes of a line that is not complete.
     filled: usize,
     starts: Vec<Instant>,
-    /// The last delivery of all, from when to when: it is right only if nothing comes after it.
+    /// Start and end of the very last delivery. It is right only if nothing comes after it.
     last: Option<(Instant, Instant)>,
-    /// What is wrong with what came after it.
+    /// What is wrong with the bytes after the last delivery, if any came.
     excess: Option<Failure>,
 }
 
@@ -105,7 +105,7 @@ impl Member {
         }
         let mut lines = Vec::new();
         self.room.say(self.index, &mut lines);
-        // No task reads meanwhile, but what is due fits into the kernel's buffers.
+        // No task reads meanwhile, but the due lines fit into the kernel's buffers.
         self.stream.write_all(&lines).await.map_err(|error| Failure::from_transfer(error, 0))
     }
 
@@ -135,7 +135,8 @@ impl Member {
         Ok(())
     }
 
-    /// Checks and records what is in the buffer after `count` bytes have come at the moment `end`.
+    /// Checks and records the buffer's lines, after `count` more bytes have come at the moment
+    /// `end`.
     fn check(&mut self, count: usize, end: Instant, last_round: bool) -> Result<(), Failure> {
         self.filled += count;
         self.starts.clear();
@@ -179,7 +180,8 @@ impl Member {
         }
     }
 
-    /// Says that nothing more will be said, and waits for the end; how many bytes come before it.
+    /// Ends this side of the connection, and waits for the other end. Returns how many bytes still
+    /// come.
     async fn part(&mut self) -> Result<u64, Failure> {
         let mut received = 0;
         // A connection that the server has reset has ended.

@@ -44,16 +44,15 @@ use crate::sources::Route;
 use crate::sources::connect;
 use crate::{Error, Options, Stop};
 
-/// A longer line is no welcome.
+/// The longest welcome.
 const LONGEST_WELCOME: usize = 128;
 
-/// How many members join at a time. The server speaks first; so a connection that overflows its
-/// accept queue, and of which it therefore knows nothing (`tcp_syncookies`), would be silent for
-/// ever.
+/// How many members join at a time. The server speaks first. If a connection overflows the accept
+/// queue, the server may never learn of it (`tcp_syncookies`), so it would stay silent for ever.
 const JOINING: usize = 64;
 
-/// How long the members wait before they join once more. It is this at first, twice as long each
-/// time that they are not let in, and no longer than a second.
+/// How long the members wait before they join once more. The pause doubles each time that they are
+/// not let in, up to a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -76,7 +75,7 @@ struct Members {
 struct NotLetIn {
     /// How many could.
     joined: usize,
-    /// What befell the first of the others.
+    /// Why the first of the others could not.
     failure: Failure,
 }
 
@@ -92,7 +91,7 @@ pub(crate) async fn load(
     let members = joined.map_err(|refused| not_let_in(engine, &refused))?;
     let (edges, deliveries) = match engine.options.stop {
         Stop::After(_) => (Edges::ByTime, None),
-        // That none is missing is the point of it, so no margin is left out.
+        // All deliveries must count, so no margin is left out.
         Stop::Requests(total) => {
             (Edges::ByCount { open_after: 0, close_after: total, total }, Some(total))
         }
@@ -172,7 +171,7 @@ async fn run(mut members: Members, plan: Plan, load: Arc<Load>) {
     }
 }
 
-/// Has members talk until the room is lost or all is said; whether it was the latter.
+/// Has members talk until the room is lost or all is said. True if all was said.
 async fn talk(members: Members, plan: Plan, load: &Arc<Load>) -> bool {
     let Members { streams, numbers } = members;
     let room = Arc::new(Room::new(numbers, plan));
@@ -194,7 +193,7 @@ async fn talk(members: Members, plan: Plan, load: &Arc<Load>) -> bool {
     !room.is_broken()
 }
 
-/// One member joins; its connection, and its number.
+/// Has one member join. Returns its connection and its number.
 async fn enter(
     address: Route,
     limit: Duration,

@@ -1,9 +1,9 @@
-//! What the members of a room share: who they are, what is said in this round, and how far they
-//! are.
+//! What the members of a room share: their numbers, what is said in this round, and which have
+//! heard all of it.
 //!
-//! Lines are said in slots: slot i is that of member i modulo l, so that all speak equally often,
-//! and a round is a stretch of slots that need not hold one for each. What a round consists of is
-//! therefore known beforehand, and so is what it must sound like.
+//! Lines are said in slots. With l members, slot i belongs to member i modulo l, so all members
+//! speak equally often. A round is a stretch of slots, and need not hold a slot for each member. So
+//! the lines of a round, and what each member must hear, are known beforehand.
 //!
 //! All members are tasks of one loop; the locks are never contended for, and no task waits with one
 //! held.
@@ -19,8 +19,8 @@ use super::hearing::Hearing;
 use super::said::{Numbers, Said, delivered, text};
 use crate::failure::Failure;
 
-/// What is said in a round is at most so many bytes when it is delivered, so that a member that has
-/// heard nothing of it yet is no farther behind: well within the backlog of any server.
+/// The delivered lines of a round have at most so many bytes. So no member is farther behind than
+/// this, which is well within the backlog of any server.
 const LONGEST_ROUND: usize = 64 * 1024;
 
 /// What the members share.
@@ -35,11 +35,12 @@ pub(super) struct Room {
 
 struct State {
     round: Round,
-    /// Members who have heard all of the round.
+    /// Members that have heard all of the round.
     done: usize,
     /// What each member has said in this round.
     said: Vec<Said>,
-    /// What those of an even index, and those of an odd one, have heard of the round's order.
+    /// The order in which the round was heard, by members of even index and by members of odd
+    /// index.
     orders: [Option<u64>; 2],
     broken: bool,
 }
@@ -51,7 +52,7 @@ pub(super) struct Round {
     pub(super) last: bool,
 }
 
-/// Somebody has broken the room off.
+/// The room has been broken off.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Broken;
 
@@ -99,8 +100,8 @@ impl Room {
         before(slots.start)..before(slots.end)
     }
 
-    /// Has `member` say its lines of this round, now: puts them at the end of `sent`, as they are
-    /// to be sent.
+    /// Has `member` say its lines of this round now: appends them to `sent`, as they are to be
+    /// sent.
     pub(super) fn say(&self, member: usize, sent: &mut Vec<u8>) {
         let mut state = self.lock();
         let lines = self.lines(member, &state.round.slots);
@@ -135,7 +136,7 @@ impl Room {
         Ok(())
     }
 
-    /// Waits until all members have heard all of `round`; the next one.
+    /// Waits until all members have heard all of `round`, and returns the next round.
     pub(super) async fn next(&self, round: &Round) -> Result<Round, Broken> {
         self.pass();
         loop {
@@ -162,7 +163,7 @@ impl Room {
         }
     }
 
-    /// Breaks the room off; whether nobody has done so before.
+    /// Breaks the room off. True if it had not been broken off before.
     pub(super) fn break_off(&self) -> bool {
         let first = !std::mem::replace(&mut self.lock().broken, true);
         self.changed.notify_waiters();
@@ -185,7 +186,8 @@ impl State {
         self.round = Round { slots: start..end, last: end == room.slots };
         self.done = 0;
         self.orders = [None; 2];
-        // What comes before it is said anew is an echo of the last round, and wrong.
+        // A line that arrives before it is said in this round is an echo of the last round, and
+        // wrong.
         for said in &mut self.said {
             said.lines.clear();
         }

@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use crate::failure::Failure;
 
-/// The numbers of members are at most so far apart.
+/// The greatest difference between two members' numbers.
 const WIDEST_NUMBERS: u64 = 1 << 22;
 
 /// The members by their numbers.
 pub(super) struct Numbers {
     numbers: Vec<u64>,
     lowest: u64,
-    /// Which member has the number so far above the lowest.
+    /// Indexed by a number's distance from the lowest: the member that has the number.
     members: Vec<Option<u32>>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Said {
 }
 
 impl Numbers {
-    /// The members' numbers in the order of the members, of whom there is at least one.
+    /// Takes the members' numbers in the order of the members. There is at least one member.
     pub(super) fn new(numbers: Vec<u64>) -> Result<Self, Failure> {
         let lowest = numbers.iter().copied().min().unwrap_or_default();
         let highest = numbers.iter().copied().max().unwrap_or_default();
@@ -62,9 +62,9 @@ impl Numbers {
     }
 }
 
-/// What a member says in a line: who it is, for a server could confuse members; which line it is;
-/// and what a careless server would change, spaces, bytes beyond ASCII, and what looks like a
-/// sender.
+/// What a member says in a line. The member and the number of the line tell if a server confuses
+/// them. Then come parts that a careless server would change: spaces, bytes beyond ASCII, and text
+/// that looks like a sender.
 pub(super) fn text(member: u64, line: u64) -> String {
     format!("{member}> {:08} é  chat ", line % 100_000_000)
 }

@@ -20,7 +20,7 @@ use crate::random::SplitMix64;
 /// More requests a second are not paced by one kernel thread; fewer have no use.
 const RATES: std::ops::RangeInclusive<f64> = 0.001..=10e6;
 
-/// The process by which requests arrive, whatever becomes of those before.
+/// The process by which requests arrive, whatever becomes of earlier requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
     /// One every 1/rate seconds.
@@ -42,7 +42,7 @@ pub enum Arrivals {
     },
     /// After waits that follow a cosine of the time: from the longest to the shortest and back.
     Sinusoidal {
-        /// The shortest wait; not zero, for there the time would stand still.
+        /// The shortest wait. Not zero, because time would stand still there.
         shortest: Duration,
         /// The longest.
         longest: Duration,
@@ -57,7 +57,7 @@ impl Arrivals {
         Arrivals::Uniform { shortest: Duration::ZERO, longest: wait(2.0 / rate) }
     }
 
-    /// Waits that swing so that the rate does between half and twice `rate`, the mean.
+    /// Waits that swing, so that the rate swings between half and twice its mean, `rate`.
     pub fn sinusoidal(rate: f64, period: Duration) -> Self {
         Arrivals::Sinusoidal { shortest: wait(0.5 / rate), longest: wait(2.0 / rate), period }
     }
@@ -133,11 +133,11 @@ impl Arrivals {
         Schedule { arrivals: self, count: 0, elapsed: 0.0, random: SplitMix64::new(seed) }
     }
 
-    /// The seconds at which the arrival comes that follows `count` others, of which the last was at
-    /// `elapsed`.
+    /// When the next arrival comes, in seconds. There were `count` arrivals before it, the last one
+    /// at `elapsed`.
     fn next(&self, count: u64, elapsed: f64, random: &mut SplitMix64) -> f64 {
         match *self {
-            // A product, where a sum of waits would drift by the error of each.
+            // A product: a sum of waits would add up their rounding errors.
             Arrivals::Constant { rate } => count as f64 / rate,
             Arrivals::Poisson { rate } => elapsed + random.exponential() / rate,
             Arrivals::Uniform { shortest, longest } => {
@@ -173,7 +173,7 @@ impl Iterator for Schedule {
     }
 }
 
-/// Seconds as a duration; what is too long for one is for ever.
+/// Seconds as a duration. Too many seconds become the longest duration.
 fn wait(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }

@@ -14,9 +14,9 @@
 //!
 //! When the server is slower than the requests come, connections run out and requests wait in the
 //! queue. That wait is the server's doing, so latency counts from when a request was due. A client
-//! that counts from the send leaves out just the worst latencies (*coordinated omission*). So does
-//! a client that does not send while it waits for a reply. Both latencies are measured, so that
-//! they can be compared.
+//! that counts from the send leaves out the worst latencies (*coordinated omission*). So does a
+//! client that does not send while it waits for a reply. Both latencies are measured, so that they
+//! can be compared.
 //!
 //! A free connection takes the next request; those that have been free for longest come first.
 
@@ -62,8 +62,8 @@ pub(super) async fn load<C: Client>(
     let load = engine.shared(engine.edges(), Some(queue.clone()), Box::new(hook));
     let connections = engine.options.connections;
     start(client, connections, &queue, &load).map_err(not_started)?;
-    // A request that is due before there are connections would be late for no fault of the
-    // server's.
+    // The schedule begins when the connections are there. An earlier request would be late through
+    // no fault of the server.
     while queue.free() < connections {
         let waited = engine.wait(GLANCE, &load.recorder).await;
         waited.map_err(|Interrupted| Error::Interrupted)?;
@@ -82,8 +82,8 @@ pub(super) async fn load<C: Client>(
     Ok(outcome)
 }
 
-/// Starts `connections` connections that take their requests from `queue`; all are open, or could
-/// not be opened, when as many are [free](Queue::free).
+/// Starts `connections` connections that take their requests from `queue`. When as many are
+/// [free](Queue::free), all have been opened or could not be.
 fn start<C: Client>(
     client: &C,
     connections: usize,
@@ -97,11 +97,11 @@ fn start<C: Client>(
     Ok(())
 }
 
-/// Makes one request after the other, each when it is due or as soon as can be after that.
+/// Makes one request after the other, each when it is due or as soon as possible afterwards.
 async fn run<C: Client>(mut connection: Connection<C>, queue: Arc<Queue>, load: Arc<Load>) {
     if load.keep_alive {
-        // It carries many requests, so that to open it belongs to none. Should it fail, the first
-        // request tries again, and tells.
+        // The connection carries many requests, so opening it counts for none of them. If it fails,
+        // the first request tries again and reports it.
         let _ = connection.open(&load).await;
     }
     let mut place = FreeConnection::new();

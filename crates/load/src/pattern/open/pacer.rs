@@ -1,9 +1,9 @@
 //! The pacer: a kernel thread that puts each request into the queue when it is due.
 //!
 //! The load's own loop keeps time to a millisecond. At a million requests a second a thousand may
-//! be due in it, and they would all begin at once. A thread that only sleeps until the next one,
-//! with a timer slack of a nanosecond, is late by some tens of microseconds. It catches up with
-//! what it oversleeps: no arrival is left out, and each keeps the time at which it was due.
+//! be due in it, and they would all begin at once. A thread that only sleeps until the next
+//! arrival, with a timer slack of a nanosecond, is late by some tens of microseconds. It catches up
+//! after it has overslept: no arrival is left out, and each keeps its due time.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use super::arrivals::Schedule;
 use crate::due::Queue;
 use crate::edges::{EdgeHook, Moment};
 
-/// How soon a full queue is tried again, which is much sooner than it can have emptied.
+/// How soon a full queue is tried again. It cannot have emptied so soon.
 const FULL: Duration = Duration::from_millis(1);
 
 /// The time that a schedule runs on: it stands still while the load does.
@@ -51,7 +51,7 @@ impl Clock {
     }
 }
 
-/// Calls a hook with the clock stopped: what the observer does at the window's edges delays no
+/// Calls a hook with the clock stopped, so that the observer's work at the window's edges delays no
 /// request.
 pub(crate) struct StoppedClock<B> {
     pub(crate) clock: Clock,
@@ -89,7 +89,7 @@ impl Pacer {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = thread::Builder::new().name("pacer".to_owned()).spawn(move || {
-            // Where the kernel refuses, sleeps are its usual 50 µs less precise.
+            // If the kernel refuses, sleeps have the usual slack of 50 µs.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
             pace(schedule, count, &clock, &queue, &stopped);
         })?;

@@ -43,7 +43,7 @@ impl Connection {
         commands: &[u8],
         count: usize,
     ) -> Result<Vec<Reply>, Fault> {
-        // What limits each read does not limit a peer that sends byte by byte.
+        // A limit on each read would not stop a peer that sends byte by byte.
         let deadline = Instant::now() + self.limit;
         self.stream.write_all(commands).await.map_err(Fault::from_exchange)?;
         let mut replies = Vec::with_capacity(count);

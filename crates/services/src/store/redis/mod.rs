@@ -59,20 +59,20 @@ pub(super) struct Redis {
     /// What is sent first on a connection.
     greeting: Commands,
     options: Options,
-    /// By the number of the group.
+    /// Indexed by the number of the group.
     groups: RwLock<Vec<Arc<Group>>>,
 }
 
 /// What the tasks of one loop share, or those of a process without loops.
 struct Group {
     pool: Pool<Connection>,
-    /// From every call, since Redis did not reply in time.
+    /// Fails every call for a while, after Redis did not reply in time.
     exchanges: Rested,
-    /// From new connections, since one could not be opened.
+    /// Opens no connections for a while, after one could not be opened.
     connects: Rested,
 }
 
-/// What Redis may be left alone from for a while.
+/// A kind of access that pauses for a while after Redis was found to be away.
 #[derive(Default)]
 struct Rested(Mutex<Option<Rest>>);
 
@@ -189,8 +189,8 @@ impl Redis {
         .await
     }
 
-    /// Makes one exchange of `COUNT` commands; `read` finds the result in the replies, if they are
-    /// of the kinds that it expects.
+    /// Makes one exchange of `COUNT` commands. `read` finds the result in the replies, or returns
+    /// `None` if they are of other kinds than it expects.
     async fn call<T, const COUNT: usize>(
         &self,
         commands: &Commands,
@@ -216,10 +216,10 @@ impl Redis {
     ) -> Result<T, Fault> {
         group.exchanges.is_over()?;
         let checkout = group.pool.check_out(self.options.turn_limit).await.ok_or(Fault::Crowded)?;
-        // Others may have found out while this one waited.
+        // Another call may have found Redis away while this one waited.
         group.exchanges.is_over()?;
         let (connection, replies) = self.exchange(group, &checkout, commands).await?;
-        // An error is a whole reply too: after it the connection is as good as before.
+        // An error is a whole reply too, so the connection stays good.
         if let Some(refusal) = replies.iter().find_map(refusal) {
             checkout.put(connection);
             return Err(refusal);
@@ -245,7 +245,8 @@ impl Redis {
                 }
                 match connection.exchange(&commands.bytes, commands.count).await {
                     Ok(replies) => return Ok((connection, replies)),
-                    // Closed between the look and the command, as those beside it will have been.
+                    // Closed between the look and the command. The other idle connections will be
+                    // closed too.
                     Err(Fault::Gone(_)) if !commands.once => break,
                     Err(fault) => return Err(fault),
                 }

@@ -1,8 +1,8 @@
-//! The set-up of the file: it is made, or found whole.
+//! The set-up of the file: it is made, or checked.
 //!
-//! A file is made under another name and moved into its place when it is whole. So a file in its
-//! place has never been empty: one that is was cut off, and is refused. It would otherwise become
-//! an empty book without a word.
+//! A file is made under another name and moved into its place when it is whole. So a file in that
+//! place was never empty. An empty file there was cut off, and is refused; otherwise it would
+//! silently become an empty book.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ const SCHEMA: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
-/// How many tables there are by that.
+/// How many tables the schema has.
 const TABLES: i64 = 3;
 
 /// Why the file cannot be used.
@@ -103,7 +103,7 @@ impl Sqlite {
                 .map_err(Refused::System)
         });
         if moved.is_err() {
-            // As far as they are there.
+            // Some of these files may not exist.
             for suffix in ["", "-wal", "-shm", "-journal"] {
                 let _ = rustix::fs::unlink(with_suffix(&temporary, suffix));
             }
@@ -118,10 +118,9 @@ impl Sqlite {
     /// ours.
     fn examine(&self) -> Result<(), Refused> {
         let mut connection = self.open(OpenFlags::empty())?;
-        // What is refused stays as it is, its log included.
+        // A refused file stays unchanged, and so does its log.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        // In one transaction, or another process could change it between the one look and the
-        // other.
+        // One transaction: otherwise another process could change the file between the two queries.
         let view = connection.transaction()?;
         let application: i32 = view.pragma_query_value(None, "application_id", |row| row.get(0))?;
         let tables: i64 =

@@ -1,9 +1,9 @@
 //! Whether the file is still the one that was opened, and still whole.
 //!
-//! SQLite writes into its log, and looks at the file again only when it needs a page. So into a
-//! file that was deleted, replaced, cut off or overwritten by another program it goes on writing,
-//! and what it acknowledges is lost. The guard compares what `stat(2)` says before and after each
-//! write:
+//! SQLite writes into its log, and reads the file only when it needs a page. So it does not notice
+//! that another program deletes, replaces, cuts off or overwrites the file. It goes on writing, and
+//! the writes that it acknowledges are lost. The guard compares what `stat(2)` says before and
+//! after each write:
 //!
 //! ```text
 //!   gone, or another inode at the path     the write is refused
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! The processes of a service share what is known, so the end of one process's log does not alarm
-//! the others. Another program that uses the same file soundly is an alarm, and costs a look. Looks
-//! take at most one part in a hundred of the time.
+//! the others. A write by another program causes a look through the file, even if that program uses
+//! SQLite. Looks take at most one hundredth of the time.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -24,16 +24,16 @@ use duality_runtime::shared;
 use duality_runtime::time::{Duration, Instant};
 use rustix::io::Errno;
 
-/// After a look through the file, the next one is this many times as long away as the look took.
+/// The next look comes after this many times the time that the last look took.
 const REST: u32 = 100;
 
-/// How long one process leaves the look to another that has begun it.
+/// How long a process waits for another that has begun a look.
 const LOOKING: Duration = Duration::from_secs(1);
 
 /// In place of a stamp: the file is unfit whatever happens to it.
 const FOR_EVER: u64 = u64::MAX;
 
-/// What is known of a file. The numbers are shared with the child processes.
+/// What is known about a file. Child processes share the numbers.
 pub(super) struct Guard {
     path: PathBuf,
     /// The write-ahead log beside it.
@@ -41,7 +41,7 @@ pub(super) struct Guard {
     began: Instant,
     /// Which file it is.
     identity: &'static AtomicU64,
-    /// The stamp with which it was whole last.
+    /// The stamp of the file when it was last whole.
     whole: &'static AtomicU64,
     /// The stamp with which it is unfit, or [`FOR_EVER`]; 0 is none.
     unfit: &'static AtomicU64,
@@ -58,7 +58,8 @@ pub(super) struct Sight {
     /// The device and the inode.
     identity: u64,
     length: u64,
-    /// Identity, length and time of the last change: as long as this is the same, so is the file.
+    /// Made of identity, length and time of the last change. An equal stamp means an unchanged
+    /// file.
     stamp: u64,
 }
 
@@ -139,7 +140,7 @@ impl Guard {
         let verdict = if is_whole { self.whole } else { self.unfit };
         verdict.store(sight.stamp, Relaxed);
         self.looks.fetch_add(1, Relaxed);
-        // What was damaged once and has changed is looked through before anything else.
+        // A file that was damaged and has changed since is looked through before anything else.
         let rest = if is_whole { took.saturating_mul(REST).as_millis() as u64 } else { 0 };
         self.next_look.store(self.now() + rest, Relaxed);
     }
@@ -149,14 +150,14 @@ impl Guard {
         self.looks.load(Relaxed)
     }
 
-    /// Something that was read from the file cannot be: the next write looks through it.
+    /// A read has returned something impossible: the next write looks through the file.
     pub(super) fn suspect(&self) {
         self.whole.store(0, Relaxed);
         self.next_look.store(0, Relaxed);
     }
 
-    /// After a write by a connection to `log`, which saw `before`: whether it is kept. Returns the
-    /// length of the log.
+    /// Call it after a write by a connection to `log`, with `before` as it was seen before the
+    /// write. Says whether the write is kept, and returns the length of the log.
     pub(super) fn kept(&self, before: &Sight, log: LogIdentity) -> Result<u64, Unfit> {
         let after = self.see()?;
         if after.length < before.length {
@@ -165,11 +166,11 @@ impl Guard {
         }
         let log_now = see(&self.log).ok().filter(|sight| LogIdentity(sight.identity) == log);
         let Some(log_now) = log_now else {
-            // What other connections have open is neither the old log nor the new one for sure.
+            // Other connections may have the old log open, or the new one.
             self.unfit.store(FOR_EVER, Relaxed);
             return Err(Unfit::LogLost);
         };
-        // Seldom, so that what all processes read stays in their caches.
+        // Written only after a change, so that the shared value stays in each processor's cache.
         if after.stamp != before.stamp {
             let _ = self.whole.compare_exchange(before.stamp, after.stamp, Relaxed, Relaxed);
         }

@@ -33,8 +33,8 @@ use super::{Remark, Synchronous, Visit};
 /// Read transactions run beside each other; more than a few gain nothing but descriptors.
 const READERS: usize = 4;
 
-/// Bytes in the write-ahead log at which writers have to wait until it has been emptied. SQLite
-/// keeps it at a quarter of this by itself while writers pause now and then.
+/// At so many bytes in the write-ahead log, writers wait until it has been emptied. If writers
+/// pause now and then, SQLite itself keeps the log at a quarter of this.
 const LONGEST_LOG: u64 = 16 << 20;
 
 /// How long emptying the log may wait for those that use it.
@@ -42,7 +42,7 @@ const EMPTYING: Duration = Duration::from_secs(1);
 
 /// A store in a file.
 pub(super) struct Sqlite {
-    /// Absolute, so that a change of directory does not change it, and no special name to SQLite.
+    /// An absolute path: no change of directory alters it, and SQLite gives it no special meaning.
     path: PathBuf,
     guard: Guard,
     synchronous: Synchronous,
@@ -52,7 +52,7 @@ pub(super) struct Sqlite {
     readers: Pool<Opened>,
 }
 
-/// A connection that has read, and what was there when it was opened.
+/// A connection after its first read, and what was known when it was opened.
 struct Opened {
     connection: Connection,
     log: LogIdentity,
@@ -153,8 +153,8 @@ impl Sqlite {
         .await
     }
 
-    /// Does `work`, which is one transaction or less, where it holds up no other task. While
-    /// another process has the lock it is attempted again, for as long as the limit allows.
+    /// Does `work`, which is one transaction or less, without holding up other tasks. It tries
+    /// again while another process has the lock, until the limit has passed.
     async fn call<T: Send + 'static>(
         self: &Arc<Self>,
         access: Access,
@@ -227,8 +227,8 @@ impl Sqlite {
 }
 
 impl<T, W: FnMut(&mut Connection) -> rusqlite::Result<T>> Job<W> {
-    /// Does the work once. While the file is unfit or busy, the connection stays. After another
-    /// error it is gone; a new connection is as good as the file is.
+    /// Does the work once. While the file is unfit or busy, the connection stays. After any other
+    /// error it is dropped; a new connection is as good as the file is.
     fn attempt(&mut self) -> Result<T, Failure> {
         let guard = &self.sqlite.guard;
         let before = guard.see()?;
@@ -304,7 +304,7 @@ impl<W: Send + 'static> Job<W> {
 
 impl Failure {
     fn is_busy(&self) -> bool {
-        // Every variant of it: also that of the log's being recovered after a crash.
+        // All variants of busy, also while the log is being recovered after a crash.
         matches!(self, Self::Sqlite(error) if is_busy(error))
     }
 
@@ -322,9 +322,9 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 
 /// How long to wait before asking for the lock again, having waited for so long.
 ///
-/// SQLite's own handler asks ever more seldom, so a writer that has waited long loses to newcomers.
-/// Of a hundred processes some were still waiting after five seconds. Here the newcomers, after a
-/// quick second attempt, are the ones that ask seldom.
+/// A writer that has waited long asks more often than a newcomer, except for the newcomer's quick
+/// second attempt. SQLite's own handler does the opposite, so newcomers overtake. With it, some of
+/// a hundred processes were still waiting after five seconds.
 fn pause(waited: Duration) -> Duration {
     let most = match waited.as_millis() {
         0..2 => Duration::from_micros(300),
@@ -358,8 +358,8 @@ mod tests {
             sqlite.visit(0).await.unwrap();
             let checkout = sqlite.writer.check_out(LIMIT).await.unwrap();
             let opened = checkout.take().unwrap();
-            // SQLite has the same error for a file that it may not let grow. It takes the size that
-            // the file has for the least limit.
+            // SQLite has the same error for a file that it may not let grow. The least limit that
+            // SQLite accepts is the file's present size.
             opened.connection.pragma_update(None, "max_page_count", 1).unwrap();
             checkout.put(opened);
             sqlite.add_entry("ann", "1").await.unwrap();
