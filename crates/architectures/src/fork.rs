@@ -15,7 +15,6 @@
 use std::io;
 
 use duality_runtime::handler::Connections;
-use duality_runtime::net::TcpStream;
 use duality_runtime::time::{Duration, timeout};
 use duality_runtime::{block_on, task};
 
@@ -83,19 +82,14 @@ impl Architecture for Fork {
                     Err(_) => continue,
                 };
                 while waiting.is_some() {
-                    let started = children.start(|| {
+                    let started = children.give(&mut waiting, |stream| {
                         drop(door.take());
-                        let stream = waiting.take().expect("the loop's condition");
                         task::contain(|| block_on(service.begin(stream, connections.enter())));
                     });
-                    match started {
-                        // The child has the connection, so the parent closes its own descriptor.
-                        Ok(()) => waiting.take().into_iter().for_each(TcpStream::leave_to_child),
-                        Err(error) => {
-                            let Some(door) = &mut door else { return };
-                            door.pressure.wait_out("fork", &error).await;
-                            children.reap_all();
-                        }
+                    if let Err(error) = started {
+                        let Some(door) = &mut door else { return };
+                        door.pressure.wait_out("fork", &error).await;
+                        children.reap_all();
                     }
                 }
             }

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use duality_runtime::handler::Connections;
-use duality_runtime::net::{TcpListener, TcpStream};
+use duality_runtime::net::TcpListener;
 use duality_runtime::visibility::totals;
 use duality_runtime::{block_on, drain, log, task};
 use rustix::process::WaitStatus;
@@ -117,15 +117,13 @@ fn serve_the_rest(
             };
             while stream.is_some() {
                 children.reap_all();
-                let started = children.start(|| {
+                let started = children.give(&mut stream, |stream| {
                     drop(listener.take());
-                    let stream = stream.take().expect("the loop's condition");
                     let active = Connections::default().enter();
                     task::contain(|| block_on(service.begin(stream, active)));
                 });
-                match started {
-                    Ok(()) => stream.take().into_iter().for_each(TcpStream::leave_to_child),
-                    Err(error) => pressure.wait_out("fork", &error).await,
+                if let Err(error) = started {
+                    pressure.wait_out("fork", &error).await;
                 }
             }
         }

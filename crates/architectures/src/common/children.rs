@@ -11,6 +11,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use duality_runtime::net::TcpStream;
 use duality_runtime::visibility::ChildSlot;
 use duality_runtime::{processor, task};
 use rustix::process::{
@@ -116,6 +117,23 @@ impl Children {
     /// How many live.
     pub fn count(&self) -> usize {
         self.living.len()
+    }
+
+    /// Makes a child that serves the connection, which is then the child's. After an error it still
+    /// is the caller's.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`start`](Self::start).
+    pub(crate) fn give(
+        &mut self,
+        stream: &mut Option<TcpStream>,
+        serve: impl FnOnce(TcpStream),
+    ) -> io::Result<()> {
+        self.start(|| stream.take().map_or((), serve))?;
+        // The child has the connection, so the parent closes its own descriptor.
+        stream.take().into_iter().for_each(TcpStream::leave_to_child);
+        Ok(())
     }
 
     /// Reaps a child that has ended, if there is one. Does not wait.
