@@ -43,6 +43,9 @@ fn build(package: &Path, target: &Path, engine: &Path) {
     for setting in ["panic=\"abort\"", "opt-level=3", "codegen-units=1", "debug=false"] {
         cargo.arg("--config").arg(format!("profile.release.{setting}"));
     }
+    // The tests look for a second proof that the lock is held.
+    let asserts = variable("PROFILE") == "debug";
+    cargo.arg("--config").arg(format!("profile.release.debug-assertions={asserts}"));
     cargo.args(["--", "--cfg", "engine_object"]);
     // No libraries, all symbols bound at the start, and the constructor before all others.
     for flag in ["-nostdlib", "-Wl,-z,now", "-Wl,-z,initfirst", "-Wl,--strip-debug"] {

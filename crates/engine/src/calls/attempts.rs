@@ -20,7 +20,8 @@ fn try_first(
     interrupted: Interrupted,
 ) -> isize {
     count_call();
-    match sys::call(frame.number(), arguments) {
+    // SAFETY: the program's own call, with a flag against waiting.
+    match unsafe { sys::call(frame.number(), arguments) } {
         result if result == would_wait => offload(frame.number(), frame.arguments(), interrupted),
         result => result,
     }
@@ -99,7 +100,7 @@ pub(crate) fn tee(frame: &mut Frame) -> isize {
 
 fn is_pipe_or_regular(number: usize) -> bool {
     let mut status: libc::stat = zeroed();
-    let known = !failed(sys!(SYS_fstat, number as i32, &raw mut status));
+    let known = !failed(sys!(SYS_fstat, number as i32, &mut status));
     known && matches!(status.st_mode & libc::S_IFMT, libc::S_IFIFO | libc::S_IFREG)
 }
 

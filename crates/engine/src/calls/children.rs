@@ -47,7 +47,7 @@ pub(crate) fn waitid(frame: &mut Frame) -> isize {
     let mut info: libc::siginfo_t = zeroed();
     loop {
         let options = frame.r10 | libc::WNOHANG as usize;
-        let result = sys!(SYS_waitid, frame.rdi, frame.rsi, &raw mut info, options, frame.r8);
+        let result = sys!(SYS_waitid, frame.rdi, frame.rsi, &mut info, options, frame.r8);
         // SAFETY: the kernel wrote the fields of a child's signal, or left zeros.
         if failed(result) || unsafe { info.si_pid() } != 0 {
             return match user::write_optional(frame.rdx, &info) {

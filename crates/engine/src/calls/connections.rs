@@ -82,8 +82,7 @@ fn accept_among_processes(frame: &Frame, descriptor: &'static Descriptor) -> isi
 fn listens(number: usize) -> bool {
     let (mut listens, mut length) = (0i32, 4u32);
     let option = libc::SO_ACCEPTCONN;
-    let (to, length_at) = (&raw mut listens, &raw mut length);
-    sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, to, length_at);
+    sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, &mut listens, &mut length);
     listens != 0
 }
 

@@ -15,7 +15,7 @@ use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{self, EAGAIN, EBADF, EINVAL, failed, sys};
 use crate::kernel::user;
 use crate::schedule::helpers::{self, Interrupted, offload, offload_until};
-use crate::schedule::thread::{THREADS, is_ours};
+use crate::schedule::thread::{self, is_ours};
 use crate::schedule::worker::current;
 
 /// socket(2)
@@ -110,17 +110,19 @@ fn task_path(path: &[u8]) -> Option<(i32, &[u8])> {
 
 /// A thread's name is ours to tell; the rest is that of the main thread.
 fn open_task(id: i32, file: &[u8], flags: i32) -> isize {
-    let Some(thread) = THREADS.of(&mut lock()).find(id) else { return sys::error(libc::ENOENT) };
+    let mut locked = lock();
+    let Some(thread) = thread::find(&mut locked, id) else { return sys::error(libc::ENOENT) };
+    let name = thread.name.get(locked.held());
+    drop(locked);
     if file == b"/comm" && flags & libc::O_ACCMODE != libc::O_RDONLY {
         return open_name(thread.id.get());
     }
     if file == b"/comm" {
-        let made = sys!(SYS_memfd_create, c"comm".as_ptr(), libc::MFD_CLOEXEC);
+        let made = sys!(SYS_memfd_create, c"comm", libc::MFD_CLOEXEC);
         if !failed(made) {
-            let name = thread.name.get();
             let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-            sys!(SYS_write, made, name.as_ptr(), length);
-            sys!(SYS_write, made, b"\n".as_ptr(), 1);
+            sys!(SYS_write, made, &name, length);
+            sys!(SYS_write, made, b"\n", 1);
             sys!(SYS_lseek, made, 0, libc::SEEK_SET);
             registry::renewed(made);
         }
@@ -134,7 +136,7 @@ fn open_task(id: i32, file: &[u8], flags: i32) -> isize {
     path[..prefix.len()].copy_from_slice(prefix);
     let length = file.len().min(path.len() - prefix.len() - 1);
     path[prefix.len()..prefix.len() + length].copy_from_slice(&file[..length]);
-    let opened = sys!(SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags);
+    let opened = sys!(SYS_openat, libc::AT_FDCWD, &path, flags);
     if !failed(opened) {
         registry::renewed(opened);
     }
@@ -144,7 +146,7 @@ fn open_task(id: i32, file: &[u8], flags: i32) -> isize {
 /// A descriptor to which libc writes the name of another thread.
 fn open_name(id: i32) -> isize {
     let flags = libc::O_WRONLY | libc::O_CLOEXEC;
-    let made = sys!(SYS_openat, libc::AT_FDCWD, c"/dev/null".as_ptr(), flags);
+    let made = sys!(SYS_openat, libc::AT_FDCWD, c"/dev/null", flags);
     if !failed(made) {
         registry::opened(made, Kind::Name, false);
         if let Some(descriptor) = registry::get(made as usize) {
@@ -161,9 +163,10 @@ pub(crate) fn write_name(frame: &Frame, descriptor: &Descriptor) -> isize {
     if let Err(fault) = user::read_slice(frame.rsi, &mut name[..length]) {
         return fault;
     }
-    match THREADS.of(&mut lock()).find(descriptor.named.get()) {
+    let mut locked = lock();
+    match thread::find(&mut locked, descriptor.named.get()) {
         Some(thread) => {
-            thread.name.set(name);
+            thread.name.set(locked.held(), name);
             frame.rdx as isize
         }
         None => sys::ESRCH,
@@ -189,7 +192,7 @@ fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -
         return opened;
     }
     let mut status: libc::stat = zeroed();
-    sys!(SYS_fstat, opened, &raw mut status);
+    sys!(SYS_fstat, opened, &mut status);
     if status.st_mode & libc::S_IFMT == libc::S_IFIFO {
         let reads = flags & libc::O_ACCMODE == libc::O_RDONLY;
         let result = if reads { wait_for_writer(opened as usize) } else { opened };
@@ -237,7 +240,7 @@ fn wait_for_writer(opened: usize) -> isize {
 /// Whether the reading end of a FIFO has a writer. What the writer has written stays where it is.
 fn has_writer(reader: usize) -> bool {
     let mut scratch = [0i32; 2];
-    if failed(sys!(SYS_pipe2, scratch.as_mut_ptr(), libc::O_CLOEXEC)) {
+    if failed(sys!(SYS_pipe2, &mut scratch, libc::O_CLOEXEC)) {
         return false;
     }
     let copied = sys!(SYS_tee, reader, scratch[1], 1, libc::SPLICE_F_NONBLOCK);

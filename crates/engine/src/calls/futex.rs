@@ -14,14 +14,14 @@ use libc::{
 use crate::calls::shared_memory;
 use crate::entry::frame::Frame;
 use crate::kernel::clock::{self, NEVER, Nanoseconds};
-use crate::kernel::lock::{Guarded, Locked, lock};
+use crate::kernel::lock::{Guarded, Held, Locked, lock};
 use crate::kernel::sys::{
     self, EAGAIN, EFAULT, EINTR, EINVAL, ENOSYS, ETIMEDOUT, RESTART, error, sys,
 };
 use crate::kernel::user;
 use crate::schedule::helpers::{Interrupted, offload};
 use crate::schedule::scheduler::{park, wake};
-use crate::schedule::thread::{self, MAIN, THREADS, ThreadRef, is_ours};
+use crate::schedule::thread::{self, MAIN, ThreadRef, is_ours};
 use crate::schedule::waiter::{Reason, WaiterRef};
 use crate::schedule::worker::current;
 
@@ -41,21 +41,22 @@ pub(crate) const ANY: u32 = u32::MAX;
 /// Waiters for a lock with priority inheritance, which no ordinary wake reaches.
 const OWNERSHIP: u32 = 0;
 
-fn bucket_of(locked: &mut Locked, key: usize) -> &mut Bucket {
+fn bucket_of(locked: &mut Locked, key: usize) -> (&mut Bucket, Held<'_>) {
     let hash = (key >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50;
-    &mut TABLE.of(locked)[hash % BUCKETS]
+    let (table, held) = TABLE.with_cells(locked);
+    (&mut table[hash % BUCKETS], held)
 }
 
 /// Puts a waiter at the end of the bucket of `key`.
 pub(crate) fn insert(locked: &mut Locked, waiter: WaiterRef, key: usize, bits: u32) {
-    let bucket = bucket_of(locked, key);
-    waiter.futex_key.set(key);
-    waiter.futex_bits.set(bits);
-    waiter.futex_queued.set(true);
-    waiter.futex_next.set(None);
-    waiter.futex_previous.set(bucket.last);
+    let (bucket, held) = bucket_of(locked, key);
+    waiter.futex_key.set(held, key);
+    waiter.futex_bits.set(held, bits);
+    waiter.futex_queued.set(held, true);
+    waiter.futex_next.set(held, None);
+    waiter.futex_previous.set(held, bucket.last);
     match bucket.last {
-        Some(last) => last.futex_next.set(Some(waiter)),
+        Some(last) => last.futex_next.set(held, Some(waiter)),
         None => bucket.first = Some(waiter),
     }
     bucket.last = Some(waiter);
@@ -63,28 +64,41 @@ pub(crate) fn insert(locked: &mut Locked, waiter: WaiterRef, key: usize, bits: u
 
 /// Takes a waiter out of its bucket, if it is in one.
 pub(crate) fn remove(locked: &mut Locked, waiter: WaiterRef) {
-    if !waiter.futex_queued.replace(false) {
+    let held = locked.held();
+    if !waiter.futex_queued.replace(held, false) {
         return;
     }
-    let bucket = bucket_of(locked, waiter.futex_key.get());
-    let (previous, next) = (waiter.futex_previous.get(), waiter.futex_next.get());
+    let key = waiter.futex_key.get(held);
+    let (bucket, held) = bucket_of(locked, key);
+    let (previous, next) = (waiter.futex_previous.get(held), waiter.futex_next.get(held));
     match previous {
-        Some(previous) => previous.futex_next.set(next),
+        Some(previous) => previous.futex_next.set(held, next),
         None => bucket.first = next,
     }
     match next {
-        Some(next) => next.futex_previous.set(previous),
+        Some(next) => next.futex_previous.set(held, previous),
         None => bucket.last = previous,
     }
 }
 
+/// The first that waits at `key`.
+fn first_at(locked: &mut Locked, key: usize) -> Option<WaiterRef> {
+    let (bucket, held) = bucket_of(locked, key);
+    from(held, bucket.first, key)
+}
+
+/// The next that waits at `key`, after `waiter`.
+fn next_at(held: Held<'_>, waiter: WaiterRef, key: usize) -> Option<WaiterRef> {
+    from(held, waiter.futex_next.get(held), key)
+}
+
 /// The first that waits at `key`, from `waiter` on.
-fn waiting_at(mut waiter: Option<WaiterRef>, key: usize) -> Option<WaiterRef> {
+fn from(held: Held<'_>, mut waiter: Option<WaiterRef>, key: usize) -> Option<WaiterRef> {
     while let Some(candidate) = waiter {
-        if candidate.futex_key.get() == key {
+        if candidate.futex_key.get(held) == key {
             return waiter;
         }
-        waiter = candidate.futex_next.get();
+        waiter = candidate.futex_next.get(held);
     }
     None
 }
@@ -92,13 +106,13 @@ fn waiting_at(mut waiter: Option<WaiterRef>, key: usize) -> Option<WaiterRef> {
 /// Wakes up to `most` of those that wait at `key` with one of `bits`; returns how many.
 pub(crate) fn wake_at(locked: &mut Locked, key: usize, most: i32, bits: u32) -> isize {
     let mut woken = 0;
-    let mut next = waiting_at(bucket_of(locked, key).first, key);
+    let mut next = first_at(locked, key);
     while let Some(thread) = next {
         if woken >= most as isize {
             break;
         }
-        next = waiting_at(thread.futex_next.get(), key);
-        if thread.futex_bits.get() & bits != 0 {
+        next = next_at(locked.held(), thread, key);
+        if thread.futex_bits.get(locked.held()) & bits != 0 {
             remove(locked, thread);
             wake(locked, thread, Reason::Woken);
             woken += 1;
@@ -209,7 +223,7 @@ fn wait(frame: &Frame, operation: i32, command: i32) -> Result<isize, isize> {
     insert(&mut locked, thread, key, bits);
     let reason = park(&mut locked, deadline);
     // A wake may have come together with a signal or the deadline: then it counts.
-    let woken = !thread.futex_queued.get();
+    let woken = !thread.futex_queued.get(locked.held());
     remove(&mut locked, thread);
     match reason {
         _ if woken => Ok(0),
@@ -229,13 +243,13 @@ fn requeue(frame: &Frame, command: i32) -> Result<isize, isize> {
     let woken = wake_at(&mut locked, from, frame.rdx as i32, ANY);
     let mut moved = 0;
     let most = frame.r10 as i32 as isize;
-    let mut next = waiting_at(bucket_of(&mut locked, from).first, from);
+    let mut next = first_at(&mut locked, from);
     while let Some(thread) = next {
         if moved >= most {
             break;
         }
-        next = waiting_at(thread.futex_next.get(), from);
-        let bits = thread.futex_bits.get();
+        next = next_at(locked.held(), thread, from);
+        let bits = thread.futex_bits.get(locked.held());
         remove(&mut locked, thread);
         insert(&mut locked, thread, to, bits);
         moved += 1;
@@ -312,7 +326,7 @@ fn own(frame: &Frame, operation: i32, command: i32, is_shared: bool) -> Result<i
         if command == FUTEX_TRYLOCK_PI {
             return Err(EAGAIN);
         }
-        let ours = THREADS.of(&mut locked).find(owner as i32).is_some();
+        let ours = thread::find(&mut locked, owner as i32).is_some();
         let alive = ours || (is_shared && may_live(owner as i32));
         if !alive {
             return Err(sys::ESRCH);
@@ -353,7 +367,7 @@ fn disown(frame: &Frame, is_shared: bool) -> Result<isize, isize> {
     if user::load_word(key)? & FUTEX_TID_MASK != current().id.get() as u32 {
         return Err(error(libc::EPERM));
     }
-    let heir = waiting_at(bucket_of(&mut locked, key).first, key);
+    let heir = first_at(&mut locked, key);
     if is_shared && heir.is_none() && current().is(&MAIN) {
         // The kernel knows the main thread, for which programs without an engine may wait.
         return Ok(frame.pass());
@@ -364,12 +378,12 @@ fn disown(frame: &Frame, is_shared: bool) -> Result<isize, isize> {
 
 /// Makes the first waiter at `key` the owner, with `flags` in the word.
 fn hand_on(locked: &mut Locked, key: usize, flags: u32) -> Result<(), isize> {
-    let Some(heir) = waiting_at(bucket_of(locked, key).first, key) else {
+    let Some(heir) = first_at(locked, key) else {
         user::write(key, &flags)?;
         return Ok(());
     };
     remove(locked, heir);
-    let more = waiting_at(bucket_of(locked, key).first, key).is_some();
+    let more = first_at(locked, key).is_some();
     let waiters = if more { FUTEX_WAITERS } else { 0 };
     user::write(key, &(thread::of(heir).id.get() as u32 | waiters | flags))?;
     wake(locked, heir, Reason::Woken);
@@ -445,7 +459,7 @@ pub(crate) fn forget_tasks(locked: &mut Locked) {
     for index in 0..BUCKETS {
         let mut next = TABLE.of(locked)[index].first;
         while let Some(waiter) = next {
-            next = waiter.futex_next.get();
+            next = waiter.futex_next.get(locked.held());
             if waiter.home().is_some() {
                 remove(locked, waiter);
             }

@@ -62,7 +62,7 @@ pub(crate) fn shmat(frame: &mut Frame) -> isize {
     let result = frame.pass();
     if !failed(result) {
         let mut status: libc::shmid_ds = zeroed();
-        sys!(SYS_shmctl, frame.rdi, libc::IPC_STAT, &raw mut status);
+        sys!(SYS_shmctl, frame.rdi, libc::IPC_STAT, &mut status);
         shared_memory::add(pages(result as usize, status.shm_segsz));
     }
     result
@@ -72,7 +72,7 @@ pub(crate) fn shmat(frame: &mut Frame) -> isize {
 pub(crate) fn mprotect(frame: &mut Frame) -> isize {
     let [address, length, protection, ..] = frame.arguments();
     let accessible = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    if protection == accessible && STACKS.of(&mut lock()).open(address, length) {
+    if protection == accessible && stacks::open(address, length) {
         return 0;
     }
     frame.pass()
@@ -81,7 +81,7 @@ pub(crate) fn mprotect(frame: &mut Frame) -> isize {
 /// munmap(2)
 pub(crate) fn munmap(frame: &mut Frame) -> isize {
     let (address, length) = (frame.rdi, frame.rsi);
-    if STACKS.of(&mut lock()).give_back(address, length) {
+    if stacks::give_back(address, length) {
         return 0;
     }
     let result = frame.pass();

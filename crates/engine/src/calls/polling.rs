@@ -311,7 +311,8 @@ fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
     let mut over = Reason::Woken;
     loop {
         let seen = registry::all_seen();
-        let ready = sys!(SYS_poll, polls.as_mut_ptr(), polls.len(), 0);
+        let count = polls.len();
+        let ready = sys!(SYS_poll, &mut polls[..], count, 0);
         if failed(ready) {
             return ready;
         }

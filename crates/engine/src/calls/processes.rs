@@ -11,7 +11,7 @@ use crate::descriptors::engine_files;
 use crate::descriptors::registry;
 use crate::entry::frame::{Frame, duality_thread_start, initial_context};
 use crate::entry::settings;
-use crate::kernel::lock::{Locked, lock};
+use crate::kernel::lock::{Held, Locked, lock};
 use crate::kernel::sys::{self, EAGAIN, EFAULT, EINVAL, sys};
 use crate::kernel::user;
 use crate::schedule::helpers;
@@ -20,7 +20,7 @@ use crate::schedule::loops;
 use crate::schedule::more_workers;
 use crate::schedule::scheduler;
 use crate::schedule::stacks::STACKS;
-use crate::schedule::thread::{MAIN, THREADS, Thread, ThreadRef};
+use crate::schedule::thread::{self, MAIN, THREADS, Thread, ThreadRef};
 use crate::schedule::ticks;
 use crate::schedule::waiter::State;
 use crate::schedule::worker::{current, worker};
@@ -171,10 +171,14 @@ pub(crate) fn fork(frame: &mut Frame) -> isize {
 }
 
 fn thread(frame: &Frame, request: &Request) -> Result<isize, isize> {
+    // Without the lock: the kernel has yet to find memory for the new stack.
+    let place = first_frame(frame, request)?;
     let mut locked = lock();
-    let Some(child) = THREADS.of(&mut locked).create() else { return Err(EAGAIN) };
+    let Some(child) = thread::create(&mut locked) else { return Err(EAGAIN) };
     let id = child.id.get();
-    match prepare(&mut locked, frame, request, child) {
+    // SAFETY: a frame of the child's own is there.
+    child.stack_pointer.set(unsafe { initial_context(place, duality_thread_start) });
+    match prepare(&mut locked, request, child) {
         Ok(()) => {
             stats::THREADS_CREATED.add(1);
             more_workers::expect_threads(&mut locked);
@@ -182,22 +186,16 @@ fn thread(frame: &Frame, request: &Request) -> Result<isize, isize> {
             Ok(id as isize)
         }
         Err(error) => {
-            THREADS.of(&mut locked).remove(child);
+            thread::remove(&mut locked, child);
             Err(error)
         }
     }
 }
 
-fn prepare(
-    locked: &mut Locked,
-    frame: &Frame,
-    request: &Request,
-    child: ThreadRef,
-) -> Result<(), isize> {
+/// Writes the frame with which a new thread begins to its stack. Returns its address.
+fn first_frame(frame: &Frame, request: &Request) -> Result<usize, isize> {
     /// What the dispatcher uses of the new stack before anything else.
     const ROOM: usize = 64;
-    let parent = current();
-    let asks = |flag: i32| request.flags & flag as u64 != 0;
     let mut begin = *frame;
     begin.rsp = request.stack;
     if frame.keeps_vectors() {
@@ -210,12 +208,19 @@ fn prepare(
     user::write(place - ROOM, &probe)?;
     // SAFETY: the top of the new thread's own stack, which is writable.
     unsafe { (place as *mut Frame).write(begin) };
-    // SAFETY: as above.
-    child.stack_pointer.set(unsafe { initial_context(place, duality_thread_start) });
+    Ok(place)
+}
+
+/// What a new thread has of its parent, and of the request.
+fn prepare(locked: &mut Locked, request: &Request, child: ThreadRef) -> Result<(), isize> {
+    let parent = current();
+    let asks = |flag: i32| request.flags & flag as u64 != 0;
     child.fs.set(if asks(libc::CLONE_SETTLS) { request.storage } else { parent.fs.get() });
-    child.name.set(parent.name.get());
+    let held = locked.held();
+    child.name.set(held, parent.name.get(held));
+    child.affinity.set(held, parent.affinity.get(held));
     child.stack_end.set(STACKS.of(locked).end_of(request.stack_end));
-    child.affinity.set(parent.affinity.get());
+
     let id = child.id.get();
     if asks(libc::CLONE_PARENT_SETTID) {
         user::write(request.parent_id, &id)?;
@@ -249,7 +254,7 @@ pub(crate) fn exit(frame: &mut Frame) -> isize {
 /// it.
 pub(crate) fn finish_thread(locked: &mut Locked, thread: ThreadRef) {
     let word = thread.clear_id.replace(0);
-    THREADS.of(locked).remove(thread);
+    thread::remove(locked, thread);
     if word != 0 {
         futex::clear_and_wake(locked, word);
     }
@@ -262,7 +267,8 @@ pub(crate) fn exit_group(frame: &mut Frame) -> isize {
         engine_files::close();
     }
     let mut locked = lock();
-    for thread in THREADS.of(&mut locked).iter() {
+    let mut each = thread::each(&mut locked);
+    while let Some(thread) = each.next(locked.held()) {
         futex::give_up_robust(&mut locked, thread);
     }
     frame.pass()
@@ -278,20 +284,19 @@ fn become_child(locked: &mut Locked, shares_files: bool) {
     }
     idle::reset_after_fork(locked);
     more_workers::reset_after_fork(locked);
-    let others: Vec<ThreadRef> =
-        THREADS.of(locked).iter().filter(|other| !other.is(thread)).collect();
+    let others: Vec<ThreadRef> = thread::all(locked).filter(|other| !other.is(thread)).collect();
     for other in others {
         futex::remove(locked, other);
-        THREADS.of(locked).remove(other);
+        thread::remove(locked, other);
     }
     if !thread.is(&MAIN) {
-        inherit(thread);
-        THREADS.of(locked).remove(thread);
+        inherit(locked.held(), thread);
+        thread::remove(locked, thread);
         THREADS.of(locked).alive = 1;
         worker().current.set(&MAIN);
     }
-    MAIN.state.set(State::Running);
-    MAIN.pending(locked).clear();
+    MAIN.state.set(locked.held(), State::Running);
+    MAIN.pending.of(locked).clear();
     MAIN.pending_bits.store(0, Ordering::Relaxed);
     let id = sys!(SYS_getpid) as i32;
     MAIN.id.set(id);
@@ -316,19 +321,19 @@ fn become_child(locked: &mut Locked, shares_files: bool) {
 }
 
 /// The main thread's place is taken by the thread that forked.
-fn inherit(thread: &Thread) {
+fn inherit(held: Held<'_>, thread: &Thread) {
     MAIN.fs.set(thread.fs.get());
     MAIN.clear_id.set(thread.clear_id.get());
     MAIN.robust_list.set(thread.robust_list.get());
     MAIN.mask.set(thread.mask.get());
     MAIN.mask_after.set(thread.mask_after.get());
     MAIN.alternate_stack.set(thread.alternate_stack.get());
-    MAIN.name.set(thread.name.get());
+    MAIN.name.set(held, thread.name.get(held));
     MAIN.loop_number.set(thread.loop_number.get());
     MAIN.turn.set(thread.turn.get());
-    let affinity = thread.affinity.get();
+    let affinity = thread.affinity.get(held);
     if affinity != [0, 0] {
-        sys!(SYS_sched_setaffinity, 0, size_of_val(&affinity), affinity.as_ptr());
+        sys!(SYS_sched_setaffinity, 0, size_of_val(&affinity), &affinity);
     }
 }
 
@@ -336,7 +341,7 @@ fn inherit(thread: &Thread) {
 pub(crate) fn execve(frame: &mut Frame) -> isize {
     // The new program inherits what this thread blocks.
     let mask = current().mask.get();
-    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &mask, 0, 8);
     let result = if settings::follows_exec() { execve_with_engine(frame) } else { frame.pass() };
     masks::adopt();
     result

@@ -13,7 +13,7 @@ use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{EAGAIN, EFAULT, EINTR, EINVAL, ESRCH, error, failed, sys};
 use crate::kernel::user;
 use crate::schedule::scheduler::park;
-use crate::schedule::thread::{MAIN, NO_STACK, Pending, THREADS, ThreadRef, is_ours};
+use crate::schedule::thread::{self, MAIN, NO_STACK, Pending, ThreadRef, is_ours};
 use crate::schedule::waiter::Reason;
 use crate::schedule::worker::{current, worker};
 use crate::signals::context::{Context, on_alternate};
@@ -111,7 +111,7 @@ pub(crate) fn rt_sigpending(frame: &mut Frame) -> isize {
             return Err(EINVAL);
         }
         let mut pending = 0u64;
-        sys!(SYS_rt_sigpending, &raw mut pending, 8);
+        sys!(SYS_rt_sigpending, &mut pending, 8);
         let thread = current();
         pending |= thread.pending_bits.load(Ordering::Relaxed) | process_bits();
         pending &= thread.mask.get();
@@ -160,7 +160,7 @@ fn wait_for_one_of(thread: ThreadRef, set: u64, deadline: u64) -> Result<Pending
             Some(number) => number,
             None => {
                 let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-                let made = sys!(SYS_signalfd4, -1isize, &raw const set, 8, flags);
+                let made = sys!(SYS_signalfd4, -1isize, &set, 8, flags);
                 if failed(made) {
                     return Err(made);
                 }
@@ -204,7 +204,7 @@ fn take_now(thread: ThreadRef, set: u64) -> Result<Option<Pending>, isize> {
 fn take_from_kernel(set: u64) -> Result<Option<Pending>, isize> {
     let mut info: libc::siginfo_t = zeroed();
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    let taken = sys!(SYS_rt_sigtimedwait, &raw const set, &raw mut info, &raw const now, 8);
+    let taken = sys!(SYS_rt_sigtimedwait, &set, &mut info, &now, 8);
     match taken {
         1.. => Ok(Some(Pending { number: taken as i32, info })),
         EAGAIN | EINTR => Ok(None),
@@ -311,7 +311,7 @@ fn send(
     if process.is_some_and(|process| process != own) {
         return if is_ours(i64::from(id)) { ESRCH } else { frame.pass() };
     }
-    let Some(thread) = THREADS.of(&mut locked).find(id) else {
+    let Some(thread) = thread::find(&mut locked, id) else {
         return if is_ours(i64::from(id)) { ESRCH } else { frame.pass() };
     };
     if number == 0 {
@@ -331,7 +331,7 @@ fn send(
         }
         return 0;
     }
-    if number >= FIRST_QUEUED && thread.pending(&mut locked).len() as u64 >= most_pending() {
+    if number >= FIRST_QUEUED && thread.pending.of(&mut locked).len() as u64 >= most_pending() {
         return EAGAIN;
     }
     let mut info = info.unwrap_or_else(|| from_us(number, libc::SI_TKILL));
@@ -343,7 +343,7 @@ fn send(
 /// How many signals may wait (`RLIMIT_SIGPENDING`).
 fn most_pending() -> u64 {
     let mut limits = [0u64; 2];
-    sys!(SYS_prlimit64, 0, libc::RLIMIT_SIGPENDING, 0, &raw mut limits);
+    sys!(SYS_prlimit64, 0, libc::RLIMIT_SIGPENDING, 0, &mut limits);
     limits[0]
 }
 
@@ -367,12 +367,12 @@ pub(crate) fn timer_create(frame: &mut Frame) -> isize {
     if notify != libc::SIGEV_THREAD_ID || !(is_ours(i64::from(thread)) || thread == MAIN.id.get()) {
         return frame.pass();
     }
-    if THREADS.of(&mut lock()).find(thread).is_none() {
+    if thread::find(&mut lock(), thread).is_none() {
         return EINVAL;
     }
     event[THREAD_FIELD / 8] = worker().kernel_id.get() as u64;
     let number = event[1] as i32;
-    let made = sys!(SYS_timer_create, frame.rdi, &raw const event, frame.rdx);
+    let made = sys!(SYS_timer_create, frame.rdi, &event, frame.rdx);
     if made == 0 {
         match user::read::<i32>(frame.rdx) {
             Ok(timer) => handling::route_timer(number, timer, thread),

@@ -26,8 +26,7 @@ impl Descriptor {
         for (timeout, option) in self.timeouts.iter().zip([libc::SO_RCVTIMEO, libc::SO_SNDTIMEO]) {
             let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
             let mut length = size_of::<libc::timeval>() as u32;
-            let (time_at, length_at) = (&raw mut time, &raw mut length);
-            sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, time_at, length_at);
+            sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, &mut time, &mut length);
             timeout.set(time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000);
         }
         // Another process can change those of a shared socket.

@@ -6,7 +6,7 @@ use crate::entry::frame::Frame;
 use crate::kernel::lock::lock;
 use crate::kernel::sys::{failed, sys};
 use crate::kernel::user;
-use crate::schedule::thread::{THREADS, Thread, ThreadRef};
+use crate::schedule::thread::{self, ThreadRef};
 use crate::schedule::waiter::State;
 
 /// The threads below the folder's own two entries.
@@ -44,7 +44,7 @@ fn list(number: usize, buffer: usize, room: usize) -> isize {
         return position;
     }
     let mut locked = lock();
-    let threads = THREADS.of(&mut locked).iter();
+    let threads = thread::all(&mut locked);
     let mut place = position as usize;
     let mut written = 0;
     let ids = threads.map(|thread| thread.id.get()).skip(place.saturating_sub(FIRST_PLACE));
@@ -102,47 +102,43 @@ pub(crate) fn decimal(mut number: i32, room: &mut [u8; 12]) -> &[u8] {
 /// A thread's `stat` file: that of the kernel thread, with the thread's own number, name and state.
 pub(crate) fn open_stat(thread: ThreadRef) -> isize {
     let mut text = [0u8; 1024];
-    let opened =
-        sys!(SYS_openat, libc::AT_FDCWD, c"/proc/thread-self/stat".as_ptr(), libc::O_RDONLY);
+    let opened = sys!(SYS_openat, libc::AT_FDCWD, c"/proc/thread-self/stat", libc::O_RDONLY);
     if failed(opened) {
         return opened;
     }
-    let length = sys!(SYS_read, opened, text.as_mut_ptr(), text.len()).max(0) as usize;
+    let length = sys!(SYS_read, opened, &mut text, text.len()).max(0) as usize;
     sys!(SYS_close, opened);
     // The name may contain anything, so the last bracket ends it; a blank and the state follow.
     let rest = text[..length]
         .iter()
         .rposition(|&byte| byte == b')')
         .map_or(length, |at| (at + 3).min(length));
-    let name = name_of(thread);
+    let locked = lock();
+    let (name, state) = (thread.name.get(locked.held()), thread.state.get(locked.held()));
+    drop(locked);
+    let name = &name[..name.iter().position(|&byte| byte == 0).unwrap_or(name.len())];
     let mut digits = [0; 12];
-    let state = [letter(thread)];
+    let state = [letter(state)];
     let id = decimal(thread.id.get(), &mut digits);
     let parts = [id, b" (", name, b") ", &state, &text[rest..length]];
     file_of(&parts)
 }
 
 /// The state, as `stat` has it.
-fn letter(thread: &Thread) -> u8 {
-    match thread.state.get() {
+fn letter(state: State) -> u8 {
+    match state {
         State::Parked => b'S',
         State::Dead => b'X',
         State::Ready | State::Running => b'R',
     }
 }
 
-fn name_of(thread: &Thread) -> &[u8] {
-    // SAFETY: sixteen bytes, which only the thread's own worker changes.
-    let name: &[u8; 16] = unsafe { &*thread.name.as_ptr() };
-    &name[..name.iter().position(|&byte| byte == 0).unwrap_or(name.len())]
-}
-
 /// A descriptor from which these bytes can be read.
 fn file_of(parts: &[&[u8]]) -> isize {
-    let made = sys!(SYS_memfd_create, c"task".as_ptr(), libc::MFD_CLOEXEC);
+    let made = sys!(SYS_memfd_create, c"task", libc::MFD_CLOEXEC);
     if !failed(made) {
         for part in parts {
-            sys!(SYS_write, made, part.as_ptr(), part.len());
+            sys!(SYS_write, made, *part, part.len());
         }
         sys!(SYS_lseek, made, 0, libc::SEEK_SET);
         registry::renewed(made);

@@ -75,7 +75,7 @@ fn next() -> isize {
                     closed::end_wait(&mut locked, &nodes);
                 }
                 futex::remove(&mut locked, waiter);
-                waiter.state.set(State::Running);
+                waiter.state.set(locked.held(), State::Running);
                 return &raw const *task as isize;
             }
             Next::MakeSpare => return MAKE_SPARE,
@@ -158,8 +158,8 @@ fn wait(frame: &Frame) -> isize {
 fn interrupt(frame: &Frame) -> isize {
     let (task, restarts) = (task(frame), frame.rsi != 0);
     let mut locked = lock();
-    let waits = task.waiter.state.get() == State::Parked;
-    if !restarts || task.is_never_restarted() {
+    let waits = task.waiter.state.get(locked.held()) == State::Parked;
+    if !restarts || task.is_never_restarted(locked.held()) {
         wake(&mut locked, &task.waiter, Reason::Interrupted);
     }
     isize::from(waits)

@@ -9,7 +9,7 @@ use crate::kernel::lock::lock;
 use crate::kernel::sys::{self, EINVAL, failed, sys};
 use crate::kernel::user;
 use crate::schedule::every_worker;
-use crate::schedule::thread::{MAIN, THREADS, is_ours};
+use crate::schedule::thread::{self, MAIN, is_ours};
 use crate::schedule::worker::{current, worker};
 
 /// gettid(2)
@@ -37,7 +37,7 @@ pub(crate) fn set_robust_list(frame: &mut Frame) -> isize {
 /// get_robust_list(2)
 pub(crate) fn get_robust_list(frame: &mut Frame) -> isize {
     let id = frame.rdi as i32;
-    let thread = if id == 0 { Some(current()) } else { THREADS.of(&mut lock()).find(id) };
+    let thread = if id == 0 { Some(current()) } else { thread::find(&mut lock(), id) };
     let Some(thread) = thread else { return frame.pass() };
     let written = user::write(frame.rsi, &thread.robust_list.get())
         .and_then(|()| user::write(frame.rdx, &24usize));
@@ -77,12 +77,12 @@ pub(crate) fn prctl(frame: &mut Frame) -> isize {
             if let Err(fault) = user::read_text(frame.rsi, &mut name[..15]) {
                 return fault;
             }
-            thread.name.set(name);
+            thread.name.set(lock().held(), name);
             if thread.is(&MAIN) { frame.pass() } else { 0 }
         }
         libc::PR_GET_NAME if !thread.is(&MAIN) => {
-            user::write(frame.rsi, &u128::from_ne_bytes(thread.name.get()))
-                .map_or_else(|fault| fault, |()| 0)
+            let name = thread.name.get(lock().held());
+            user::write(frame.rsi, &u128::from_ne_bytes(name)).map_or_else(|fault| fault, |()| 0)
         }
         // The word that the kernel clears when the thread ends, in the eyes of the program.
         libc::PR_GET_TID_ADDRESS => {
@@ -172,7 +172,7 @@ fn translated(id: usize) -> Option<usize> {
     if !is_ours(i64::from(id as i32)) {
         return Some(id);
     }
-    THREADS.of(&mut lock()).find(id as i32).map(|_| 0)
+    thread::find(&mut lock(), id as i32).map(|_| 0)
 }
 
 /// sched_setaffinity(2): a thread of ours runs wherever its worker runs, and remembers what it
@@ -183,7 +183,7 @@ pub(crate) fn sched_setaffinity(frame: &mut Frame) -> isize {
         return frame.pass();
     }
     let mut locked = lock();
-    let thread = if own { Some(current()) } else { THREADS.of(&mut locked).find(frame.rdi as i32) };
+    let thread = if own { Some(current()) } else { thread::find(&mut locked, frame.rdi as i32) };
     let Some(thread) = thread else { return sys::ESRCH };
     let mut asked = [0u64; 2];
     let words = (frame.rsi / 8).min(2);
@@ -194,41 +194,38 @@ pub(crate) fn sched_setaffinity(frame: &mut Frame) -> isize {
         Ok(usable) => usable,
         Err(refused) => return refused,
     };
-    thread.affinity.set(usable);
+    thread.affinity.set(locked.held(), usable);
     0
 }
 
 /// The CPUs among those asked for that the kernel would grant: it is asked by way of trial.
 fn usable_affinity(asked: [u64; 2]) -> Result<[u64; 2], isize> {
     let mut before = [0u64; 128];
-    let known = sys!(SYS_sched_getaffinity, 0, size_of_val(&before), before.as_mut_ptr());
-    let refused = sys!(SYS_sched_setaffinity, 0, size_of_val(&asked), asked.as_ptr());
+    let known = sys!(SYS_sched_getaffinity, 0, size_of_val(&before), &mut before);
+    let refused = sys!(SYS_sched_setaffinity, 0, size_of_val(&asked), &asked);
     if failed(known) || failed(refused) {
         return Err(refused);
     }
     let mut granted = [0u64; 128];
-    sys!(SYS_sched_getaffinity, 0, size_of_val(&granted), granted.as_mut_ptr());
-    sys!(SYS_sched_setaffinity, 0, known, before.as_ptr());
+    sys!(SYS_sched_getaffinity, 0, size_of_val(&granted), &mut granted);
+    sys!(SYS_sched_setaffinity, 0, known, &before);
     Ok([granted[0], granted[1]])
 }
 
 /// sched_getaffinity(2)
 pub(crate) fn sched_getaffinity(frame: &mut Frame) -> isize {
     let own = frame.rdi == 0 && !current().is(&MAIN);
-    let thread = if own {
-        Some(current())
-    } else {
-        THREADS.of(&mut lock()).find(frame.rdi as i32).filter(|thread| !thread.is(&MAIN))
-    };
+    let mut locked = lock();
+    let thread = if own { Some(current()) } else { thread::find(&mut locked, frame.rdi as i32) };
+    let asked = thread.filter(|thread| !thread.is(&MAIN));
+    let asked = asked.map_or([0, 0], |thread| thread.affinity.get(locked.held()));
+    drop(locked);
     let result = about_thread(frame);
-    if let Some(thread) = thread
-        && !failed(result)
-        && thread.affinity.get() != [0, 0]
-    {
+    if !failed(result) && asked != [0, 0] {
         let words = (result as usize / 8).min(2);
         let zeros = [0u64; 16];
         let _cleared = user::write_slice(frame.rdx, &zeros[..(result as usize / 8).min(16)]);
-        let _written = user::write_slice(frame.rdx, &thread.affinity.get()[..words]);
+        let _written = user::write_slice(frame.rdx, &asked[..words]);
     }
     result
 }

@@ -372,31 +372,33 @@ impl Transfer<'_> {
             (Kind::Stream | Kind::Message, Shape::Socket, _) => {
                 let (at, left) = (frame.rsi + done, frame.rdx - done);
                 let flags = (frame.r10 as i32 | MSG_DONTWAIT) & !MSG_WAITALL;
-                sys::call(frame.number(), [number, at, left, flags as usize, frame.r8, frame.r9])
+                self.as_asked([number, at, left, flags as usize, frame.r8, frame.r9])
             }
             (Kind::Stream | Kind::Message, Shape::Message, _) if done == 0 => {
                 let flags = frame.rdx as i32 | MSG_DONTWAIT;
-                sys::call(frame.number(), [number, frame.rsi, flags as usize, 0, 0, 0])
+                self.as_asked([number, frame.rsi, flags as usize, 0, 0, 0])
             }
             (Kind::Pipe | Kind::Stream | Kind::Message, ..) => self.attempt_without_waiting(),
             _ => self.attempt_when_ready(),
         }
     }
 
+    /// The call that the program made, with other arguments.
+    fn as_asked(&self, arguments: sys::Arguments) -> isize {
+        // SAFETY: the program's own call, for the rest of its own buffer.
+        unsafe { sys::call(self.frame.number(), arguments) }
+    }
+
     /// `RWF_NOWAIT`, as pipes and some other files take it.
     fn attempt_without_waiting(&self) -> isize {
         const RWF_NOWAIT: i32 = 8;
-        let (number, reads) = match self.direction {
-            Direction::Read => (libc::SYS_preadv2, true),
-            Direction::Write => (libc::SYS_pwritev2, false),
-        };
-        let result = self.with_rest(|list, count| {
-            sys::call(
-                number,
-                [self.number, list, count, usize::MAX, usize::MAX, RWF_NOWAIT as usize],
-            )
+        let (number, end) = (self.number, usize::MAX);
+        let result = self.with_rest(|list, count| match self.direction {
+            Direction::Read => sys!(SYS_preadv2, number, list, count, end, end, RWF_NOWAIT),
+            Direction::Write => sys!(SYS_pwritev2, number, list, count, end, end, RWF_NOWAIT),
         });
-        if result == error(libc::EOPNOTSUPP) || (result == error(libc::EINVAL) && !reads) {
+        let writes = self.direction == Direction::Write;
+        if result == error(libc::EOPNOTSUPP) || (result == error(libc::EINVAL) && writes) {
             self.descriptor.set_kind(Kind::Polled);
             return self.attempt_when_ready();
         }

@@ -17,5 +17,5 @@ pub(crate) const BELL_DATA: u64 = u64::MAX;
 /// of signals and helpers may call it.
 pub(crate) fn ring() {
     let once = 1u64;
-    sys!(SYS_write, BELL.get(), &raw const once, 8);
+    sys!(SYS_write, BELL.get(), &once, 8);
 }

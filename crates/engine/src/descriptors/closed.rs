@@ -52,7 +52,7 @@ pub(crate) fn for_waiters(number: usize) -> bool {
     let mut users = 0;
     for side in [&descriptor.read, &descriptor.write] {
         // Those of a former file of this number go on with another copy.
-        for waiter in side.iter(&mut locked).filter(|waiter| waiter.waits_for.get() == number) {
+        for waiter in side.iter(locked.held()).filter(|waiter| waiter.waits_for.get() == number) {
             waiter.waits_for.set(kept);
             if waiter.home().is_some() {
                 Task::of(waiter).go_on_with(kept, other.generation());
@@ -115,7 +115,7 @@ pub(crate) fn end_call(task: TaskRef) {
 pub(crate) fn end_wait(locked: &mut Locked, nodes: &[PollNode]) {
     for node in nodes {
         node.unlink(locked);
-        if let Some(kept) = node.kept() {
+        if let Some(kept) = node.kept(locked.held()) {
             give_back(locked, kept);
         }
     }

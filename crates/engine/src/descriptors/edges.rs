@@ -7,7 +7,7 @@
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use crate::kernel::lock::Locked;
+use crate::kernel::lock::{Held, Locked};
 use crate::schedule::waiter::{Waiter, WaiterRef};
 
 /// Waits of one direction.
@@ -51,35 +51,39 @@ impl Side {
         !self.first.load(Ordering::Relaxed).is_null()
     }
 
-    fn first(&self) -> Option<WaiterRef> {
+    /// The first that waits, or has been woken and has not yet gone on.
+    pub(crate) fn first(&self) -> Option<WaiterRef> {
         // SAFETY: what is in the list is not given back, see `WaiterRef`.
         unsafe { self.first.load(Ordering::Relaxed).as_ref() }
     }
 
     /// Those that wait, and those that have been woken and have not yet gone on.
-    pub(crate) fn iter(&self, _: &mut Locked) -> impl Iterator<Item = WaiterRef> + use<> {
-        core::iter::successors(self.first(), |waiter| waiter.next_waiter.get())
+    pub(crate) fn iter(&self, held: Held<'_>) -> impl Iterator<Item = WaiterRef> {
+        core::iter::successors(self.first(), move |waiter| waiter.next_waiter.get(held))
     }
 
     /// Adds a waiter.
     pub(crate) fn add(&self, locked: &mut Locked, waiter: WaiterRef) {
-        waiter.next_waiter.set(None);
-        match self.iter(locked).last() {
-            Some(last) => last.next_waiter.set(Some(waiter)),
+        let held = locked.held();
+        waiter.next_waiter.set(held, None);
+        match self.iter(held).last() {
+            Some(last) => last.next_waiter.set(held, Some(waiter)),
             None => self.set_first(Some(waiter)),
         }
     }
 
     /// Takes a waiter out, if it is one of them.
     pub(crate) fn remove(&self, locked: &mut Locked, waiter: WaiterRef) {
-        let next = waiter.next_waiter.get();
+        let held = locked.held();
+        let next = waiter.next_waiter.get(held);
         if self.first().is_some_and(|first| first.is(waiter)) {
             self.set_first(next);
             return;
         }
-        let follows = |other: &WaiterRef| other.next_waiter.get().is_some_and(|is| is.is(waiter));
-        if let Some(previous) = self.iter(locked).find(follows) {
-            previous.next_waiter.set(next);
+        let follows =
+            |other: &WaiterRef| other.next_waiter.get(held).is_some_and(|is| is.is(waiter));
+        if let Some(previous) = self.iter(held).find(follows) {
+            previous.next_waiter.set(held, next);
         }
     }
 

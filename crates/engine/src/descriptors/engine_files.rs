@@ -17,7 +17,7 @@ pub(crate) fn open(locked: &mut Locked) -> Result<(), isize> {
     let bell = out_of_the_way(sys!(SYS_eventfd2, 0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?;
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
     let event = libc::epoll_event { events, u64: BELL_DATA };
-    let added = sys!(SYS_epoll_ctl, epoll, libc::EPOLL_CTL_ADD, bell, &raw const event);
+    let added = sys!(SYS_epoll_ctl, epoll, libc::EPOLL_CTL_ADD, bell, &event);
     if failed(added) {
         return Err(added);
     }

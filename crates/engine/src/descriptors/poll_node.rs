@@ -1,6 +1,5 @@
 //! Waiting for several descriptors.
 
-use core::cell::Cell;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -9,7 +8,8 @@ use libc::{
     POLLRDBAND, POLLRDHUP, POLLRDNORM, POLLWRBAND, POLLWRNORM,
 };
 
-use crate::kernel::lock::Locked;
+use crate::kernel::cells::UnderLock;
+use crate::kernel::lock::{Held, Locked};
 use crate::schedule::waiter::WaiterRef;
 
 /// The first node of a list. Without the lock, it says no more than whether there is one.
@@ -20,12 +20,12 @@ pub(crate) struct PollNode {
     pub(crate) waiter: WaiterRef,
     /// The events of epoll that end the wait.
     events: i32,
-    list: Cell<&'static PollList>,
-    next: Cell<*const PollNode>,
-    previous: Cell<*const PollNode>,
+    list: UnderLock<&'static PollList>,
+    next: UnderLock<*const PollNode>,
+    previous: UnderLock<*const PollNode>,
     /// The descriptor that is kept for it, and in the list of which it stands: see
     /// `descriptors/closed.rs`.
-    kept: Cell<Option<usize>>,
+    kept: UnderLock<Option<usize>>,
 }
 
 impl PollNode {
@@ -34,10 +34,10 @@ impl PollNode {
         Self {
             waiter,
             events: events_of_epoll(events),
-            list: Cell::new(list),
-            next: Cell::new(ptr::null()),
-            previous: Cell::new(ptr::null()),
-            kept: Cell::new(None),
+            list: UnderLock::new(list),
+            next: UnderLock::new(ptr::null()),
+            previous: UnderLock::new(ptr::null()),
+            kept: UnderLock::new(None),
         }
     }
 
@@ -47,19 +47,20 @@ impl PollNode {
     }
 
     /// The descriptor that is kept for it.
-    pub(crate) fn kept(&self) -> Option<usize> {
-        self.kept.get()
+    pub(crate) fn kept(&self, held: Held<'_>) -> Option<usize> {
+        self.kept.get(held)
     }
 
     /// Puts the node into the list of its descriptor. It stays where it is until `unlink`.
-    pub(crate) fn link(&self, _: &mut Locked) {
-        let list = self.list.get();
+    pub(crate) fn link(&self, locked: &mut Locked) {
+        let held = locked.held();
+        let list = self.list.get(held);
         let first = list.load(Ordering::Relaxed);
-        self.previous.set(ptr::null());
-        self.next.set(first);
+        self.previous.set(held, ptr::null());
+        self.next.set(held, first);
         // SAFETY: nodes in a list are alive.
         if let Some(first) = unsafe { first.as_ref() } {
-            first.previous.set(self);
+            first.previous.set(held, self);
         }
         list.store(ptr::from_ref(self).cast_mut(), Ordering::Relaxed);
     }
@@ -70,20 +71,21 @@ impl PollNode {
     }
 
     /// The next in the list.
-    pub(crate) fn next(&self) -> *const Self {
-        self.next.get()
+    pub(crate) fn next(&self, held: Held<'_>) -> *const Self {
+        self.next.get(held)
     }
 
-    pub(crate) fn unlink(&self, _: &mut Locked) {
-        let (next, previous) = (self.next.get(), self.previous.get());
+    pub(crate) fn unlink(&self, locked: &mut Locked) {
+        let held = locked.held();
+        let (next, previous) = (self.next.get(held), self.previous.get(held));
         // SAFETY: nodes in a list are alive.
         if let Some(next) = unsafe { next.as_ref() } {
-            next.previous.set(previous);
+            next.previous.set(held, previous);
         }
         // SAFETY: as above.
         match unsafe { previous.as_ref() } {
-            Some(previous) => previous.next.set(next),
-            None => self.list.get().store(next.cast_mut(), Ordering::Relaxed),
+            Some(previous) => previous.next.set(held, next),
+            None => self.list.get(held).store(next.cast_mut(), Ordering::Relaxed),
         }
     }
 
@@ -98,8 +100,8 @@ impl PollNode {
         // SAFETY: nodes in a list are alive.
         while let Some(node) = unsafe { Self::first(locked, from).as_ref() } {
             node.unlink(locked);
-            node.list.set(to);
-            node.kept.set(Some(kept));
+            node.list.set(locked.held(), to);
+            node.kept.set(locked.held(), Some(kept));
             node.link(locked);
             count += 1;
         }

@@ -64,7 +64,7 @@ pub(crate) fn receive(
         withdraw(&mut locked, &request);
     }
     drop(locked);
-    outcome(request.result.get(), reason)
+    outcome(request.result(), reason)
 }
 
 /// What a request's result means to a thread that was woken for `reason`.

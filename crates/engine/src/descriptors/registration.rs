@@ -30,9 +30,8 @@ impl Descriptor {
         self.set(facts::REGISTERED);
         let events = EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP | EPOLLET;
         let event = libc::epoll_event { events: events as u32, u64: data(number, self) };
-        let control = |operation| {
-            sys!(SYS_epoll_ctl, EPOLL.get(), operation, number as i32, &raw const event)
-        };
+        let control =
+            |operation| sys!(SYS_epoll_ctl, EPOLL.get(), operation, number as i32, &event);
         let mut result = control(libc::EPOLL_CTL_ADD);
         if result == error(libc::EEXIST) {
             // A former descriptor of this number and this file.
@@ -51,8 +50,8 @@ impl Descriptor {
     /// Has epoll tell of the descriptor no longer.
     pub(crate) fn unregister(&self, number: usize) {
         let event = libc::epoll_event { events: 0, u64: 0 };
-        let (operation, event) = (libc::EPOLL_CTL_DEL, &raw const event);
-        sys!(SYS_epoll_ctl, EPOLL.get(), operation, number as i32, event);
+        let operation = libc::EPOLL_CTL_DEL;
+        sys!(SYS_epoll_ctl, EPOLL.get(), operation, number as i32, &event);
         self.clear(facts::REGISTERED);
     }
 

@@ -5,7 +5,6 @@
 //! has seen: a read that came up short has emptied the socket, so the next one parks without
 //! another attempt.
 
-use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
@@ -15,12 +14,13 @@ use crate::descriptors::engine_files;
 use crate::descriptors::facts;
 use crate::descriptors::poll_node::{PollList, PollNode};
 use crate::descriptors::spare_numbers::MOST_DESCRIPTORS;
+use crate::kernel::cells::Relaxed;
 use crate::kernel::clock::Nanoseconds;
 use crate::kernel::lock::{self, Locked, Setting, lock};
 use crate::kernel::plain::zeroed;
 use crate::kernel::sys::{self, SUSPENDED, failed, sys};
 use crate::schedule::scheduler::wake;
-use crate::schedule::waiter::{Reason, State, WaiterRef};
+use crate::schedule::waiter::{Reason, State};
 
 /// What a descriptor refers to, as far as waiting is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,9 +63,9 @@ pub(crate) struct Descriptor {
     /// A helper waits in accept(2): see `calls/connections.rs`.
     accepts: AtomicBool,
     /// The socket's timeouts for reading and writing, in nanoseconds; zero for none.
-    pub(crate) timeouts: [Cell<Nanoseconds>; 2],
+    pub(crate) timeouts: [Relaxed<Nanoseconds>; 2],
     /// The thread that a descriptor of the kind `Name` names.
-    pub(crate) named: Cell<i32>,
+    pub(crate) named: Relaxed<i32>,
 }
 
 static TABLE: Setting<*const Descriptor> = Setting::new(core::ptr::null());
@@ -111,7 +111,7 @@ pub(crate) fn inherit() {
     let mut polls = [libc::pollfd { fd: -1, events: 0, revents: 0 }; LOW];
     polls.iter_mut().enumerate().for_each(|(number, poll)| poll.fd = number as i32);
     // One call tells which numbers refer to nothing.
-    sys!(SYS_poll, polls.as_mut_ptr(), LOW, 0);
+    sys!(SYS_poll, &mut polls, LOW, 0);
     let highest = polls.iter().rposition(|poll| poll.revents & libc::POLLNVAL == 0);
     FORKED_BELOW.store(highest.map_or(0, |number| number + 1), Ordering::Relaxed);
 }
@@ -203,17 +203,21 @@ impl Descriptor {
             if which(poll) {
                 wake(locked, poll.waiter, Reason::Woken);
             }
-            node = poll.next();
+            node = poll.next(locked.held());
         }
     }
 
     /// Wakes one that waits, or all. The one passes on what it leaves, see `pass_on`.
     fn wake_next(&self, locked: &mut Locked, direction: Direction, all: bool) {
-        let parked = |waiter: &WaiterRef| waiter.state.get() == State::Parked;
-        for waiter in self.side(direction).iter(locked).filter(parked) {
-            wake(locked, waiter, Reason::Woken);
-            if !all {
-                break;
+        let mut next = self.side(direction).first();
+        while let Some(waiter) = next {
+            let held = locked.held();
+            next = waiter.next_waiter.get(held);
+            if waiter.state.get(held) == State::Parked {
+                wake(locked, waiter, Reason::Woken);
+                if !all {
+                    break;
+                }
             }
         }
     }
@@ -244,7 +248,7 @@ impl Descriptor {
     #[cold]
     fn find_kind(&self, number: usize) -> Kind {
         let mut status: libc::stat = zeroed();
-        if failed(sys!(SYS_fstat, number, &raw mut status)) {
+        if failed(sys!(SYS_fstat, number, &mut status)) {
             return Kind::Direct;
         }
         if number < FORKED_BELOW.load(Ordering::Relaxed) || number <= 2 {
@@ -254,8 +258,7 @@ impl Descriptor {
             libc::S_IFSOCK => {
                 let (mut kind, mut length) = (0i32, 4u32);
                 let option = libc::SO_TYPE;
-                let (kind_at, length_at) = (&raw mut kind, &raw mut length);
-                sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, kind_at, length_at);
+                sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, &mut kind, &mut length);
                 if kind == libc::SOCK_STREAM { Kind::Stream } else { Kind::Message }
             }
             libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Kind::Direct,

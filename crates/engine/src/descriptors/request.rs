@@ -1,8 +1,8 @@
 //! A request to the engine's ring, on the stack of the thread that waits for it.
 
-use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use crate::kernel::cells::Relaxed;
 use crate::kernel::lock::Locked;
 use crate::schedule::scheduler::wake;
 use crate::schedule::thread::ThreadRef;
@@ -11,13 +11,18 @@ use crate::schedule::waiter::Reason;
 /// What a thread on whose stack it is waits for.
 pub(crate) struct Request {
     thread: ThreadRef,
-    pub(crate) result: Cell<i32>,
+    result: Relaxed<i32>,
     done: AtomicBool,
 }
 
 impl Request {
     pub(crate) fn new(thread: ThreadRef) -> Self {
-        Self { thread, result: Cell::new(0), done: AtomicBool::new(false) }
+        Self { thread, result: Relaxed::new(AtomicI32::new(0)), done: AtomicBool::new(false) }
+    }
+
+    /// The result, after the completion has come.
+    pub(crate) fn result(&self) -> i32 {
+        self.result.get()
     }
 
     /// The completion has come.

@@ -22,6 +22,7 @@ use crate::descriptors::request;
 use crate::descriptors::spare_numbers::out_of_the_way;
 use crate::entry::settings;
 use crate::kernel::lock::{Guarded, Locked, Setting};
+use crate::kernel::plain::Plain;
 use crate::kernel::sys::{self, EAGAIN, EINTR, EINVAL, ENOSYS, error, failed, sys};
 use crate::show::report::say;
 
@@ -170,14 +171,14 @@ fn set_up() -> Result<(isize, Ring), isize> {
     if settings::CORES.get() > 1 {
         // A kernel that knows these flags knows all that is used below.
         let mut tried = parameters;
-        let probe = sys!(SYS_io_uring_setup, 1, tried.as_mut_ptr());
+        let probe = sys!(SYS_io_uring_setup, 1, &mut tried);
         if failed(probe) {
             return Err(probe);
         }
         sys!(SYS_close, probe);
         parameters[2] = CQSIZE;
     }
-    let made = sys!(SYS_io_uring_setup, SUBMISSIONS, parameters.as_mut_ptr());
+    let made = sys!(SYS_io_uring_setup, SUBMISSIONS, &mut parameters);
     let descriptor = out_of_the_way(made)?;
     let ring = if parameters[5] & FEATURES == FEATURES {
         map(descriptor, &parameters)
@@ -196,13 +197,10 @@ fn map(descriptor: isize, parameters: &[u32; 30]) -> Result<Ring, isize> {
     let share = |length: usize, offset: usize| {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        let address = sys!(SYS_mmap, 0, length, protection, flags, descriptor, offset);
-        if failed(address) {
-            return Err(address);
-        }
-        // A child has a ring of its own.
-        sys!(SYS_madvise, address, length, libc::MADV_DONTFORK);
-        Ok(address as usize)
+        let address = sys::map_near(0, length, protection, flags, descriptor as i32, offset)?;
+        // SAFETY: a child has a ring of its own, and does not use this one.
+        unsafe { sys::advise(address, length, libc::MADV_DONTFORK) };
+        Ok::<_, isize>(address)
     };
     let length = (array + submissions * 4).max(results + completions * size_of::<Completion>());
     let base = share(length, 0)?;
@@ -357,6 +355,7 @@ fn expect(result: isize) {
 }
 
 /// `struct io_uring_getevents_arg`
+#[derive(Clone, Copy)]
 #[repr(C)]
 struct Wait {
     mask: u64,
@@ -364,6 +363,9 @@ struct Wait {
     pause: u32,
     time: *const libc::timespec,
 }
+
+// SAFETY: integers, and an address that only the kernel follows.
+unsafe impl Plain for Wait {}
 
 /// Submits, and waits for a completion or for `timeout`, without the lock. A time of zero does not
 /// wait.
@@ -380,7 +382,7 @@ pub(crate) fn enter(locked: &mut Locked, timeout: Option<&libc::timespec>) {
     let time = timeout.map_or(core::ptr::null(), |time| &raw const *time);
     let wait = Wait { mask: 0, mask_size: 8, pause: 0, time };
     let flags = GETEVENTS | EXT_ARG;
-    let (argument, size) = (&raw const wait, size_of::<Wait>());
+    let (argument, size) = (&wait, size_of::<Wait>());
     let number = DESCRIPTOR.get();
     expect(
         locked.released(|| sys!(SYS_io_uring_enter, number, count, least, flags, argument, size)),

@@ -17,7 +17,7 @@ pub(crate) fn out_of_the_way(descriptor: isize) -> Result<isize, isize> {
         return Err(descriptor);
     }
     let mut limits = [0u64; 2];
-    sys!(SYS_prlimit64, 0, libc::RLIMIT_NOFILE, 0, &raw mut limits);
+    sys!(SYS_prlimit64, 0, libc::RLIMIT_NOFILE, 0, &mut limits);
     let [soft, hard] = limits;
     let room = 16;
     if soft >= FAR + room {
@@ -28,11 +28,10 @@ pub(crate) fn out_of_the_way(descriptor: isize) -> Result<isize, isize> {
     // Where the hard limit is as low, a privileged process may have more than that for a moment.
     let raised = hard.max(soft + room).min(most);
     let beyond = [raised, raised.max(hard)];
-    let widened =
-        soft < raised && !failed(sys!(SYS_prlimit64, 0, libc::RLIMIT_NOFILE, &raw const beyond, 0));
+    let widened = soft < raised && !failed(sys!(SYS_prlimit64, 0, libc::RLIMIT_NOFILE, &beyond, 0));
     let moved = moved_beyond(descriptor, if widened { soft } else { soft.saturating_sub(room) });
     if widened {
-        sys!(SYS_prlimit64, 0, libc::RLIMIT_NOFILE, &raw const limits, 0);
+        sys!(SYS_prlimit64, 0, libc::RLIMIT_NOFILE, &limits, 0);
     }
     Ok(moved)
 }

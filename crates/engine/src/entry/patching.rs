@@ -137,7 +137,7 @@ fn apply(image: &Image<'_>, name: &[u8]) -> Result<(), Unpatchable> {
         vectors: duality_entry_vectors as *const () as u64,
     };
     let patch = patch(image, &findings.sites, base as u64, entries).ok_or_else(failure)?;
-    let file = sys!(SYS_memfd_create, c"duality-text".as_ptr(), libc::MFD_CLOEXEC);
+    let file = sys!(SYS_memfd_create, c"duality-text", libc::MFD_CLOEXEC);
     if failed(file) {
         return Err(failure());
     }
@@ -224,7 +224,7 @@ impl Pages {
 
 fn write_all(file: isize, mut bytes: &[u8], mut offset: u64) -> Option<()> {
     while !bytes.is_empty() {
-        let count = sys!(SYS_pwrite64, file, bytes.as_ptr(), bytes.len(), offset);
+        let count = sys!(SYS_pwrite64, file, bytes, bytes.len(), offset);
         if count <= 0 {
             return None;
         }
@@ -237,7 +237,10 @@ fn write_all(file: isize, mut bytes: &[u8], mut offset: u64) -> Option<()> {
 fn map_over(file: isize, address: usize, length: usize, offset: u64) -> Option<()> {
     let protection = libc::PROT_READ | libc::PROT_EXEC;
     let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
-    let mapped = sys!(SYS_mmap, address, length, protection, flags, file, offset);
+    let [protection, flags] = [protection as usize, flags as usize];
+    let arguments = [address, length, protection, flags, file as usize, offset as usize];
+    // SAFETY: the file has what is mapped there now, with its system calls patched.
+    let mapped = unsafe { sys::call(libc::SYS_mmap, arguments) };
     (mapped == address as isize).then_some(())
 }
 
@@ -247,34 +250,29 @@ fn reserve_near(text: usize, length: usize) -> Option<usize> {
     let below = (1..NEAR / STEP).filter_map(|step| text.checked_sub(step * STEP));
     // A program at a fixed low address has its heap above; far enough away, there is room.
     let above = (16..NEAR / STEP).map(|step| text + step * STEP);
-    below.filter(|&address| address > STEP).chain(above).find(|&address| {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-        let mapped = sys!(SYS_mmap, address, length, libc::PROT_NONE, flags, -1isize, 0);
-        if mapped != address as isize && !failed(mapped) {
-            sys!(SYS_munmap, mapped, length);
-        }
-        mapped == address as isize
-    })
+    below
+        .filter(|&address| address > STEP)
+        .chain(above)
+        .find(|&address| sys::map_exactly(address, length, libc::PROT_NONE, 0))
 }
 
 /// Patches code that the program has mapped from a file just now: dlopen(3).
 pub(crate) fn patch_mapped(file: i32, mapped: Range<usize>, offset: u64) {
     let mut status: libc::stat = zeroed();
-    if failed(sys!(SYS_fstat, file, &raw mut status)) || status.st_size < 64 {
+    if failed(sys!(SYS_fstat, file, &mut status)) || status.st_size < 64 {
         return;
     }
     let length = status.st_size as usize;
-    let view = sys!(SYS_mmap, 0, length, libc::PROT_READ, libc::MAP_PRIVATE, file, 0);
-    if failed(view) {
-        return;
-    }
+    let view = sys::map_file(length, libc::PROT_READ, libc::MAP_PRIVATE, file, 0);
+    let Some(view) = view else { return };
     // SAFETY: mapped just now; the file is code that is about to be executed, and is not being
     // written.
     let bytes = unsafe { core::slice::from_raw_parts(view as *const u8, length) };
     if let Err(site) = patch_from_file(file, bytes, &mapped, offset) {
         crate::show::report::unpatchable(&site.object, site.address);
     }
-    sys!(SYS_munmap, view, length);
+    // SAFETY: mapped above, and what was read is not used any more.
+    unsafe { sys::unmap(view, length) };
 }
 
 fn patch_from_file(
@@ -330,7 +328,8 @@ fn path_of(file: i32) -> Vec<u8> {
     }
     link.extend_from_slice(&digits[at..]);
     let mut path = alloc::vec![0u8; 256];
-    let length = sys!(SYS_readlink, link.as_ptr(), path.as_mut_ptr(), path.len());
+    let room = path.len();
+    let length = sys!(SYS_readlink, &link[..], &mut path[..], room);
     path.truncate(length.max(0) as usize);
     path
 }

@@ -117,9 +117,9 @@ fn keep_library() {
 fn restore_stack_limit() {
     if STACK_LIMIT.get() != 0 {
         let mut limits = [0u64; 2];
-        sys!(SYS_prlimit64, 0, libc::RLIMIT_STACK, 0, &raw mut limits);
+        sys!(SYS_prlimit64, 0, libc::RLIMIT_STACK, 0, &mut limits);
         limits[0] = STACK_LIMIT.get();
-        sys!(SYS_prlimit64, 0, libc::RLIMIT_STACK, &raw const limits, 0);
+        sys!(SYS_prlimit64, 0, libc::RLIMIT_STACK, &limits, 0);
     }
 }
 

@@ -137,18 +137,18 @@ fn prepare() -> Result<(), isize> {
     FIRST.kernel_id.set(id);
     MAIN.id.set(id);
     THREADS.of(&mut lock()).number_for(id);
-    MAIN.state.set(State::Running);
+    MAIN.state.set(lock().held(), State::Running);
     FIRST.current.set(&MAIN);
     MAIN.fs.set(thread_storage());
     let (mut robust, mut size) = (0usize, 0usize);
-    sys!(SYS_get_robust_list, 0, &raw mut robust, &raw mut size);
+    sys!(SYS_get_robust_list, 0, &mut robust, &mut size);
     MAIN.robust_list.set(robust);
     let mut name = [0u8; 16];
-    sys!(SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr());
-    MAIN.name.set(name);
+    sys!(SYS_prctl, libc::PR_GET_NAME, &mut name);
+    MAIN.name.set(lock().held(), name);
     // What the kernel would clear when the main thread ends is ours to clear.
     let mut clear_id = 0usize;
-    sys!(SYS_prctl, libc::PR_GET_TID_ADDRESS, &raw mut clear_id);
+    sys!(SYS_prctl, libc::PR_GET_TID_ADDRESS, &mut clear_id);
     MAIN.clear_id.set(clear_id);
     report::DUMP.set(Some(dump::dump));
     report::NAMES.set(Some(table::name));
@@ -164,7 +164,7 @@ fn has_shadow_stack() -> bool {
     const STATUS: usize = 0x5005;
     const ENABLED: u64 = 1;
     let mut features = 0u64;
-    sys!(SYS_arch_prctl, STATUS, &raw mut features);
+    sys!(SYS_arch_prctl, STATUS, &mut features);
     features & ENABLED != 0
 }
 

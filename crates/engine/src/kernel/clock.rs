@@ -28,7 +28,7 @@ pub(crate) fn now_of(clock: i32) -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let function = VDSO_CLOCK.load(Ordering::Relaxed);
     if function == 0 {
-        sys!(SYS_clock_gettime, clock, &raw mut time);
+        sys!(SYS_clock_gettime, clock, &mut time);
     } else {
         // SAFETY: the kernel's function, with the signature of clock_gettime(2).
         let function: extern "C" fn(i32, *mut libc::timespec) -> i32 =

@@ -8,6 +8,7 @@
 //! sleeps.
 
 use core::cell::{Cell, UnsafeCell};
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::kernel::lock_counts as counts;
@@ -36,13 +37,16 @@ static OWED: AtomicU32 = AtomicU32::new(0);
 /// What makes them.
 static AFTER_RELEASE: Setting<Option<fn(u32)>> = Setting::new(None);
 
+/// A proof exists. Builds with assertions look: with one worker, nothing else would stop a second.
+static IS_PROVEN: AtomicBool = AtomicBool::new(false);
+
 /// Takes the lock.
 #[inline(always)]
 pub(crate) fn lock() -> Locked {
     if is_shared() {
         acquire();
     }
-    Locked(())
+    Locked::prove()
 }
 
 /// Whether more than one worker runs the program's threads.
@@ -116,7 +120,7 @@ fn acquire_slowly() -> bool {
     let mut slept = false;
     while STATE.swap(AWAITED, Ordering::Acquire) != FREE {
         let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-        sys!(SYS_futex, STATE.as_ptr(), flags, AWAITED, 0);
+        sys!(SYS_futex, &STATE, flags, AWAITED, 0);
         slept = true;
     }
     slept
@@ -125,7 +129,7 @@ fn acquire_slowly() -> bool {
 #[inline(always)]
 fn release(locked: &mut Locked) {
     if !is_shared() {
-        return;
+        return locked.withdraw();
     }
     if ATTENTION.load(Ordering::Relaxed)
         && let Some(before_release) = BEFORE_RELEASE.get()
@@ -139,9 +143,10 @@ fn release(locked: &mut Locked) {
     if counts::is_on() {
         counts::released();
     }
+    locked.withdraw();
     if STATE.swap(FREE, Ordering::Release) == AWAITED {
         let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-        sys!(SYS_futex, STATE.as_ptr(), flags, 1);
+        sys!(SYS_futex, &STATE, flags, 1);
     }
     if owed != 0
         && let Some(after_release) = AFTER_RELEASE.get()
@@ -158,6 +163,18 @@ impl Drop for Locked {
 }
 
 impl Locked {
+    #[inline(always)]
+    fn prove() -> Self {
+        debug_assert!(!IS_PROVEN.swap(true, Ordering::Relaxed), "the lock is held already");
+        Self(())
+    }
+
+    /// Before the lock is free for another proof.
+    #[inline(always)]
+    fn withdraw(&mut self) {
+        debug_assert!(IS_PROVEN.swap(false, Ordering::Relaxed), "the lock is not held");
+    }
+
     /// For the first code on a stack that was switched to: the lock was taken before the switch.
     pub(crate) fn taken_over() -> Self {
         Self(())
@@ -172,10 +189,20 @@ impl Locked {
     pub(crate) fn released<T>(&mut self, work: impl FnOnce() -> T) -> T {
         release(self);
         let result = work();
-        if is_shared() {
-            acquire();
-        }
+        lock().hand_over();
         result
+    }
+}
+
+/// The right to use the cells that the lock protects (`kernel/cells.rs`): a borrow of the proof.
+#[derive(Clone, Copy)]
+pub(crate) struct Held<'a>(PhantomData<&'a Locked>);
+
+impl Locked {
+    /// The right to use cells, for as long as the lock is not released.
+    #[inline(always)]
+    pub(crate) fn held(&self) -> Held<'_> {
+        Held(PhantomData)
     }
 }
 
@@ -196,6 +223,12 @@ impl<T> Guarded<T> {
     pub(crate) fn of<'a>(&'a self, _: &'a mut Locked) -> &'a mut T {
         // SAFETY: see above.
         unsafe { &mut *self.0.get() }
+    }
+
+    /// The state, and the right to use cells meanwhile: no cell is within such a state.
+    #[inline(always)]
+    pub(crate) fn with_cells<'a>(&'a self, locked: &'a mut Locked) -> (&'a mut T, Held<'a>) {
+        (self.of(locked), Held(PhantomData))
     }
 }
 
@@ -220,5 +253,21 @@ impl<T: Copy> Setting<T> {
     #[inline(always)]
     pub(crate) fn set(&self, value: T) {
         self.0.set(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The one test that takes the lock: tests run beside each other.
+    #[test]
+    fn there_is_no_second_proof() {
+        let mut first = lock();
+        let second = std::panic::catch_unwind(|| core::mem::forget(lock()));
+        assert!(second.is_err(), "it would give out the same state twice");
+        first.released(|| drop(lock()));
+        drop(first);
+        drop(lock());
     }
 }

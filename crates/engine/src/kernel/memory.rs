@@ -9,7 +9,7 @@ use core::cell::Cell;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::kernel::sys::{self, sys};
+use crate::kernel::sys;
 
 /// The heap.
 pub(crate) struct Heap {
@@ -110,7 +110,11 @@ unsafe impl GlobalAlloc for Heap {
         let bytes = layout.size().max(layout.align());
         if bytes > LARGEST && size > LARGEST {
             // The kernel moves pages instead of copying them.
-            let moved = sys!(SYS_mremap, block, layout.size(), size, libc::MREMAP_MAYMOVE);
+            let flags = libc::MREMAP_MAYMOVE as usize;
+            // SAFETY: the block is a mapping of its own, which its owner gives away.
+            let moved = unsafe {
+                sys::call(libc::SYS_mremap, [block as usize, layout.size(), size, flags, 0, 0])
+            };
             return if sys::failed(moved) { ptr::null_mut() } else { moved as *mut u8 };
         }
         let Ok(wanted) = Layout::from_size_align(size, layout.align()) else {
@@ -130,7 +134,8 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if layout.size().max(layout.align()) > LARGEST {
-            sys!(SYS_munmap, block, layout.size());
+            // SAFETY: the block is a mapping of its own, which its owner gives back.
+            unsafe { sys::unmap(block as usize, layout.size()) };
             return;
         }
         let class = class_of(layout);

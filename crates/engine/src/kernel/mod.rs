@@ -3,12 +3,13 @@
 //! ```text
 //!   sys: raw system calls     user: the program's memory     clock: the vDSO's time
 //!   lock: the one lock        memory: the heap               elf: segments of objects
-//!   plain: types that any bytes are a value of
+//!   cells: when a field may be used      plain: types that any bytes are a value of
 //! ```
 //!
 //! It knows nothing of threads, descriptors or signals. Of `entry` it uses the functions in
 //! assembly.
 
+pub(crate) mod cells;
 pub(crate) mod clock;
 pub(crate) mod elf;
 pub(crate) mod lock;

@@ -22,14 +22,6 @@ plain!(
     i64,
     u64,
     usize,
-    [u32; 2],
-    [u64; 2],
-    [u64; 3],
-    [u64; 8],
-    [u64; 11],
-    [u64; 16],
-    [i32; 2],
-    [i32; 16],
     u128,
     libc::timespec,
     libc::timeval,
@@ -46,6 +38,9 @@ plain!(
     libc::Elf64_Sym,
     libc::stat,
 );
+
+// SAFETY: any bytes are values of each element.
+unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
 /// The value of all zeros.
 pub(crate) fn zeroed<T: Plain>() -> T {

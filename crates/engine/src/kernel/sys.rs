@@ -1,22 +1,32 @@
-//! The kernel's own interface: raw system calls, which return a value or a negated error number.
+//! The kernel's own interface: system calls, which return a value or a negated error number.
+//!
+//! `sys!` is safe: it takes numbers and references, and no call that changes what is mapped. The
+//! kernel writes only through references that may change, or where the program asked it to. Other
+//! calls are made by the unsafe `call`, or by the functions for mappings below.
 //!
 //! No function of libc is called: inside libc, the very instructions are patched that lead here.
 
 use core::arch::asm;
+use core::ffi::CStr;
+use core::sync::atomic::AtomicU32;
+
+use crate::kernel::plain::Plain;
 
 /// A system call's six arguments.
 pub(crate) type Arguments = [usize; 6];
 
 /// Executes a system call.
 ///
-/// The kernel checks every address that it is given. What it then writes through one is what the
-/// program asked for, or what the caller here has provided.
+/// # Safety
+///
+/// The kernel checks every address. But what the call writes, maps or unmaps must be the program's
+/// own, or memory that no other code uses meanwhile.
 #[inline(always)]
-pub(crate) fn call(number: i64, arguments: Arguments) -> isize {
+pub(crate) unsafe fn call(number: i64, arguments: Arguments) -> isize {
     let result;
     let [a, b, c, d, e, f] = arguments;
     // SAFETY: the registers are those of the x86_64 calling convention of the kernel, and the ones
-    // that it clobbers are declared.
+    // that it clobbers are declared. The effects are the caller's concern.
     unsafe {
         asm!(
             "syscall",
@@ -29,13 +39,111 @@ pub(crate) fn call(number: i64, arguments: Arguments) -> isize {
     result
 }
 
-/// A system call of up to six arguments, each converted to a word.
+/// A system call of up to six arguments, which leaves all mappings as they are.
 macro_rules! sys {
-    ($number:ident $(, $argument:expr)* $(,)?) => {
-        $crate::kernel::sys::call(libc::$number, $crate::kernel::sys::words(&[$(($argument) as usize),*]))
-    };
+    ($number:ident $(, $argument:expr)* $(,)?) => {{
+        const { assert!(!$crate::kernel::sys::changes_mappings(libc::$number)) };
+        let arguments =
+            $crate::kernel::sys::words(&[$($crate::kernel::sys::Argument::word($argument)),*]);
+        // SAFETY: the call changes no mapping, and the kernel writes only through mutable
+        // references, or to addresses that the program gave.
+        unsafe { $crate::kernel::sys::call(libc::$number, arguments) }
+    }};
 }
 pub(crate) use sys;
+
+/// Whether a call changes what is mapped, or where code goes on.
+pub(crate) const fn changes_mappings(number: i64) -> bool {
+    matches!(
+        number,
+        libc::SYS_mmap
+            | libc::SYS_munmap
+            | libc::SYS_mremap
+            | libc::SYS_mprotect
+            | libc::SYS_madvise
+            | libc::SYS_brk
+            | libc::SYS_shmat
+            | libc::SYS_shmdt
+            | libc::SYS_clone
+            | libc::SYS_clone3
+            | libc::SYS_vfork
+            | libc::SYS_rt_sigreturn
+    )
+}
+
+/// What a system call can be given.
+pub(crate) trait Argument {
+    fn word(self) -> usize;
+}
+
+macro_rules! numbers {
+    ($($type:ty),*) => {$(
+        impl Argument for $type {
+            #[inline(always)]
+            fn word(self) -> usize {
+                self as usize
+            }
+        }
+    )*};
+}
+
+numbers!(i32, u32, i64, u64, isize, usize);
+
+/// For the kernel to read.
+impl<T: Plain> Argument for &T {
+    #[inline(always)]
+    fn word(self) -> usize {
+        &raw const *self as usize
+    }
+}
+
+/// For the kernel to read and write.
+impl<T: Plain> Argument for &mut T {
+    #[inline(always)]
+    fn word(self) -> usize {
+        &raw mut *self as usize
+    }
+}
+
+/// For the kernel to read; the length is an argument of its own.
+impl<T: Plain> Argument for &[T] {
+    #[inline(always)]
+    fn word(self) -> usize {
+        self.as_ptr() as usize
+    }
+}
+
+/// For the kernel to read and write; the length is an argument of its own.
+impl<T: Plain> Argument for &mut [T] {
+    #[inline(always)]
+    fn word(self) -> usize {
+        self.as_mut_ptr() as usize
+    }
+}
+
+/// A path or a name.
+impl Argument for &CStr {
+    #[inline(always)]
+    fn word(self) -> usize {
+        self.as_ptr() as usize
+    }
+}
+
+/// A word that the kernel waits on.
+impl Argument for &AtomicU32 {
+    #[inline(always)]
+    fn word(self) -> usize {
+        self.as_ptr() as usize
+    }
+}
+
+/// `None` is the address zero.
+impl<A: Argument> Argument for Option<A> {
+    #[inline(always)]
+    fn word(self) -> usize {
+        self.map_or(0, Argument::word)
+    }
+}
 
 /// Fills up with zeros.
 #[inline(always)]
@@ -75,9 +183,78 @@ pub(crate) const NEEDS_THREAD: isize = -0x4455_0002;
 
 /// Anonymous memory, or nothing.
 pub(crate) fn map(length: usize, protection: i32, flags: i32) -> Option<usize> {
-    let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    let address = sys!(SYS_mmap, 0, length, protection, flags, -1isize, 0);
-    (address > 0).then_some(address as usize)
+    map_file(length, protection, flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+}
+
+/// A part of a file as memory at addresses that the kernel chooses, or nothing.
+pub(crate) fn map_file(
+    length: usize,
+    protection: i32,
+    flags: i32,
+    file: i32,
+    offset: usize,
+) -> Option<usize> {
+    map_near(0, length, protection, flags, file, offset).ok()
+}
+
+/// The same near an address, if nothing is mapped there. The error is a negated number.
+pub(crate) fn map_near(
+    wanted: usize,
+    length: usize,
+    protection: i32,
+    flags: i32,
+    file: i32,
+    offset: usize,
+) -> Result<usize, isize> {
+    let flags = (flags & !libc::MAP_FIXED) as usize;
+    let arguments = [wanted, length, protection as usize, flags, file as usize, offset];
+    // SAFETY: without MAP_FIXED, the kernel takes addresses at which nothing is mapped.
+    let mapped = unsafe { call(libc::SYS_mmap, arguments) };
+    if failed(mapped) { Err(mapped) } else { Ok(mapped as usize) }
+}
+
+/// Anonymous memory at an address where nothing is mapped. Returns whether it is there.
+pub(crate) fn map_exactly(wanted: usize, length: usize, protection: i32, flags: i32) -> bool {
+    let all = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE | flags;
+    let mapped = map_near(wanted, length, protection, all, -1, 0);
+    if let Ok(other) = mapped
+        && other != wanted
+    {
+        // A kernel that does not know the flag.
+        // SAFETY: mapped just now, and not used yet.
+        unsafe { unmap(other, length) };
+    }
+    mapped == Ok(wanted)
+}
+
+/// Gives mapped memory back.
+///
+/// # Safety
+///
+/// The memory is whole pages, and nothing uses it from now on.
+pub(crate) unsafe fn unmap(start: usize, length: usize) {
+    // SAFETY: promised by the caller.
+    unsafe { call(libc::SYS_munmap, [start, length, 0, 0, 0, 0]) };
+}
+
+/// Changes what may be done with memory (mprotect(2)).
+///
+/// # Safety
+///
+/// The memory is whole pages, and no code relies on what is not allowed from now on.
+pub(crate) unsafe fn protect(start: usize, length: usize, protection: i32) -> isize {
+    // SAFETY: promised by the caller.
+    unsafe { call(libc::SYS_mprotect, [start, length, protection as usize, 0, 0, 0]) }
+}
+
+/// Tells the kernel what to do with memory (madvise(2)).
+///
+/// # Safety
+///
+/// The memory is whole pages, and no code relies on a content that the advice takes away.
+pub(crate) unsafe fn advise(start: usize, length: usize, advice: i32) -> isize {
+    // SAFETY: promised by the caller.
+    unsafe { call(libc::SYS_madvise, [start, length, advice as usize, 0, 0, 0]) }
 }
 
 /// Addresses for a table, or nothing: the table is there as far as it is opened, see
@@ -86,8 +263,7 @@ pub(crate) fn map(length: usize, protection: i32, flags: i32) -> Option<usize> {
 pub(crate) fn reserve(length: usize) -> Option<usize> {
     const FAR: usize = 0x0800_0000_0000;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    let address = sys!(SYS_mmap, FAR, length, libc::PROT_NONE, flags, -1isize, 0);
-    (address > 0).then_some(address as usize)
+    map_near(FAR, length, libc::PROT_NONE, flags, -1, 0).ok()
 }
 
 /// How many of `entries` entries a table may have, such that the most of a limit of the address
@@ -96,7 +272,7 @@ pub(crate) fn affordable(entries: usize, size: usize) -> usize {
     const SHARE: u64 = 16;
     const STEP: usize = 1024;
     let mut limits = [u64::MAX; 2];
-    sys!(SYS_prlimit64, 0, libc::RLIMIT_AS, 0, &raw mut limits);
+    sys!(SYS_prlimit64, 0, libc::RLIMIT_AS, 0, &mut limits);
     if limits[0] == u64::MAX {
         return entries;
     }
@@ -107,16 +283,16 @@ pub(crate) fn affordable(entries: usize, size: usize) -> usize {
 /// Does something that the limit of file sizes could forbid, for files that are memory.
 pub(crate) fn with_large_files<T>(work: impl FnOnce() -> T) -> T {
     let mut limits = [u64::MAX; 2];
-    sys!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, 0, &raw mut limits);
+    sys!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, 0, &mut limits);
     if limits[0] == u64::MAX {
         return work();
     }
     let (none, all) = ([u64::MAX; 2], [limits[1]; 2]);
-    if failed(sys!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, &raw const none, 0)) {
-        sys!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, &raw const all, 0);
+    if failed(sys!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, &none, 0)) {
+        sys!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, &all, 0);
     }
     let result = work();
-    sys!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, &raw const limits, 0);
+    sys!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, &limits, 0);
     result
 }
 
@@ -127,7 +303,8 @@ pub(crate) fn open_reserved(start: usize, length: usize) -> bool {
     let first = start & !(PAGE - 1);
     let end = (start + length).next_multiple_of(PAGE);
     let accessible = libc::PROT_READ | libc::PROT_WRITE;
-    !failed(sys!(SYS_mprotect, first, end - first, accessible))
+    // SAFETY: more is allowed than before.
+    !failed(unsafe { protect(first, end - first, accessible) })
 }
 
 /// Whether a result is an error.
@@ -137,7 +314,7 @@ pub(crate) const fn failed(result: isize) -> bool {
 
 /// Writes to standard error, as far as that is possible.
 pub(crate) fn complain(text: &[u8]) {
-    sys!(SYS_write, 2, text.as_ptr(), text.len());
+    sys!(SYS_write, 2, text, text.len());
 }
 
 /// Ends the process at once.
@@ -150,5 +327,5 @@ pub(crate) fn exit_group(status: i32) -> ! {
 /// Whether a descriptor is ready, without waiting.
 pub(crate) fn is_ready(number: usize, events: i16) -> bool {
     let mut poll = libc::pollfd { fd: number as i32, events, revents: 0 };
-    sys!(SYS_poll, &raw mut poll, 1, 0) > 0
+    sys!(SYS_poll, &mut poll, 1, 0) > 0
 }

@@ -71,7 +71,7 @@ pub(crate) fn retire() {
     HELPERS.store(0, Ordering::Relaxed);
     ARRIVALS.fetch_add(1, Ordering::Relaxed);
     let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    sys!(SYS_futex, ARRIVALS.as_ptr(), flags, i32::MAX);
+    sys!(SYS_futex, &ARRIVALS, flags, i32::MAX);
 }
 
 /// Between helpers and workers; held for a few instructions.
@@ -133,7 +133,8 @@ pub(crate) fn offload_until(
     if !submit(&job) {
         // No helper can be had: the call blocks the worker, which is slow, but right.
         drop(locked);
-        return sys::call(number, arguments);
+        // SAFETY: the program's call, which waits here for its end as it does natively.
+        return unsafe { sys::call(number, arguments) };
     }
     while !job.done.load(Ordering::Acquire) {
         if let Some(result) = until() {
@@ -176,7 +177,7 @@ fn submit(job: &Job) -> bool {
         QUEUED.fetch_add(1, Ordering::Relaxed) + 1 > IDLE.load(Ordering::Relaxed)
     });
     if !starve {
-        sys!(SYS_futex, ARRIVALS.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
+        sys!(SYS_futex, &ARRIVALS, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
         return true;
     }
     if start_helper() || HELPERS.load(Ordering::Relaxed) > 0 {
@@ -249,7 +250,8 @@ fn start_helper() -> bool {
     // thread.
     let helper = unsafe { start_kernel_thread(stack + HELPER_STACK, helper, 0) };
     if failed(helper) {
-        sys!(SYS_munmap, stack, HELPER_STACK);
+        // SAFETY: mapped just now, for a helper that there is not.
+        unsafe { sys::unmap(stack, HELPER_STACK) };
         return false;
     }
     HELPERS.fetch_add(1, Ordering::Relaxed);
@@ -260,9 +262,8 @@ fn start_helper() -> bool {
 /// be cancelled.
 extern "C" fn helper(_: usize) {
     let mask = !(1u64 << (HELPER_SIGNAL - 1));
-    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);
-    let name = b"duality-helper\0";
-    sys!(SYS_prctl, libc::PR_SET_NAME, name.as_ptr());
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &mask, 0, 8);
+    sys!(SYS_prctl, libc::PR_SET_NAME, c"duality-helper");
     let me = sys!(SYS_gettid) as i32;
     let credentials = CREDENTIALS.load(Ordering::Relaxed);
     let retired = || credentials != CREDENTIALS.load(Ordering::Relaxed);
@@ -272,7 +273,7 @@ extern "C" fn helper(_: usize) {
             Next::Job(job) => execute(job),
             Next::Wait => {
                 let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-                sys!(SYS_futex, ARRIVALS.as_ptr(), flags, seen, 0);
+                sys!(SYS_futex, &ARRIVALS, flags, seen, 0);
                 with_queue(|| {
                     if !retired() {
                         IDLE.fetch_sub(1, Ordering::Relaxed);
@@ -314,7 +315,8 @@ fn take(me: i32) -> Next {
 }
 
 fn execute(job: &'static Job) {
-    job.result.set(sys::call(job.number, job.arguments));
+    // SAFETY: the program's call, the thread of which waits until the job is done.
+    job.result.set(unsafe { sys::call(job.number, job.arguments) });
     with_queue(|| {
         job.next.set(DONE.load(Ordering::Relaxed));
         DONE.store((&raw const *job).cast_mut(), Ordering::Relaxed);

@@ -263,9 +263,9 @@ pub(crate) fn stand_by(
 /// Sleeps until a call later than `calls`, or for a deputy's time. Returns whether that has passed.
 fn sleep(locked: &mut Locked, calls: u32, serving: bool) -> bool {
     let time = clock::timespec(STAND_IN);
-    let longest = if serving { &raw const time } else { core::ptr::null() };
+    let longest = serving.then_some(&time);
     let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    locked.released(|| sys!(SYS_futex, CALLS.as_ptr(), flags, calls, longest)) == ETIMEDOUT
+    locked.released(|| sys!(SYS_futex, &CALLS, flags, calls, longest)) == ETIMEDOUT
 }
 
 /// Calls of the kernel that are made once the lock is free: they wake a reserve, one that is to be
@@ -300,7 +300,7 @@ pub(crate) fn call_reserve() {
 
 fn wake_reserves(count: u32) {
     let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    sys!(SYS_futex, CALLS.as_ptr(), flags, count);
+    sys!(SYS_futex, &CALLS, flags, count);
 }
 
 /// In the child of a fork: there are no others.

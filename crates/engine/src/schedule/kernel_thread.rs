@@ -34,8 +34,8 @@ pub(crate) unsafe fn start_kernel_thread(
 fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     let all = u64::MAX;
     let mut before = 0u64;
-    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, &raw mut before, 8);
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &all, &mut before, 8);
     let result = work();
-    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const before, 0, 8);
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &before, 0, 8);
     result
 }

@@ -17,7 +17,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::kernel::clock::{self, Nanoseconds};
-use crate::kernel::lock::{Guarded, Locked};
+use crate::kernel::lock::{Guarded, Held, Locked};
 use crate::schedule::thread::{MAIN, ThreadRef};
 use crate::schedule::waiter::{Queue, State, WaiterRef};
 use crate::schedule::worker::current;
@@ -42,7 +42,7 @@ impl Turn {
 }
 
 /// A task that has held its loop for too long.
-pub(crate) struct Held {
+pub(crate) struct LongTurn {
     pub(crate) number: usize,
     pub(crate) task: WaiterRef,
     pub(crate) nanoseconds: Nanoseconds,
@@ -86,10 +86,11 @@ impl Loop {
     }
 
     /// The task that runs next.
-    fn take(&mut self) -> Option<WaiterRef> {
+    fn take(&mut self, held: Held<'_>) -> Option<WaiterRef> {
         self.turns = self.turns.wrapping_add(1);
-        let first = if self.turns.is_multiple_of(BEHIND_EVERY) { self.behind.pop() } else { None };
-        let next = first.or_else(|| self.ready.pop()).or_else(|| self.behind.pop());
+        let first =
+            if self.turns.is_multiple_of(BEHIND_EVERY) { self.behind.pop(held) } else { None };
+        let next = first.or_else(|| self.ready.pop(held)).or_else(|| self.behind.pop(held));
         self.turn = Turn { task: next, ..Turn::NONE };
         next
     }
@@ -150,12 +151,13 @@ pub(crate) fn add(
     task: WaiterRef,
     behind: bool,
 ) -> Option<ThreadRef> {
-    task.state.set(State::Ready);
-    let home = &mut LOOPS.of(locked)[number];
+    let (loops, held) = LOOPS.with_cells(locked);
+    let home = &mut loops[number];
+    task.state.set(held, State::Ready);
     if behind {
-        home.behind.push(task);
+        home.behind.push(held, task);
     } else {
-        home.ready.push(task);
+        home.ready.push(held, task);
     }
     home.choose_runner()
 }
@@ -164,7 +166,8 @@ pub(crate) fn add(
 /// thread.
 pub(crate) fn next(locked: &mut Locked, number: usize) -> Next {
     let thread = current();
-    let own = &mut LOOPS.of(locked)[number];
+    let (loops, held) = LOOPS.with_cells(locked);
+    let own = &mut loops[number];
     loop {
         let runs = own.runner.is_some_and(|runner| runner.is(thread));
         if runs && own.returning.is_empty() {
@@ -172,7 +175,7 @@ pub(crate) fn next(locked: &mut Locked, number: usize) -> Next {
                 own.promised = true;
                 return Next::MakeSpare;
             }
-            if let Some(task) = own.take() {
+            if let Some(task) = own.take(held) {
                 return Next::Run(task);
             }
         }
@@ -191,7 +194,7 @@ pub(crate) fn next(locked: &mut Locked, number: usize) -> Next {
 
 /// The turn of the current thread is over. Returns its task, once, if others have waited longer
 /// than `longest` for its end.
-pub(crate) fn has_held(locked: &mut Locked, longest: Nanoseconds) -> Option<Held> {
+pub(crate) fn has_held(locked: &mut Locked, longest: Nanoseconds) -> Option<LongTurn> {
     let number = number()?;
     let own = &mut LOOPS.of(locked)[number];
     let task = own.turn.task.filter(|_| own.runner.is_some_and(|runner| runner.is(current())))?;
@@ -204,7 +207,7 @@ pub(crate) fn has_held(locked: &mut Locked, longest: Nanoseconds) -> Option<Held
         return None;
     }
     own.turn.told = true;
-    Some(Held { number, task, nanoseconds })
+    Some(LongTurn { number, task, nanoseconds })
 }
 
 /// The current thread is about to wait for something other than a task. Returns the thread that

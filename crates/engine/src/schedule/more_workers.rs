@@ -65,7 +65,8 @@ fn start(locked: &mut Locked) -> Option<()> {
     let length = STACK + handling::STACK_BYTES;
     let memory = sys::map(length, protection, libc::MAP_NORESERVE)?;
     let Some(added) = worker::add(locked) else {
-        sys!(SYS_munmap, memory, length);
+        // SAFETY: mapped just now, for a worker that there is not.
+        unsafe { sys::unmap(memory, length) };
         return None;
     };
     // The signal stack is the lower part: `begin` finds it by its own stack's end.
@@ -75,7 +76,8 @@ fn start(locked: &mut Locked) -> Option<()> {
     let made = unsafe { start_kernel_thread(memory + length, begin, &raw const *added as usize) };
     if failed(made) {
         worker::take_back(locked);
-        sys!(SYS_munmap, memory, length);
+        // SAFETY: mapped just now, for a worker that there is not.
+        unsafe { sys::unmap(memory, length) };
         return None;
     }
     added.kernel_id.set(made as i32);

@@ -22,7 +22,7 @@ pub(crate) fn leave_thread(worker: &Worker) {
 #[cold]
 fn charge(worker: &Worker) {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    sys!(SYS_clock_gettime, libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time);
+    sys!(SYS_clock_gettime, libc::CLOCK_THREAD_CPUTIME_ID, &mut time);
     let now = time.tv_sec as Nanoseconds * 1_000_000_000 + time.tv_nsec as Nanoseconds;
     let before = worker.charged_at.replace(now);
     let thread = worker.current.get();

@@ -8,7 +8,6 @@ use crate::descriptors::ring;
 use crate::entry::frame::duality_switch;
 use crate::kernel::clock;
 use crate::kernel::lock::{Locked, lock};
-use crate::kernel::sys::sys;
 use crate::schedule::helpers;
 use crate::schedule::idle;
 use crate::schedule::processor_time;
@@ -17,7 +16,7 @@ use crate::schedule::scheduler::{
 };
 use crate::schedule::thread::{NOBODY, ThreadRef};
 use crate::schedule::ticks;
-use crate::schedule::worker::{self, EVENTS, worker};
+use crate::schedule::worker::{self, worker};
 use crate::show::stats;
 use crate::signals::flood;
 use crate::signals::handling;
@@ -91,7 +90,7 @@ pub(crate) extern "C" fn worker_loop() -> ! {
         }
         match next(&mut locked) {
             Some(thread) => {
-                become_current(worker, thread);
+                become_current(&mut locked, worker, thread);
                 // SAFETY: as in `switch_away`.
                 unsafe {
                     duality_switch(
@@ -206,11 +205,7 @@ fn take_events(locked: &mut Locked, timeout: Option<libc::timespec>) -> bool {
 
 fn take_from_epoll(locked: &mut Locked, timeout: Option<libc::timespec>) -> bool {
     let worker = worker();
-    let room = worker.room_for_events();
-    let timeout = timeout.as_ref().map_or(core::ptr::null(), |timeout| &raw const *timeout);
-    let count = locked
-        .released(|| sys!(SYS_epoll_pwait2, EPOLL.get(), room, EVENTS, timeout, 0, 8))
-        .max(0) as usize;
+    let count = locked.released(|| worker.take_events(EPOLL.get(), timeout.as_ref()));
     stats::LOOKS.add(1);
     idle::looked(locked);
     let mut summoned = false;

@@ -64,35 +64,38 @@ pub(crate) fn expire(locked: &mut Locked) {
         return;
     }
     let now = clock::now();
-    while let Some(waiter) = SCHEDULER.of(locked).timers.expired(now) {
-        waiter.reason.set(Reason::TimedOut);
+    loop {
+        let (scheduler, held) = SCHEDULER.with_cells(locked);
+        let Some(waiter) = scheduler.timers.expired(held, now) else { return };
+        waiter.reason.set(held, Reason::TimedOut);
         make_ready(locked, waiter);
     }
 }
 
 /// The next deadline of a parked thread.
 pub(crate) fn next_deadline(locked: &mut Locked) -> Option<Nanoseconds> {
-    SCHEDULER.of(locked).timers.next()
+    let (scheduler, held) = SCHEDULER.with_cells(locked);
+    scheduler.timers.next(held)
 }
 
 /// Puts a thread at the end of this worker's run queue.
 pub(crate) fn enqueue(locked: &mut Locked, thread: ThreadRef) {
-    thread.state.set(State::Ready);
-    thread.computes.set(false);
-    let scheduler = SCHEDULER.of(locked);
-    scheduler.own[worker().index.get()].push(thread);
+    let (scheduler, held) = SCHEDULER.with_cells(locked);
+    thread.state.set(held, State::Ready);
+    thread.computes.set(held, false);
+    scheduler.own[worker().index.get()].push(held, thread);
     scheduler.ready += 1;
     lock::attend(locked, true);
 }
 
 /// Puts a thread behind all that wait for their turn. It `computes` if its turn was taken from it.
 fn enqueue_behind(locked: &mut Locked, thread: ThreadRef, computes: bool) {
-    thread.state.set(State::Ready);
-    if thread.computes.replace(computes) {
+    let (scheduler, held) = SCHEDULER.with_cells(locked);
+    thread.state.set(held, State::Ready);
+    if thread.computes.replace(held, computes) {
         ticks::renew_credit(worker());
     }
-    let scheduler = SCHEDULER.of(locked);
-    scheduler.common.push(thread);
+    scheduler.common.push(held, thread);
     scheduler.ready += 1;
     lock::attend(locked, true);
 }
@@ -101,29 +104,30 @@ fn enqueue_behind(locked: &mut Locked, thread: ThreadRef, computes: bool) {
 /// descriptors have been `looked` at.
 pub(crate) fn dequeue(locked: &mut Locked, looked: bool) -> Option<ThreadRef> {
     let workers = worker::count(locked);
-    let scheduler = SCHEDULER.of(locked);
+    let (scheduler, held) = SCHEDULER.with_cells(locked);
     if scheduler.ready == 0 {
         return None;
     }
     let worker = worker();
     let own = worker.index.get();
     scheduler.taken = scheduler.taken.wrapping_add(1);
-    let computes = scheduler.common.first().is_some_and(|first| thread::of(first).computes.get());
+    let computes =
+        scheduler.common.first().is_some_and(|first| thread::of(first).computes.get(held));
     let common_first = if computes {
         ticks::credit_is_used(worker)
     } else {
         scheduler.taken.is_multiple_of(COMMON_EVERY)
     };
-    let mut next = if common_first { scheduler.common.pop() } else { None };
-    next = next.or_else(|| scheduler.own[own].pop());
+    let mut next = if common_first { scheduler.common.pop(held) } else { None };
+    next = next.or_else(|| scheduler.own[own].pop(held));
     if !computes {
-        next = next.or_else(|| scheduler.common.pop());
+        next = next.or_else(|| scheduler.common.pop(held));
     }
     // The other queues, beginning with the next worker's: so thieves spread.
-    next =
-        next.or_else(|| (1..workers).find_map(|step| scheduler.own[(own + step) % workers].pop()));
+    next = next
+        .or_else(|| (1..workers).find_map(|step| scheduler.own[(own + step) % workers].pop(held)));
     if looked {
-        next = next.or_else(|| scheduler.common.pop());
+        next = next.or_else(|| scheduler.common.pop(held));
     }
     scheduler.ready -= usize::from(next.is_some());
     next.map(thread::of)
@@ -156,9 +160,10 @@ pub(crate) fn share(locked: &mut Locked) {
 
 /// Ends the wait of a thread or a task; does nothing to one that does not wait.
 pub(crate) fn wake(locked: &mut Locked, waiter: WaiterRef, reason: Reason) {
-    if waiter.state.get() == State::Parked {
-        SCHEDULER.of(locked).timers.remove(waiter);
-        waiter.reason.set(reason);
+    let (scheduler, held) = SCHEDULER.with_cells(locked);
+    if waiter.state.get(held) == State::Parked {
+        scheduler.timers.remove(held, waiter);
+        waiter.reason.set(held, reason);
         make_ready(locked, waiter);
     }
 }
@@ -172,7 +177,7 @@ pub(crate) fn make_ready(locked: &mut Locked, waiter: WaiterRef) {
                 enqueue(locked, thread);
             } else {
                 // It is parked no longer, and in no queue: its loop has it go on.
-                thread.state.set(State::Ready);
+                thread.state.set(locked.held(), State::Ready);
             }
         }
         Some(home) => {
@@ -185,7 +190,7 @@ pub(crate) fn make_ready(locked: &mut Locked, waiter: WaiterRef) {
 /// Has a loop's thread go on, whether it waits for a task or for that.
 pub(crate) fn go_on(locked: &mut Locked, thread: Option<ThreadRef>) {
     let Some(thread) = thread else { return };
-    if thread.state.get() == State::Parked {
+    if thread.state.get(locked.held()) == State::Parked {
         wake(locked, thread, Reason::Woken);
     } else {
         enqueue(locked, thread);
@@ -201,9 +206,9 @@ pub(crate) fn park(locked: &mut Locked, deadline: Nanoseconds) -> Reason {
     if current().is_called() {
         return Reason::Interrupted;
     }
-    current().interruptible.set(true);
+    current().interruptible.set(locked.held(), true);
     let reason = park_through_signals(locked, deadline);
-    current().interruptible.set(false);
+    current().interruptible.set(locked.held(), false);
     reason
 }
 
@@ -217,7 +222,7 @@ pub(crate) fn park_through_signals(locked: &mut Locked, deadline: Nanoseconds) -
     set_parked(locked, thread, deadline);
     stats::parked_in(thread.call.get());
     switch_away(locked, false);
-    thread.reason.get()
+    thread.reason.get(locked.held())
 }
 
 /// Has a task wait, unless its wait is over, and not because it was woken. The call must be left
@@ -234,10 +239,11 @@ pub(crate) fn suspend(locked: &mut Locked, task: TaskRef, deadline: Nanoseconds)
 }
 
 fn set_parked(locked: &mut Locked, waiter: WaiterRef, deadline: Nanoseconds) {
-    waiter.state.set(State::Parked);
+    let (scheduler, held) = SCHEDULER.with_cells(locked);
+    waiter.state.set(held, State::Parked);
     if deadline != NEVER {
-        waiter.deadline.set(deadline);
-        SCHEDULER.of(locked).timers.add(waiter);
+        waiter.deadline.set(held, deadline);
+        scheduler.timers.add(held, waiter);
         idle::expect(locked, deadline);
     }
 }
@@ -250,9 +256,9 @@ fn switch_away(locked: &mut Locked, looked: bool) {
     // After many switches, the worker itself has a look at the descriptors.
     let next = if worker.switches_left.get() > 0 { dequeue(locked, looked) } else { None };
     match next {
-        Some(to) if to.is(from) => to.state.set(State::Running),
+        Some(to) if to.is(from) => to.state.set(locked.held(), State::Running),
         Some(to) => {
-            become_current(worker, to);
+            become_current(locked, worker, to);
             // SAFETY: `to` is ready, so its stack was left by a switch.
             unsafe {
                 duality_switch(from.stack_pointer.as_ptr(), to.stack_pointer.get(), to.fs.get());
@@ -267,12 +273,13 @@ fn switch_away(locked: &mut Locked, looked: bool) {
     }
 }
 
-pub(crate) fn become_current(worker: &Worker, thread: ThreadRef) {
-    thread.state.set(State::Running);
+pub(crate) fn become_current(locked: &mut Locked, worker: &Worker, thread: ThreadRef) {
+    let held = locked.held();
+    thread.state.set(held, State::Running);
     processor_time::leave_thread(worker);
     worker.current.set(thread);
     worker.calls_in_a_row.set(0);
-    ticks::begin_turn(worker, thread.computes.get());
+    ticks::begin_turn(worker, thread.computes.get(held));
     stats::SWITCHES.add(1);
 }
 
@@ -302,8 +309,8 @@ pub(crate) fn leave_for_good(locked: Locked) -> ! {
 
 /// In the child of a fork: nothing is left but the current thread.
 pub(crate) fn reset_after_fork(locked: &mut Locked) {
-    let scheduler = SCHEDULER.of(locked);
-    scheduler.timers.clear();
+    let (scheduler, held) = SCHEDULER.with_cells(locked);
+    scheduler.timers.clear(held);
     scheduler.own = [Queue::EMPTY; MOST_WORKERS];
     scheduler.common = Queue::EMPTY;
     scheduler.ready = 0;

@@ -3,16 +3,19 @@
 //! libc maps a stack for each thread and protects its lower end: two regions each, of which the
 //! kernel allows 65,530. The engine carves them out of few large regions, and guards them with
 //! `MADV_GUARD_INSTALL` where the kernel has it (Linux 6.13), which takes no region at all.
+//!
+//! The kernel is asked without the lock, since it takes longer than all else here. Meanwhile the
+//! stack is in no list.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::kernel::lock::{Guarded, lock};
-use crate::kernel::sys::{failed, sys};
+use crate::kernel::sys::{self, failed};
 
-const MADV_GUARD_INSTALL: usize = 102;
-const MADV_GUARD_REMOVE: usize = 103;
+const MADV_GUARD_INSTALL: i32 = 102;
+const MADV_GUARD_REMOVE: i32 = 103;
 /// Stacks are carved from pieces of at least this size.
 const PIECE: usize = 64 << 20;
 /// Addresses for the pieces: in the middle of nowhere, so that they are neighbours and become one
@@ -78,48 +81,23 @@ impl Stacks {
             return None;
         }
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE
-            | libc::MAP_ANONYMOUS
-            | libc::MAP_NORESERVE
-            | libc::MAP_FIXED_NOREPLACE;
         let wanted = self.mapped.end;
-        let got = sys!(SYS_mmap, wanted, piece, protection, flags, -1isize, 0);
-        if got != wanted as isize {
-            if !failed(got) {
-                sys!(SYS_munmap, got, piece);
-            }
+        if !sys::map_exactly(wanted, piece, protection, libc::MAP_NORESERVE) {
             return None;
         }
         // Huge pages would make every small stack cost two megabytes.
-        sys!(SYS_madvise, wanted, piece, libc::MADV_NOHUGEPAGE);
+        // SAFETY: the content stays.
+        unsafe { sys::advise(wanted, piece, libc::MADV_NOHUGEPAGE) };
         self.mapped.end += piece;
         Some(())
     }
 
-    /// Takes note of the guard of a stack that has been carved.
-    pub(crate) fn open(&mut self, address: usize, length: usize) -> bool {
+    /// Takes the stack of which this is the upper part out of the fresh ones.
+    fn take_fresh(&mut self, address: usize, length: usize) -> Option<Free> {
         let is_upper_part =
             |fresh: &Free| address >= fresh.start && address + length == fresh.start + fresh.length;
-        let Some(index) = self.fresh.iter().position(is_upper_part) else { return false };
-        let fresh = self.fresh.swap_remove(index);
-        let guard = address - fresh.start;
-        if guard != fresh.guard {
-            if fresh.guard > guard {
-                let removed = sys!(SYS_madvise, fresh.start, fresh.guard, MADV_GUARD_REMOVE);
-                if failed(removed) {
-                    let accessible = libc::PROT_READ | libc::PROT_WRITE;
-                    sys!(SYS_mprotect, fresh.start, fresh.guard, accessible);
-                }
-            }
-            let installed = sys!(SYS_madvise, fresh.start, guard, MADV_GUARD_INSTALL);
-            if failed(installed) {
-                sys!(SYS_mprotect, fresh.start, guard, libc::PROT_NONE);
-            }
-        }
-        if guard > 0 {
-            self.guards.insert(fresh.start, guard);
-        }
-        true
+        let index = self.fresh.iter().position(is_upper_part)?;
+        Some(self.fresh.swap_remove(index))
     }
 
     /// Where the accessible part of a mapping for a stack begins.
@@ -127,18 +105,62 @@ impl Stacks {
         start + self.guards.get(&start).copied().unwrap_or(0)
     }
 
-    /// Takes a stack back; returns whether it was one.
-    pub(crate) fn give_back(&mut self, start: usize, length: usize) -> bool {
+    /// Takes a stack back, if it is one.
+    fn take_back(&mut self, start: usize, length: usize) -> Option<Free> {
         if !self.mapped.contains(&start) {
-            return false;
+            return None;
         }
         self.fresh.retain(|fresh| fresh.start != start);
         let guard = self.guards.remove(&start).unwrap_or(0);
-        // The next thread finds zeros, as in a new mapping.
-        sys!(SYS_madvise, start + guard, length - guard, libc::MADV_DONTNEED);
-        self.free.push(Free { start, length, guard });
-        true
+        Some(Free { start, length, guard })
     }
+}
+
+impl Free {
+    /// Has the lower end of the stack guarded, up to `guard` bytes.
+    fn set_guard(&mut self, guard: usize) {
+        let accessible = libc::PROT_READ | libc::PROT_WRITE;
+        if guard == self.guard {
+            return;
+        }
+        // SAFETY: the stack is in no list and no thread has it, so nothing else uses its memory.
+        unsafe {
+            if self.guard > guard && failed(sys::advise(self.start, self.guard, MADV_GUARD_REMOVE))
+            {
+                sys::protect(self.start, self.guard, accessible);
+            }
+            if failed(sys::advise(self.start, guard, MADV_GUARD_INSTALL)) {
+                sys::protect(self.start, guard, libc::PROT_NONE);
+            }
+        }
+        self.guard = guard;
+    }
+
+    /// The next thread finds zeros, as in a new mapping.
+    fn clear(&self) {
+        let (start, length) = (self.start + self.guard, self.length - self.guard);
+        // SAFETY: as above.
+        unsafe { sys::advise(start, length, libc::MADV_DONTNEED) };
+    }
+}
+
+/// The upper part of a stack becomes accessible, and the rest is its guard. Returns whether it is a
+/// stack that has been carved.
+pub(crate) fn open(address: usize, length: usize) -> bool {
+    let Some(mut stack) = STACKS.of(&mut lock()).take_fresh(address, length) else { return false };
+    stack.set_guard(address - stack.start);
+    if stack.guard > 0 {
+        STACKS.of(&mut lock()).guards.insert(stack.start, stack.guard);
+    }
+    true
+}
+
+/// Takes a stack back. Returns whether it was one.
+pub(crate) fn give_back(start: usize, length: usize) -> bool {
+    let Some(stack) = STACKS.of(&mut lock()).take_back(start, length) else { return false };
+    stack.clear();
+    STACKS.of(&mut lock()).free.push(stack);
+    true
 }
 
 /// Whether stacks are carved from the page at this address.

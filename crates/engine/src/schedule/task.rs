@@ -16,13 +16,13 @@
 //! `park`, a task's call begins anew.
 
 use alloc::boxed::Box;
-use core::cell::Cell;
 use core::mem::{offset_of, size_of};
 
 use crate::descriptors::edges::Side;
 use crate::descriptors::poll_node::PollNode;
+use crate::kernel::cells::Own;
 use crate::kernel::clock::{NEVER, Nanoseconds};
-use crate::kernel::lock::Locked;
+use crate::kernel::lock::{Held, Locked};
 use crate::schedule::waiter::{Reason, Waiter, WaiterRef};
 
 /// The runtime gives a task's memory back only when it is in no queue.
@@ -33,26 +33,26 @@ pub(crate) type TaskRef = &'static Task;
 pub(crate) struct Task {
     pub(crate) waiter: Waiter,
     /// The deadline of the call's first wait, by which later ones end too.
-    deadline: Cell<Nanoseconds>,
+    deadline: Own<Nanoseconds>,
     /// What the call has transferred so far.
-    pub(crate) done: Cell<usize>,
+    pub(crate) done: Own<usize>,
     /// Its places in the lists of descriptors, while it waits for several.
-    nodes: Cell<Option<Box<Nodes>>>,
+    nodes: Own<Option<Box<Nodes>>>,
     /// The list in which it waits for one.
-    side: Cell<Option<&'static Side>>,
+    side: Own<Option<&'static Side>>,
     /// The call waited, and is to go on.
-    resumed: Cell<bool>,
+    resumed: Own<bool>,
     /// How the wait ended, if that ends the call.
-    ended: Cell<Option<Reason>>,
+    ended: Own<Option<Reason>>,
     /// The descriptor of the call is one that is kept for it: see `descriptors/closed.rs`.
-    kept: Cell<bool>,
+    kept: Own<bool>,
     /// What the generation of the descriptor was when it began to wait for it, plus one; zero if it
     /// did not.
-    generation: Cell<u32>,
-    pub(crate) number: Cell<i64>,
-    pub(crate) arguments: Cell<[usize; 6]>,
-    pub(crate) reason: Cell<i32>,
-    reserved: Cell<i32>,
+    generation: Own<u32>,
+    pub(crate) number: Own<i64>,
+    pub(crate) arguments: Own<[usize; 6]>,
+    pub(crate) reason: Own<i32>,
+    reserved: Own<i32>,
 }
 
 /// Boxed once more, since most tasks have none: a pointer is smaller than a slice.
@@ -63,9 +63,6 @@ const WORDS: usize = 14;
 
 const _: () = assert!(offset_of!(Task, number) == WORDS * 8);
 const _: () = assert!(size_of::<Task>() == (WORDS + 8) * 8);
-
-// SAFETY: a task's cells are used by its loop while it runs, and under the lock otherwise.
-unsafe impl Sync for Task {}
 
 impl Task {
     /// The task that waits by `waiter`.
@@ -115,7 +112,7 @@ impl Task {
     /// Whether it waits in a call that ends with EINTR also for a handler with SA_RESTART: one that
     /// has a limit in time, or waits for several descriptors (signal(7)). What waits for an object
     /// is no call.
-    pub(crate) fn is_never_restarted(&self) -> bool {
+    pub(crate) fn is_never_restarted(&self, held: Held<'_>) -> bool {
         let waits_for_several = matches!(
             self.number.get(),
             libc::SYS_poll
@@ -126,7 +123,7 @@ impl Task {
                 | libc::SYS_epoll_pwait
         );
         let has_limit = self.deadline.get() != NEVER;
-        !self.waiter.futex_queued.get() && (waits_for_several || has_limit)
+        !self.waiter.futex_queued.get(held) && (waits_for_several || has_limit)
     }
 
     pub(crate) fn keep_deadline(&self, deadline: Nanoseconds) {
@@ -169,7 +166,7 @@ impl Task {
         if let Some(side) = self.side.take() {
             side.remove(locked, &self.waiter);
         }
-        let reason = self.waiter.reason.get();
+        let reason = self.waiter.reason.get(locked.held());
         self.reason.set(reason as i32);
         self.ended.set((reason != Reason::Woken).then_some(reason));
         self.nodes.take().map(|nodes| nodes.0)

@@ -1,13 +1,13 @@
 //! The program's threads, as the engine knows them.
 
 use alloc::vec::Vec;
-use core::cell::{Cell, UnsafeCell};
 use core::ops::Deref;
 use core::ptr;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use crate::kernel::cells::{Own, Relaxed, UnderLock};
 use crate::kernel::clock::Nanoseconds;
-use crate::kernel::lock::{Guarded, Locked};
+use crate::kernel::lock::{Guarded, Held, Locked};
 use crate::kernel::sys;
 use crate::schedule::task::TaskRef;
 use crate::schedule::waiter::{Queue, Reason, State, Waiter, WaiterRef};
@@ -43,50 +43,47 @@ pub(crate) struct Pending {
 pub(crate) struct Thread {
     waiter: Waiter,
     /// Where its stack was left.
-    pub(crate) stack_pointer: Cell<usize>,
+    pub(crate) stack_pointer: Own<usize>,
     /// Its thread-local storage.
-    pub(crate) fs: Cell<usize>,
-    pub(crate) id: Cell<i32>,
+    pub(crate) fs: Own<usize>,
+    pub(crate) id: Relaxed<i32>,
     /// The word to clear and wake when it ends (`CLONE_CHILD_CLEARTID`).
-    pub(crate) clear_id: Cell<usize>,
+    pub(crate) clear_id: Own<usize>,
     /// Its list of robust mutexes.
-    pub(crate) robust_list: Cell<usize>,
-    /// Signals that it blocks.
-    pub(crate) mask: Cell<u64>,
+    pub(crate) robust_list: Relaxed<usize>,
+    /// Signals that it blocks. Changed under the lock.
+    pub(crate) mask: Relaxed<u64>,
     /// The mask to go back to, once a call with a mask of its own has ended.
-    pub(crate) mask_after: Cell<Option<u64>>,
+    pub(crate) mask_after: Own<Option<u64>>,
     /// Signals that it waits for in `sigtimedwait`.
-    pub(crate) awaited: Cell<u64>,
+    pub(crate) awaited: Relaxed<u64>,
     /// Signals sent to it, as bits and in order.
     pub(crate) pending_bits: AtomicU64,
-    pub(crate) pending: UnsafeCell<Vec<Pending>>,
-    pub(crate) alternate_stack: Cell<libc::stack_t>,
+    pub(crate) pending: Guarded<Vec<Pending>>,
+    pub(crate) alternate_stack: Own<libc::stack_t>,
     /// The lower end of its stack, if its maker said where that is.
-    pub(crate) stack_end: Cell<usize>,
+    pub(crate) stack_end: Own<usize>,
     /// Where its own code was left, for debuggers: its `Frame`, or its `Context` plus one where it
     /// was interrupted.
-    pub(crate) place: Cell<usize>,
+    pub(crate) place: Relaxed<usize>,
     /// The call that it is in, for those who look.
-    pub(crate) call: Cell<u32>,
-    pub(crate) name: Cell<[u8; 16]>,
+    pub(crate) call: Relaxed<u32>,
+    pub(crate) name: UnderLock<[u8; 16]>,
     /// Its last turn was taken from it, and it has not waited since.
-    pub(crate) computes: Cell<bool>,
+    pub(crate) computes: UnderLock<bool>,
     /// Its processor time, as far as it is counted: see `schedule/processor_time.rs`.
-    pub(crate) used: Cell<Nanoseconds>,
+    pub(crate) used: Own<Nanoseconds>,
     /// The CPUs that it asked for, if any.
-    pub(crate) affinity: Cell<[u64; 2]>,
+    pub(crate) affinity: UnderLock<[u64; 2]>,
     /// The task on whose behalf it makes a call.
-    pub(crate) task: Cell<Option<TaskRef>>,
+    pub(crate) task: Own<Option<TaskRef>>,
     /// The number of the loop that it runs, plus one.
-    pub(crate) loop_number: Cell<u32>,
+    pub(crate) loop_number: Relaxed<u32>,
     /// Where it looks what is left of the turn, if it runs a loop.
-    pub(crate) turn: Cell<usize>,
-    all_next: Cell<Option<ThreadRef>>,
-    all_previous: Cell<Option<ThreadRef>>,
+    pub(crate) turn: Own<usize>,
+    all_next: UnderLock<Option<ThreadRef>>,
+    all_previous: UnderLock<Option<ThreadRef>>,
 }
-
-// SAFETY: cells are used by the worker that runs the thread, or under the lock.
-unsafe impl Sync for Thread {}
 
 /// No alternate stack (sigaltstack(2)).
 pub(crate) const NO_STACK: libc::stack_t =
@@ -96,29 +93,29 @@ impl Thread {
     pub(crate) const fn new() -> Self {
         Self {
             waiter: Waiter::new(),
-            stack_pointer: Cell::new(0),
-            fs: Cell::new(0),
-            id: Cell::new(0),
-            clear_id: Cell::new(0),
-            robust_list: Cell::new(0),
-            mask: Cell::new(0),
-            mask_after: Cell::new(None),
-            awaited: Cell::new(0),
+            stack_pointer: Own::new(0),
+            fs: Own::new(0),
+            id: Relaxed::new(AtomicI32::new(0)),
+            clear_id: Own::new(0),
+            robust_list: Relaxed::new(AtomicUsize::new(0)),
+            mask: Relaxed::new(AtomicU64::new(0)),
+            mask_after: Own::new(None),
+            awaited: Relaxed::new(AtomicU64::new(0)),
             pending_bits: AtomicU64::new(0),
-            pending: UnsafeCell::new(Vec::new()),
-            alternate_stack: Cell::new(NO_STACK),
-            stack_end: Cell::new(0),
-            place: Cell::new(0),
-            call: Cell::new(0),
-            name: Cell::new([0; 16]),
-            computes: Cell::new(false),
-            used: Cell::new(0),
-            affinity: Cell::new([0; 2]),
-            task: Cell::new(None),
-            loop_number: Cell::new(0),
-            turn: Cell::new(0),
-            all_next: Cell::new(None),
-            all_previous: Cell::new(None),
+            pending: Guarded::new(Vec::new()),
+            alternate_stack: Own::new(NO_STACK),
+            stack_end: Own::new(0),
+            place: Relaxed::new(AtomicUsize::new(0)),
+            call: Relaxed::new(AtomicU32::new(0)),
+            name: UnderLock::new([0; 16]),
+            computes: UnderLock::new(false),
+            used: Own::new(0),
+            affinity: UnderLock::new([0; 2]),
+            task: Own::new(None),
+            loop_number: Relaxed::new(AtomicU32::new(0)),
+            turn: Own::new(0),
+            all_next: UnderLock::new(None),
+            all_previous: UnderLock::new(None),
         }
     }
 
@@ -132,12 +129,6 @@ impl Thread {
     #[inline(always)]
     pub(crate) fn is_called(&self) -> bool {
         self.pending_bits.load(Ordering::Relaxed) & (!self.mask.get() | self.awaited.get()) != 0
-    }
-
-    /// The signals that are pending for it alone.
-    pub(crate) fn pending<'a>(&'a self, _: &'a mut Locked) -> &'a mut Vec<Pending> {
-        // SAFETY: reached under the lock alone, see the parameter.
-        unsafe { &mut *self.pending.get() }
     }
 }
 
@@ -219,10 +210,9 @@ impl Threads {
         (&raw const self.table as usize, &raw const self.used as usize)
     }
 
-    /// A new thread, or `None` if there are too many.
-    pub(crate) fn create(&mut self) -> Option<ThreadRef> {
+    fn create(&mut self, held: Held<'_>) -> Option<ThreadRef> {
         let thread = if self.free_count > RESTED || self.used == self.room - 1 {
-            let thread = of(self.free.pop()?);
+            let thread = of(self.free.pop(held)?);
             self.free_count -= 1;
             thread
         } else {
@@ -241,8 +231,8 @@ impl Threads {
             thread.id.set(self.first_id + index as i32);
             thread
         };
-        thread.reason.set(Reason::Woken);
-        thread.interruptible.set(false);
+        thread.reason.set(held, Reason::Woken);
+        thread.interruptible.set(held, false);
         thread.place.set(0);
         thread.clear_id.set(0);
         thread.robust_list.set(0);
@@ -250,12 +240,12 @@ impl Threads {
         thread.awaited.set(0);
         thread.pending_bits.store(0, Ordering::Relaxed);
         thread.alternate_stack.set(NO_STACK);
-        thread.affinity.set([0; 2]);
+        thread.affinity.set(held, [0; 2]);
         thread.loop_number.set(0);
-        thread.all_previous.set(None);
-        thread.all_next.set(self.all);
+        thread.all_previous.set(held, None);
+        thread.all_next.set(held, self.all);
         if let Some(next) = self.all {
-            next.all_previous.set(Some(thread));
+            next.all_previous.set(held, Some(thread));
         }
         self.all = Some(thread);
         self.alive += 1;
@@ -263,29 +253,24 @@ impl Threads {
         Some(thread)
     }
 
-    /// Forgets a thread that has ended; its place can be used again. Returns how many are left.
-    pub(crate) fn remove(&mut self, thread: ThreadRef) -> usize {
-        thread.state.set(State::Dead);
-        // SAFETY: the caller holds the lock, or it would not have `self`.
-        unsafe { (*thread.pending.get()).clear() };
+    fn remove(&mut self, held: Held<'_>, thread: ThreadRef) {
+        thread.state.set(held, State::Dead);
         self.alive -= 1;
         if thread.is(&MAIN) {
-            return self.alive;
+            return;
         }
-        match thread.all_previous.get() {
-            Some(previous) => previous.all_next.set(thread.all_next.get()),
-            None => self.all = thread.all_next.get(),
+        match thread.all_previous.get(held) {
+            Some(previous) => previous.all_next.set(held, thread.all_next.get(held)),
+            None => self.all = thread.all_next.get(held),
         }
-        if let Some(next) = thread.all_next.get() {
-            next.all_previous.set(thread.all_previous.get());
+        if let Some(next) = thread.all_next.get(held) {
+            next.all_previous.set(held, thread.all_previous.get(held));
         }
-        self.free.push(thread);
+        self.free.push(held, thread);
         self.free_count += 1;
-        self.alive
     }
 
-    /// The living thread with this number.
-    pub(crate) fn find(&self, id: i32) -> Option<ThreadRef> {
+    fn find(&self, held: Held<'_>, id: i32) -> Option<ThreadRef> {
         let thread = if id == MAIN.id.get() {
             &MAIN
         } else {
@@ -296,19 +281,57 @@ impl Threads {
             // SAFETY: so many have been written.
             unsafe { &*self.table.add(index) }
         };
-        (thread.state.get() != State::Dead).then_some(thread)
+        (thread.state.get(held) != State::Dead).then_some(thread)
     }
+}
 
-    /// Every living thread, the main one first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = ThreadRef> + use<> {
-        let main: ThreadRef = &MAIN;
-        let main = (main.state.get() != State::Dead).then_some(main);
-        let mut next = self.all;
-        main.into_iter().chain(core::iter::from_fn(move || {
-            let thread = next?;
-            next = thread.all_next.get();
+/// A new thread, or `None` if there are too many.
+pub(crate) fn create(locked: &mut Locked) -> Option<ThreadRef> {
+    let (threads, held) = THREADS.with_cells(locked);
+    threads.create(held)
+}
+
+/// Forgets a thread that has ended; its place can be used again.
+pub(crate) fn remove(locked: &mut Locked, thread: ThreadRef) {
+    thread.pending.of(locked).clear();
+    let (threads, held) = THREADS.with_cells(locked);
+    threads.remove(held, thread);
+}
+
+/// The living thread with this number.
+pub(crate) fn find(locked: &mut Locked, id: i32) -> Option<ThreadRef> {
+    let (threads, held) = THREADS.with_cells(locked);
+    threads.find(held, id)
+}
+
+/// Every living thread, the main one first.
+pub(crate) fn all(locked: &mut Locked) -> impl Iterator<Item = ThreadRef> + use<'_> {
+    let mut each = each(locked);
+    let held = locked.held();
+    core::iter::from_fn(move || each.next(held))
+}
+
+/// Goes through the threads as [`all`] does, and leaves the lock free for changes in between. The
+/// thread that it has come to must not end meanwhile.
+pub(crate) fn each(locked: &mut Locked) -> Each {
+    Each { main: Some(&MAIN), next: THREADS.of(locked).all }
+}
+
+/// The threads that are left to go through.
+pub(crate) struct Each {
+    main: Option<ThreadRef>,
+    next: Option<ThreadRef>,
+}
+
+impl Each {
+    /// The next living thread.
+    pub(crate) fn next(&mut self, held: Held<'_>) -> Option<ThreadRef> {
+        let main = self.main.take().filter(|main| main.state.get(held) != State::Dead);
+        main.or_else(|| {
+            let thread = self.next?;
+            self.next = thread.all_next.get(held);
             Some(thread)
-        }))
+        })
     }
 }
 

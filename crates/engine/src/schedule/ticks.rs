@@ -43,7 +43,7 @@ pub(crate) fn timer(clock: i32, value: usize) -> Option<i32> {
     event[1] = TICK_SIGNAL as u64 | (libc::SIGEV_THREAD_ID as u64) << 32;
     event[2] = worker().kernel_id.get() as u64;
     let mut timer = -1i32;
-    let made = sys!(SYS_timer_create, clock, &raw const event, &raw mut timer);
+    let made = sys!(SYS_timer_create, clock, &event, &mut timer);
     (!failed(made)).then_some(timer)
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn hurry(others_waited: bool) {
 fn set_period(microseconds: u64) {
     let period = crate::kernel::clock::timespec(microseconds * 1000);
     let setting = [period, period];
-    sys!(SYS_timer_settime, worker().tick_timer.get(), 0, setting.as_ptr(), 0);
+    sys!(SYS_timer_settime, worker().tick_timer.get(), 0, &setting, 0);
 }
 
 /// In the child of a fork, which inherits no timers.

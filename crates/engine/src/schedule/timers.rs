@@ -10,12 +10,14 @@ use crate::kernel::clock::Nanoseconds;
 
 /// What a heap can hold.
 pub(crate) trait Timed: Copy {
+    /// What its fields take to be used.
+    type Right<'a>: Copy;
     /// When it is due.
-    fn deadline(self) -> Nanoseconds;
+    fn deadline(self, right: Self::Right<'_>) -> Nanoseconds;
     /// Its place in the heap; `None` outside.
-    fn place(self) -> Option<usize>;
+    fn place(self, right: Self::Right<'_>) -> Option<usize>;
     /// Tells it its place.
-    fn moved(self, place: Option<usize>);
+    fn moved(self, right: Self::Right<'_>, place: Option<usize>);
 }
 
 /// The heap.
@@ -28,79 +30,79 @@ impl<T: Timed> Timers<T> {
         Self { heap: Vec::new() }
     }
 
-    pub(crate) fn next(&self) -> Option<Nanoseconds> {
-        self.heap.first().map(|timed| timed.deadline())
+    pub(crate) fn next(&self, right: T::Right<'_>) -> Option<Nanoseconds> {
+        self.heap.first().map(|timed| timed.deadline(right))
     }
 
-    pub(crate) fn add(&mut self, timed: T) {
+    pub(crate) fn add(&mut self, right: T::Right<'_>, timed: T) {
         self.heap.push(timed);
-        self.up(self.heap.len() - 1);
+        self.up(right, self.heap.len() - 1);
     }
 
-    pub(crate) fn remove(&mut self, timed: T) {
-        let Some(place) = timed.place() else { return };
-        timed.moved(None);
+    pub(crate) fn remove(&mut self, right: T::Right<'_>, timed: T) {
+        let Some(place) = timed.place(right) else { return };
+        timed.moved(right, None);
         let last = self.heap.pop().expect("a heap that holds it");
         if place < self.heap.len() {
             self.heap[place] = last;
-            self.up(place);
-            self.down(last.place().expect("just placed"));
+            self.up(right, place);
+            self.down(right, last.place(right).expect("just placed"));
         }
     }
 
     /// Takes out one that is due at `now`.
-    pub(crate) fn expired(&mut self, now: Nanoseconds) -> Option<T> {
+    pub(crate) fn expired(&mut self, right: T::Right<'_>, now: Nanoseconds) -> Option<T> {
         let first = *self.heap.first()?;
-        if first.deadline() > now {
+        if first.deadline(right) > now {
             return None;
         }
-        self.remove(first);
+        self.remove(right, first);
         Some(first)
     }
 
     /// Forgets everything.
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self, right: T::Right<'_>) {
         for timed in self.heap.drain(..) {
-            timed.moved(None);
+            timed.moved(right, None);
         }
     }
 
-    fn up(&mut self, mut place: usize) {
+    fn up(&mut self, right: T::Right<'_>, mut place: usize) {
         let timed = self.heap[place];
         while place > 0 {
             let parent = (place - 1) / 2;
-            if self.heap[parent].deadline() <= timed.deadline() {
+            if self.heap[parent].deadline(right) <= timed.deadline(right) {
                 break;
             }
-            self.put(place, self.heap[parent]);
+            self.put(right, place, self.heap[parent]);
             place = parent;
         }
-        self.put(place, timed);
+        self.put(right, place, timed);
     }
 
-    fn down(&mut self, mut place: usize) {
+    fn down(&mut self, right: T::Right<'_>, mut place: usize) {
         let timed = self.heap[place];
         loop {
             let left = 2 * place + 1;
             let Some(mut child) = self.heap.get(left).copied() else { break };
             let mut at = left;
-            if let Some(&right) = self.heap.get(left + 1)
-                && right.deadline() < child.deadline()
+            if let Some(&sibling) = self.heap.get(left + 1)
+                && sibling.deadline(right) < child.deadline(right)
             {
-                (child, at) = (right, left + 1);
+                (child, at) = (sibling, left + 1);
             }
-            if timed.deadline() <= child.deadline() {
+            if timed.deadline(right) <= child.deadline(right) {
                 break;
             }
-            self.put(place, child);
+            self.put(right, place, child);
             place = at;
         }
-        self.put(place, timed);
+        self.put(right, place, timed);
     }
 
-    fn put(&mut self, place: usize, timed: T) {
+    fn put(&mut self, right: T::Right<'_>, place: usize, timed: T) {
         self.heap[place] = timed;
-        timed.moved(Some(place));
+        timed.moved(right, Some(place));
     }
 }
 
@@ -112,13 +114,15 @@ mod tests {
     struct Item(u64, Cell<Option<usize>>);
 
     impl Timed for &Item {
-        fn deadline(self) -> u64 {
+        type Right<'a> = ();
+
+        fn deadline(self, (): ()) -> u64 {
             self.0
         }
-        fn place(self) -> Option<usize> {
+        fn place(self, (): ()) -> Option<usize> {
             self.1.get()
         }
-        fn moved(self, place: Option<usize>) {
+        fn moved(self, (): (), place: Option<usize>) {
             self.1.set(place);
         }
     }
@@ -131,10 +135,10 @@ mod tests {
         ) {
             let items: Vec<Item> = deadlines.iter().map(|&at| Item(at, Cell::new(None))).collect();
             let mut timers = Timers::new();
-            items.iter().for_each(|item| timers.add(item));
+            items.iter().for_each(|item| timers.add((), item));
             for &index in &removed {
                 if let Some(item) = items.get(index) {
-                    timers.remove(item);
+                    timers.remove((), item);
                 }
             }
             let mut expected: Vec<u64> = (0..items.len())
@@ -142,13 +146,13 @@ mod tests {
             expected.sort_unstable();
             let mut seen = Vec::new();
             for now in 0..50 {
-                while let Some(item) = timers.expired(now) {
+                while let Some(item) = timers.expired((), now) {
                     assert_eq!(item.0, now);
                     seen.push(item.0);
                 }
             }
             assert_eq!(seen, expected);
-            assert_eq!(timers.next(), None);
+            assert_eq!(timers.next(()), None);
         }
     }
 }

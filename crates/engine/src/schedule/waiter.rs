@@ -1,10 +1,12 @@
 //! What waits in the engine's queues: a thread of the program, or a task of a converted program,
 //! which has no stack.
 
-use core::cell::Cell;
 use core::ptr;
+use core::sync::atomic::AtomicUsize;
 
+use crate::kernel::cells::{Relaxed, UnderLock};
 use crate::kernel::clock::{NEVER, Nanoseconds};
+use crate::kernel::lock::Held;
 use crate::schedule::timers::Timed;
 
 /// A thread or a task. Its memory is not given back while it is in a queue.
@@ -38,25 +40,25 @@ pub(crate) enum Reason {
 #[repr(C)]
 pub(crate) struct Waiter {
     /// The next that is ready.
-    pub(crate) next_ready: Cell<Option<WaiterRef>>,
+    pub(crate) next_ready: UnderLock<Option<WaiterRef>>,
     /// The number of a task's loop, plus one; zero for a thread.
-    home: Cell<u32>,
-    timer_place: Cell<u32>,
-    pub(crate) deadline: Cell<Nanoseconds>,
+    home: u32,
+    timer_place: UnderLock<u32>,
+    pub(crate) deadline: UnderLock<Nanoseconds>,
     /// The next that waits for the same descriptor.
-    pub(crate) next_waiter: Cell<Option<WaiterRef>>,
+    pub(crate) next_waiter: UnderLock<Option<WaiterRef>>,
     /// The descriptor or the address that it waits for.
-    pub(crate) waits_for: Cell<usize>,
+    pub(crate) waits_for: Relaxed<usize>,
     /// Its place in a bucket of futexes.
-    pub(crate) futex_key: Cell<usize>,
-    pub(crate) futex_next: Cell<Option<WaiterRef>>,
-    pub(crate) futex_previous: Cell<Option<WaiterRef>>,
-    pub(crate) futex_bits: Cell<u32>,
-    pub(crate) futex_queued: Cell<bool>,
-    pub(crate) state: Cell<State>,
-    pub(crate) reason: Cell<Reason>,
+    pub(crate) futex_key: UnderLock<usize>,
+    pub(crate) futex_next: UnderLock<Option<WaiterRef>>,
+    pub(crate) futex_previous: UnderLock<Option<WaiterRef>>,
+    pub(crate) futex_bits: UnderLock<u32>,
+    pub(crate) futex_queued: UnderLock<bool>,
+    pub(crate) state: UnderLock<State>,
+    pub(crate) reason: UnderLock<Reason>,
     /// A thread is parked in a call that a signal ends.
-    pub(crate) interruptible: Cell<bool>,
+    pub(crate) interruptible: UnderLock<bool>,
 }
 
 // The runtime of converted programs tells debuggers where the state of a task is:
@@ -68,33 +70,31 @@ const NO_PLACE: u32 = u32::MAX;
 impl Waiter {
     pub(crate) const fn new() -> Self {
         Self {
-            next_ready: Cell::new(None),
-            home: Cell::new(0),
-            timer_place: Cell::new(NO_PLACE),
-            deadline: Cell::new(NEVER),
-            next_waiter: Cell::new(None),
-            waits_for: Cell::new(0),
-            futex_key: Cell::new(0),
-            futex_next: Cell::new(None),
-            futex_previous: Cell::new(None),
-            futex_bits: Cell::new(0),
-            futex_queued: Cell::new(false),
-            state: Cell::new(State::Dead),
-            reason: Cell::new(Reason::Woken),
-            interruptible: Cell::new(false),
+            next_ready: UnderLock::new(None),
+            home: 0,
+            timer_place: UnderLock::new(NO_PLACE),
+            deadline: UnderLock::new(NEVER),
+            next_waiter: UnderLock::new(None),
+            waits_for: Relaxed::new(AtomicUsize::new(0)),
+            futex_key: UnderLock::new(0),
+            futex_next: UnderLock::new(None),
+            futex_previous: UnderLock::new(None),
+            futex_bits: UnderLock::new(0),
+            futex_queued: UnderLock::new(false),
+            state: UnderLock::new(State::Dead),
+            reason: UnderLock::new(Reason::Woken),
+            interruptible: UnderLock::new(false),
         }
     }
 
     /// One of a task that belongs to the loop with this number.
     pub(crate) fn of_task(home: usize) -> Self {
-        let waiter = Self::new();
-        waiter.home.set(home as u32 + 1);
-        waiter
+        Self { home: home as u32 + 1, ..Self::new() }
     }
 
     /// The loop that it belongs to, if it is a task.
     pub(crate) fn home(&self) -> Option<usize> {
-        (self.home.get() as usize).checked_sub(1)
+        (self.home as usize).checked_sub(1)
     }
 
     pub(crate) fn is(&self, other: &Self) -> bool {
@@ -103,17 +103,19 @@ impl Waiter {
 }
 
 impl Timed for WaiterRef {
-    fn deadline(self) -> Nanoseconds {
-        self.deadline.get()
+    type Right<'a> = Held<'a>;
+
+    fn deadline(self, held: Held<'_>) -> Nanoseconds {
+        self.deadline.get(held)
     }
 
-    fn place(self) -> Option<usize> {
-        let place = self.timer_place.get();
+    fn place(self, held: Held<'_>) -> Option<usize> {
+        let place = self.timer_place.get(held);
         (place != NO_PLACE).then_some(place as usize)
     }
 
-    fn moved(self, place: Option<usize>) {
-        self.timer_place.set(place.map_or(NO_PLACE, |place| place as u32));
+    fn moved(self, held: Held<'_>, place: Option<usize>) {
+        self.timer_place.set(held, place.map_or(NO_PLACE, |place| place as u32));
     }
 }
 
@@ -136,18 +138,18 @@ impl Queue {
         self.head
     }
 
-    pub(crate) fn push(&mut self, waiter: WaiterRef) {
-        waiter.next_ready.set(None);
+    pub(crate) fn push(&mut self, held: Held<'_>, waiter: WaiterRef) {
+        waiter.next_ready.set(held, None);
         match self.tail {
-            Some(tail) => tail.next_ready.set(Some(waiter)),
+            Some(tail) => tail.next_ready.set(held, Some(waiter)),
             None => self.head = Some(waiter),
         }
         self.tail = Some(waiter);
     }
 
-    pub(crate) fn pop(&mut self) -> Option<WaiterRef> {
+    pub(crate) fn pop(&mut self, held: Held<'_>) -> Option<WaiterRef> {
         let waiter = self.head?;
-        self.head = waiter.next_ready.get();
+        self.head = waiter.next_ready.get(held);
         if self.head.is_none() {
             self.tail = None;
         }

@@ -4,20 +4,20 @@
 //! is work for them, up to `--cores`, and live as long as the process.
 
 use core::arch::asm;
-use core::cell::{Cell, UnsafeCell};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::kernel::cells::Own;
 use crate::kernel::clock::Nanoseconds;
 use crate::kernel::lock::{Guarded, Locked};
-use crate::kernel::sys;
+use crate::kernel::sys::{self, sys};
 use crate::schedule::thread::{NOBODY, ThreadRef};
 use crate::schedule::waiter::{State, WaiterRef};
 use crate::show::inspection::DESCRIPTION;
 use crate::signals::disposition::{self, NUDGE_VALUE, TICK_SIGNAL};
 
 /// Events taken from epoll at a time.
-pub(crate) const EVENTS: usize = 256;
+const EVENTS: usize = 256;
 /// So many workers, and no more.
 pub(crate) const MOST_WORKERS: usize = 64;
 
@@ -35,13 +35,13 @@ pub(crate) const MASK_IS_STALE_OFFSET: usize = offset_of!(Worker, mask_is_stale)
 /// The state of a kernel thread. The entry and debuggers know the offsets of the first fields.
 #[repr(C)]
 pub(crate) struct Worker {
-    this: Cell<usize>,
+    this: Own<usize>,
     /// Whether the engine is executing, as opposed to the program: a signal then waits.
-    in_engine: Cell<u32>,
+    in_engine: Own<u32>,
     /// Asleep until an event, or about to be.
-    idle: Cell<u32>,
+    idle: Own<u32>,
     /// For debuggers.
-    description: Cell<usize>,
+    description: Own<usize>,
     /// What the kernel blocks for this worker.
     pub(crate) kernel_mask: AtomicU64,
     /// Why the thread cannot go on as it was last prepared to (`dispatch::resume`): the two bits
@@ -49,51 +49,48 @@ pub(crate) struct Worker {
     pub(crate) attention: AtomicU32,
     /// The kernel may block other signals than the threads do, until the engine is left: see
     /// `signals/flood.rs`.
-    pub(crate) mask_is_stale: Cell<u32>,
+    pub(crate) mask_is_stale: Own<u32>,
     /// The thread that runs on it; `NOBODY` on the worker's own stack.
-    pub(crate) current: Cell<ThreadRef>,
+    pub(crate) current: Own<ThreadRef>,
     /// Its place among the workers.
-    pub(crate) index: Cell<usize>,
+    pub(crate) index: Own<usize>,
     /// Where the worker's own stack was left.
-    pub(crate) stack_pointer: Cell<usize>,
+    pub(crate) stack_pointer: Own<usize>,
     /// A thread that has ended on this worker, and whose stack has been left.
-    pub(crate) ended: Cell<Option<ThreadRef>>,
+    pub(crate) ended: Own<Option<ThreadRef>>,
     /// Ticks in the turn of the thread that runs, see `schedule/ticks.rs`.
     pub(crate) ticks: AtomicU32,
     /// Ticks since a thread that computes had a turn.
     pub(crate) credit_used: AtomicU32,
     /// The thread that runs computes, and gives way to threads that wake.
-    pub(crate) gives_way: Cell<bool>,
+    pub(crate) gives_way: Own<bool>,
     /// Handlers that threads have entered before they went on, since when: see `signals/flood.rs`.
-    pub(crate) deliveries: Cell<u32>,
-    pub(crate) deliveries_since: Cell<Nanoseconds>,
+    pub(crate) deliveries: Own<u32>,
+    pub(crate) deliveries_since: Own<Nanoseconds>,
     /// The timer that ends such a moment; negative without one.
-    pub(crate) recall_timer: Cell<i32>,
+    pub(crate) recall_timer: Own<i32>,
     /// A child of vfork(2) uses our memory: the id of its parent.
-    pub(crate) vfork_parent: Cell<i32>,
+    pub(crate) vfork_parent: Own<i32>,
     /// Switches until the descriptors are looked at.
-    pub(crate) switches_left: Cell<i32>,
+    pub(crate) switches_left: Own<i32>,
     /// Calls in a row that did not wait.
-    pub(crate) calls_in_a_row: Cell<u32>,
+    pub(crate) calls_in_a_row: Own<u32>,
     /// The number of the kernel thread.
-    pub(crate) kernel_id: Cell<i32>,
+    pub(crate) kernel_id: Own<i32>,
     /// The timer of its ticks; negative without one.
-    pub(crate) tick_timer: Cell<i32>,
+    pub(crate) tick_timer: Own<i32>,
     /// The processor time of the kernel thread when `schedule/processor_time.rs` looked last; zero:
     /// never.
-    pub(crate) charged_at: Cell<Nanoseconds>,
+    pub(crate) charged_at: Own<Nanoseconds>,
     /// Its ticks come faster for now.
-    pub(crate) short_ticks: Cell<bool>,
+    pub(crate) short_ticks: Own<bool>,
     /// When it woke beside workers that ran threads; zero if it did not.
-    pub(crate) came_at: Cell<Nanoseconds>,
+    pub(crate) came_at: Own<Nanoseconds>,
     /// The last errand that it has done (`errands::everywhere`).
-    pub(crate) errand: Cell<usize>,
+    pub(crate) errand: Own<usize>,
     /// What epoll wrote last.
-    events: UnsafeCell<[libc::epoll_event; EVENTS]>,
+    events: Own<[libc::epoll_event; EVENTS]>,
 }
-
-// SAFETY: a worker's fields are used by its own kernel thread, or under the lock.
-unsafe impl Sync for Worker {}
 
 /// The worker of the kernel thread that the process began with.
 pub(crate) static FIRST: Worker = Worker::new();
@@ -205,7 +202,7 @@ pub(crate) fn others(locked: &mut Locked) -> impl Iterator<Item = &'static Worke
 
 /// The other worker that runs a thread, if one does.
 pub(crate) fn runner(locked: &mut Locked, thread: ThreadRef) -> Option<&'static Worker> {
-    if thread.state.get() != State::Running {
+    if thread.state.get(locked.held()) != State::Running {
         return None;
     }
     others(locked).find(|worker| worker.current.get().is(thread))
@@ -214,33 +211,33 @@ pub(crate) fn runner(locked: &mut Locked, thread: ThreadRef) -> Option<&'static 
 impl Worker {
     const fn new() -> Self {
         Self {
-            this: Cell::new(0),
-            in_engine: Cell::new(0),
-            idle: Cell::new(0),
-            description: Cell::new(0),
-            current: Cell::new(&NOBODY),
-            index: Cell::new(0),
-            stack_pointer: Cell::new(0),
-            ended: Cell::new(None),
+            this: Own::new(0),
+            in_engine: Own::new(0),
+            idle: Own::new(0),
+            description: Own::new(0),
+            current: Own::new(&NOBODY),
+            index: Own::new(0),
+            stack_pointer: Own::new(0),
+            ended: Own::new(None),
             ticks: AtomicU32::new(0),
             credit_used: AtomicU32::new(0),
-            gives_way: Cell::new(false),
-            mask_is_stale: Cell::new(0),
-            deliveries: Cell::new(0),
-            deliveries_since: Cell::new(0),
-            recall_timer: Cell::new(-1),
-            vfork_parent: Cell::new(0),
-            switches_left: Cell::new(64),
-            calls_in_a_row: Cell::new(0),
-            kernel_id: Cell::new(0),
+            gives_way: Own::new(false),
+            mask_is_stale: Own::new(0),
+            deliveries: Own::new(0),
+            deliveries_since: Own::new(0),
+            recall_timer: Own::new(-1),
+            vfork_parent: Own::new(0),
+            switches_left: Own::new(64),
+            calls_in_a_row: Own::new(0),
+            kernel_id: Own::new(0),
             kernel_mask: AtomicU64::new(0),
             attention: AtomicU32::new(0),
-            tick_timer: Cell::new(-1),
-            charged_at: Cell::new(0),
-            short_ticks: Cell::new(false),
-            came_at: Cell::new(0),
-            errand: Cell::new(0),
-            events: UnsafeCell::new([libc::epoll_event { events: 0, u64: 0 }; EVENTS]),
+            tick_timer: Own::new(-1),
+            charged_at: Own::new(0),
+            short_ticks: Own::new(false),
+            came_at: Own::new(0),
+            errand: Own::new(0),
+            events: Own::new([libc::epoll_event { events: 0, u64: 0 }; EVENTS]),
         }
     }
 
@@ -272,15 +269,17 @@ impl Worker {
         disposition::send(self.kernel_id.get(), TICK_SIGNAL, NUDGE_VALUE);
     }
 
-    /// Room for `EVENTS` events, which the kernel writes. Threads have small stacks.
-    pub(crate) fn room_for_events(&self) -> *mut libc::epoll_event {
-        self.events.get().cast()
+    /// Takes events from epoll, up to `EVENTS`; returns how many. The room is here, since threads
+    /// have small stacks.
+    pub(crate) fn take_events(&self, epoll: i32, timeout: Option<&libc::timespec>) -> usize {
+        // SAFETY: only this function refers to the room, on this kernel thread.
+        let room = unsafe { &mut *self.events.as_ptr() };
+        sys!(SYS_epoll_pwait2, epoll, room, EVENTS, timeout, 0, 8).max(0) as usize
     }
 
-    /// One of the events that the kernel wrote.
+    /// One of the events that were taken last.
     pub(crate) fn event(&self, index: usize) -> libc::epoll_event {
-        // SAFETY: only the kernel writes there, for a call of this kernel thread, which is not
-        // under way.
-        unsafe { (&*self.events.get())[index] }
+        // SAFETY: nothing refers to the room outside `take_events`.
+        unsafe { (&*self.events.as_ptr())[index] }
     }
 }

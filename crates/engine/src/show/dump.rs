@@ -2,7 +2,7 @@
 
 use crate::entry::table;
 use crate::kernel::lock::Locked;
-use crate::schedule::thread::{THREADS, ThreadRef};
+use crate::schedule::thread::{self, THREADS, ThreadRef};
 use crate::schedule::waiter::State;
 use crate::schedule::worker::current;
 use crate::show::report::{say, text};
@@ -15,12 +15,13 @@ const DEEPEST: usize = 48;
 pub(crate) fn dump(locked: &mut Locked) {
     let alive = THREADS.of(locked).alive;
     say(format_args!("{alive} threads"));
-    let all = THREADS.of(locked).iter();
-    for thread in all {
+    let mut each = thread::each(locked);
+    while let Some(thread) = each.next(locked.held()) {
+        let held = locked.held();
         let id = thread.id.get();
-        let name = thread.name.get();
+        let name = thread.name.get(held);
         let name = text(&name);
-        match thread.state.get() {
+        match thread.state.get(held) {
             State::Parked => say(format_args!(
                 "thread {id} {name}: parked in {}({:#x})",
                 table::name(thread.call.get()),
@@ -31,7 +32,7 @@ pub(crate) fn dump(locked: &mut Locked) {
             State::Dead => continue,
         }
         // The stack of a thread that another worker runs changes while it is read.
-        if thread.state.get() != State::Running || thread.is(current()) {
+        if thread.state.get(held) != State::Running || thread.is(current()) {
             stack(locked, thread);
         }
     }

@@ -71,7 +71,7 @@ pub(crate) fn stack_overflow(thread: &Thread, info: &libc::siginfo_t, context: &
         return;
     }
     let mut locked = lock();
-    let (id, name) = (thread.id.get(), thread.name.get());
+    let (id, name) = (thread.id.get(), thread.name.get(locked.held()));
     let (name, remedy) = (text(&name), "raise it with --stack-size");
     match Cursor::of_context(context).start_routine(&mut locked) {
         Some((object, offset)) => say(format_args!(

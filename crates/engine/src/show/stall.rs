@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::entry::settings;
 use crate::kernel::lock::{Setting, lock};
-use crate::schedule::loops::{self, Held};
+use crate::schedule::loops::{self, LongTurn};
 use crate::schedule::task::{Task, TaskRef};
 use crate::schedule::worker::current;
 use crate::show::report::{say, text};
@@ -39,7 +39,7 @@ pub(crate) fn look() {
     }
 }
 
-fn tell(held: &Held, is_default: bool) {
+fn tell(held: &LongTurn, is_default: bool) {
     let task = Task::of(held.task);
     let mut name = [0; 16];
     let name = text(name_of(task, &mut name));

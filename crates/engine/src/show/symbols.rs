@@ -5,7 +5,7 @@ use core::mem::size_of;
 use libc::{Elf64_Ehdr, Elf64_Shdr, Elf64_Sym};
 
 use crate::kernel::plain::Plain;
-use crate::kernel::sys::{failed, sys};
+use crate::kernel::sys::{self, failed, sys};
 use crate::kernel::user;
 
 /// The program's file, mapped for as long as it is read.
@@ -16,15 +16,15 @@ struct File {
 
 impl File {
     fn open() -> Option<Self> {
-        let path = c"/proc/self/exe".as_ptr();
-        let number = sys!(SYS_openat, libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_CLOEXEC);
+        let (path, flags) = (c"/proc/self/exe", libc::O_RDONLY | libc::O_CLOEXEC);
+        let number = sys!(SYS_openat, libc::AT_FDCWD, path, flags);
         if failed(number) {
             return None;
         }
-        let length = sys!(SYS_lseek, number, 0, libc::SEEK_END);
-        let start = sys!(SYS_mmap, 0, length, libc::PROT_READ, libc::MAP_PRIVATE, number, 0);
+        let length = sys!(SYS_lseek, number, 0, libc::SEEK_END) as usize;
+        let start = sys::map_file(length, libc::PROT_READ, libc::MAP_PRIVATE, number as i32, 0);
         sys!(SYS_close, number);
-        (start > 0).then_some(Self { start: start as usize, length: length as usize })
+        Some(Self { start: start?, length })
     }
 
     /// A structure at an offset of the file.
@@ -43,7 +43,8 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        sys!(SYS_munmap, self.start, self.length);
+        // SAFETY: `open` mapped it, and nothing that was read refers to it.
+        unsafe { sys::unmap(self.start, self.length) };
     }
 }
 

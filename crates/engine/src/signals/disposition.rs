@@ -30,7 +30,7 @@ pub(crate) const RECALL_VALUE: usize = 0x6475_616c_7265_6361;
 pub(crate) fn send(kernel_thread: i32, number: i32, value: usize) {
     let info = queued(number, value);
     let process = sys!(SYS_getpid);
-    sys!(SYS_rt_tgsigqueueinfo, process, kernel_thread, number, &raw const info);
+    sys!(SYS_rt_tgsigqueueinfo, process, kernel_thread, number, &info);
 }
 
 /// The kernel's `struct sigaction`.

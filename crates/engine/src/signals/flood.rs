@@ -80,7 +80,7 @@ pub(crate) fn gives_moment() -> bool {
     worker.attention.store(0, Ordering::Relaxed);
     // Last: should it come before the thread has gone on, the moment is over at once.
     let setting = [clock::timespec(0), clock::timespec(LENGTH)];
-    let set = sys!(SYS_timer_settime, worker.recall_timer.get(), 0, setting.as_ptr(), 0);
+    let set = sys!(SYS_timer_settime, worker.recall_timer.get(), 0, &setting, 0);
     !failed(set)
 }
 

@@ -21,7 +21,7 @@ use crate::kernel::user;
 use crate::schedule::every_worker;
 use crate::schedule::idle;
 use crate::schedule::scheduler::wake;
-use crate::schedule::thread::{MAIN, Pending, THREADS, Thread, ThreadRef};
+use crate::schedule::thread::{self, MAIN, Pending, Thread, ThreadRef};
 use crate::schedule::ticks;
 use crate::schedule::waiter::{Reason, State};
 use crate::schedule::worker::{self, SIGNAL_CAME, current, set_in_engine, worker};
@@ -57,10 +57,11 @@ static TIMERS: Guarded<Vec<(i32, i32)>> = Guarded::new(Vec::new());
 /// Changes what a thread blocks.
 pub(crate) fn set_mask(locked: &mut Locked, thread: ThreadRef, mask: u64) {
     let mask = mask & !masks::NEVER_BLOCKED;
-    let before = thread.mask.replace(mask);
+    let before = thread.mask.get();
     if before == mask {
         return;
     }
+    thread.mask.set(mask);
     masks::change(locked, before, mask);
     adopt_from_process(locked, thread);
 }
@@ -100,7 +101,7 @@ pub(crate) fn process_bits() -> u64 {
 
 /// Takes the first signal that is pending for the thread and one of `wanted`.
 pub(crate) fn take_pending(locked: &mut Locked, thread: &Thread, wanted: u64) -> Option<Pending> {
-    let list = thread.pending(locked);
+    let list = thread.pending.of(locked);
     let pending = list.remove(next_of(list, wanted)?);
     let left = list.iter().fold(0, |bits, pending| bits | bit(pending.number));
     thread.pending_bits.store(left, Ordering::Relaxed);
@@ -114,16 +115,17 @@ pub(crate) fn add_pending(locked: &mut Locked, thread: ThreadRef, pending: Pendi
     if pending.number < FIRST_QUEUED && thread.pending_bits.load(Ordering::Relaxed) & signal != 0 {
         return;
     }
-    if pending.info.si_code == libc::SI_TIMER && overruns(thread.pending(locked), &pending) {
+    if pending.info.si_code == libc::SI_TIMER && overruns(thread.pending.of(locked), &pending) {
         return;
     }
-    thread.pending(locked).push(pending);
+    thread.pending.of(locked).push(pending);
     thread.pending_bits.fetch_or(signal, Ordering::Relaxed);
     let accepted = (!thread.mask.get() | thread.awaited.get()) & signal != 0;
     if !accepted {
         return;
     }
-    if thread.state.get() == State::Parked && thread.interruptible.get() {
+    let held = locked.held();
+    if thread.state.get(held) == State::Parked && thread.interruptible.get(held) {
         wake(locked, thread, Reason::Interrupted);
     } else if let Some(runner) = worker::runner(locked, thread) {
         runner.nudge();
@@ -147,7 +149,7 @@ fn assign(locked: &mut Locked, pending: Pending) {
         return add_pending(locked, thread, pending);
     }
     if let Some(thread) = seccomp::thread(&pending) {
-        let thread = THREADS.of(locked).find(thread).unwrap_or(&MAIN);
+        let thread = thread::find(locked, thread).unwrap_or(&MAIN);
         let blocked = thread.mask.get() & bit(pending.number) != 0;
         if blocked || !action(locked, pending.number).runs() {
             act_by_default(pending.number);
@@ -161,8 +163,8 @@ fn assign(locked: &mut Locked, pending: Pending) {
     let preferred = [running, main];
     let chosen = preferred
         .into_iter()
-        .find(|thread| thread.state.get() != State::Dead && accepts(thread))
-        .or_else(|| THREADS.of(locked).iter().find(accepts));
+        .find(|thread| thread.state.get(locked.held()) != State::Dead && accepts(thread))
+        .or_else(|| thread::all(locked).find(accepts));
     match chosen {
         Some(thread) => add_pending(locked, thread, pending),
         None => {
@@ -187,7 +189,7 @@ fn timer_thread(locked: &mut Locked, info: &libc::siginfo_t) -> Option<ThreadRef
     }
     let [timer, _] = info::timer(info);
     let id = TIMERS.of(locked).iter().find(|(number, _)| *number == timer)?.1;
-    THREADS.of(locked).find(id)
+    thread::find(locked, id)
 }
 
 /// A timer has one signal at a time: where that one waits already, the timer has overrun.
@@ -317,7 +319,7 @@ fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
 /// The instruction is executed again, and the kernel does what it does by default.
 fn die_natively(number: i32) {
     let action = Action::DEFAULT;
-    sys!(SYS_rt_sigaction, number, &raw const action, 0, 8);
+    sys!(SYS_rt_sigaction, number, &action, 0, 8);
 }
 
 /// While a handler runs: its signals are blocked, and it may be for one time only.
@@ -335,9 +337,9 @@ pub(crate) fn act_by_default(number: i32) {
     let nothing = 0u64;
     let mut before = 0u64;
     die_natively(number);
-    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const nothing, &raw mut before, 8);
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &nothing, &mut before, 8);
     sys!(SYS_tgkill, sys!(SYS_getpid), worker().kernel_id.get(), number);
-    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const before, 0, 8);
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &before, 0, 8);
 }
 
 /// The length of the stack on which the kernel delivers signals to a worker.
@@ -368,7 +370,7 @@ pub(crate) fn install(locked: &mut Locked, number: i32, action: Action) -> isize
     } else {
         action
     };
-    let result = sys!(SYS_rt_sigaction, number, &raw const kernel, 0, 8);
+    let result = sys!(SYS_rt_sigaction, number, &kernel, 0, 8);
     if sys::failed(result) {
         ACTIONS.of(locked)[number as usize] = previous;
     }
@@ -382,11 +384,11 @@ pub(crate) fn take_over() {
     let mut locked = lock();
     for number in 1..=64 {
         let mut action = Action::DEFAULT;
-        sys!(SYS_rt_sigaction, number, 0, &raw mut action, 8);
+        sys!(SYS_rt_sigaction, number, 0, &mut action, 8);
         ACTIONS.of(&mut locked)[number as usize] = action;
     }
     let mut mask = 0u64;
-    sys!(SYS_rt_sigprocmask, 0, 0, &raw mut mask, 8);
+    sys!(SYS_rt_sigprocmask, 0, 0, &mut mask, 8);
     worker().kernel_mask.store(mask, Ordering::Relaxed);
     masks::WANTED.store(mask, Ordering::Relaxed);
     let always =
@@ -403,7 +405,7 @@ pub(crate) fn take_over() {
 pub(crate) fn use_stack(address: usize) {
     let address = address as *mut libc::c_void;
     let stack = libc::stack_t { ss_sp: address, ss_flags: 0, ss_size: STACK_BYTES };
-    sys!(SYS_sigaltstack, &raw const stack, 0);
+    sys!(SYS_sigaltstack, &stack, 0);
 }
 
 /// In the child of a fork: signals that waited for the process wait for the parent.

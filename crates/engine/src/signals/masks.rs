@@ -119,7 +119,7 @@ fn follow_masks(locked: &mut Locked) {
 pub(crate) fn adopt() {
     let wanted = WANTED.load(Ordering::Relaxed);
     worker().kernel_mask.store(wanted, Ordering::Relaxed);
-    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const wanted, 0, 8);
+    sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &wanted, 0, 8);
 }
 
 /// In the handler: the interrupted code goes on with the mask that is wanted now, unless it has one
