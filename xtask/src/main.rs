@@ -8,6 +8,7 @@
 
 mod convert;
 mod fuzz;
+mod hosts;
 mod miri;
 mod outcome;
 mod peers;
@@ -55,6 +56,14 @@ fn main() -> ExitCode {
             Ok(options) => steps::run_fuzz(&workspace, &options),
             Err(problem) => refuse(&problem),
         },
+        ["hosts", ref rest @ ..] => match hosts::run(&workspace, rest) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(hosts::Problem::Misuse(problem)) => refuse(&problem),
+            Err(hosts::Problem::Failure(problem)) => {
+                eprintln!("xtask: {problem}");
+                ExitCode::FAILURE
+            }
+        },
         ["tidy", "--shrink"] => steps::shrink(&workspace),
         ["convert"] => steps::run_convert(&workspace),
         ["convert", "--test"] => steps::run_by_name(&workspace, "convert-test"),
@@ -82,8 +91,12 @@ fn help() -> String {
         text += &format!("  {:<12} {}\n", step.name, step.about);
     }
     text += &format!(
-        "\nNot among them:\n  {:<12} {}\n  {:<12} builds the pass of `duality cc`\n",
-        SOAK.name, SOAK.about, "convert"
+        "\nNot among them:\n  {:<12} {}\n  {:<12} builds the pass of `duality cc`\n  {:<12} {}\n",
+        SOAK.name,
+        SOAK.about,
+        "convert",
+        "hosts",
+        hosts::ABOUT
     );
     text += "\nRules of `tidy`; what may break one, and why, stands in xtask/src/tidy/mod.rs:\n";
     for rule in tidy::RULES {
@@ -101,7 +114,7 @@ mod tests {
         let help = help();
         let names =
             STEPS.iter().map(|step| step.name).chain(tidy::RULES.iter().map(|rule| rule.name));
-        for name in names.chain(["test", "soak", "convert"]) {
+        for name in names.chain(["test", "soak", "convert", "hosts"]) {
             assert!(help.contains(&format!("\n  {name} ")), "{name}");
         }
         assert!(help.lines().all(|line| line.len() <= 130), "a line of the help is too long");

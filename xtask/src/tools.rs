@@ -17,11 +17,14 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("ab", "apache2-utils"),
     ("chromium", "chromium"),
     ("curl", "curl"),
+    ("ethtool", "ethtool"),
     ("gdb", "gdb"),
+    ("ip", "iproute2"),
     ("nc", "netcat-openbsd"),
     ("nginx", "nginx-light"),
     ("redis-server", "redis-server"),
     ("setcap", "libcap2-bin"),
+    ("sshd", "openssh-server"),
     ("wrk", "wrk"),
 ];
 
@@ -66,13 +69,25 @@ fn gigabytes(bytes: u64) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)
 }
 
+/// Sees to it that `programs` are there; each stands beside the Debian package that has it.
+///
+/// # Errors
+///
+/// What is missing, with the line that installs it.
+pub(crate) fn install_missing(programs: &[(&str, &'static str)]) -> Result<(), String> {
+    match missing_packages(programs, |program| find(program).is_some())[..] {
+        [] => Ok(()),
+        ref packages => install_packages(packages),
+    }
+}
+
 /// Sees to it that every one of the programs is there.
 ///
 /// # Errors
 ///
 /// What is missing, with the line that installs it.
 pub(crate) fn install_programs() -> Result<(), String> {
-    let mut packages = missing_packages(|program| find(program).is_some());
+    let mut packages = missing_packages(PROGRAMS, |program| find(program).is_some());
     if !makes_environments() {
         packages.push("python3-venv");
     }
@@ -168,9 +183,12 @@ fn environment(workspace: &Workspace) -> PathBuf {
     workspace.target.join("xtask/tools")
 }
 
-/// The packages of the programs that `has` does not find.
-fn missing_packages(has: impl Fn(&str) -> bool) -> Vec<&'static str> {
-    PROGRAMS.iter().filter(|(program, _)| !has(program)).map(|&(_, package)| package).collect()
+/// The packages of those `programs` that `has` does not find.
+fn missing_packages(
+    programs: &[(&str, &'static str)],
+    has: impl Fn(&str) -> bool,
+) -> Vec<&'static str> {
+    programs.iter().filter(|(program, _)| !has(program)).map(|&(_, package)| package).collect()
 }
 
 /// Where `program` is, if the machine has it.
@@ -190,15 +208,17 @@ fn makes_environments() -> bool {
         .is_ok_and(|output| output.status.success())
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n")
 }
 
-/// Runs a command for what it does; what it says is kept for the error.
-fn run(command: &mut Command) -> Result<(), String> {
+/// Runs a command for what it prints; what it says on standard error is kept for the error.
+pub(crate) fn run(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     match command.output() {
-        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) if output.status.success() => {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        }
         Ok(output) => {
             // The last line is the error itself; what precedes it tells of the attempts.
             let said = String::from_utf8_lossy(&output.stderr);
@@ -220,9 +240,9 @@ mod tests {
 
     #[test]
     fn only_what_is_missing_is_installed() {
-        assert_eq!(missing_packages(|_| true), [""; 0]);
+        assert_eq!(missing_packages(PROGRAMS, |_| true), [""; 0]);
         assert_eq!(
-            missing_packages(|program| program != "ab" && program != "nc"),
+            missing_packages(PROGRAMS, |program| program != "ab" && program != "nc"),
             ["apache2-utils", "netcat-openbsd"]
         );
     }

@@ -1,0 +1,177 @@
+//! `cargo xtask hosts`: several hosts on one machine, for tests of roles on hosts. Each host is a
+//! network namespace. docs/hosts-rig.md explains how to use them.
+//!
+//! ```text
+//!  this machine           duality-switch                       the hosts
+//!  duality ────────────── port254 ┐
+//!  10.77.0.254                    ├ bridge 10.77.0.253
+//!                         port1 ──┤ ────────────────────────── duality-1, eth0 10.77.0.1
+//!                         port2 ──┤ ────────────────────────── duality-2, eth0 10.77.0.2
+//!                         port3 ──┘ near ═ cable ═ far ─────── duality-3, eth0 10.77.0.3
+//! ```
+//!
+//! `near`, `cable` and `far` exist with `--delay`, `--loss` or `--rate`, where the kernel has no
+//! netem. Every process of the rig runs in one of its namespaces. So the kernel's own list of their
+//! processes is complete, and `down` needs no other.
+
+mod line;
+mod network;
+mod options;
+mod processes;
+mod rig;
+mod slurm;
+mod ssh;
+
+use options::{Action, Plan};
+use rig::Rig;
+
+use crate::{Workspace, tools};
+
+pub(crate) const ABOUT: &str = "several hosts on this machine, for tests; also: hosts --help";
+
+/// Why a command did not do what was asked.
+pub(crate) enum Problem {
+    /// The command line, or who typed it, is wrong: exit code 2.
+    Misuse(String),
+    /// Exit code 1.
+    Failure(String),
+}
+
+/// Runs `cargo xtask hosts ARGUMENTS`.
+///
+/// # Errors
+///
+/// What is wrong, with the remedy.
+pub(crate) fn run(workspace: &Workspace, arguments: &[&str]) -> Result<(), Problem> {
+    let action = options::read(arguments).map_err(Problem::Misuse)?;
+    if let Action::Help = action {
+        print!("{}", options::HELP);
+        return Ok(());
+    }
+    if !tools::is_root() {
+        let problem = "hosts are network namespaces, which only root may make: use sudo";
+        return Err(Problem::Misuse(problem.into()));
+    }
+    match action {
+        Action::Help => Ok(()),
+        Action::Up(rig, plan) => up(workspace, &rig, &plan),
+        Action::Down(rig) => down(&rig),
+        Action::Cut(rig, host) => plug(&rig, host, false),
+        Action::Join(rig, host) => plug(&rig, host, true),
+        Action::List(rig) => list(&rig),
+    }
+    .map_err(Problem::Failure)
+}
+
+/// Makes the hosts. What was made before an error is removed again.
+fn up(workspace: &Workspace, rig: &Rig, plan: &Plan) -> Result<(), String> {
+    if !rig.namespaces().is_empty() {
+        return Err(format!(
+            "hosts named {0}-1, {0}-2 … are up: `cargo xtask hosts down{1}` removes them, and \
+             `--name` gives others another name",
+            rig.name,
+            rig.flag()
+        ));
+    }
+    network::check_free(plan)?;
+    tools::install_missing(&needs(plan))?;
+    network::claim(rig)?;
+    let made = make(workspace, rig, plan).and_then(|()| list(rig));
+    made.map_err(|problem| match remove(rig) {
+        Ok(()) => problem,
+        Err(also) => format!("{problem}; what was made before is not removed: {also}"),
+    })
+}
+
+/// The programs that `plan` takes, each with its Debian package.
+fn needs(plan: &Plan) -> Vec<(&'static str, &'static str)> {
+    let mut needs = network::PROGRAMS.to_vec();
+    if plan.line.is_some() {
+        needs.extend(line::PROGRAMS);
+    }
+    if plan.ssh {
+        needs.extend(ssh::PROGRAMS);
+    }
+    if plan.slurm {
+        needs.extend(slurm::PROGRAMS);
+    }
+    needs
+}
+
+fn make(workspace: &Workspace, rig: &Rig, plan: &Plan) -> Result<(), String> {
+    rig.make_folder()?;
+    rig.write("plan", plan.words().join("\n"))?;
+    network::make(rig, plan)?;
+    if let Some(line) = &plan.line {
+        line::make(workspace, rig, plan, line)?;
+    }
+    if plan.ssh {
+        ssh::start(rig, plan)?;
+    }
+    if plan.slurm {
+        slurm::start(rig, plan)?;
+    }
+    Ok(())
+}
+
+fn down(rig: &Rig) -> Result<(), String> {
+    if rig.namespaces().is_empty() && !rig.folder().exists() {
+        println!("no hosts named {0}-1, {0}-2 … are up", rig.name);
+        return Ok(());
+    }
+    remove(rig)
+}
+
+/// Ends all processes of the rig, and removes everything else of it.
+fn remove(rig: &Rig) -> Result<(), String> {
+    processes::end_all(rig)?;
+    network::remove(rig)?;
+    rig.remove_folder()
+}
+
+/// Pulls or plugs the cable of a host.
+fn plug(rig: &Rig, host: usize, plugged: bool) -> Result<(), String> {
+    let plan = plan_of(rig)?;
+    if host > plan.count {
+        return Err(format!("there is no host {host}: they are 1 to {}", plan.count));
+    }
+    network::plug(rig, host, plugged)
+}
+
+/// What the rig was made by.
+fn plan_of(rig: &Rig) -> Result<Plan, String> {
+    let words = rig.read("plan").map_err(|_| {
+        let (name, flag) = (&rig.name, rig.flag());
+        format!("no hosts named {name}-1, {name}-2 … are up: use `cargo xtask hosts up{flag}`")
+    })?;
+    let words: Vec<&str> = words.lines().collect();
+    options::read_plan(&words).map_err(|problem| format!("{}/plan: {problem}", rig.name))
+}
+
+/// Prints the hosts, what runs on each, and how to run a command there.
+fn list(rig: &Rig) -> Result<(), String> {
+    let plan = plan_of(rig)?;
+    let last = rig.host(plan.count);
+    println!("this machine is {} for them; files are in {}", plan.address(254), rig.path(""));
+    if let Some(line) = &plan.line {
+        println!("{last} is at the end of a line: {line}");
+    }
+    let wide = last.len();
+    println!("\n{:<wide$}  {:<15}  {:<7}  processes", "host", "address", "cable");
+    for number in 1..=plan.count {
+        let (host, address) = (rig.host(number), plan.address(number));
+        let cable = if network::is_plugged(rig, number)? { "joined" } else { "cut" };
+        let running = processes::names(&host)?.join(", ");
+        println!("{}", format!("{host:<wide$}  {address:<15}  {cable:<7}  {running}").trim_end());
+    }
+    println!("\nto run a command on a host:");
+    println!("  nsenter --net=/run/netns/{last} -- COMMAND");
+    if plan.ssh {
+        println!("  ssh -F {} {last} COMMAND", rig.path(ssh::CONFIG));
+    }
+    if plan.slurm {
+        let file = rig.path(slurm::CONFIG);
+        println!("  SLURM_CONF={file} srun -w {last} -N1 -n1 COMMAND");
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! The names of one rig: its namespaces, and the folder of its files.
+//!
+//! Namespaces belong to the machine and end at a reboot. So the folder is in /run, which does the
+//! same, and every work tree finds it. Paths there are also short enough for UNIX sockets.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::options::DEFAULT_NAME;
+
+const FOLDER: &str = "/run/duality-hosts";
+
+/// Where iproute2 keeps named namespaces.
+const NAMESPACES: &str = "/run/netns";
+
+/// Several hosts that are made and removed together.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Rig {
+    /// Also of the interface by which this machine reaches the hosts.
+    pub(crate) name: String,
+}
+
+impl Rig {
+    /// The name and the namespace of a host.
+    pub(crate) fn host(&self, number: usize) -> String {
+        format!("{}-{number}", self.name)
+    }
+
+    /// The namespace of the bridge.
+    pub(crate) fn switch(&self) -> String {
+        format!("{}-switch", self.name)
+    }
+
+    /// The namespaces of this rig that exist, in any order.
+    pub(crate) fn namespaces(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(NAMESPACES) else { return Vec::new() };
+        let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| self.owns(name)).collect()
+    }
+
+    /// Whether a namespace of this name is one of this rig's.
+    fn owns(&self, namespace: &str) -> bool {
+        let rest = namespace.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('-'));
+        rest.is_some_and(|rest| rest == "switch" || rest.parse::<usize>().is_ok())
+    }
+
+    pub(crate) fn folder(&self) -> PathBuf {
+        Path::new(FOLDER).join(&self.name)
+    }
+
+    /// The path of a file of the folder.
+    pub(crate) fn path(&self, file: &str) -> String {
+        format!("{FOLDER}/{}/{file}", self.name)
+    }
+
+    /// Makes the folder, without what a rig may have left that ended by a crash.
+    pub(crate) fn make_folder(&self) -> Result<(), String> {
+        self.remove_folder()?;
+        let folder = self.folder();
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))
+    }
+
+    pub(crate) fn remove_folder(&self) -> Result<(), String> {
+        let folder = self.folder();
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(format!("cannot remove {}: {error}", folder.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a file that only root may read: some have keys.
+    pub(crate) fn write(&self, file: &str, content: impl AsRef<[u8]>) -> Result<(), String> {
+        let path = self.path(file);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let written = options.open(&path).and_then(|mut file| file.write_all(content.as_ref()));
+        written.map_err(|error| format!("cannot write {path}: {error}"))
+    }
+
+    pub(crate) fn read(&self, file: &str) -> Result<String, String> {
+        let path = self.path(file);
+        fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))
+    }
+
+    /// What a command line needs to name this rig.
+    pub(crate) fn flag(&self) -> String {
+        if self.name == DEFAULT_NAME { String::new() } else { format!(" --name {}", self.name) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rig_owns_its_namespaces_alone() {
+        let rig = Rig { name: "duality".into() };
+        for own in [rig.host(1), rig.host(100), rig.switch()] {
+            assert!(rig.owns(&own), "{own}");
+        }
+        for other in ["duality", "duality-", "duality-2-1", "duality-two", "x-duality-1"] {
+            assert!(!rig.owns(other), "{other}");
+        }
+    }
+}
