@@ -31,7 +31,7 @@ pub(crate) const ABOUT: &str = "several hosts on this machine, for tests; also: 
 
 /// Why a command did not do what was asked.
 pub(crate) enum Problem {
-    /// The command line, or who typed it, is wrong: exit code 2.
+    /// The command line is wrong, or the user is not root: exit code 2.
     Misuse(String),
     /// Exit code 1.
     Failure(String),
@@ -142,7 +142,9 @@ fn plug(rig: &Rig, host: usize, plugged: bool) -> Result<(), String> {
 fn plan_of(rig: &Rig) -> Result<Plan, String> {
     let words = rig.read("plan").map_err(|_| {
         let (name, flag) = (&rig.name, rig.flag());
-        format!("no hosts named {name}-1, {name}-2 … are up: use `cargo xtask hosts up{flag}`")
+        format!(
+            "no hosts named {name}-1, {name}-2 … are up: `cargo xtask hosts up{flag}` makes them"
+        )
     })?;
     let words: Vec<&str> = words.lines().collect();
     options::read_plan(&words).map_err(|problem| format!("{}/plan: {problem}", rig.name))

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::rig::Rig;
+use super::rig::{DEFAULT_NAME, Rig};
 
-pub(crate) const DEFAULT_NAME: &str = "duality";
 const DEFAULT_NETWORK: &str = "10.77.0";
 
 /// The last two of a network's 254 addresses are the switch's and this machine's.

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::options::DEFAULT_NAME;
+pub(crate) const DEFAULT_NAME: &str = "duality";
 
 const FOLDER: &str = "/run/duality-hosts";
 
@@ -68,7 +68,11 @@ impl Rig {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(format!("cannot remove {}: {error}", folder.display()))
             }
-            _ => Ok(()),
+            _ => {
+                // The last rig takes the folder of all rigs with it.
+                let _ = fs::remove_dir(FOLDER);
+                Ok(())
+            }
         }
     }
 

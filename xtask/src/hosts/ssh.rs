@@ -68,8 +68,8 @@ fn client(number: usize, host: &str, address: &str) -> String {
     format!("Host {host} web{number}\n  HostName {address}\n  HostKeyAlias {host}\n")
 }
 
-/// What holds for every host. A host whose key is not in `known_hosts` is refused without a
-/// question, and a host that is silent for 15 s is given up.
+/// What holds for every host. ssh refuses an unknown host key without a question, and gives a
+/// silent host up after 15 s.
 fn client_of_all(rig: &Rig) -> String {
     format!(
         "Host *
