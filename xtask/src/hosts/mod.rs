@@ -22,6 +22,8 @@ mod rig;
 mod slurm;
 mod ssh;
 
+use std::io::Write;
+
 use options::{Action, Plan};
 use rig::Rig;
 
@@ -76,11 +78,11 @@ fn up(workspace: &Workspace, rig: &Rig, plan: &Plan) -> Result<(), String> {
     network::check_free(plan)?;
     tools::install_missing(&needs(plan))?;
     network::claim(rig)?;
-    let made = make(workspace, rig, plan).and_then(|()| list(rig));
-    made.map_err(|problem| match remove(rig) {
+    make(workspace, rig, plan).map_err(|problem| match remove(rig) {
         Ok(()) => problem,
         Err(also) => format!("{problem}; what was made before is not removed: {also}"),
-    })
+    })?;
+    list(rig)
 }
 
 /// The programs that `plan` takes, each with its Debian package.
@@ -150,30 +152,40 @@ fn plan_of(rig: &Rig) -> Result<Plan, String> {
     options::read_plan(&words).map_err(|problem| format!("{}/plan: {problem}", rig.name))
 }
 
-/// Prints the hosts, what runs on each, and how to run a command there.
+/// Prints what [`describe`] says.
 fn list(rig: &Rig) -> Result<(), String> {
+    let text = describe(rig)?;
+    // The hosts are up, even if the reader of this list has gone.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
+}
+
+/// The hosts, what runs on each, and how to run a command there.
+fn describe(rig: &Rig) -> Result<String, String> {
     let plan = plan_of(rig)?;
     let last = rig.host(plan.count);
-    println!("this machine is {} for them; files are in {}", plan.address(254), rig.path(""));
+    let (machine, folder) = (plan.address(network::MACHINE), rig.path(""));
+    let mut text = format!("this machine is {machine} for the hosts; files are in {folder}\n");
     if let Some(line) = &plan.line {
-        println!("{last} is at the end of a line: {line}");
+        text += &format!("{last} is at the end of a line: {line}\n");
     }
     let wide = last.len();
-    println!("\n{:<wide$}  {:<15}  {:<7}  processes", "host", "address", "cable");
+    text += &format!("\n{:<wide$}  {:<15}  {:<7}  processes\n", "host", "address", "cable");
     for number in 1..=plan.count {
         let (host, address) = (rig.host(number), plan.address(number));
         let cable = if network::is_plugged(rig, number)? { "joined" } else { "cut" };
         let running = processes::names(&host)?.join(", ");
-        println!("{}", format!("{host:<wide$}  {address:<15}  {cable:<7}  {running}").trim_end());
+        let row = format!("{host:<wide$}  {address:<15}  {cable:<7}  {running}");
+        text += &format!("{}\n", row.trim_end());
     }
-    println!("\nto run a command on a host:");
-    println!("  nsenter --net=/run/netns/{last} -- COMMAND");
+    text +=
+        &format!("\nto run a command on a host:\n  nsenter --net=/run/netns/{last} -- COMMAND\n");
     if plan.ssh {
-        println!("  ssh -F {} {last} COMMAND", rig.path(ssh::CONFIG));
+        text += &format!("  ssh -F {} {last} COMMAND\n", rig.path(ssh::CONFIG));
     }
     if plan.slurm {
         let file = rig.path(slurm::CONFIG);
-        println!("  SLURM_CONF={file} srun -w {last} -N1 -n1 COMMAND");
+        text += &format!("  SLURM_CONF={file} srun -w {last} -N1 -n1 COMMAND\n");
     }
-    Ok(())
+    Ok(text)
 }
