@@ -320,6 +320,17 @@ fn slurm_runs_a_command_on_the_host_that_is_named() {
         let said = srun.wait_with_output().expect("it ends");
         assert_eq!(String::from_utf8_lossy(&said.stdout), format!("{host}\ninput\n"));
     }
+    // A job that runs: its srun is on this machine, and must not be left.
+    let mut srun = Command::new("timeout");
+    srun.args(["60", "srun", "-w", &hosts.host(1), "-N1", "-n1"]);
+    srun.args(["sh", "-c", "echo ready; exec sleep 1000"]);
+    srun.env("SLURM_CONF", hosts.path("slurm.conf")).stdout(Stdio::piped());
+    let mut srun = srun.spawn().expect("timeout is there");
+    let said = srun.stdout.as_mut().expect("it is piped").read_exact(&mut [0; 5]);
+    said.expect("the job starts");
+    assert!(hosts.command("down", &[]).status.success());
+    let ended = srun.wait().expect("it is our child");
+    assert_ne!(ended.code(), Some(124), "srun waits for ever");
 }
 
 #[test]

@@ -126,6 +126,7 @@ fn down(rig: &Rig) -> Result<(), String> {
 
 /// Ends all processes of the rig, and removes everything else of it.
 fn remove(rig: &Rig) -> Result<(), String> {
+    slurm::cancel(rig);
     processes::end_all(rig)?;
     network::remove(rig)?;
     rig.remove_folder()

@@ -101,6 +101,20 @@ fn ids(namespace: &str) -> Result<Vec<String>, String> {
     Ok(said.lines().map(str::to_owned).collect())
 }
 
+/// Waits until `done`, or for as long as a process may take to end.
+pub(crate) fn until(mut done: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + END;
+    loop {
+        if done() {
+            return true;
+        }
+        if Instant::now() > deadline {
+            return false;
+        }
+        sleep(PAUSE);
+    }
+}
+
 /// Ends every process in a namespace of the rig, also those that its daemons or a user started.
 pub(crate) fn end_all(rig: &Rig) -> Result<(), String> {
     let all = || {
@@ -110,24 +124,20 @@ pub(crate) fn end_all(rig: &Rig) -> Result<(), String> {
     if all()?.contains(&std::process::id().to_string()) {
         return Err("this shell is on one of the hosts: leave the host first".into());
     }
-    let mut left = Vec::new();
     for signal in ["TERM", "KILL"] {
-        let deadline = Instant::now() + END;
-        loop {
-            left = all()?;
-            if left.is_empty() {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                break;
-            }
+        let gone = until(|| {
+            let Ok(left) = all() else { return false };
             // Again each time: a process that is ending can have started another one. One that
             // has ended in between is no failure.
-            let _ = tools::run(
-                Command::new("sh").args(["-c", "kill -s \"$0\" \"$@\"", signal]).args(&left),
-            );
-            sleep(PAUSE);
+            if !left.is_empty() {
+                let mut kill = Command::new("sh");
+                let _ = tools::run(kill.args(["-c", "kill -s \"$0\" \"$@\"", signal]).args(&left));
+            }
+            left.is_empty()
+        });
+        if gone {
+            return Ok(());
         }
     }
-    Err(format!("these processes do not end: {}", left.join(", ")))
+    Err(format!("these processes do not end: {}", all()?.join(", ")))
 }

@@ -10,7 +10,7 @@ use std::thread::available_parallelism;
 
 use super::network::SWITCH;
 use super::options::Plan;
-use super::processes::Daemon;
+use super::processes::{Daemon, until};
 use super::rig::Rig;
 use crate::tools;
 
@@ -54,6 +54,22 @@ pub(crate) fn start(rig: &Rig, plan: &Plan) -> Result<(), String> {
     nodes.into_iter().try_for_each(|(host, node)| {
         node.wait(|_| state(&file, &host).is_some_and(|state| state.trim() == "idle"))
     })
+}
+
+/// Cancels all jobs, and waits for their ends. Without this, an srun on this machine would wait for
+/// a slurmctld that is gone.
+pub(crate) fn cancel(rig: &Rig) {
+    let config = rig.path(CONFIG);
+    if !Path::new(&config).exists() {
+        return;
+    }
+    // Each failure means that Slurm is gone, or was never ready: there are no jobs.
+    let ask = |program: &str, argument: &str| {
+        tools::run(Command::new(program).arg(argument).env("SLURM_CONF", &config)).ok()
+    };
+    if ask("scancel", "--partition=hosts").is_some() {
+        until(|| ask("squeue", "--noheader").is_none_or(|jobs| jobs.trim().is_empty()));
+    }
 }
 
 /// What slurmctld says of a node; nothing where there is no such node, or no slurmctld yet.
