@@ -1,8 +1,8 @@
 // The fixpoint: what calls something that may block may block.
 //
-// Direct calls are edges of the graph. A call by a pointer may lead to each function whose address
-// is taken and whose parameters fit. A library function that is given the address of a function
-// which may block is taken to call it.
+// Direct calls are edges of the graph. A call by a pointer may lead to each function that has its
+// address taken and has parameters that fit. If a library function is given the address of a
+// function that may block, the analysis assumes that it calls that function.
 
 #include "analysis.h"
 #include "runtime.h"

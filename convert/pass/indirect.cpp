@@ -3,12 +3,14 @@
 // A few are compared one by one. Where there are many, each has a note in front of its first
 // instruction, by which the runtime finds its coroutine (`rt_coroutine_of`):
 //
+// ```text
 //   -16  the shape: a hash of the type that the coroutine is called by
 //   -12  MAGIC
 //    -8  zero
 //    -4  the number of the coroutine in the table `duality.coroutines`; zero if there is none
+// ```
 //
-// What has a note of another shape, or of no coroutine, is called on a side stack.
+// A function is called on a side stack if its note has another shape, or no coroutine.
 
 #include "coroutine.h"
 

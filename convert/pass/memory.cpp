@@ -123,8 +123,8 @@ AllocaInst *Coroutine::temporary(Type *type, Align alignment, const Twine &name)
   return variable;
 }
 
-// Ends each variable's life on each way out. Otherwise all variables would be alive there together,
-// and LLVM could not give two that are never alive at once the same place in the frame.
+// Ends each variable's life on each way out. Otherwise all variables would be alive there together.
+// LLVM could then not give one place in the frame to two variables with separate lives.
 void Coroutine::markEndsOfLife() {
   const DataLayout &layout = function.getParent()->getDataLayout();
   SmallVector<AllocaInst *, 16> marked;

@@ -1,4 +1,5 @@
-/* flockfile: the locks of stdio's files, in glibc's own layout. Tasks, pthreads and libc share them.
+/* flockfile: the locks of stdio's files, in glibc's own layout. Tasks, pthreads and libc share
+ * them.
  *
  * glibc's functions (printf, fgets, …) lock a file too, as the kernel thread that they run on. An
  * owner may lock again. So the owner of a task's lock is the kernel thread that runs the task.

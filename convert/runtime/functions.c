@@ -4,7 +4,8 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-/* As in duality_convert.h, which would need the whole of the runtime's headers: the reference runtime takes this file too. */
+/* As in duality_convert.h, which would need the whole of the runtime's headers. The reference
+ * runtime takes this file too. */
 void *rt_coroutine_of(void *function, unsigned shape, void *const coroutines[]);
 
 /* In front of a function that may block: pass/indirect.cpp. */

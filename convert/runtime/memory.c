@@ -165,8 +165,8 @@ static bool reserve(void) {
     return false;
 }
 
-/* For debuggers (gdb.py): where the tasks are, and the offsets of what they ask for. A task waits if the engine has PARKED as
- * its state. */
+/* For debuggers (gdb.py): where the tasks are, and the offsets of what they ask for. A task waits
+ * if its state is the engine's PARKED. */
 enum { ENGINE_STATE = 69, PARKED = 3 };
 static const struct {
     struct task **first;

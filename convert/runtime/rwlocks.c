@@ -1,9 +1,9 @@
 /* Locks for readers and writers: glibc's, tried. Tasks that find one busy wait at a key of their
  * own, and an unlock wakes them all.
  *
- * glibc has the number of the thread that writes. A task puts its own there, by which it finds that
- * it would wait for itself. Libraries that were not converted unlock too, so that function stands in
- * front of libc's for all of them. */
+ * glibc keeps the number of the writing thread in the lock. A task puts its own number there, and
+ * so detects that it would wait for itself. Libraries that were not converted unlock too. For them,
+ * this unlock function stands in front of libc's. */
 #include "runtime.h"
 
 #include <dlfcn.h>

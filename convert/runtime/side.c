@@ -1,6 +1,7 @@
 /* Side threads: pthreads that make calls for tasks, on a stack of their own.
  *
- *   loop: task suspends, HANDED ──▶ side thread: makes the call, as the task ──ENGINE_READY──▶ loop: the task goes on
+ *   loop: task suspends, HANDED ──▶ side thread: makes the call, as the task
+ *   side thread: ENGINE_READY   ──▶ loop: the task goes on
  *
  * Between duality_detach and duality_attach the frames of the task run there too.
  *

@@ -161,7 +161,8 @@ int rt_sigprocmask(int how, const sigset_t *set, sigset_t *before) {
     return error ? -1 : 0;
 }
 
-/* Ends the task's wait with EINTR, if a handler runs for the signal and the call is not restarted. */
+/* Ends the task's wait with EINTR, if a handler runs for the signal and the call is not
+ * restarted. */
 static void interrupt(struct task *task, int signal) {
     struct sigaction action;
     if (sigaction(signal, NULL, &action)) return;

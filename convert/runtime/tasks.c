@@ -16,9 +16,10 @@ static unsigned next_loop;
 
 /* ---- The end of the process ----
  *
- * A process ends when its last thread has ended. Loops and side threads never do, so the program's
- * threads are counted: `main`, tasks, and the pthreads that rt_spawn made. (What a library made
- * natively is not counted; it matters only when `main` has called pthread_exit.) */
+ * A process ends when its last thread has ended. Loops and side threads never end. So the runtime
+ * counts the program's threads: `main`, tasks, and the pthreads that rt_spawn made. It does not
+ * count threads that a library made natively. These matter only when `main` has called
+ * pthread_exit. */
 
 static unsigned live = 1;
 static pthread_key_t end_key;

@@ -1,5 +1,5 @@
-/* Converted threads, main and a thread that cannot be converted share locks, conditions, semaphores and the rest, and
- * join each other.
+/* Converted threads, main and a thread that cannot be converted share locks, conditions, semaphores
+ * and the rest, and join each other.
  * Runtime: product */
 #include "test.h"
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
-/* Calls that wait while another thread closes or replaces their descriptors: natively they keep the file. */
+/* Calls that wait while another thread closes or replaces their descriptors. Natively, such calls
+ * keep the file. */
 #include "test.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>

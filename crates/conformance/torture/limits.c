@@ -1,5 +1,5 @@
-/* What a program sees at its limits. `tests/run.rs` sets the limits, and compares what these tests print with what they print
- * natively; without limits they pass at once. */
+/* What a program sees at its limits. `tests/run.rs` sets the limits, and compares what these tests
+ * print with what they print natively. Without limits they pass at once. */
 #include "test.h"
 
 /* For signals from outside: SIGTERM, SIGKILL and their likes, with threads under way. */
