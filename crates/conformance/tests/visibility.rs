@@ -1,5 +1,5 @@
-//! What a server shows of itself: counters that equal what was done, dumps with each task and its
-//! wait, stalls with the task that held the loop. And it goes on serving.
+//! What a server shows of itself. Counters equal what was done. Dumps have each task and its wait.
+//! Stalls name the task that held the loop. The server goes on serving.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,5 +1,6 @@
-//! On a kernel that refuses io_uring, as containers' system call filters do: what is unavailable
-//! says why, and what can do without it does, and says so.
+//! On a kernel that refuses io_uring, as the system call filters of containers do. A variant that
+//! needs a ring is unavailable, and says why. A variant that can do without a ring does, and says
+//! so.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,7 +1,7 @@
 //! The line with which a measurement answers, from our own process or from a peer's.
 //!
 //! ```text
-//!   switch 200000 5100000 ns          the cost, how often it was done, what that took in all, in ns
+//!   switch 200000 5100000 ns          the cost, how often it was done, what that took in all
 //!   memory 4000 45056000 bytes        the same in bytes
 //!   unavailable no header st.h        why it cannot be measured
 //! ```

@@ -131,11 +131,14 @@ impl Service {
     /// # Errors
     ///
     /// - `InvalidInput`: there is no such architecture.
+    ///
     /// - `Unsupported`: the architecture makes child processes (fork, prefork), lacks what the
     ///   service needs, or is not available on this machine.
-    /// - Those of `bind(2)` and `listen(2)`, and of the name look-up. `AddrInUse` comes after a
-    ///   second, in which the address may become free.
-    /// - No thread could be made.
+    ///
+    /// - Errors of `bind(2)`, `listen(2)` and the name look-up. `AddrInUse` comes after a second,
+    ///   because the address may become free meanwhile.
+    ///
+    /// - The error of a thread that could not be made.
     pub fn serve(&self, architecture: &str, address: impl ToSocketAddrs) -> io::Result<Handle> {
         self.serve_with(architecture, address, &Options::default())
     }

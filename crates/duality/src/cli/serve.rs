@@ -30,8 +30,8 @@ pub(super) struct Arguments {
     architecture: String,
     /// Where to listen; port 0 takes a free one
     ///
-    /// A port alone, as in 8080 or :8080, is one of 127.0.0.1. 0.0.0.0:8080 is one of all addresses
-    /// of this machine.
+    /// A port alone, as in 8080 or :8080, is a port of 127.0.0.1. With 0.0.0.0:8080 the server
+    /// listens on all addresses of this machine.
     #[arg(short, long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT", value_parser = listen_address)]
     listen: SocketAddr,
     #[command(flatten)]

@@ -155,9 +155,9 @@ flags! {
         ///
         /// A server is full at `--max-connections`. With delay, a connection waits up to a second
         /// for a slot before it is refused. With shed, it waits up to 100 ms, so that a client or a
-        /// load balancer can go elsewhere soon. staged has two more limits: `--admit`, and a queue
-        /// longer than `--stage-queue`. Connections beyond these wait in the kernel's accept queue
-        /// (delay), or are refused (shed).
+        /// load balancer can go elsewhere soon. For staged there are two more limits: `--admit`,
+        /// and a queue longer than `--stage-queue`. Connections beyond these wait in the kernel's
+        /// accept queue (delay), or are refused (shed).
         #[arg(long, value_parser = by_name::<WhenFull>())]
         when_full: WhenFull = Some(default.when_full);
         /// Which queues of libdispatch gcd has [default: concurrent]

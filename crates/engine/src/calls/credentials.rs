@@ -37,8 +37,8 @@ pub(crate) fn announce_credentials(locked: &mut Locked) {
 
 /// setuid(2) and its likes: helpers of the old user and group take no more calls.
 ///
-/// Natively every thread has its own credentials. Here the kernel thread has them, so one call
-/// stands for those of all threads: a second one would begin with the credentials that the first
+/// Natively every thread has its own credentials. Here the kernel thread has them. So one call
+/// stands for those of all threads. A second call would begin with the credentials that the first
 /// one left.
 pub(crate) fn credentials(frame: &mut Frame) -> isize {
     let mut locked = lock();

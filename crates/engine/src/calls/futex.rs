@@ -298,9 +298,9 @@ fn wake_operation(frame: &Frame) -> Result<isize, isize> {
 /// Takes a lock with priority inheritance. One worker has no priorities to pass on, so what is left
 /// is ownership.
 ///
-/// The kernel knows nothing of the owner of a lock in shared memory, if the owner is a thread of
-/// ours or of another process on an engine. So a lock with an owner in another process is looked at
-/// again and again.
+/// A lock in shared memory may belong to a thread of ours, or of another process on an engine. The
+/// kernel does not know such an owner. So the engine looks at a lock with an owner in another
+/// process again and again.
 fn own(frame: &Frame, operation: i32, command: i32, is_shared: bool) -> Result<isize, isize> {
     /// Nanoseconds between two looks.
     const LOOKS: Nanoseconds = 1_000_000;

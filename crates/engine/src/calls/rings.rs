@@ -1,10 +1,10 @@
 //! Rings of io_uring(7): a program waits for completions like for a descriptor.
 //!
-//! A ring can ask the kernel to post completions only when the thread that submits enters the
-//! kernel for them (`IORING_SETUP_COOP_TASKRUN`, `IORING_SETUP_DEFER_TASKRUN`), or to serve one
-//! kernel thread alone (`IORING_SETUP_SINGLE_ISSUER`). Here that thread sleeps in epoll, which
-//! would never hear of a completion, and its threads share workers. The flags only save time, so
-//! the kernel does not see them.
+//! A ring has flags that save time. It can post completions only when the submitting thread enters
+//! the kernel for them (`IORING_SETUP_COOP_TASKRUN`, `IORING_SETUP_DEFER_TASKRUN`). It can serve
+//! one kernel thread alone (`IORING_SETUP_SINGLE_ISSUER`). Here the submitting thread sleeps in
+//! epoll, which would never hear of a completion, and threads share workers. So the engine removes
+//! these flags.
 
 use libc::POLLIN;
 

@@ -1,9 +1,9 @@
 //! What the engine knows of each descriptor: its kind, its flags, and what waits for it.
 //!
-//! A descriptor is registered with epoll when a thread first waits for it, for all events,
-//! edge-triggered, and stays so until it is closed. Between two edges, the engine remembers what it
-//! has seen: a read that came up short has emptied the socket, so the next one parks without
-//! another attempt.
+//! The engine registers a descriptor with epoll when a thread first waits for it, for all events,
+//! edge-triggered. The registration stays until the descriptor is closed. Between two edges, the
+//! engine remembers what it has seen. After a short read, for instance, the socket is empty, so the
+//! next read parks without an attempt.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
@@ -348,8 +348,8 @@ impl Descriptor {
         facts & (facts::MODE_KNOWN | facts::NONBLOCKING) == facts::MODE_KNOWN
     }
 
-    /// Makes a call while no other worker makes one like it: a look whether the call would block,
-    /// or a change of the file's flags, would not hold.
+    /// Makes a call while no other worker makes one like it. The other call could take away what
+    /// this one relies on: that the call would not block, or a change of the file's flags.
     pub(crate) fn alone<T>(&self, call: impl FnOnce() -> T) -> T {
         if !lock::is_shared() {
             return call();

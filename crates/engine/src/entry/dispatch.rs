@@ -108,9 +108,9 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
     }
 }
 
-/// Before a thread goes on from a frame in the kernel's format: where it was interrupted in its own
-/// code, or where a handler returns to. Returns what the kernel is to block from then on. The entry
-/// executes it again if a signal comes before the thread has gone on.
+/// Runs before a thread goes on from a frame in the kernel's format. It goes on where it was
+/// interrupted in its own code, or where a handler returns to. Returns what the kernel is to block
+/// from then on. The entry calls it again if a signal comes before the thread has gone on.
 pub(crate) extern "C" fn resume(context: &mut Context) -> u64 {
     current().place.set(&raw const *context as usize + 1);
     let entered = worker().attention.swap(0, Ordering::Relaxed) & HANDLER_ENTERED != 0;

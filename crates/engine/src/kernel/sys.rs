@@ -257,17 +257,17 @@ pub(crate) unsafe fn advise(start: usize, length: usize, advice: i32) -> isize {
     unsafe { call(libc::SYS_madvise, [start, length, advice as usize, 0, 0, 0]) }
 }
 
-/// Addresses for a table, or nothing: the table is there as far as it is opened, see
-/// [`open_reserved`], so that a program that locks its memory (mlockall(2)) does not lock all of
-/// it. The addresses lie far from the program's libraries, whose neighbourhood is for the stubs.
+/// Addresses for a table, without memory. A table exists as far as it is opened, see
+/// [`open_reserved`]. So a program that locks its memory (mlockall(2)) does not lock the whole
+/// table. The addresses lie far from the program's libraries: the space near them is for the stubs.
 pub(crate) fn reserve(length: usize) -> Option<usize> {
     const FAR: usize = 0x0800_0000_0000;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     map_near(FAR, length, libc::PROT_NONE, flags, -1, 0).ok()
 }
 
-/// How many of `entries` entries a table may have, such that the most of a limit of the address
-/// space (RLIMIT_AS) is left to the program: a multiple of the steps in which tables grow.
+/// How many of `entries` entries a table may have, in multiples of the steps in which tables grow.
+/// Most of a limit of the address space (RLIMIT_AS) is left to the program.
 pub(crate) fn affordable(entries: usize, size: usize) -> usize {
     const SHARE: u64 = 16;
     const STEP: usize = 1024;

@@ -6,9 +6,9 @@
 //!            └──▶ reserve: sleeps on a futex ──▶ deputy: looks again after a millisecond ◀─┘
 //! ```
 //!
-//! One worker at a time is the watcher, so an event wakes one, and the worker that ran a thread
-//! last is the one that waits for its next event. While the watcher runs a thread, a reserve stands
-//! in for it as deputy: if nobody has looked at the descriptors for a millisecond, the deputy
+//! One worker at a time is the watcher, so an event wakes one worker. The worker that ran a thread
+//! last waits for that thread's next event. While the watcher runs a thread, a reserve stands in
+//! for it as deputy. If no worker has looked at the descriptors for a millisecond, the deputy
 //! becomes the watcher.
 //!
 //! A reserve is summoned when threads are ready. A single ready thread often runs in a moment, when
@@ -49,7 +49,7 @@ struct Idle {
     deputy: Deputy,
     /// A worker has been woken that has not come yet.
     summoned: bool,
-    /// Single ready threads for which nobody is summoned.
+    /// Single ready threads without a summoned worker.
     skipped: u32,
     /// So many will be skipped after the next worker that came for nothing.
     patience: u32,
@@ -81,7 +81,7 @@ pub(crate) static START_WORKER: Setting<Option<fn(&mut Locked)>> = Setting::new(
 
 /// So many workers that came for little make the next one deputy.
 const FEW_RUNS: u32 = 8;
-/// How long a deputy waits for somebody to look.
+/// How long a deputy waits for some worker to look at the descriptors.
 const STAND_IN: Nanoseconds = 1_000_000;
 
 /// Before the lock is released: so many threads are ready. Perhaps another worker should come.
@@ -132,7 +132,7 @@ pub(crate) fn remind_watcher(locked: &mut Locked) {
     }
 }
 
-/// Somebody looks at the descriptors.
+/// Takes note that a worker looks at the descriptors.
 pub(crate) fn looked(locked: &mut Locked) {
     let idle = IDLE.of(locked);
     idle.looks = idle.looks.wrapping_add(1);
@@ -214,7 +214,7 @@ fn others_run(idle: &Idle, workers: usize) -> bool {
 }
 
 /// Sleeps in reserve while there is nothing to do: no thread is ready, as `ready` counts, and no
-/// signal waits. As a deputy, it ends too when nobody looks at the descriptors any more.
+/// signal waits. A deputy's sleep also ends when no worker looks at the descriptors any more.
 pub(crate) fn stand_by(
     locked: &mut Locked,
     mut serving: bool,
@@ -234,8 +234,8 @@ pub(crate) fn stand_by(
         let timed_out = sleep(locked, calls, serving);
         let found = ready(locked);
         if IDLE.of(locked).summoned {
-            // Also after a time-out: the summons may have come at the same moment, and nobody else
-            // would answer it.
+            // Also after a time-out: the summons may have come at the same moment, and no other
+            // worker would answer it.
             came(locked, found);
         }
         let idle = IDLE.of(locked);

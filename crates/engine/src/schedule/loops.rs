@@ -3,15 +3,14 @@
 //! ```text
 //!   a task's wait is over ──▶ ready (the loop's queue) ──▶ next() ──▶ the loop's runner runs it
 //!                                  │                         ▲
-//!                                  └── the first calls a spare thread, if nobody runs the loop
+//!                                  └── the first calls a spare thread, if the loop has no runner
 //!
 //!   the runner blocks in a library ──▶ a spare thread runs the loop
 //!   its call is over ──▶ it returns, and goes on when the runner asks for the next task
 //! ```
 //!
-//! So a call that blocks the thread of a loop, because nobody knew that it would, stops one task
-//! and not all. Of a loop's threads, one at a time is the runner: what the tasks share without
-//! locks stays right.
+//! So an unexpected blocking call in a loop's thread stops one task, not all. Of a loop's threads,
+//! one at a time is the runner. So the tasks can share data without locks.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -62,7 +61,7 @@ struct Loop {
     runner: Option<ThreadRef>,
     /// Threads that wait in `next`.
     spares: Vec<ThreadRef>,
-    /// Threads whose blocking calls are over.
+    /// Threads that come back from blocking calls.
     returning: VecDeque<ThreadRef>,
     /// The program has been asked to make a spare thread, which has not come yet.
     promised: bool,
@@ -95,7 +94,7 @@ impl Loop {
         next
     }
 
-    /// Nobody runs the loop: who goes on?
+    /// Chooses the next runner for a loop that has none.
     fn choose_runner(&mut self) -> Option<ThreadRef> {
         if self.runner.is_some() {
             return None;

@@ -1,4 +1,4 @@
-//! Who runs: threads and tasks, the workers that run them, and where they wait.
+//! What runs: threads and tasks, the workers that run them, and where they wait.
 //!
 //! ```text
 //!   thread, task ─▶ waiter ─▶ scheduler     run queues, parked ones   timers: their deadlines

@@ -99,7 +99,7 @@ extern "C" fn begin(argument: usize) {
     lock().hand_over();
 }
 
-/// In the child of a fork, whose one kernel thread is this worker's.
+/// In the child of a fork, which has one kernel thread: that of this worker.
 pub(crate) fn reset_after_fork(locked: &mut Locked) {
     crate::kernel::lock::unshare(locked);
     worker::stand_alone(locked);

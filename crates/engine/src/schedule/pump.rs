@@ -137,7 +137,7 @@ fn wait(locked: &mut Locked) {
     // From here on, a signal ends the sleep.
     worker.set_idle(true);
     ticks::hurry(false);
-    // Whoever sees the process asleep may take it that its calls have begun.
+    // A process that is seen asleep has begun its calls: observers may rely on that.
     helpers::let_begin(locked);
     let workers = worker::count(locked);
     if worker.came_at.get() != 0 {

@@ -10,9 +10,9 @@
 //!                                                     the worker's own stack: epoll_pwait2
 //! ```
 //!
-//! A thread switches directly to the next ready one. Only where there is none is the worker's own
-//! stack switched to, on which it waits for an event: a descriptor, the next deadline, a helper
-//! that is done.
+//! A thread switches directly to the next ready one. If none is ready, it switches to the worker's
+//! own stack. There the worker waits for an event: a descriptor, the next deadline, a helper that
+//! is done.
 //!
 //! Each worker has a run queue, to which it adds the threads that it wakes. A thread at the end of
 //! its turn goes to the common queue, and so does one that yields. There the one that has waited
@@ -168,7 +168,8 @@ pub(crate) fn wake(locked: &mut Locked, waiter: WaiterRef, reason: Reason) {
     }
 }
 
-/// A thread goes to the run queue; a task to its loop, whose thread does if it waits for one.
+/// Makes a thread or a task ready. A thread goes to the run queue. A task goes to its loop, and the
+/// loop's thread goes to the run queue if it waits for a task.
 pub(crate) fn make_ready(locked: &mut Locked, waiter: WaiterRef) {
     match waiter.home() {
         None => {

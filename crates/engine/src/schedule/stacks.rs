@@ -1,8 +1,8 @@
 //! The stacks of threads.
 //!
-//! libc maps a stack for each thread and protects its lower end: two regions each, of which the
-//! kernel allows 65,530. The engine carves them out of few large regions, and guards them with
-//! `MADV_GUARD_INSTALL` where the kernel has it (Linux 6.13), which takes no region at all.
+//! libc maps a stack for each thread and protects its lower end. These are two regions each, and
+//! the kernel allows 65,530. The engine carves its stacks out of few large regions. It guards them
+//! with `MADV_GUARD_INSTALL` where the kernel has it (Linux 6.13), which takes no region at all.
 //!
 //! The kernel is asked without the lock, since it takes longer than all else here. Meanwhile the
 //! stack is in no list.

@@ -21,8 +21,8 @@ pub(crate) type ThreadRef = &'static Thread;
 const FIRST_ID: i32 = 1 << 22;
 /// So many threads, and no more.
 pub(crate) const MAX_THREADS: usize = 1 << 20;
-/// So many ranges of thread numbers are there. Processes whose numbers are near each other have
-/// different ones, for a mutex in shared memory names its owner by the thread's number alone.
+/// The number of ranges of thread numbers. Processes with numbers near each other have different
+/// ranges. A mutex in shared memory names its owner by the thread's number alone.
 const RANGES: i32 = 1019;
 const LAST_ID: i32 = FIRST_ID + RANGES * MAX_THREADS as i32 - 1;
 
@@ -66,7 +66,7 @@ pub(crate) struct Thread {
     /// Where its own code was left, for debuggers: its `Frame`, or its `Context` plus one where it
     /// was interrupted.
     pub(crate) place: Relaxed<usize>,
-    /// The call that it is in, for those who look.
+    /// The call that it is in, for observers.
     pub(crate) call: Relaxed<u32>,
     pub(crate) name: UnderLock<[u8; 16]>,
     /// Its last turn was taken from it, and it has not waited since.
@@ -75,7 +75,7 @@ pub(crate) struct Thread {
     pub(crate) used: Own<Nanoseconds>,
     /// The CPUs that it asked for, if any.
     pub(crate) affinity: UnderLock<[u64; 2]>,
-    /// The task on whose behalf it makes a call.
+    /// The task that it makes a call for.
     pub(crate) task: Own<Option<TaskRef>>,
     /// The number of the loop that it runs, plus one.
     pub(crate) loop_number: Relaxed<u32>,
@@ -143,7 +143,8 @@ impl Deref for Thread {
 /// The thread that waits by `waiter`, which is not a task's.
 pub(crate) fn of(waiter: WaiterRef) -> ThreadRef {
     debug_assert!(waiter.home().is_none());
-    // SAFETY: what is not of a task is the first field of a thread, whose layout is C's.
+    // SAFETY: a waiter that is not of a task is the first field of a thread, and a thread has C's
+    // layout.
     unsafe { &*(&raw const *waiter).cast::<Thread>() }
 }
 

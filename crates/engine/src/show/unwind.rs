@@ -1,9 +1,9 @@
 //! The stack of a thread that does not run, by the tables that every object carries for exceptions.
 //!
-//! Each step finds the function of an address (`.eh_frame_hdr`, sorted), and interprets what its
-//! entry in `.eh_frame` says about that address: where the caller's stack pointer is, and where
-//! registers have been saved. The tables and the stack are read as the program's memory: what is
-//! damaged ends the walk, and nothing faults. Nothing is allocated.
+//! Each step finds the function of an address (`.eh_frame_hdr`, sorted). Then it interprets what
+//! the function's entry in `.eh_frame` says about that address: the caller's stack pointer, and the
+//! places of saved registers. The tables and the stack are read as the program's memory, so damage
+//! ends the walk, and nothing faults. Nothing is allocated.
 //!
 //! Source: System V ABI for x86_64, section 3.7; DWARF 5, section 6.4; LSB, "Exception Frames".
 

@@ -246,9 +246,9 @@ impl Context {
         Ok(place)
     }
 
-    /// Moves the context to the stack that it belongs to, as one that `sigreturn` goes on with, and
-    /// makes this one go on at `entry` with the new frame on top of its stack. For the handler of
-    /// signals, whose contexts are the kernel's.
+    /// Moves the context to the stack that it belongs to, in a form that `sigreturn` goes on with.
+    /// Makes this context go on at `entry`, with the new frame on top of its stack. For the handler
+    /// of signals, which has contexts of the kernel.
     ///
     /// # Errors
     ///
@@ -314,8 +314,8 @@ impl Frame {
     }
 }
 
-/// A thread whose call is over, as a context. It lies on the thread's stack, and its vector
-/// registers above it.
+/// The context of a thread after its call. It lies on the thread's stack, with its vector registers
+/// above it.
 #[repr(C)]
 pub(crate) struct AfterCall {
     context: Context,

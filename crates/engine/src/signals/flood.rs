@@ -63,9 +63,10 @@ pub(crate) fn count_delivery() {
     worker.deliveries.set(worker.deliveries.get() + 1);
 }
 
-/// Whether a thread goes on now for a moment, whatever waits for it. Where handlers follow each
-/// other without a pause, as of a timer that its own handler sets for the next microsecond, nothing
-/// else would ever go on. The moment ends with the thread's next call, or by a timer.
+/// Whether a thread goes on now for a moment, whatever waits for it. Some handlers follow each
+/// other without a pause, as of a timer that its own handler sets for the next microsecond. Without
+/// the moment, nothing else would ever go on. The moment ends with the thread's next call, or by a
+/// timer.
 pub(crate) fn gives_moment() -> bool {
     let worker = worker();
     if worker.deliveries.get() < DELIVERIES {

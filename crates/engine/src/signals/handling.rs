@@ -4,7 +4,7 @@
 //! ```text
 //!   kernel ──▶ handler, on the worker's signal stack, with all signals blocked
 //!                in the program: the interrupted context is changed to enter the program's handler
-//!                in the engine:  the signal is held back; the dispatcher delivers it when it returns
+//!                in the engine:  the signal is held back; the dispatcher delivers it on its return
 //!   tgkill among our threads:    never reaches the kernel; pending for the thread, which is woken
 //! ```
 
@@ -81,8 +81,8 @@ fn take_from(list: &mut Vec<Pending>, bits: &AtomicU64, wanted: u64) -> Option<P
     Some(pending)
 }
 
-/// The place of the signal that comes first, as in the kernel: faults before all others, then the
-/// lowest number, and of one number the oldest.
+/// The place of the signal that comes first, in the kernel's order. Faults come before all others,
+/// then the lowest number. Of one number the oldest comes first.
 fn next_of(list: &[Pending], wanted: u64) -> Option<usize> {
     let wanted_ones = list.iter().enumerate().filter(|(_, one)| bit(one.number) & wanted != 0);
     let order = |number: i32| (bit(number) & masks::FAULTS == 0, number);
