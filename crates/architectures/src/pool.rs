@@ -1,10 +1,10 @@
 //! `pool`: N kernel threads, made at the start.
 //!
 //! ```text
-//!   --hand-over list                                               --hand-over accept
-//!   accept ▶ [ main thread: ] ▶ list ─┬─▶ ( thread 1: serve )                     ┌─▶ ( thread 1: accept,
-//!   queue    [ accept, put  ]         ├─▶ ( thread 2: serve )      accept queue ▶─┼─▶ ( thread 2:  serve )
-//!                                     └─▶ ( thread N … )                          └─▶ ( thread N … )
+//!   --hand-over list                                            --hand-over accept
+//!   accept ▶ [ main thread: ] ▶ list ┬▶ ( thread 1: serve )                ┌▶ ( thread 1: accept,
+//!   queue    [ accept, put  ]        ├▶ ( thread 2: serve )  accept queue ▶┼▶ ( thread 2:  serve )
+//!                                    └▶ ( thread N … )                     └▶ ( thread N … )
 //! ```
 //!
 //! What waits: each thread, for a connection (from the list, or in accept) and then for its client.

@@ -2,8 +2,8 @@
 //! the subjects in turns.
 //!
 //! ```text
-//!   for each cost:   calibrate park, st, go …          a count whose batch is long enough for the clock
-//!                    park st go   st go park   …       batches; who begins changes with each turn
+//!   for each cost:   calibrate park, st, go …    a count with a batch that is long for the clock
+//!                    park st go   st go park   …   batches; the first one changes with each turn
 //! ```
 //!
 //! A machine's speed changes within seconds. Since subjects take turns, a change meets all of them

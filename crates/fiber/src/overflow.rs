@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a fiber's stack                        this kernel thread's signal stack
-//!   │ guard │ ◀── one call too deep        │ guard │ ◀── handler: whose guard? │
+//!   │ guard │ ◀── one call too deep        │ guard │ ◀── handler: which guard? │
 //!      ▲                                       one line to standard error, SIGABRT
 //!      └─ SIGSEGV ─────────────────────────────▶
 //! ```

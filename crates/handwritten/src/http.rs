@@ -7,7 +7,7 @@
 //!                 │ ├───────── on disk ───────▶ Disk ─────────┤
 //!                 │ └─▶ Body ──────────────────────┴──────────┤ answered, and the last
 //!                 │       │                                   ├──────▶ End ─▶ closed
-//!                 │       │                                   │         │ not all left in one packet
+//!                 │       │                                   │         │ a part has not left
 //!    refused ─────┴───────┴─ cannot be read ─▶ Linger ◀───────┴─────────┘
 //!                                                │  the client may still be sending
 //!                                                └──▶ Discard ─▶ closed

@@ -4,7 +4,7 @@
 //! ```text
 //!   load 0   join: warm-up, window │ rests ······ │ slice │ rests ············· │ slice │
 //!   load 1        (not there yet)  │ join: … │ rests ·····  │ slice │ rests ·················
-//!                                                           └─ the next slice begins when nothing is under way
+//!                                                           └─ begins when nothing is under way
 //! ```
 //!
 //! Noise on a shared machine has a flat spectrum, so servers must alternate faster than the noise

@@ -35,7 +35,7 @@ use rustix::io::Errno;
 use crate::{Direction, Event, Poller, Token, timespec};
 
 pub(crate) const SUMMARY: &str =
-    "the kernel queues who became ready; a round costs O(ready descriptors) (Linux, 2002)";
+    "the kernel queues ready descriptors; a round costs O(ready descriptors) (Linux, 2002)";
 
 const READ: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 const WRITE: EventFlags = EventFlags::OUT;

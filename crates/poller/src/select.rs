@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!    descriptor       0 1 2 3 4 5 …                     bound
-//!    read.interest  [ 0 0 0 1 0 1 … 1 ]  ── copy ──▶ read.ready   ─┐
-//!    write.interest [ 0 0 0 0 0 1 … 0 ]  ── copy ──▶ write.ready  ─┴─▶ pselect6 keeps the ready bits
-//!    tokens         [ · · · 7 · 2 … 9 ]  ◀── whose bit is it? ────────────┘
+//!    read.interest  [ 0 0 0 1 0 1 … 1 ]  ─ copy ─▶ read.ready   ┐
+//!    write.interest [ 0 0 0 0 0 1 … 0 ]  ─ copy ─▶ write.ready  ┴▶ pselect6 keeps the ready bits
+//!    tokens         [ · · · 7 · 2 … 9 ]  ◀─ the token of a bit ─────────┘
 //! ```
 //!
 //! A round costs O(highest descriptor), in the kernel and here, though 64 numbers share a word. The

@@ -1,13 +1,14 @@
-//! Draining: how a server stops without cutting anyone off.
+//! Draining: how a server stops without cutting off a client.
 //!
-//! From the moment a drain is requested, every *accepted* connection that waits for input sees the
-//! end of its input, as if the client had closed. So a service finishes what it is doing, writes
-//! its reply, and returns. What has come before is read first. Listeners accept what is in their
-//! queues, and no more. No service needs a line of code for it, and it is the same in every world:
+//! A drain ends the input of every *accepted* connection that waits for input, as if the client had
+//! closed. So a service finishes what it is doing, writes its reply, and returns. What has come
+//! before is read first. Listeners accept what is in their queues, and no more. No service needs a
+//! line of code for a drain, and a drain is the same in every world:
 //!
-//! - a loop looks at the flag in each round, and its reads return 0 where they would have waited;
-//! - in the block world, the descriptors that kernel threads may be blocked on are listed here, and
-//!   `shutdown(2)` for reading lets them go.
+//! - A loop looks at the flag in each round, and its reads return 0 where they would have waited.
+//!
+//! - In the block world, the descriptors that kernel threads may be blocked on are listed here.
+//!   `shutdown(2)` for reading lets these threads go.
 //!
 //! `shutdown(2)` resets the connections in the queue of a listener. So a drain makes the listener
 //! non-blocking, and shuts it down once its queue is empty. That is at once, or else done by the

@@ -5,6 +5,7 @@
 //! [drain](crate::drain). It keeps its place in vain in two cases:
 //!
 //! - Nothing has passed over it, in either direction, for `SILENCE`.
+//!
 //! - Its client sends more slowly than `LEAST_RATE`, and has had `SLOW` for its request.
 //!
 //! A connection never ends so while a reply is on its way.

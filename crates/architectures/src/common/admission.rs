@@ -2,8 +2,8 @@
 //! memory.
 //!
 //! ```text
-//!   descriptors:  │ in use at the start │ connections, each with those that its service keeps │ reserve │
-//!   memory:       │ whatever is in use                                                        │ reserve │
+//!   descriptors:  │ in use at start │ connections, each with its service's descriptors │ reserve │
+//!   memory:       │ whatever is in use                                                 │ reserve │
 //! ```
 //!
 //! A server that accepts as long as accept(2) succeeds uses up all descriptors, and then cannot

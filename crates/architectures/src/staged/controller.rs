@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   every 100 ms, for each stage:
-//!     queue longer than LONG and no shorter than at the last look? ──▶ one thread more    (idle threads end by themselves)
-//!     executed since the last look                                 ──▶ batch: smaller while the rate holds, larger when it falls
+//!     queue longer than LONG and no shorter than at the last look? ──▶ one thread more
+//!       (idle threads end by themselves)
+//!     executed since the last look ──▶ batch: smaller while the rate holds, larger when it falls
 //! ```
 //!
 //! Source: Welsh, Culler, Brewer 2001, section 4.2. Their controller looks every two seconds and

@@ -55,7 +55,7 @@ impl Scene {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// From now on, no reply is owed to anybody.
+    /// From now on, no client is owed a reply.
     pub(super) fn drain(&self) {
         self.draining.store(true, Ordering::SeqCst);
     }

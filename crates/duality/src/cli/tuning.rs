@@ -247,7 +247,7 @@ impl ByName for WhenFull {
 
 impl ByName for GcdQueues {
     const NAMES: [(Self, &str, &str); 2] = [
-        (Self::Concurrent, "concurrent", "One for all, whose blocks run side by side"),
+        (Self::Concurrent, "concurrent", "One for all; its blocks run side by side"),
         (Self::Serial, "serial", "One for each connection, as in workpool-serial"),
     ];
 }

@@ -169,7 +169,7 @@ fn refusal<'a>(bytes: impl ReadRef<'a>) -> Option<&'static str> {
     }
     if is_go(header, endian, bytes) {
         return Some(
-            "written in Go, whose goroutines are user-level threads already; run it without duality",
+            "written in Go: goroutines are user-level threads already; run it without duality",
         );
     }
     let Some(interpreter) = interpreter(header, endian, bytes) else {
@@ -196,11 +196,11 @@ fn sanitizer<'a>(
     let symbols = sections.symbols(endian, bytes, SHT_DYNSYM).ok()?;
     symbols.iter().find_map(|symbol| match symbol.name(endian, symbols.strings()).ok()? {
         b"__asan_init" => Some(
-            "built with AddressSanitizer, whose runtime must be loaded first, and whose memory is where the engine's is; \
+            "built with AddressSanitizer: its runtime must be loaded first, and its memory is where the engine's is; \
              build it without, or run it without duality",
         ),
         b"__lsan_init" => Some(
-            "built with LeakSanitizer, whose search for leaks does not end on the engine; build it without, or run it \
+            "built with LeakSanitizer: its search for leaks does not end on the engine; build it without, or run it \
              without duality",
         ),
         b"__tsan_init" if symbol.st_shndx(endian) != SHN_UNDEF => Some(

@@ -2,7 +2,7 @@
 //! here.
 //!
 //! ```text
-//!   transfer connections attempts        bytes   files mappings task_folder  numbers, memory, /proc
+//!   transfer connections attempts        bytes   files mappings task_folder numbers, memory, /proc
 //!   polling masked rings socket_timeouts waits   futex shared_memory rseq    locks and joins
 //!   processes children threads tasks     lives   signals credentials         masks, users
 //! ```

@@ -266,7 +266,7 @@ settings! {
         "text", "none", "What runs today, of the architectures and peers: the answer says whether a change pays"
         => |name, experiment| experiment.current = Some(name.clone());
     "root" root: PathBuf, Servers, values::path,
-        "directory", "a few built-in pages", "The directory whose files http and guestbook serve";
+        "directory", "a few built-in pages", "The directory with the files that http and guestbook serve";
     "templates" templates: PathBuf, Servers, values::path,
         "directory", "the built-in one", "The directory of guestbook's templates";
     "store" store: Store, Servers, store,

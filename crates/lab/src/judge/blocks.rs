@@ -1,19 +1,19 @@
 //! What blocks say of the subjects in them: their means beside each other, and how far chance puts
 //! equal ones apart.
 //!
-//! The model is that of a randomised block design (Fisher 1935): a value is the effect of its
+//! The model is that of a randomised block design (Fisher 1935). A value is the effect of its
 //! subject, plus that of its block, plus chance. Blocks take out what drifts on the machine from
 //! one to the next. Not every subject needs to be in every block: the effects are those of least
-//! squares (the intra-block analysis, Cochran & Cox 1957, chapter 9), and subjects that never met
-//! in a block are compared by way of those that they met.
+//! squares (the intra-block analysis, Cochran & Cox 1957, chapter 9). Subjects that never met in a
+//! block are compared by way of those that they met.
 
 use std::collections::BTreeMap;
 
 use crate::statistics::dunnett;
 use crate::statistics::studentized_range::{critical, student};
 
-/// A subject whose residuals vary by so many times those of the others has noise of its own, and is
-/// tested by it.
+/// A subject has noise of its own if its residuals vary by so many times those of the others. It is
+/// tested by that noise.
 const OWN_NOISE: f64 = 2.0;
 
 /// With fewer blocks, chance alone makes subjects noisy. Such a subject is tested by its own noise.
@@ -165,8 +165,8 @@ impl Fit {
     }
 
     /// The pooled residual variance, or the mean square of subjects within sessions where that is
-    /// larger: then a server process has a bias of its own, and more blocks of the same one would
-    /// not make it smaller.
+    /// larger. In that case a server process has a bias of its own, and more blocks of the same
+    /// process would not make it smaller.
     fn find_variance(&mut self, members: &[usize]) -> Option<()> {
         let mut cells: BTreeMap<(usize, usize), (f64, usize)> = BTreeMap::new();
         let (mut squares, mut values) = (0.0, 0_usize);
@@ -249,8 +249,8 @@ fn linked(blocks: &[Observed], count: usize) -> Vec<bool> {
     }
 }
 
-/// The effects of `members`, whose sum is 0, and the inverse of their normal equations, both in
-/// places of all subjects.
+/// The effects of `members`, which add up to 0, and the inverse of their normal equations. Both are
+/// in places of all subjects.
 fn solve(
     blocks: &[Observed],
     members: &[usize],

@@ -23,7 +23,7 @@ const STEAL_AROUND: f64 = 0.6;
 /// rate of that slice.
 const MOST_WAITED: f64 = 0.20;
 /// A server that uses less than this share of its processor waits for something else. Server and
-/// load generator wait for each other a little even when both are busy; a higher limit would make
+/// load generator wait for each other a little even when both are busy. A higher limit would make
 /// the metric change from one experiment to the next.
 const BUSY: f64 = 0.80;
 /// What decides.

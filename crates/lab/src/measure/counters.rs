@@ -91,8 +91,8 @@ pub(crate) fn own_waits() -> u64 {
     of_tasks(folders.iter().map(String::as_str)).voluntary_switches
 }
 
-/// The most memory that a process has had since it began its program, in bytes. (`ru_maxrss` would
-/// not do: it includes what the process was before `exec`, a copy of this one.)
+/// The most memory that a process has had since it began its program, in bytes. `ru_maxrss` would
+/// not do: it includes the process before `exec`, which was a copy of this one.
 pub(crate) fn peak_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().find_map(|line| line.strip_prefix("VmHWM:")).map_or(0, kibibytes)

@@ -95,8 +95,8 @@ impl Experiment {
         self.unavailable.get(&(key.subject.clone(), key.concurrency)).map(String::as_str)
     }
 
-    /// How many servers can be alive at once at so many connections, to be driven in turn; 1 where
-    /// they are measured one after the other.
+    /// How many servers can be alive at once at so many connections, to be driven in turn. The
+    /// number is 1 where they are measured one after the other.
     pub fn side_by_side(&self, concurrency: usize) -> usize {
         if self.design.load_command.is_some() {
             return if self.design.blocks > 0 { usize::MAX } else { 1 };

@@ -288,7 +288,7 @@ impl<'a> Session<'a> {
         if let Some(load) = command {
             return load.slice(alive.key, &mut *alive.server);
         }
-        let relay = self.relay.as_mut().expect("who is alive has joined it");
+        let relay = self.relay.as_mut().expect("a live server has joined it");
         let before = settled(&mut *alive.server)?;
         let driven = relay.slice(alive.load, slice_length(self.concurrency));
         let driven = driven.map_err(|error| std::io::Error::other(error.to_string()))?;

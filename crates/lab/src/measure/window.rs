@@ -136,8 +136,8 @@ impl<'a> Window<'a> {
 }
 
 /// A stranger with a priority above that of the kernel's soft interrupts makes replies wait. The
-/// client does not know of them yet: it does not wait for its processor, and its rate is a fraction
-/// of what it would be.
+/// client does not know of these replies yet. So it does not wait for its processor, and its rate
+/// is a fraction of what it would be.
 fn starvation(figures: &mut Measured, found: &Disturbance) {
     /// Half of what makes a client's own waits suspicious: every reply is late for it.
     const MOST: f64 = 0.05;

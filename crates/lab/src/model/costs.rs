@@ -185,7 +185,8 @@ impl UnitCosts {
         Ok(self.figure("kernel-rest", "kernel").map_or(switch, |rest| rest + beyond.max(0.0)))
     }
 
-    /// A wait at whose end another is interrupted. With one processor there is no other.
+    /// A wait that ends with the interruption of another task. With one processor there is no
+    /// other.
     fn interruption(&self, carrier: Carrier) -> Result<f64, Missing> {
         let switch = self.switch(carrier)?;
         let thread = self.figure("kernel-switch", "kernel")?;

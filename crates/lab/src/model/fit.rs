@@ -1,14 +1,15 @@
 //! The column called "fitted": by which factor each term's price would have to be multiplied to
 //! explain most.
 //!
-//! It is no part of the model, whose prices are measured. It tells whether what is left has the
-//! shape of a term: a factor near 1 says that the micro-benchmark has the price right, a larger one
-//! that the operation costs more in a server than alone (caches!), and 0 that the term explains
-//! nothing here. One factor holds for all workloads together, and each workload has a t_independent
-//! of its own:
+//! The fit is no part of the model, which has measured prices. It tells whether what is left has
+//! the shape of a term. A factor near 1 says that the micro-benchmark has the price right. A larger
+//! factor says that the operation costs more in a server than alone (caches!). A factor of 0 says
+//! that the term explains nothing here. One factor holds for all workloads together, and each
+//! workload has a t_independent of its own:
 //!
 //! ```text
-//!   minimise  Σ over workloads, architectures  ((t_total − t_independent − Σ factor × term) / mean of t_total)²
+//!   minimise Σ over workloads, architectures ((t_total − t_independent − Σ factor × term) / mean)²
+//!   mean: that of t_total
 //!   with      factor ≥ 0
 //! ```
 //!

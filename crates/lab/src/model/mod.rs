@@ -15,9 +15,9 @@
 //! is called so ([`fit`]).
 //!
 //! ```text
-//!   results.jsonl ── counts.rs ──▶ Counts ─┐
-//!                                          ├─▶ Modelled ─▶ Coefficients, prediction, reason ─▶ text, page, JSON
-//!   model --costs ── costs.rs ──▶ prices ──┘
+//!   results.jsonl ─ counts.rs ▶ Counts ┐
+//!                                      ├▶ Modelled ▶ Coefficients, prediction, reason ▶ output
+//!   model --costs ─ costs.rs ▶ prices ─┘                             (text, page, JSON)
 //! ```
 
 mod bars;

@@ -39,9 +39,9 @@ pub fn reasons(
     why.into_iter().chain(first).collect()
 }
 
-/// Where a request's time goes under an architecture, most first: "creation is 41 % of threads'
-/// time per request here (6.9 of 16.8 µs; 1.00 threads a request)". None where no term takes as
-/// much as 5 %.
+/// Where a request's time goes under an architecture, most first. An example: "creation is 41 % of
+/// threads' time per request here (6.9 of 16.8 µs; 1.00 threads a request)". Empty where no term
+/// takes as much as 5 %.
 pub fn sentences(subject: &Modelled) -> Vec<String> {
     let mut parts: Vec<(usize, f64)> = subject
         .terms
@@ -68,9 +68,9 @@ pub fn sentences(subject: &Modelled) -> Vec<String> {
     parts.into_iter().take(MOST).map(sentence).collect()
 }
 
-/// Why a request takes `slower` more time than `faster`: "threads take 2.1 µs more per request than
-/// epoll: 1.4 µs of it are kernel switches (1.02 a request, and 0.02)". None where they differ by
-/// less than 5 %, or no term differs by as much.
+/// Why a request takes `slower` more time than `faster`. An example: "threads take 2.1 µs more per
+/// request than epoll: 1.4 µs for kernel switches (1.02 a request, and 0.02)". None where they
+/// differ by less than 5 %, or no term differs by as much.
 pub fn difference(faster: &Modelled, slower: &Modelled) -> Option<String> {
     let more = slower.total - faster.total;
     if more < WORTH_IT * slower.total {

@@ -160,7 +160,7 @@ impl Design {
         self.repeats.saturating_mul(self.blocks)
     }
 
-    /// How many cells it has. The numbers may come from a file that anybody may have written.
+    /// How many cells it has. The numbers may come from a file of any origin.
     pub fn cells(&self) -> usize {
         (self.measured().count() * self.concurrency.len()).saturating_mul(self.repeats)
     }

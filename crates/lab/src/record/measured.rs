@@ -70,8 +70,9 @@ pub struct Measured {
     pub server_cpu_us_per_request: f64,
     /// The server's processor time within the window, as a share of one processor.
     pub server_cpu_share: f64,
-    /// The most memory that the server had, in bytes. For several processes it is the sum of their
-    /// shares of what is their own (PSS), and the mapped files once, at the end of the window.
+    /// The most memory that the server had, in bytes. For several processes it is measured at the
+    /// end of the window. It is the sum of their shares of their own memory (PSS), and the mapped
+    /// files once.
     pub server_peak_bytes: u64,
     /// Context switches of the server within the window because it waited.
     pub voluntary_switches: u64,

@@ -199,7 +199,7 @@ impl Results {
             let (before, measured) = read(directory)?;
             if before.version != VERSION {
                 return Err(format!(
-                    "{}: it is of version {}, whose cells have other bins: choose another --out",
+                    "{}: it is of version {}, and the cells of that version have other bins: choose another --out",
                     path.display(),
                     before.version
                 ));

@@ -2,12 +2,14 @@
 //! says what is behind it.
 //!
 //! A value is a median, which one bad repeat does not move. Its interval is Student's, of the mean
-//! of the repeats' logarithms. Repeats are few, and the bootstrap, which assumes less, is wrong for
-//! few: of three values drawn anew it finds no median but these three, and 74 of 100 "95 %"
-//! intervals hold the true one (examples/coverage.rs counts that, and how the ones here do). From
-//! [`BOOTSTRAP_FROM`] repeats on the interval is the percentile bootstrap's (Efron & Tibshirani
-//! 1993, chapter 13), whose draws are seeded, so that the same results give the same page. One
-//! repeat says nothing about the next, so there is no interval then, rather than one of width zero.
+//! of the repeats' logarithms. The bootstrap assumes less, but is wrong for few repeats. Of three
+//! values drawn anew it finds no median but these three, so 74 of 100 "95 %" intervals hold the
+//! true one. The example `coverage.rs` counts that, and how the intervals here do.
+//!
+//! From [`BOOTSTRAP_FROM`] repeats on, the interval is the percentile bootstrap's (Efron &
+//! Tibshirani 1993, chapter 13). Its draws are seeded, so that the same results give the same page.
+//! One repeat says nothing about the next. So there is no interval for one, rather than one of
+//! width zero.
 
 pub mod dunnett;
 pub mod studentized_range;
@@ -202,9 +204,9 @@ pub fn outliers(values: &[f64]) -> Vec<usize> {
     (0..values.len()).filter(|&place| far(distances[place])).collect()
 }
 
-/// By what share the last third of `rates`, one for each part of a window, is higher than the
-/// first, if that is more than
-/// [`NOISE`] and the 99 % interval of their ratio excludes 1. None for fewer than nine.
+/// By what share the last third of `rates` is higher than the first third. `rates` has one rate for
+/// each part of a window. None for fewer than nine rates, for a share below [`NOISE`], or if the 99
+/// % interval of the ratio includes 1.
 pub fn trend(rates: &[f64]) -> Option<f64> {
     let third = rates.len() / 3;
     if third < 3 {
@@ -256,9 +258,9 @@ fn logarithms(values: &[f64]) -> Option<Logarithms> {
 }
 
 /// The interval of a product of samples' geometric means, each to the power before it: Student's,
-/// of one sample or of two. Two of one size need not vary alike for it (Posten 1978); Welch's test,
-/// which never asks that, finds much less when there are three repeats. Of different sizes the
-/// smaller counts.
+/// of one sample or of two. It does not need two samples of one size to vary alike (Posten 1978).
+/// Welch's test never needs that, but finds much less when there are three repeats. Of samples of
+/// different sizes the smaller counts.
 fn student(samples: &[(f64, &[f64])], confidence: &Confidence) -> Option<Interval> {
     let (mut mean, mut variance, mut freedom) = (0.0, 0.0, usize::MAX);
     for &(power, values) in samples {

@@ -1,10 +1,10 @@
 //! The search for the highest rate at which something holds, as a pure function of whether it held.
 //!
 //! ```text
-//!   rate      first ──×2──▶ met ──×2──▶ met ──×2──▶ missed           bracket: double, or halve
-//!                                        │   ◀─ met ─│               bisect, in the middle of the ratio
-//!                                            │ missed
-//!                                           ▲ until the two are 3 % apart; then confirm in a long window
+//!   rate    first ──×2──▶ met ──×2──▶ met ──×2──▶ missed       bracket: double, or halve
+//!                                      │   ◀─ met ─│           bisect, in the middle of the ratio
+//!                                          │ missed
+//!                                         ▲ until the two are 3 % apart: a long window confirms
 //! ```
 //!
 //! A measurement is noisy, in both directions. A rate that is missed by bad luck would hide all

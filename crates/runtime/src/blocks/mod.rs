@@ -3,19 +3,19 @@
 //!
 //! ```text
 //!   Tasks::start(future)
-//!        │                      ┌────────────────────── at a stage boundary, or woken ──────────────────────┐
-//!        ▼                      ▼                                                                           │
-//!   dispatch(Block) ──▶ the architecture's queue ──▶ Block::run, on the kernel thread that took it ─────────┤
-//!                                                                                                           ▼
-//!                                                                                                     the task ends
+//!        │                      ┌──────────────── at a stage boundary, or woken ────────────────┐
+//!        ▼                      ▼                                                               │
+//!   dispatch(Block) ──▶ the architecture's queue ──▶ Block::run, on the thread that took it ────┤
+//!                                                                                               ▼
+//!                                                                                 the task ends
 //! ```
 //!
 //! The service is the same straight-line code as everywhere. Here
-//! [`task::stage`](crate::task::stage()) ends a block: the task leaves the kernel thread, and is
+//! [`task::stage`](crate::task::stage()) ends a block. The task leaves the kernel thread, and is
 //! handed to `dispatch` with the stage it has reached. What a *wait* is, is a second, separate
-//! choice ([`Waits`]): in a work pool the kernel thread waits in place (Truppel & Abreu); in a
-//! staged server the task waits in a
-//! [`Reactor`], and comes back as another block when it is woken (SEDA).
+//! choice ([`Waits`]). In a work pool the kernel thread waits in place (Truppel & Abreu). In a
+//! staged server the task waits in a [`Reactor`], and comes back as another block when it is woken
+//! (SEDA).
 //!
 //! A task may go on another kernel thread after each block. Its state moves with it, so services'
 //! futures are `Send`. What is said of the task to others, such as its stage, is in atomic numbers.

@@ -1,5 +1,5 @@
-//! What is known of a descriptor that tasks on any kernel thread wait for: whether there has been
-//! an event, and which tasks wait for one.
+//! The state of a descriptor that tasks on any kernel thread wait for. It says whether there has
+//! been an event, and which tasks wait for one.
 //!
 //! ```text
 //!   a task                                                the reactor

@@ -157,9 +157,9 @@ pub fn reserve() -> io::Result<ReservedTask> {
     })
 }
 
-/// How many accepted connections of this kernel thread's loop rest: a task waits to read from them,
-/// or to write to them, and it is their clients' turn. A connection that is waited for in both ways
-/// counts twice.
+/// How many accepted connections of this kernel thread's loop rest. A connection rests when a task
+/// waits to read from it, or to write to it, and it is the client's turn. A connection that is
+/// waited for in both ways counts twice.
 ///
 /// # Panics
 ///

@@ -58,8 +58,8 @@ impl Core {
             (LoopWorld::Park { .. }, Some(deadline)) => self.park_before(deadline),
             (LoopWorld::Park { .. }, None) => {
                 let trace = graph::leave();
-                // SAFETY: a fiber that is given a turn is suspended, or had its turn until now; and
-                // it stays in its control block until the turn ends.
+                // SAFETY: a fiber that is given a turn is suspended, or had its turn until now. It
+                // stays in its control block until the turn ends.
                 unsafe { suspend_for(|| self.next_fiber()) };
                 graph::come_back(trace);
                 Waited::Again

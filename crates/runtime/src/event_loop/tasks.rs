@@ -142,9 +142,9 @@ impl Task {
     /// When the body is not a future, and with what the future panics with.
     #[inline]
     pub(crate) unsafe fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: no other code uses the future, by what is asked of the caller, nor the body: what
-        // looks at bodies (`fiber`, `prefetch_body`) is done with them before it returns, but for
-        // fibers, which this one is not.
+        // SAFETY: no other code uses the future, by what is asked of the caller, and none uses the
+        // body. Code that looks at bodies (`fiber`, `prefetch_body`) is done with them before it
+        // returns. Fibers are the exception, and this is no fiber.
         match unsafe { &mut *self.body.get() } {
             Some(TaskBody::Future(future)) => future.as_mut().poll(context),
             _ => panic!("a task that is no fiber is a future until it ends"),
@@ -235,7 +235,7 @@ impl Tasks {
             // there is no reference to it.
             self.free.set(unsafe { place.as_ref() }.since());
         }
-        // SAFETY: the place is usable, and no task is there that anyone could refer to.
+        // SAFETY: the place is usable, and no task is there that code could refer to.
         unsafe { place.write(Task::new(Some(name), Some(body), now)) };
         self.spawned.set(self.spawned.get().wrapping_add(1));
         self.ready.push(place);
@@ -350,8 +350,8 @@ impl Tasks {
         let Some(task) = self.named(name) else { return };
         task.name.set(None);
         task.set_queued(false);
-        // SAFETY: there is no reference to the body, by what is asked of the caller, and none is
-        // made: the name no longer leads here, and what is queued is looked at as a turn begins.
+        // SAFETY: there is no reference to the body, by what is asked of the caller. None is made:
+        // the name no longer leads here, and a queued task is looked at as its turn begins.
         drop_body(unsafe { &mut *task.body.get() });
         task.since.set(self.free.replace(name.slot()));
     }

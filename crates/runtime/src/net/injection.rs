@@ -2,8 +2,8 @@
 //! straight to the architecture.
 //!
 //! ```text
-//!   Injector::inject ──a byte──▶ pipe ──▶ TcpListener::accept ──▶ a TcpStream: first the request, then the end of input;
-//!                                                                  what is written to it is counted and dropped
+//!   Injector::inject ─ a byte ▶ pipe ▶ TcpListener::accept ▶ a TcpStream: the request, the end
+//!                                                            of input; drops and counts all writes
 //! ```
 //!
 //! The service runs as it does over TCP. Only the attempts to receive and to send differ: they make

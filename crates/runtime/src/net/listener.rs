@@ -111,9 +111,9 @@ impl TcpListener {
         Ok(Self { socket, rest: Rest::default(), injections: None })
     }
 
-    /// A listener whose connections come from the injector and from no network: for load without
-    /// TCP.
-    /// [`accept_until_drain`](Self::accept_until_drain) returns `None` when it has accepted all and
+    /// A listener that gets its connections from the injector and from no network: for load without
+    /// TCP. [`accept_until_drain`](Self::accept_until_drain) returns `None` when it has accepted
+    /// all and the injector is gone.
     /// the injector is gone.
     ///
     /// # Errors

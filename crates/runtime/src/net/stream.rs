@@ -177,9 +177,9 @@ impl TcpStream {
         self.operate(Direction::Read, |socket| socket.receive(buffer))
     }
 
-    /// Reads what is there into the room of `input`, and waits for at least one byte. 0 is the end,
-    /// or that there is no room, or no memory for it. Where tasks share a kernel thread, an empty
-    /// input has no memory while this waits.
+    /// Reads what is there into the room of `input`, and waits for at least one byte. The result 0
+    /// is the end of input, or says that there is no room, or no memory for it. Where tasks share a
+    /// kernel thread, an empty input has no memory while this waits.
     ///
     /// # Errors
     ///
@@ -264,9 +264,8 @@ impl TcpStream {
     }
 
     /// Writes some of `bytes`, and says how many. If that is all of them, writing has ended then,
-    /// as by
-    /// [`shutdown`](TcpStream::shutdown): the last bytes and the end leave in one packet instead of
-    /// two.
+    /// as by [`shutdown`](TcpStream::shutdown). So the last bytes and the end leave in one packet
+    /// instead of two.
     ///
     /// The stream may be dropped at once. Input that was not read makes the close a reset. But the
     /// reset follows the bytes and the end, where it would otherwise take their place.
@@ -376,8 +375,8 @@ impl TcpStream {
         Ok(Self::from_socket(self.socket.try_clone()?))
     }
 
-    /// Not an `async fn`, and neither are the operations made of it, for that keeps each argument
-    /// twice: what an idle connection consists of is one of these.
+    /// Not an `async fn`, and neither are the operations made of it, because an `async fn` keeps
+    /// each argument twice. An idle connection consists of one of these futures.
     #[inline]
     #[track_caller]
     fn operate<'s, T: Default>(

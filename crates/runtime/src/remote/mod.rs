@@ -189,7 +189,7 @@ impl Drop for OwnInbox {
     }
 }
 
-/// A stack that anyone pushes to and its owner takes whole.
+/// A stack that any thread pushes to. Its owner takes it whole.
 struct MessageStack<T> {
     top: AtomicPtr<Node<T>>,
 }
@@ -241,8 +241,8 @@ impl<T> Drop for MessageStack<T> {
 
 // SAFETY: messages move from the pushing threads to the taking one, and are never shared.
 unsafe impl<T: Send> Send for MessageStack<T> {}
-// SAFETY: `push` and `take` change the stack by one atomic operation each, so that any threads may
-// call them at once; a message is moved in by one and out by one.
+// SAFETY: `push` and `take` change the stack by one atomic operation each, so any threads may call
+// them at once. A message is moved in by one and out by one.
 unsafe impl<T: Send> Sync for MessageStack<T> {}
 
 #[cfg(all(test, not(loom)))]

@@ -160,9 +160,9 @@ impl Future for YieldNow {
 /// let mut is_told = false;
 /// while !is_told {
 ///     let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
-///     waker.wake(); // Most often that is what another task does,
+///     waker.wake(); // Most often another task does that.
 ///     is_told = true;
-///     task::woken().await; // and who was woken before it waits does not wait.
+///     task::woken().await; // A task that was woken before it waits does not wait.
 /// }
 /// # });
 /// ```
@@ -334,8 +334,8 @@ pub fn current_stage() -> Option<String> {
 ///
 /// In the block and the suspend world that is where the task runs anyway. A user-level thread has a
 /// small stack of its own. With thousands of threads that stack is in no cache when its turn comes.
-/// What goes deep (a parser, a template, a library's code) costs a cache miss there for every line
-/// that it touches for the first time, and would overflow it.
+/// Deep calls (a parser, a template, a library) cost a cache miss there for every line that they
+/// touch for the first time. They could also overflow the stack.
 ///
 /// ```
 /// # use duality_runtime as duality;

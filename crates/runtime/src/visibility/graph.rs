@@ -81,8 +81,8 @@ pub fn prepare_graph() -> io::Result<()> {
         return Ok(());
     }
     let memory = pages::share(size_of::<Table>())?.cast::<Table>();
-    // SAFETY: the mapping is never unmapped, is aligned to a page and long enough, and all zeroes
-    // is a valid table: it consists of atomic integers.
+    // SAFETY: the mapping is never unmapped, is aligned to a page and long enough. All zeroes is a
+    // valid table: it consists of atomic integers.
     let table: &'static Table = unsafe { memory.as_ref() };
     for name in ["begin", "end"] {
         table.names.find_or_add(name);

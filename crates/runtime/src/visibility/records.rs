@@ -2,8 +2,8 @@
 //! was at both moments.
 //!
 //! ```text
-//!   accept ──▶ Client, kept by the stream ── begin ──▶ Mark: time, blocks, clients ─┐
-//!                                         ── end ────▶ Mark ────────────────────────┴─▶ a row of the table
+//!   accept ─▶ Client, kept by the stream ─ begin ▶ Mark: time, blocks, clients ┐
+//!                                        ─ end ──▶ Mark ───────────────────────┴▶ a row of a table
 //! ```
 //!
 //! The table is made before the first request, touched page by page, and shared with child

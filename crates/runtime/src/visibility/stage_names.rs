@@ -5,7 +5,7 @@
 //!   task::stage("http: request")
 //!        │ address and length
 //!        ▼
-//!   known, of this process:  │ address, length ▸ 3 │ … │     after the first call, all that a stage costs
+//!   known, of this process:  │ address, length ▸ 3 │ … │     all that a later call costs
 //!        │ not there yet: a cold path
 //!        ▼
 //!   names, in the table:     │ 1: accept │ 2: start │ 3: http: request │ …     copied, and never changed

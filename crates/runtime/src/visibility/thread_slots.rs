@@ -74,8 +74,8 @@ fn table() -> Option<&'static SlotTable> {
     static TABLE: OnceLock<Option<&'static SlotTable>> = OnceLock::new();
     *TABLE.get_or_init(|| {
         let table = pages::share(size_of::<SlotTable>()).ok()?.cast::<SlotTable>();
-        // SAFETY: the mapping is never unmapped, is aligned to a page and long enough, and all
-        // zeroes is a valid table: it consists of atomic integers.
+        // SAFETY: the mapping is never unmapped, is aligned to a page and long enough. All zeroes
+        // is a valid table: it consists of atomic integers.
         Some(unsafe { table.as_ref() })
     })
 }

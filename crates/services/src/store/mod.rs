@@ -1,8 +1,8 @@
 //! Where the guestbook and the phone book keep what they were told: an SQLite file, or Redis.
 //!
 //! ```text
-//!   guestbook, phone ──> Store ──> sqlite   a file, opened by each process, calls through `offload`
-//!                             └──> redis    connections of each loop, in whichever world
+//!   guestbook, phone ─> Store ─> sqlite   a file that each process opens, calls through `offload`
+//!                            └─> redis    connections of each loop, in whichever world
 //! ```
 //!
 //! A [`Store`] is made before the architecture starts its processes, threads and loops. It opens

@@ -9,8 +9,8 @@
 //! | `{host}`, `{port}` | where it is to listen |
 //! | `{directory}` | a new directory of its own |
 //! | `{configuration}` | the file in it with the peer's configuration |
-//! | `{root}` | the directory whose files it is to serve |
-//! | `{connections}` | for how many connections it is to have room |
+//! | `{root}` | the directory with the files that it is to serve |
+//! | `{root}` | the directory with the files that it is to serve |
 //! | `{program}` | what its own build has made |
 //! | `{plan}` | the folder of the plan that defines it, in its commands alone |
 

@@ -25,8 +25,8 @@ pub(crate) trait Server {
     /// Where it listens.
     fn address(&self) -> SocketAddr;
 
-    /// The processor time of all its processes and threads until now, to the nanosecond where they
-    /// rest: of those that live, and of threads that have ended. Quick.
+    /// The processor time of all its processes and threads until now, living and ended. It is exact
+    /// to the nanosecond for threads that rest. Quick.
     fn cpu(&mut self) -> io::Result<Duration>;
 
     /// What [`cpu`](Server::cpu) has just found, and the time of processes that have ended.

@@ -11,7 +11,7 @@ mod scale;
 
 pub use scale::Scale;
 
-/// Text within markup: names come from files that anybody may have written.
+/// Text within markup: names come from files of any origin.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -211,7 +211,7 @@ pub(super) fn disturbance(summary: &Summary) -> Vec<String> {
     }
     if waited > 0 {
         sentences.push(format!(
-            "The load generator had to wait for its processor in {waited} of {blocks} {what} whose rates would have decided; they \
+            "The load generator had to wait for its processor in {waited} of {blocks} {what} that would have decided by their rates; they \
              do not count."
         ));
     }

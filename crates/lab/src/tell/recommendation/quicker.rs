@@ -49,7 +49,7 @@ fn why(evidence: &Evidence, own: &Standing, other: &Standing) -> String {
             .to_owned();
     }
     if own.at_least {
-        return format!("the load generator was the limit of {name}, whose rate may be higher");
+        return format!("the load generator was the limit of {name}: its rate may be higher");
     }
     if own.client_cpu_us > (1.0 + MORE) * other.client_cpu_us {
         return format!(

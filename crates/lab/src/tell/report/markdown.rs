@@ -153,7 +153,7 @@ fn switches(row: &Row, cells: &[Cell]) -> f64 {
 
 fn line(text: &mut String, cells: impl IntoIterator<Item = String>) {
     for cell in cells {
-        // Names come from a file that anybody may have written.
+        // Names come from a file of any origin.
         let _ = write!(text, "| {} ", cell.replace('|', "\\|").replace('\n', " "));
     }
     text.push_str("|\n");

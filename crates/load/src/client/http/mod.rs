@@ -1,11 +1,11 @@
 //! The client of `http`: GET one path, and compare the reply with the first one.
 //!
 //! ```text
-//!   write the request ─▶ read ─▶ head as it was last time, whole reply here? ──yes─▶ compare the body
-//!                         ▲                 │ no
-//!                         │                 ▼
-//!                         └──more──── parse the head, check the status,
-//!                                     take the body out of its framing and compare it as it arrives
+//!   write the request ▶ read ▶ head as it was last time, whole reply here? ─yes─▶ compare the body
+//!                        ▲                 │ no
+//!                        │                 ▼
+//!                        └──more─── parse the head, check the status,
+//!                                   take the body out of its framing and compare it as it arrives
 //! ```
 //!
 //! A reply needs no check if its head is byte for byte the last one that was checked. That is the

@@ -92,7 +92,7 @@ impl Hearing {
         let line = &rest[..=end];
         let problem = match sender {
             None if line[0] == b'*' => return Err(word_of_server(&rest[..end])),
-            None => "a line of nobody who is in the chat",
+            None => "a line from no member of the chat",
             Some((sender, _)) if sender == self.member => "a member's own line came back to it",
             Some((sender, said)) => {
                 // A member that has said nothing yet has lines of no length.
@@ -183,12 +183,12 @@ mod tests {
         let first = line(1, 0);
         for (wrong, problem) in [
             (line(0, 0), "own line"),
-            (delivered(14, &text(1, 0)), "of nobody"),
-            (delivered(9, &text(1, 0)), "of nobody"),
-            (delivered(99_999_999_999_999_999, &text(1, 0)), "of nobody"),
-            ("123456789012345678901234567890> x\n".to_owned(), "of nobody"),
-            ("\n".to_owned(), "of nobody"),
-            ("> \n".to_owned(), "of nobody"),
+            (delivered(14, &text(1, 0)), "from no member"),
+            (delivered(9, &text(1, 0)), "from no member"),
+            (delivered(99_999_999_999_999_999, &text(1, 0)), "from no member"),
+            ("123456789012345678901234567890> x\n".to_owned(), "from no member"),
+            ("\n".to_owned(), "from no member"),
+            ("> \n".to_owned(), "from no member"),
             (line(1, 0), "twice"),
             (line(2, 1), "before an earlier one"),
             (line(1, 2), "has not said"),

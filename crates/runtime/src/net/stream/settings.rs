@@ -55,8 +55,8 @@ impl TcpStream {
     ///
     /// On a loop the limit counts from the round in which the wait began.
     ///
-    /// A read of an accepted connection may end before, as at the end of input: at a
-    /// [drain](crate::drain), or where others wait for its thread ([`places`](crate::places)).
+    /// A read of an accepted connection may end before that, as at the end of input. It does at a
+    /// [drain](crate::drain), and where others wait for its thread ([`places`](crate::places)).
     ///
     /// # Errors
     ///
@@ -78,8 +78,8 @@ impl TcpStream {
     /// closed for so long, or no acknowledgement may have come. Then the kernel ends the
     /// connection, and the first operation fails by `TimedOut` (`TCP_USER_TIMEOUT` of `tcp(7)`).
     ///
-    /// A write time-out alone does not see that: the socket's buffer grows, and each write that
-    /// finds a little room in it begins a wait of its own.
+    /// A write time-out alone does not notice this: the socket's buffer grows. Each write that
+    /// finds a little room in the buffer begins a wait of its own.
     ///
     /// # Errors
     ///

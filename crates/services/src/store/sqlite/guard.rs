@@ -6,10 +6,10 @@
 //! after each write:
 //!
 //! ```text
-//!   gone, or another inode at the path     the write is refused
-//!   changed since it was known to be whole a new connection looks through it (`PRAGMA quick_check`)
-//!   changed while we wrote                 SQLite has moved pages from the log into the file: it is whole still
-//!   shorter while we wrote, or no log      the write is not acknowledged
+//!   gone, or another inode at the path  the write is refused
+//!   changed since it was known whole    a new connection looks through it (`PRAGMA quick_check`)
+//!   changed while we wrote              SQLite moved pages from the log into the file: it is whole
+//!   shorter while we wrote, or no log   the write is not acknowledged
 //! ```
 //!
 //! The processes of a service share what is known, so the end of one process's log does not alarm
