@@ -91,9 +91,9 @@ struct rt_ssize { struct rt_handle *handle; ssize_t value; };
 
 /* ---- Frames ---------------------------------------------------------------------------------- */
 
-/* Memory for a frame, aligned to `alignment` (a power of two, at least 16). Never NULL: a runtime
- * that has no memory left ends the process with a line, since the program has no code for a call
- * that fails. Called on every call of a coroutine, also of one that does not wait: free lists for
+/* Memory for a frame, aligned to `alignment` (a power of two, at least 16). Never NULL, because the
+ * program has no code for a call that fails. A runtime that has no memory left ends the process
+ * with a line. Called on every call of a coroutine, also of one that does not wait: free lists for
  * each size make it a few instructions. */
 void *rt_frame_allocate(size_t size, size_t alignment);
 void rt_frame_free(void *frame, size_t size, size_t alignment);
@@ -121,8 +121,8 @@ enum { RT_READS_FLAGS = 1, RT_READS_TIMES = 2 };
 struct rt_pointer { struct rt_handle *handle; void *value; };
 typedef struct rt_pointer (*rt_start)(void *);
 
-/* pthread_create. `async` is the converted start routine, and the new thread is a task; where it is
- * NULL, the start routine never blocks or cannot be converted, and the new thread is a pthread.
+/* pthread_create. `async` is the converted start routine, and the new thread is a task. If `async`
+ * is NULL, the start routine never blocks or cannot be converted. Then the new thread is a pthread.
  * Else `start` may be NULL. The task begins when its turn comes, never inside this call. Every
  * pthread_create of the program is this call, in originals too. */
 int rt_spawn(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument, rt_start async,
@@ -150,8 +150,8 @@ void *rt_coroutine_of(void *function, unsigned shape, void *const coroutines[]);
  * or the task's. */
 void *rt_locals(void *own, const struct rt_program *program);
 
-/* pthread_once in two halves: the first returns 1 when the caller shall run the routine and then
- * call the second; 0 when it has been run. Threads that come in between wait. */
+/* pthread_once in two halves. The first returns 1 if the caller must run the routine and then call
+ * the second. It returns 0 when the routine has run. Threads that come in between wait. */
 struct rt_int rt_once_begin(pthread_once_t *once);
 void rt_once_end(pthread_once_t *once);
 

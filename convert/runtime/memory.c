@@ -16,9 +16,9 @@
 #endif
 
 enum { STEP = 16, LARGEST = 4096, CLASSES = LARGEST / STEP, BLOCK = 65536 };
-/* Of one size, a loop keeps so many for itself. What a task allocates between duality_detach and
- * duality_attach may be freed on its loop, and the other way round: so each takes what the other
- * has too much of. */
+/* A loop keeps so many blocks of one size for itself. A task may allocate a block between
+ * duality_detach and duality_attach, and free it on its loop, or the other way round. So each side
+ * takes what the other has too much of. */
 enum { KEPT = 4096 };
 
 struct pool {

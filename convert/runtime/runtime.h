@@ -168,7 +168,7 @@ void complete(struct task *, long value);
 struct rt_ssize call_begin(struct task *, enum shape, long number, const long arguments[6]);
 /* The task goes behind those that are ready; `resume` is its next turn. */
 void give_way(struct task *, void (*resume)(struct rt_handle *));
-/* The same after a call, whose value the task gets then. */
+/* The same after a call. The task then gets the call's value. */
 struct rt_int give_way_with(int value);
 /* A primitive that may wait at an object, until a time on a clock (NULL: for ever). */
 typedef struct rt_int object_call(struct task *, void *object, clockid_t, const struct timespec *until);
@@ -181,7 +181,7 @@ void reconsider(struct task *);
 unsigned long now(void);
 /* The time on CLOCK_MONOTONIC, never 0. False: the time is not valid. */
 bool deadline_of(clockid_t, const struct timespec *, unsigned long *deadline);
-/* For objects that are shared with other processes, whose wake-ups the engine does not see. */
+/* For objects that are shared with other processes: the engine does not see wake-ups by these. */
 unsigned long soon(unsigned long deadline);
 bool has_passed(unsigned long deadline);
 /* The calling pthread blocks, until the word may have another value. */

@@ -40,7 +40,7 @@ static void wait(struct task *task) {
     suspend(task, woken);
     __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
     wait_at(task, key_of(lock), 0, lock->__data.__shared ? soon(kept[DEADLINE]) : kept[DEADLINE]);
-    /* Who unlocked it before this did not see the task wait. */
+    /* A thread that unlocked it before this did not see the task wait. */
     kept[RESULT] = attempt(task, lock, kept[WRITES]);
     if (kept[RESULT] != EBUSY) engine(ENGINE_INTERRUPT, task, 0l);
 }

@@ -1,4 +1,4 @@
-/* A threaded web server in the style of Knot: an accept loop, a thread for each connection,
+/* A threaded web server in the style of Knot. It has an accept loop, a thread for each connection,
  * blocking calls, and a page cache shared by all threads. It serves the files of one folder.
  *
  * ```sh

@@ -8,19 +8,19 @@
 //!    did itself ([`Question::disqualified`]), never for what another one did.
 //! 2. *Metric*: one for all subjects at a number of connections ([`Metric`]). In an open loop the
 //!    rate is given, so latency decides. In a closed loop the server's processor time for each
-//!    request decides: it sets a busy server's rate, and the limits of the load generator are not
-//!    in it. The rate decides where most servers wait, or use several processors, and the load
+//!    request decides. It sets a busy server's rate, and the limits of the load generator are not
+//!    in it. The rate decides where most servers wait or use several processors, if the load
 //!    generator is not the limit.
-//! 3. *Observations*: one logarithm for each subject and round (`rounds.rs`). A round of which the
-//!    hypervisor took more than a tenth is dropped.
+//! 3. *Observations*: one logarithm for each subject and round (`rounds.rs`). A round is dropped if
+//!    the hypervisor took more than a tenth of it.
 //! 4. *Test*: subjects are compared within rounds ([`Fit`]), by Tukey's studentized range with an
 //!    error of 2.5 % for all numbers of connections together. The range allows for choosing the
 //!    best first and comparing with it afterwards.
-//! 5. *Work that moved*: over loopback, either end may do the kernel's work. Where the load
-//!    generator's own time for a request differs by more than a tenth, a subject is worse only if
-//!    the time of server and load generator together is worse, too.
+//! 5. *Work that moved*: over loopback, either end may do the kernel's work. The load generator's
+//!    own time for a request may differ by more than a tenth. Then a subject is worse only if the
+//!    time of server and load generator together is worse, too.
 //! 6. *What is sure*: a subject that is put out of the best set is worse for sure. Blocks may be
-//!    few or noisy, for Tukey's range allows for that. A [`Cause`] withholds the verdict where
+//!    few or noisy, because Tukey's range allows for that. A [`Cause`] withholds the verdict where
 //!    no subject is put out, or where the range's own conditions do not hold.
 //! 7. *Precision*: members of the best set may still differ. Where large differences between them
 //!    would not have been seen, the verdict says why ([`Verdict::imprecise`]). None of several is
