@@ -36,9 +36,8 @@ public:
     return result->isVoidTy() ? static_cast<llvm::Type *>(pointer())
                               : llvm::StructType::get(pointer(), result);
   }
-  // The address of a variable of the runtime that each thread has its own of, for the code at the
-  // builder. A coroutine may go on on another thread, so the address is never kept across a
-  // suspension.
+  // The address of a thread-local variable of the runtime, for the code at the builder. A coroutine
+  // may go on on another thread, so the address is never kept across a suspension.
   llvm::Value *local(llvm::IRBuilder<> &builder, llvm::StringRef name, llvm::Type *type) {
     llvm::GlobalVariable *variable = module.getNamedGlobal(name);
     if (!variable) {

@@ -35,8 +35,8 @@ enum engine_call {
     ENGINE_HELLO = ENGINE_FIRST,
     /* (index, turn, name): from now on the calling thread is one of the loop with this number, from
      * 0 to 63. The engine sets *turn, an int, to 1 when the loop has run for a tick without a call
-     * of ENGINE_NEXT. The function `name` returns the name of a task, for a line about one that has
-     * held the loop for too long. It is called anywhere, as a signal's handler is. -> 0 */
+     * of ENGINE_NEXT. The function `name` returns the name of a task, for a line about a task that
+     * has held the loop for too long. It is called anywhere, as a signal's handler is. -> 0 */
     ENGINE_LOOP,
     /* () -> the next ready task of the calling loop, which is in no queue any more. Waits until
      * there is one. 0 if a signal came first and its handler has run. ENGINE_MAKE_SPARE if the loop

@@ -20,7 +20,7 @@ struct file_lock {
     void *owner;
 };
 
-/* A file of which a task has the lock. */
+/* A file that a task has locked. */
 struct held_file {
     struct held_file *next;
     FILE *file;

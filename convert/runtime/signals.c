@@ -3,9 +3,9 @@
  * The thread that runs a task has the task's mask meanwhile. As long as all masks are alike,
  * nothing is changed.
  *
- * A signal for a task that blocks it waits in the task's rare part, for the loop's thread will have
- * other masks. The thread that runs the task gets it when the task unblocks it. A side thread that
- * makes a call for the task gets it before the call, which may be sigwait. One of each number
+ * A signal for a task that blocks it waits in the task's rare part, because the loop's thread will
+ * have other masks. The thread that runs the task gets it when the task unblocks it. A side thread
+ * that makes a call for the task gets it before the call, which may be sigwait. One of each number
  * waits. */
 #include "runtime.h"
 

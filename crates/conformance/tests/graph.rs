@@ -112,8 +112,8 @@ fn the_graph_is_that_of_threads(architecture: &[&str]) {
     assert_eq!(graph, *THREADS.get_or_init(|| conversation(&["threads"])), "{architecture:?}");
 }
 
-/// What comes to a node leaves it, but for the first and the last; and what is expected of the
-/// service is there.
+/// A task that comes to a node leaves it, except for the first and the last node. The expected
+/// nodes of the service are there.
 fn flows(graph: &Graph) {
     let names: BTreeSet<&str> = graph.nodes.keys().map(String::as_str).collect();
     for (name, count) in &graph.nodes {

@@ -243,6 +243,6 @@ fn one_for_each_request(results: &str) {
     }
 }
 
-/// The unit costs that a model is made of, but for the slow one of many descriptors.
+/// The unit costs that a model is made of, except the slow one of many descriptors.
 const NEEDED: &str =
     "spawn,yield-2,lock,contended,condition,offload,kernel,poller-50,poller-1000,poller-full";

@@ -1,5 +1,5 @@
-//! The records of requests, under every architecture: as many as answers, each of which satisfies
-//! Truppel's definitions.
+//! The records of requests, under every architecture. There are as many as answers, and each
+//! satisfies Truppel's definitions.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! The line with which a measurement answers, from our own process or from a peer's.
+//! The line that a measurement prints, in our own process or in a peer's.
 //!
 //! ```text
 //!   switch 200000 5100000 ns          the cost, how often it was done, what that took in all

@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked, and with which exit code it ends.
+//! Why a command failed, and the exit code of the process.
 
 use std::fmt;
 

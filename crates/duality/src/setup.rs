@@ -73,7 +73,7 @@ pub(crate) fn misfit(name: &str, setting: Setting) -> Misfit {
     Misfit::new(setting.name(), format!("the service `{name}` {}: leave it out", setting.absence()))
 }
 
-/// The arguments that say the same again, but for the store, to a server that is started as a
+/// The arguments that repeat these settings, except the store, for a server that is started as a
 /// child.
 pub(crate) fn to_arguments(setup: &Setup) -> Vec<String> {
     let paths = [

@@ -57,8 +57,8 @@ mod object {
         crate::kernel::sys::exit_group(70)
     }
 
-    // Tables of the core library mention them; nothing unwinds here. Hidden, for the program has
-    // its own.
+    // Tables of the core library mention them; nothing unwinds here. Hidden, because the program
+    // has its own.
     core::arch::global_asm!(
         ".globl rust_eh_personality, _Unwind_Resume",
         ".hidden rust_eh_personality, _Unwind_Resume",

@@ -14,7 +14,7 @@ pub fn results(text: &str) -> Option<(Heading, Records)> {
     results::parse(Path::new("results.jsonl"), text).ok()
 }
 
-/// The report, but for the library that draws its plots.
+/// The report without the library that draws its plots.
 #[must_use]
 pub fn report(heading: &Heading, records: &Records) -> String {
     report::render(&Answer::of(heading, records), &report::RawLines::default())

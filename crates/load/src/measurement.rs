@@ -58,7 +58,7 @@ pub(crate) struct Measurement {
     pub(crate) connections_served: u64,
     /// Failures in the window by kind, and one of each in words.
     pub(crate) failures: BTreeMap<&'static str, FailureCount>,
-    /// Failures before the window opened or after it closed, but for wrong replies.
+    /// Failures before the window opened or after it closed, without wrong replies.
     pub(crate) failures_outside: u64,
     /// Wrong replies before the window opened or after it closed.
     pub(crate) wrong_outside: u64,
@@ -78,7 +78,7 @@ pub(crate) struct OpenCounts {
     pub(crate) raw: Histogram<u64>,
     /// From due to sent, for whatever reason.
     pub(crate) send_lag: Histogram<u64>,
-    /// The part of that for which the generator is to blame: a connection was free.
+    /// The generator's part of it: the time in which a connection was free.
     pub(crate) generator_lag: Histogram<u64>,
     /// How long what had not been answered, or not even been sent, had waited when the window
     /// closed.

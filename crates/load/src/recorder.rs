@@ -646,8 +646,8 @@ mod tests {
         };
         clock.set(100);
         recorder.open();
-        // The first is due before the window. The second is due in it and sent late by 10 ms, for 6
-        // of which its connection was free. The third is due in it and not answered, the fourth due
+        // The first is due before the window. The second is due in it and sent late by 10 ms. For 6
+        // of these its connection was free. The third is due in it and not answered, the fourth due
         // in it and not sent.
         let (before, late, open) = (start(90, 0, 101), start(110, 114, 120), start(150, 0, 150));
         for (connection, start) in [before, late, open].into_iter().enumerate() {

@@ -165,8 +165,8 @@ fn sweep_around(candidate: u64, whole: &Range<u64>) -> Range<u64> {
     start..(start + SWEEP_BYTES).min(whole.end)
 }
 
-/// Where a function's first instruction is. The entry of glibc's `__restore_rt` starts one byte
-/// before it, for the sake of unwinders; decoded from there, its instructions come out wrong.
+/// Where a function's first instruction is. For unwinders, the entry of glibc's `__restore_rt`
+/// starts one byte before it. Decoded from there, its instructions come out wrong.
 fn true_start(segment: &Segment<'_>, range: Range<u64>) -> Range<u64> {
     /// mov $15, %rax; syscall
     const RETURN_FROM_SIGNAL: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];

@@ -55,7 +55,7 @@ const BATCH: usize = 64;
 
 pub(crate) struct Epoll {
     descriptor: OwnedFd,
-    /// The registered directions by token: IN and OUT, the bits of which fit a byte.
+    /// The registered directions by token: IN and OUT. Their bits fit a byte.
     registered: Vec<u8>,
     /// Where the kernel writes; empty between rounds.
     ready: Vec<epoll::Event>,

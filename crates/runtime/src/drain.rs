@@ -178,8 +178,7 @@ impl Listed {
     ///
     /// # Errors
     ///
-    /// Where the listener is another process's: `EMFILE`, for it takes a descriptor of its own to
-    /// leave it.
+    /// If the listener is another process's: `EMFILE`, because leaving it takes a descriptor.
     pub(crate) fn new(descriptor: BorrowedFd<'_>, input: DrainTarget) -> io::Result<Self> {
         if matches!(input, DrainTarget::Listener(maker) if maker != getpid()) {
             make_not_listening()?;

@@ -1,4 +1,4 @@
-//! Places: kernel threads that serve one connection at a time, of which a server has only so many.
+//! Places: kernel threads that serve one connection at a time. A server has only so many.
 //!
 //! A client that is silent holds its place, and other clients wait. So where others wait, a
 //! connection that keeps its place in vain sees the end of its input, as at a
@@ -79,7 +79,7 @@ impl Places {
 /// Calls `operation` with the place that this kernel thread is, if it is one.
 #[inline]
 pub(crate) fn here<R>(operation: impl FnOnce(Option<&Place<'_>>) -> R) -> R {
-    // SAFETY: non-null only while `enter`, on the stack of which it lies, has not returned. The
+    // SAFETY: non-null only while `enter` has not returned. It lies on the stack of `enter`. The
     // operation is called now, and can keep no reference.
     operation(unsafe { PLACE.get().as_ref() })
 }

@@ -65,8 +65,8 @@ impl Future for Sleep {
 /// Runs `future`, and drops it where it waits if it is not done when `limit` has passed since this
 /// call.
 ///
-/// This holds in every world, for what waits by this crate's operations: a kernel thread that
-/// blocks in a read leaves it too. A task that computes without waiting is not interrupted.
+/// This holds in every world for waits by this crate's operations. A kernel thread that blocks in a
+/// read leaves it too. A task that computes without waiting is not interrupted.
 ///
 /// ```
 /// # use duality_runtime as duality;

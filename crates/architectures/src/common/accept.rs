@@ -17,7 +17,7 @@ use super::pressure::{PAUSE, Pressure};
 use super::served::{ConnectionTask, Served};
 use super::server::Server;
 
-/// The threads of a process, each of which accepts for itself.
+/// The threads of a process. Each accepts for itself.
 pub(crate) struct Members {
     count: usize,
     /// The connections of all members together.

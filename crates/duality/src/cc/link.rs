@@ -88,7 +88,7 @@ fn again(command: &Command) -> Command {
     again
 }
 
-/// What the pass writes, to which the driver adds a line about the whole program.
+/// What the pass writes. The driver adds a line about the whole program.
 struct Report<'a> {
     /// Where it goes; `-` is standard error.
     to: &'a Path,

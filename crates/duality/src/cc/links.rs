@@ -135,7 +135,7 @@ fn makes_more(argument: &OsStr) -> bool {
     })
 }
 
-/// The arguments, but for the name of the program.
+/// The arguments without the name of the program.
 fn without_output<'a>(arguments: &'a [&'a OsStr]) -> impl Iterator<Item = &'a &'a OsStr> {
     arguments.iter().enumerate().filter_map(|(index, argument)| {
         let is_name = index > 0 && arguments[index - 1] == "-o";

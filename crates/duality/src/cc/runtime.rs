@@ -163,7 +163,7 @@ pub(super) fn cache() -> Option<PathBuf> {
     tempfile::tempfile_in(&cache).ok().map(|_| cache)
 }
 
-/// Removes the oldest files of one kind, but for so many.
+/// Removes the oldest files of one kind, and keeps so many.
 pub(super) fn prune(cache: &Path, extension: &str, kept: usize) {
     let Ok(entries) = fs::read_dir(cache) else { return };
     let mut files: Vec<_> = entries

@@ -151,7 +151,7 @@ pub(super) fn run(
     )))
 }
 
-/// Makes the programs of the peers that have to be made. Those of which it fails are unavailable.
+/// Makes the programs of the peers that have to be made. Peers for which it fails are unavailable.
 fn build(experiments: &mut [Experiment], folder: &Path) {
     let all = experiments.iter().flat_map(|experiment| &experiment.design.peers);
     let failed = peers::build(all, folder);

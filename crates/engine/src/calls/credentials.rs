@@ -9,8 +9,8 @@ use crate::schedule::scheduler;
 use crate::schedule::thread::ThreadRef;
 use crate::schedule::worker::current;
 
-/// A change of credentials that libc has announced to every thread (setuid(2) and its likes), each
-/// of which then makes the same call.
+/// A change of credentials that libc has announced to every thread (setuid(2) and its likes). Each
+/// thread then makes the same call.
 #[derive(Clone, Copy)]
 struct Broadcast {
     initiator: ThreadRef,

@@ -143,7 +143,7 @@ fn open_task(id: i32, file: &[u8], flags: i32) -> isize {
     opened
 }
 
-/// A descriptor to which libc writes the name of another thread.
+/// A descriptor that libc writes the name of another thread to.
 fn open_name(id: i32) -> isize {
     let flags = libc::O_WRONLY | libc::O_CLOEXEC;
     let made = sys!(SYS_openat, libc::AT_FDCWD, c"/dev/null", flags);

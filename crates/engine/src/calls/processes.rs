@@ -192,7 +192,7 @@ fn thread(frame: &Frame, request: &Request) -> Result<isize, isize> {
     }
 }
 
-/// Writes the frame with which a new thread begins to its stack. Returns its address.
+/// Writes the first frame of a new thread to its stack. Returns its address.
 fn first_frame(frame: &Frame, request: &Request) -> Result<usize, isize> {
     /// What the dispatcher uses of the new stack before anything else.
     const ROOM: usize = 64;

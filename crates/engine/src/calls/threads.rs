@@ -167,7 +167,7 @@ pub(crate) fn about_kind_and_thread(frame: &mut Frame) -> isize {
     }
 }
 
-/// The kernel's number for a thread: zero, which is the caller, for one of ours that lives.
+/// The kernel's number for a thread. It is zero, which is the caller, for a living thread of ours.
 fn translated(id: usize) -> Option<usize> {
     if !is_ours(i64::from(id as i32)) {
         return Some(id);

@@ -1,8 +1,8 @@
 //! Files that calls wait for although their descriptors have been closed.
 //!
 //! Natively a call that waits keeps its file open. Here the engine keeps a copy of the descriptor,
-//! out of the program's way, with which the calls go on. The last of them closes it. A thread asks
-//! for the copy when it has been woken. A task gets the copy as the argument of its call.
+//! out of the program's way. The calls go on with that copy. The last of them closes it. A thread
+//! asks for the copy when it has been woken. A task gets the copy as the argument of its call.
 
 use alloc::vec::Vec;
 
@@ -77,8 +77,8 @@ pub(crate) fn for_waiters(number: usize) -> bool {
     true
 }
 
-/// The descriptor with which the current thread's call goes on, after its own one was closed. The
-/// caller gives it back. A task has it already.
+/// The descriptor that the current thread's call goes on with, after its own was closed. The caller
+/// gives it back. A task has it already.
 pub(crate) fn goes_on_with(number: usize) -> Option<usize> {
     if current().task.get().is_some() {
         return None;

@@ -23,7 +23,7 @@ pub(crate) struct PollNode {
     list: UnderLock<&'static PollList>,
     next: UnderLock<*const PollNode>,
     previous: UnderLock<*const PollNode>,
-    /// The descriptor that is kept for it, and in the list of which it stands: see
+    /// The descriptor that is kept for it. The node stands in that descriptor's list: see
     /// `descriptors/closed.rs`.
     kept: UnderLock<Option<usize>>,
 }

@@ -1,9 +1,9 @@
 //! What the engine knows of each descriptor: its kind, its flags, and what waits for it.
 //!
-//! The engine registers a descriptor with epoll when a thread first waits for it, for all events,
-//! edge-triggered. The registration stays until the descriptor is closed. Between two edges, the
-//! engine remembers what it has seen. After a short read, for instance, the socket is empty, so the
-//! next read parks without an attempt.
+//! The engine registers a descriptor with epoll when a thread first waits for it. The registration
+//! is for all events, edge-triggered. The registration stays until the descriptor is closed.
+//! Between two edges, the engine remembers what it has seen. After a short read, for instance, the
+//! socket is empty, so the next read parks without an attempt.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
@@ -79,7 +79,7 @@ static OPENED: AtomicUsize = AtomicUsize::new(0);
 /// What had a lower number when the process started or was forked last is shared.
 static FORKED_BELOW: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes room for the table. All zeros are descriptors of which nothing is known.
+/// Makes room for the table. All zeros are unknown descriptors.
 pub(crate) fn reserve() -> bool {
     let room = sys::affordable(MOST_DESCRIPTORS, size_of::<Descriptor>());
     ROOM.set(room);
@@ -332,8 +332,8 @@ impl Descriptor {
         }
     }
 
-    /// Whether the socket was empty when a thread last received by way of the ring. A hint, for the
-    /// ring finds out.
+    /// Whether the socket was empty when a thread last received by way of the ring. Only a hint:
+    /// the ring finds out.
     pub(crate) fn is_drained(&self) -> bool {
         self.drained.load(Ordering::Relaxed)
     }
@@ -450,7 +450,7 @@ pub(crate) fn opened(number: isize, kind: Kind, nonblocking: bool) {
     }
 }
 
-/// A descriptor of which nothing is known yet.
+/// A descriptor that is still unknown.
 pub(crate) fn renewed(number: isize) {
     if let Some(descriptor) = get(number as usize) {
         descriptor.renew(number as usize);
@@ -474,7 +474,7 @@ pub(crate) fn replaced(from: usize, to: isize) {
     }
 }
 
-/// Two numbers refer to one file now, of which the second is a new one.
+/// Two numbers refer to one file now. The second is new.
 pub(crate) fn duplicated(from: usize, to: isize) {
     if let (Some(old), Some(new)) = (get(from), get(to as usize)) {
         new.renew(to as usize);

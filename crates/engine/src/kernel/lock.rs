@@ -209,8 +209,8 @@ impl Locked {
 /// State that the lock protects.
 pub(crate) struct Guarded<T>(UnsafeCell<T>);
 
-// SAFETY: the content is reached through a mutable borrow of the proof that the lock is held, of
-// which there is one at a time.
+// SAFETY: the content is reached through a mutable borrow of the proof that the lock is held. There
+// is one such proof at a time.
 unsafe impl<T> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {

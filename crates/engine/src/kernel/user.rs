@@ -109,7 +109,7 @@ fn copy_in(address: usize, into: *mut u8, length: usize) -> Result<(), isize> {
     if fault == 0 { Ok(()) } else { Err(EFAULT) }
 }
 
-/// Writes bytes, of which `from` has so many.
+/// Writes `length` bytes of `from`.
 pub(crate) fn write_bytes(address: usize, from: *const u8, length: usize) -> Result<(), isize> {
     check(address, length)?;
     // SAFETY: `from` has `length` bytes; a fault at the other address is caught.

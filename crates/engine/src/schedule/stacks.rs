@@ -92,7 +92,7 @@ impl Stacks {
         Some(())
     }
 
-    /// Takes the stack of which this is the upper part out of the fresh ones.
+    /// Takes the stack with this upper part out of the fresh ones.
     fn take_fresh(&mut self, address: usize, length: usize) -> Option<Free> {
         let is_upper_part =
             |fresh: &Free| address >= fresh.start && address + length == fresh.start + fresh.length;

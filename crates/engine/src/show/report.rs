@@ -12,7 +12,7 @@ use crate::show::stats;
 use crate::show::unwind::Cursor;
 use crate::signals::context::Context;
 
-/// What lists all threads, for the signal that asks for it.
+/// Lists all threads, when the dump signal comes.
 pub(crate) static DUMP: Setting<Option<fn(&mut Locked)>> = Setting::new(None);
 
 /// The names of calls, from the table of calls.

@@ -212,7 +212,7 @@ fn overruns(list: &mut [Pending], pending: &Pending) -> bool {
 pub(crate) fn route_timer(number: i32, timer: i32, thread: i32) {
     let mut locked = lock();
     if (1..=64).contains(&number) {
-        // The kernel would act by default, for it does not know that the thread waits for the
+        // The kernel would act by default, because it does not know that the thread waits for the
         // signal.
         ROUTED.fetch_or(bit(number), Ordering::Relaxed);
         let action = action(&mut locked, number);
@@ -348,7 +348,7 @@ pub(crate) const STACK_BYTES: usize = 64 << 10;
 /// Tells the kernel what to do with a signal, such that the engine learns what the program wants to
 /// know.
 pub(crate) fn install(locked: &mut Locked, number: i32, action: Action) -> isize {
-    // First, for a signal may come as soon as the kernel knows.
+    // First, because a signal may come as soon as the kernel knows.
     let previous = core::mem::replace(&mut ACTIONS.of(locked)[number as usize], action);
     let always = [TICK_SIGNAL, HELPER_SIGNAL, libc::SIGSEGV, libc::SIGBUS];
     let dump = settings::DUMP_SIGNAL.get();

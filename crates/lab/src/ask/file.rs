@@ -324,7 +324,7 @@ impl Source<'_> {
             before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         Position {
             line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
-            // Characters, of which all but the first byte look like 0b10xx_xxxx.
+            // Characters. All but the first byte of a character look like 0b10xx_xxxx.
             column: before[line_start..].iter().filter(|byte| **byte & 0xc0 != 0x80).count() + 1,
         }
     }

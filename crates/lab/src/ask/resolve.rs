@@ -421,7 +421,7 @@ fn too_many(experiment: &Experiment) -> BTreeMap<(String, usize), String> {
     cells.collect()
 }
 
-/// Why so many connections, none of which may wait for another's end, are too many.
+/// Why so many connections are too many, if none of them may wait for another's end.
 fn crowded(architecture: &Architecture, connections: usize) -> Option<String> {
     let Architecture { workers, max_connections, .. } = *architecture;
     match workers {

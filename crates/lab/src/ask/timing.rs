@@ -53,8 +53,8 @@ impl Experiment {
         }
     }
 
-    /// How many blocks a session can have: within the time that there is; beside windows of the
-    /// user's, for a fifth of their time.
+    /// How many blocks a session can have within the available time. Beside windows of the user's,
+    /// blocks get a fifth of their time.
     fn blocks_for(&self, timing: Timing) -> usize {
         let Design { repeats, window_seconds, .. } = self.design;
         let sessions = repeats.max(1) as f64;

@@ -64,7 +64,7 @@ pub(super) fn path(path: &Path) -> Checked {
     text(&path.to_string_lossy())
 }
 
-/// Texts, of which one may be there twice.
+/// Texts. A text may be there twice.
 pub(super) fn texts(texts: &[String]) -> Checked {
     size(texts)?;
     texts.iter().try_for_each(|each| text(each))

@@ -1,5 +1,5 @@
-//! The blocking graph of a server, as it is kept, told and drawn (Capriccio's, from von Behren et
-//! al. 2003).
+//! The blocking graph of a server: its data, its text and its drawing. It is Capriccio's (von
+//! Behren et al. 2003).
 
 mod dot;
 mod stages;

@@ -11,7 +11,7 @@ pub(super) struct Stage<'g> {
     pub(super) cpu_us: f64,
     /// Waits at its boundary, which are those in its queue.
     pub(super) queued_us: f64,
-    /// Waits within it, but for those for the client's next request.
+    /// Waits within it, except waits for the client's next request.
     pub(super) waited_us: f64,
 }
 

@@ -94,8 +94,8 @@ impl Fit {
         self.blocks.len()
     }
 
-    /// A family of comparisons among `count` subjects, of which some two are put apart by chance
-    /// with probability `alpha`.
+    /// A family of comparisons among `count` subjects. Chance puts some two of them apart with
+    /// probability `alpha`.
     pub fn family(&self, count: usize, alpha: f64) -> Family<'_> {
         let count = count.max(2);
         Family {
@@ -213,7 +213,7 @@ pub struct Family<'a> {
 }
 
 impl Family<'_> {
-    /// How far apart two subjects, both of which have effects, must be to be told apart.
+    /// How far apart two subjects must be to be told apart. Both must have effects.
     pub fn critical(&self, one: usize, other: usize) -> f64 {
         let Fit { noisy, inverse, variance, .. } = self.fit;
         if (noisy[one] || noisy[other])
@@ -226,7 +226,7 @@ impl Family<'_> {
     }
 }
 
-/// Which subjects are linked with the one that most blocks have.
+/// The subjects that are linked with the subject of most blocks.
 fn linked(blocks: &[Observed], count: usize) -> Vec<bool> {
     let meets =
         |subject: usize| blocks.iter().filter(|block| block.values[subject].is_some()).count();
@@ -360,7 +360,7 @@ mod tests {
         let gap = fit.effect(2).unwrap() - fit.effect(1).unwrap();
         assert!((gap - 0.2).abs() < 0.002, "{gap}");
         assert_eq!(fit.effect(3), None);
-        // Such a comparison is less sure than with the one in the middle.
+        // Such a comparison is less sure than one with the subject in the middle.
         assert!(fit.family(3, 0.025).critical(1, 2) > 1.3 * fit.family(3, 0.025).critical(0, 1));
     }
 

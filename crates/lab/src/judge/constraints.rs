@@ -30,8 +30,8 @@ pub struct Check {
     pub excess: f64,
 }
 
-/// All limits of which something was measured. Beside them: the latencies and the memory in bytes
-/// of each repeat.
+/// All limits on figures that were measured. Beside them: the latencies and the memory in bytes of
+/// each repeat.
 pub fn check(
     constraints: &Constraints,
     latencies: &[Latency],

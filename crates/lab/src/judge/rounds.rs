@@ -97,7 +97,7 @@ fn latency(latency: &Latency, percentile: &str) -> f64 {
 }
 
 impl Metric {
-    /// What is fitted: larger is worse.
+    /// The fitted value. A larger value is worse.
     pub(crate) fn figure(self) -> Figure {
         match self {
             Metric::ServerCpu => |sample| sample.server_cpu_us,
@@ -106,7 +106,7 @@ impl Metric {
         }
     }
 
-    /// The mean of what is fitted, as it is told.
+    /// The mean of the fitted values, in the unit of the report.
     pub(crate) fn told(self, fitted: f64) -> f64 {
         if self == Metric::Rate { 1.0 / fitted } else { fitted }
     }
@@ -144,7 +144,7 @@ impl<'a> Rounds<'a> {
         Rounds::Blocks { kept, dropped, waited: 0 }
     }
 
-    /// What decides, for all of `candidates` the same.
+    /// The metric that decides. It is the same for all `candidates`.
     pub(crate) fn metric(&self, heading: &Heading, candidates: &[&str]) -> Metric {
         let design = &heading.design;
         if design.clients.pattern == "open" {

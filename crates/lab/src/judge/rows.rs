@@ -59,8 +59,8 @@ pub struct Medians {
     pub cpu_us: f64,
     /// The same, with its interval.
     pub cpu: Estimate,
-    /// Whether rates and processor times are those of blocks, to which it does not matter that a
-    /// window was invalid.
+    /// Whether rates and processor times are those of blocks. Then an invalid window does not
+    /// matter to them.
     pub of_blocks: bool,
     /// The load generator's processor time for each request.
     pub client_cpu_us: f64,
@@ -207,8 +207,8 @@ impl Row {
 
 impl Medians {
     /// Takes rates and processor times from blocks, where there are any. Many short slices among
-    /// those of the other subjects are steadier than one window in each repeat. What a repeat
-    /// measured is the mean of its blocks then.
+    /// those of the other subjects are steadier than one window in each repeat. The value of a
+    /// repeat is then the mean of its blocks.
     pub(crate) fn take_blocks(&mut self, subject: &str, blocks: &[&Block], seed: u64) {
         let mean = |sessions: Option<usize>, of: fn(&crate::record::Slice) -> f64| -> Vec<f64> {
             let blocks =

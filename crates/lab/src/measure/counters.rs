@@ -120,8 +120,8 @@ pub(crate) fn shared_memory(parent: u32, children: &[u32]) -> u64 {
     own(parent) + all + mapped
 }
 
-/// The tenth field of /proc/PID/stat (proc_pid_stat(5)), of which the second may hold anything in
-/// its parentheses.
+/// The tenth field of /proc/PID/stat (proc_pid_stat(5)). The second field may hold anything in its
+/// parentheses.
 fn page_faults(stat: &str) -> u64 {
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     fields.split_whitespace().nth(7).and_then(|field| field.parse().ok()).unwrap_or(0)

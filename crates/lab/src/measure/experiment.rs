@@ -55,16 +55,16 @@ impl Experiment {
         self.design.cells()
     }
 
-    /// How many of them are not unavailable from the start.
+    /// How many of them are available at the start.
     pub fn tried(&self) -> usize {
         self.cells() - self.unavailable.len() * self.design.repeats
     }
 
     /// Adds the control: one architecture that is measured twice.
     ///
-    /// It is the one that is available at the most numbers of connections. Of several, state
-    /// machines on epoll come first, then the order of the design. A yardstick is never the
-    /// control. Where no architecture is available, there is no control.
+    /// The subject that is available at the most numbers of connections. Of several, state machines
+    /// on epoll come first, then the order of the design. A yardstick is never the control. Where
+    /// no architecture is available, there is no control.
     pub fn add_control(&mut self) {
         let design = &self.design;
         let missing = |name: &str| {

@@ -40,7 +40,7 @@ impl Experiment {
         }
     }
 
-    /// The cells that are not unavailable from the start.
+    /// The cells that are available at the start.
     pub(crate) fn tried_cells(&self) -> impl Iterator<Item = CellKey> {
         cells(&self.design).into_iter().filter(|cell| self.why_unavailable(cell).is_none())
     }

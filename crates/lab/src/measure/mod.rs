@@ -231,7 +231,7 @@ fn try_measure(
     let design = &experiment.design;
     let store = experiment.store.as_ref().map(|store| store.open(&design.client_cpus));
     let mut store = store.transpose()?;
-    // It ends before its store does, for it is dropped first.
+    // It ends before its store does, because it is dropped first.
     let mut server = server::start(experiment, key, store.as_ref())?;
     let mut meter = NoiseMeter::new(&design.server_cpus, &design.client_cpus);
     let outcome = if let Some(words) = &design.load_command {

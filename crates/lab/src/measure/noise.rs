@@ -25,8 +25,8 @@ pub(crate) struct NoiseMeter {
     /// The kernel threads of their soft interrupts.
     soft_interrupts: BTreeMap<usize, u32>,
     /// The kernel counts the time of soft interrupts within that of the process that they
-    /// interrupt. It does not count it apart. It shows when the processes here used more than all
-    /// have, but for soft interrupts.
+    /// interrupt. It does not count it apart. The sign: these processes used more than all
+    /// processes together, soft interrupts left out.
     counts_interrupts_as_processes: bool,
     last: Option<Moment>,
 }

@@ -67,8 +67,8 @@ pub(super) fn run(
     Ok(complete)
 }
 
-/// Groups of which each can be alive at once: all together, or some at a time beside the one that
-/// links them.
+/// Groups of servers that can be alive at once: all together, or some at a time beside the server
+/// that links them.
 fn groups<'a>(keys: &[&'a CellKey], room: usize, link: &str) -> Vec<Vec<&'a CellKey>> {
     if keys.len() <= room {
         return vec![keys.to_vec()];
@@ -99,7 +99,7 @@ struct Session<'a> {
     interrupted: &'a AtomicBool,
     meter: NoiseMeter,
     random: SplitMix64,
-    /// Before the servers, for its connections are to end first.
+    /// Before the servers, because its connections must end first.
     relay: Option<Relay>,
     joined: usize,
     alive: Vec<Alive<'a>>,
@@ -109,7 +109,7 @@ struct Session<'a> {
 struct Alive<'a> {
     key: &'a CellKey,
     load: usize,
-    /// Before its store, for it is to end first.
+    /// Before its store, because it must end first.
     server: Box<dyn Server>,
     store: Option<OpenStore>,
 }

@@ -26,7 +26,7 @@ const ATTEMPTS: usize = 3;
 /// Why there may be no Redis.
 const NEEDS_REDIS: &str = "needs redis-server: apt-get install redis-server";
 
-/// Where servers keep what they are told. It is shown as it is written, but for passwords.
+/// Where servers keep what they are told. It is shown as it is written, without passwords.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Store {

@@ -18,7 +18,7 @@ use super::counts::Operation;
 pub const NEEDED: &[&str] =
     &["spawn", "yield-2", "lock", "contended", "condition", "offload", "kernel", "poller"];
 
-/// The numbers of descriptors that a poller's round is measured with, of which one is ready.
+/// The numbers of descriptors that a poller's round is measured with. One of them is ready.
 const WATCHED: [usize; 3] = [50, 1000, 15_000];
 /// How many are ready in a round of `poller-full`, of as many.
 const FULL: f64 = 50.0;

@@ -70,8 +70,8 @@ impl Results {
         Ok(results)
     }
 
-    /// What has been measured of this experiment in the directory `out`, and with which seed and
-    /// timing; none if it has not been begun.
+    /// What has been measured of this experiment in the directory `out`, with its seed and timing.
+    /// None if it has not been begun.
     ///
     /// # Errors
     ///

@@ -145,7 +145,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// From the records of all requests of a cell, of which there is at least one.
+    /// From the records of all requests of a cell, at least one.
     #[must_use]
     pub fn of(requests: &[Request], rate: f64, cpu_us: Option<f64>) -> Self {
         let mut times: Vec<f64> = requests.iter().map(|request| request.time * 1e6).collect();

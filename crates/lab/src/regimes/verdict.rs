@@ -1,11 +1,10 @@
 //! What a run of regimes says for sure: which subjects answer most under the heaviest load, and
 //! which keep their best rate there.
 //!
-//! Repeats are blocks, in each of which every subject was measured once. Rates are compared within
-//! them ([`Fit`]) by Tukey's studentized range, with the error of other verdicts
-//! ([`FAMILY_ERROR`]). What a subject keeps is the ratio of its rates to those under the load on
-//! which it did best, with an interval of 99 %. Where repeats are too few for that, nothing is
-//! said.
+//! Repeats are blocks: each has every subject once. Rates are compared within them ([`Fit`]) by
+//! Tukey's studentized range, with the error of other verdicts ([`FAMILY_ERROR`]). What a subject
+//! keeps is the ratio of its rates to those under the load on which it did best, with an interval
+//! of 99 %. Where repeats are too few for that, nothing is said.
 
 use std::collections::BTreeMap;
 
@@ -144,7 +143,7 @@ fn fastest(load: &str, ranked: &[Ranked<'_>]) -> Vec<String> {
     said
 }
 
-/// Which subjects keep their best rate under the heaviest load, which do not, and of which that is
+/// Which subjects keep their best rate under the heaviest load, and which do not. For some it is
 /// not known.
 fn kept(summary: &Summary<'_>, heaviest: &str) -> Vec<String> {
     let (mut holds, mut falls, mut unsure) = (Vec::new(), Vec::new(), Vec::new());

@@ -28,8 +28,8 @@ pub const RESAMPLES: usize = 2000;
 /// of.
 pub const NOISE: f64 = 0.05;
 
-/// Repeats farther from the median than so many standard deviations, of which the median absolute
-/// deviation is an estimate, are outliers (Iglewicz & Hoaglin 1993).
+/// Repeats farther from the median than so many standard deviations are outliers (Iglewicz &
+/// Hoaglin 1993). The median absolute deviation estimates the standard deviation.
 const OUTLYING: f64 = 3.5;
 
 /// Fewer repeats have no outliers: which of three is the odd one cannot be told.
@@ -54,8 +54,7 @@ const SURE: Confidence = Confidence {
     ],
 };
 
-/// Of a ratio: an experiment makes dozens of comparisons, of which 95 % would have one in twenty
-/// wrong.
+/// For ratios. An experiment makes dozens of comparisons, and at 95 % one in twenty would be wrong.
 const SURER: Confidence = Confidence {
     tail: 0.005,
     student: [
@@ -143,8 +142,8 @@ pub fn ratio(above: &[f64], below: &[f64], seed: u64) -> Option<Estimate> {
     Some(Estimate { value, interval: interval.map(|interval| interval.with(value)) })
 }
 
-/// A low quantile of `values`, for what others can only make longer. Its interval holds it with 95
-/// % confidence for any distribution: it lies between two of the values, by the binomial
+/// A low quantile of `values`, for times that interference can only lengthen. Its interval holds it
+/// with 95 % confidence for any distribution: it lies between two of the values, by the binomial
 /// distribution. None without values; no interval where there are too few.
 pub fn low_quantile(values: &[f64], quantile: f64) -> Option<Estimate> {
     const MISSED: f64 = 0.05;
@@ -275,8 +274,7 @@ fn student(samples: &[(f64, &[f64])], confidence: &Confidence) -> Option<Interva
 }
 
 impl Confidence {
-    /// How many standard errors it takes with so many degrees of freedom, of which there is at
-    /// least one.
+    /// How many standard errors it takes with so many degrees of freedom, at least one.
     fn critical(&self, freedom: usize) -> f64 {
         self.student[freedom.clamp(1, self.student.len()) - 1]
     }

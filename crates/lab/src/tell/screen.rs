@@ -312,7 +312,7 @@ fn reason(fault: Fault) -> &'static str {
     }
 }
 
-/// The text in lines, of which there may be so many.
+/// The text in lines, at most so many.
 fn wrapped(text: &str, most: usize) -> Vec<String> {
     if text.is_empty() {
         return Vec::new();

@@ -147,7 +147,7 @@ impl Summary {
         constraints::check(&self.constraints, latencies, memory_samples, self.seed)
     }
 
-    /// The limits of which it is not known whether `medians` keep them, in words.
+    /// The limits that `medians` may or may not keep, in words.
     pub fn unchecked(&self, medians: &Medians) -> Vec<String> {
         let checks = self.checks(medians);
         let limits = self.constraints.slo.iter().map(limit_of);
@@ -168,7 +168,7 @@ impl Summary {
         faults
     }
 
-    /// The architectures that can be chosen at a number of connections but for constraints, with
+    /// The architectures that could be chosen at a number of connections without constraints, with
     /// their figures.
     pub fn candidates(&self, concurrency: usize) -> Vec<(&Row, &Medians)> {
         self.rows

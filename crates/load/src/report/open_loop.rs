@@ -30,8 +30,7 @@ pub struct OpenLoop {
     pub raw_latency_us: Latency,
     /// From when a request was due until it was sent, in microseconds, for whatever reason.
     pub send_lag_us: Latency,
-    /// The part of the lag for which the generator is to blame: the request was due, and a
-    /// connection was free.
+    /// The generator's part of the lag: the request was due, and a connection was free.
     pub generator_lag_us: Latency,
     /// The raw latencies in the format of [`Report::histogram`].
     pub raw_histogram: String,

@@ -59,8 +59,7 @@ pub(crate) async fn send_all(stream: &mut TcpStream, request: &[u8]) -> Result<(
     stream.write_all(request).await.map_err(|error| Failure::from_transfer(error, 0))
 }
 
-/// Reads more of a reply of which `received` bytes have come. The end of the connection is a
-/// failure.
+/// Reads more of a reply. `received` bytes of it have come. The end of the connection is a failure.
 #[inline]
 pub(crate) async fn read_more(
     stream: &mut TcpStream,

@@ -90,7 +90,7 @@ struct Source {
     /// A listener's connections that have not been taken.
     accepted: Option<VecDeque<OwnedFd>>,
     sending: Option<Flight>,
-    /// How the last flight failed, for the next write to tell.
+    /// How the last flight failed. The next write reports it.
     failed: Option<Errno>,
     /// Whether the kernel polls for it, for reading and for writing.
     polled: [bool; 2],

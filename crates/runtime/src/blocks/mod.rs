@@ -1,5 +1,5 @@
-//! Tasks as blocks: the stretches between two stage boundaries, each of which an architecture
-//! queues as it likes.
+//! Tasks as blocks. A block lies between two stage boundaries, and an architecture queues each as
+//! it likes.
 //!
 //! ```text
 //!   Tasks::start(future)

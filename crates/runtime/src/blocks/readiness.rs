@@ -145,7 +145,7 @@ mod tests {
         assert!(!readiness.is_exhausted(READ));
         readiness.exhaust(READ);
         assert!(readiness.is_exhausted(READ));
-        // After a hang-up each attempt is made, for no event may follow.
+        // After a hang-up each attempt is made, because no event may follow.
         readiness.note([true, false], true);
         readiness.is_ready(READ, |_| false, || 1);
         readiness.exhaust(READ);
@@ -161,8 +161,8 @@ mod loom_tests {
 
     use super::*;
 
-    /// A descriptor to which bytes come, one at a time and each with an edge; a reader takes them
-    /// all. A wake that is lost shows as a deadlock.
+    /// Bytes come to a descriptor, one at a time and each with an edge. A reader takes them all. A
+    /// wake that is lost shows as a deadlock.
     #[test]
     fn loom_a_reader_gets_all_that_comes() {
         loom::model(|| {

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! All of it belongs to one kernel thread: tasks in a slab, a queue of those that are ready, the
-//! watched descriptors, the timers. Nothing is shared and nothing is atomic, but for the loop's
+//! watched descriptors, the timers. Nothing is shared and nothing is atomic, except the loop's
 //! inbox (`remote`). Through the inbox other kernel threads wake tasks of this loop.
 //!
 //! A task waits for one direction of one descriptor, or for a wake, with at most one deadline. So a

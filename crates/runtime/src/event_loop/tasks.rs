@@ -171,7 +171,7 @@ pub(crate) struct Tasks {
     blocks: Reservation<Task>,
     /// The control blocks of slots before this one have been written.
     pub(super) used: Cell<usize>,
-    /// The first free slot of those, each of which knows the next; [`NO_SLOT`] when none is free.
+    /// The first free slot. Each free slot knows the next. [`NO_SLOT`] when none is free.
     free: Cell<u32>,
     spawned: Cell<u32>,
     /// How many entries of the queue were void.

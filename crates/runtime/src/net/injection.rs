@@ -87,7 +87,7 @@ impl Tally {
 /// The listener's end.
 #[derive(Debug)]
 pub(super) struct Injections {
-    /// `/dev/null`, of which each connection has a duplicate.
+    /// `/dev/null`. Each connection has a duplicate of it.
     null: OwnedFd,
     tally: Arc<Tally>,
 }

@@ -231,8 +231,8 @@ impl TcpListener {
         }
     }
 
-    /// Calls `accept`, which accepts a connection in a way of its own; at a drain, for those only
-    /// that came before.
+    /// Calls `accept`, which accepts a connection in a way of its own. At a drain, it only accepts
+    /// connections that came before.
     ///
     /// # Errors
     ///

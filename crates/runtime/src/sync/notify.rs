@@ -46,8 +46,8 @@ impl fmt::Debug for Notify {
 struct State {
     /// There is a notification for the next to come. Then nothing waits.
     kept: bool,
-    /// The same as outside, for those that wait: they know of nothing but this state, and a
-    /// waiter's size counts.
+    /// The outer `broadcasts` once more, for waiters. A waiter knows this state alone, so that it
+    /// stays small.
     broadcasts: u64,
 }
 

@@ -56,7 +56,8 @@ pub(super) trait Want<T> {
     /// [`Handed`](Position::Handed), it must succeed.
     fn attempt(&mut self, state: &mut T, position: Position) -> Option<Self::Gain>;
 
-    /// Gives back what it was handed, for it has given up. `waited` says whether other tasks wait.
+    /// Gives back what it was handed, because the waiter has given up. `waited` says whether other
+    /// tasks wait.
     fn decline(&mut self, state: &mut T, waited: bool) -> Wake;
 }
 

@@ -165,8 +165,7 @@ fn help() {
 }
 
 impl HelperPool {
-    /// Leaves a job to the helpers, of which there are to be `most`; `start` makes one, or says
-    /// that it cannot.
+    /// Leaves a job to the helpers, at most `most`. `start` makes a helper, or says that it cannot.
     fn submit(&self, job: Job, most: usize, start: impl FnOnce() -> bool) {
         let mut helpers = lock(&self.helpers);
         helpers.jobs.push_back(job);

@@ -39,7 +39,7 @@ impl ThreadStack {
         Self(KernelStack { owner, size, remedy })
     }
 
-    /// Bytes of stack to ask for, of which glibc takes the guard.
+    /// Bytes of stack to ask for. glibc takes the guard from them.
     fn length(self) -> usize {
         let page = rustix::param::page_size();
         let length = self.0.size + KernelStack::beside_calls() + page;

@@ -108,8 +108,8 @@ counters! {
     idle_ns,
     /// Bytes of the state of tasks: what the compiler keeps across a service's waits.
     task_state_allocated_bytes,
-    /// Bytes of the stacks that tasks were given, of kernel threads or user-level threads;
-    /// reserved, of which they use what they touch.
+    /// Bytes of the stacks that tasks were given, of kernel threads or user-level threads. They are
+    /// reserved, and used as far as they are touched.
     task_stack_allocated_bytes,
 }
 

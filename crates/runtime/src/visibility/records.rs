@@ -70,7 +70,8 @@ impl Record {
     }
 }
 
-/// Six numbers, as they are shared. The time of the answer is written last, and is never 0 then.
+/// Six numbers, in the form in which processes share them. The time of the answer is written last,
+/// and is never 0 then.
 type Row = [AtomicU64; 6];
 
 /// What all tasks count, on a cache line of its own.

@@ -359,7 +359,7 @@ pub struct ThreadReport {
     pub peer: Option<SocketAddr>,
 }
 
-/// The tasks of the block world as they are now, of which `most` are reported.
+/// The tasks of the block world as they are now, at most `most`.
 #[must_use]
 pub fn threads(most: usize) -> Threads {
     let now = coarse_milliseconds();

@@ -44,7 +44,7 @@ pub enum Progress {
 }
 
 impl Body {
-    /// Before a body of at most `limit` bytes, of which `room` are kept; with chunks, their framing
+    /// Before a body of at most `limit` bytes; `room` of them are kept. With chunks, their framing
     /// counts towards `limit`, and their content towards `room`.
     ///
     /// The caller must compare a declared length with both.

@@ -215,8 +215,8 @@ impl Codings {
 }
 
 /// The length that a field tells of. The standard allows zeros before the number, but no client
-/// writes them. Some implementations call `strtol(3)` with base 0, to which `010` is 8. Behind such
-/// a proxy, the last two bytes of a body would be the next request.
+/// writes them. Some implementations call `strtol(3)` with base 0, which reads `010` as 8. Behind
+/// such a proxy, the last two bytes of a body would be the next request.
 fn content_length(value: &[u8]) -> Option<u64> {
     if matches!(value, [b'0', _, ..]) { None } else { number(value) }
 }

@@ -127,8 +127,8 @@ pub fn chunked(pieces: &[&[u8]], limit: u64, room: usize) -> Ended {
     Ended::Unfinished
 }
 
-/// The path that a target names, its query, and the target to which a directory of that name would
-/// be redirected; or the status.
+/// The path that a target names, its query, and the target that a directory of that name would be
+/// redirected to. Or the status.
 pub fn resolve(target: &str) -> Result<(String, String, String), u16> {
     let resolved = target::resolve(target).map_err(|status| status.code)?;
     let redirect = target::with_slash(&resolved.path, resolved.query);

@@ -397,7 +397,7 @@ const _: () = assert!(size_of::<Look<'_>>() == 16, "two words");
 
 /// A request that takes a wait to answer.
 enum Begun<'r> {
-    /// For the page in the memo, of which this part is still to be sent.
+    /// For the page in the memo: this part is still to be sent.
     Long(Done, Part),
     /// For something else.
     New(Done, Request<'r>),

@@ -22,7 +22,7 @@ use super::{
 
 /// A file as it is served.
 pub struct Page {
-    /// A 200's status line and header fields, but for `Connection` and the empty line at the end.
+    /// A 200's status line and header fields, without `Connection` and the empty line at the end.
     /// The date in it is filled in for each reply.
     head: Vec<u8>,
     content_type: String,
@@ -122,7 +122,7 @@ impl Page {
         is_get.then_some(part)
     }
 
-    /// The head for the whole page. This is the one that is written for every plain request.
+    /// The head for the whole page. It is written for every plain request.
     fn write_head(&self, output: &mut Vec<u8>, second: u64, persistence: Persistence) {
         let start = output.len();
         output.extend_from_slice(&self.head);

@@ -133,7 +133,7 @@ impl<'l> Wire<'l> {
         Ok(sent == length)
     }
 
-    /// Sends the rest of what has been gathered, of which some is sent.
+    /// Sends the rest of the gathered bytes, after some were sent.
     async fn sent(&mut self, sent: usize) -> io::Result<()> {
         self.is_quiet = false;
         let rest = &self.output.gathered()[sent..];

@@ -276,7 +276,7 @@ impl Shared {
     }
 }
 
-/// A reason, part of which another program may have worded, as the end of one line.
+/// A reason as the end of one line. Another program may have worded part of it.
 fn one_line(why: &str) -> String {
     /// Room for any reason of ours, a path in it included.
     const CHARACTERS: usize = 400;

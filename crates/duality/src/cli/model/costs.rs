@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     )))
 }
 
-/// The costs of which there is no figure of any subject, each with its first reason.
+/// The costs without a figure of any subject, each with its first reason.
 fn missing(rows: &[Row]) -> Vec<(&'static str, &str)> {
     let missing = rows.iter().filter(|row| row.cells.iter().all(|cell| cell.outcome.is_err()));
     let told = missing.filter_map(|row| {
@@ -75,7 +75,7 @@ pub(in crate::cli) fn unit_costs(
         &["--own-time", "--measure"],
         until,
     )?;
-    // A kernel thread of its own, for it is bound to one processor, and what follows is not.
+    // A kernel thread of its own, because it is bound to one processor. The code after it is not.
     let rows = thread::scope(|scope| {
         let measured = thread::Builder::new().spawn_scoped(scope, || {
             run::pin();

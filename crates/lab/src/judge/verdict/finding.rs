@@ -55,7 +55,7 @@ impl Verdict {
         }
     }
 
-    /// Whether all that is sure is a best set of several, of which none can be recommended.
+    /// Whether only a best set of several is sure, and none of the set can be recommended.
     pub fn is_mere_set(&self) -> bool {
         self.tells_apart() && !self.can_recommend()
     }

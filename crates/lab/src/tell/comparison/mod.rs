@@ -27,7 +27,7 @@ use crate::tell::summary::Summary;
 pub use differences::Difference;
 pub(crate) use text::told_together;
 
-/// Two experiments, the first of which came before.
+/// Two experiments, the earlier one first.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// Its name in a plan; none for one that is of no plan.
@@ -111,7 +111,7 @@ pub enum Direction {
     Worse,
     /// It holds the number one.
     Level,
-    /// There is no interval, for one of them was measured once, or the load generator was the limit
+    /// There is no interval. One of the two was measured once, or the load generator was the limit
     /// of the one that looks worse.
     Unsure,
 }

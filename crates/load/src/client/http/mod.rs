@@ -190,8 +190,8 @@ impl KnownReply {
     }
 }
 
-/// Reads a reply of which the first `filled` bytes are in `buffer`. Passes the head and the bytes
-/// that came with it to `check`, and the body to `sink`. Skips interim replies.
+/// Reads a reply. Its first `filled` bytes are in `buffer`. Passes the head and the bytes that came
+/// with it to `check`, and the body to `sink`. Skips interim replies.
 pub(super) async fn read_reply(
     stream: &mut TcpStream,
     buffer: &mut [u8],

@@ -100,8 +100,8 @@ impl Room {
         before(slots.start)..before(slots.end)
     }
 
-    /// Has `member` say its lines of this round now: appends them to `sent`, as they are to be
-    /// sent.
+    /// Has `member` say its lines of this round now. Appends them to `sent`, in the form for the
+    /// wire.
     pub(super) fn say(&self, member: usize, sent: &mut Vec<u8>) {
         let mut state = self.lock();
         let lines = self.lines(member, &state.round.slots);

@@ -58,7 +58,7 @@ pub(crate) struct Core {
     budget: Cell<u32>,
     spent_in: Cell<usize>,
     draining: Cell<bool>,
-    /// The number of the turn with which all tasks that were ready as the round began have had
+    /// After the turn with this number, all tasks that were ready as the round began have had
     /// theirs. And the number of the turn after which the round ends.
     due: Cell<usize>,
     last: Cell<usize>,
