@@ -206,7 +206,7 @@ fn the_server_survives_any_number_of_dumps(architecture: &[&str]) {
     assert_eq!((status.code(), said.as_str()), (Some(0), ""));
 }
 
-/// To look at a stack takes some of it; one that lacks the room is not looked at.
+/// To look at a stack takes some room on it. A stack without that room is not looked at.
 #[test]
 fn a_dump_leaves_small_stacks_whole() {
     let directory = tempfile::tempdir().unwrap();

@@ -49,7 +49,7 @@ pub struct Cost {
     measure: Measure,
 }
 
-/// How a cost is measured. This decides for which subjects.
+/// How a cost is measured. This decides which subjects a cost is measured for.
 #[derive(Clone, Copy)]
 enum Measure {
     /// In a world, so many times.

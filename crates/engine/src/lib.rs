@@ -14,8 +14,8 @@
 //!          the kernel: a few threads
 //! ```
 //!
-//! libc stays whole. Threads are made by its own `pthread_create`, locks are its own; only what it
-//! asks of the kernel is answered here.
+//! libc stays whole. Its own `pthread_create` makes threads, and locks are its own. Only its system
+//! calls are answered here.
 //!
 //! The library is built as a shared object by the build script of the `duality` command (`--cfg
 //! engine_object`), which carries it. It has no std, no libc calls except `memcpy` and its kin, no

@@ -1,4 +1,4 @@
-//! Numbers as people read them, with their units; shared by the terminal's tables and the report.
+//! Numbers as people read them, with their units. The terminal's tables and the report share them.
 
 use crate::statistics::{Estimate, Interval};
 

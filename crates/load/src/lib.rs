@@ -3,8 +3,8 @@
 //! Written with this project's own runtime, on its event world (suspend, epoll), so that one kernel
 //! thread drives any number of connections. [`run`] makes requests in some [`Pattern`], checks
 //! every answer (a wrong byte is an error, not a success) and returns a [`Report`].
-//! [`peak_goodput`] does so at one rate after the other, to find the highest that the server is
-//! equal to.
+//! [`peak_goodput`] does so at one rate after the other, to find the highest rate that the server
+//! keeps up with.
 //!
 //! ```text
 //!   run ── target ── client/{http, echo, …}: what a request is
@@ -15,8 +15,8 @@
 //!                           └─ recorder: the window, latencies, failures ──▶ report
 //! ```
 //!
-//! Beside them there may be a `crowd` of connections that hardly do a thing; `sources` says from
-//! which addresses all of them come.
+//! Beside them there may be a `crowd` of connections that are almost idle. `sources` chooses the
+//! addresses that all of them come from.
 //!
 //! A pattern decides when a request is made. A client decides what the request is. Neither knows
 //! the other.

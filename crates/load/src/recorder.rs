@@ -9,11 +9,12 @@
 //!      d                   │                          ├─────┼────┤       not counted
 //! ```
 //!
-//! *Requests* are the correct replies that were complete within the window. So their number over
-//! its length is the throughput (b makes up for d, which is cut off). *Latencies* are those of
-//! requests that also began in it (c). So they contain no ramp-up. Nor do they contain the halts at
-//! both edges, in which the observer reads counters. A request that was still unanswered at the
-//! end, and had waited longer than any latency, is counted apart: a closed loop hides it otherwise.
+//! *Requests* are the correct replies that were complete within the window. So their number divided
+//! by the length of the window is the throughput (b makes up for d, which is cut off). *Latencies*
+//! are those of requests that also began in it (c). So they contain no ramp-up. Nor do they contain
+//! the halts at both edges, in which the observer reads counters. A request that was still
+//! unanswered at the end, and had waited longer than any latency, is counted apart: a closed loop
+//! hides it otherwise.
 //!
 //! In an open loop a request begins when it is *due*, whether or not there is a connection to send
 //! it on. It belongs to that time, and its latency counts from then. The *raw* latency counts from

@@ -1,5 +1,5 @@
-//! A relay: several loads that take turns on one kernel thread. So servers which are all alive can
-//! be driven one at a time, for a few hundredths of a second each.
+//! A relay: several loads that take turns on one kernel thread. So all servers stay alive, and the
+//! load drives one at a time, for a few hundredths of a second each.
 //!
 //! ```text
 //!   load 0   join: warm-up, window │ rests ······ │ slice │ rests ············· │ slice │

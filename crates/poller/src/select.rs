@@ -9,8 +9,8 @@
 //!
 //! A round costs O(highest descriptor), in the kernel and here, though 64 numbers share a word. The
 //! famous limit of 1,024 descriptors is libc's `fd_set`; the kernel takes bitmaps of any size, and
-//! so does this poller. It cannot tell a hang-up from data: [`Event::hangup`] stays false, which a
-//! level-triggered poller may do.
+//! so does this poller. The poller cannot tell a hang-up from data: [`Event::hangup`] stays false,
+//! which a level-triggered poller may do.
 //!
 //! Source: 4.2BSD, 1983; select(2).
 

@@ -1,5 +1,5 @@
-//! Lines from a stream, each of bounded length: what the services that people can speak with `nc`
-//! share.
+//! Lines from a stream, each of bounded length. The services that people can speak with `nc` share
+//! them.
 //!
 //! A line ends with LF; a CR before it is not part of the line. What follows the last LF is not a
 //! line. [`Lines`] gives out the same lines however the network cuts the bytes.

@@ -2,8 +2,8 @@
 //! find.
 //!
 //! The lab starts this program for each of its servers, and tells them apart only by `--backlog`,
-//! which no load here comes near. So the length of the queue says what is planted; the lab itself
-//! knows of nothing.
+//! which no load here comes near. So the length of the queue says what is planted, and the lab does
+//! not know it.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Chat, rightly: two clients talk among all the others, and each hears the other's lines, all of
-//! them, in order, and none of its own.
+//! Right chat requests. Two clients talk among all the others. Each hears all of the other's lines,
+//! in order, and none of its own.
 
 use std::io;
 
@@ -71,7 +71,7 @@ impl Talker {
         Ok(())
     }
 
-    /// The next line of the one with this label, without the label.
+    /// The next line of the client with this label, without the label.
     fn hears(&mut self, label: &[u8]) -> Result<Vec<u8>, String> {
         loop {
             let line = self.wire.until(b"\n").map_err(|error| format!("not heard: {error}"))?;

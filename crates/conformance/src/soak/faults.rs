@@ -1,5 +1,5 @@
-//! What clients do wrong, or the network to them. Each is bounded in time by itself and ends early
-//! with the round; no reply is owed.
+//! Faults of clients and of their network. Each is bounded in time and ends early with the round.
+//! No client is owed a reply.
 
 use std::io;
 use std::thread::sleep;

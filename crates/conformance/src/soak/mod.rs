@@ -10,7 +10,7 @@
 //!        faults: anything may happen ────────┘
 //! ```
 //!
-//! Choices follow the seed; how they fall together in time does not.
+//! Choices follow the seed. Their timing does not.
 
 #![expect(clippy::print_stdout, reason = "what it prints is its result")]
 

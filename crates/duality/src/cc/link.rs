@@ -1,4 +1,4 @@
-//! Links a program: loads the pass, adds the runtime, and tells what has become of the program.
+//! Links a program: loads the pass, adds the runtime, and reports the result.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;

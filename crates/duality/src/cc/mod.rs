@@ -2,8 +2,8 @@
 //!
 //! A driver around clang. Objects are bitcode, so that the linker sees the whole program. At link
 //! time lld loads the pass of `convert`. The pass turns each function that may block into a
-//! coroutine where threads run it. Everything else that a C compiler is asked for goes to clang as
-//! it is: preprocessing, assembly, shared libraries, versions.
+//! coroutine where threads run it. All other work of a C compiler goes to clang unchanged:
+//! preprocessing, assembly, shared libraries, versions.
 //!
 //! [`job`] reads the command line as cc(1) does, and [`toolchain`] finds the programs.
 //! [`runtime`] has what converted programs are linked with. [`link`] links, and reports.

@@ -1,9 +1,9 @@
-//! What converted programs are linked with: the one place where that is decided.
+//! Decides what converted programs are linked with.
 //!
 //! The command carries the sources of the runtime (`convert/runtime`) and the engine. The clang
 //! that compiles the program compiles them into one object, native code that the pass does not see.
-//! The object is kept in the user's cache folder, since a build links often. The linker takes it
-//! only where the pass has left calls of it.
+//! A build links often, so the object is kept in the user's cache folder. The linker takes it only
+//! if the pass has left calls of it.
 
 use std::collections::hash_map::DefaultHasher;
 use std::env;

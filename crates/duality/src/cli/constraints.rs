@@ -1,4 +1,4 @@
-//! What an architecture must keep to be recommended: flags of `compare` and of `report`.
+//! The limits that a recommended architecture must keep: flags of `compare` and of `report`.
 
 use duality_lab::ask::settings::parse_bytes;
 use duality_lab::record::{Constraints, kept_slo};

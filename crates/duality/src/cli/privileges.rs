@@ -1,5 +1,5 @@
-//! `serve --user`: a server that is started as root, for a port below 1024 or a log, and does not
-//! stay so.
+//! `serve --user`: a server that starts as root, for a port below 1024 or a log, and then gives
+//! root up.
 //!
 //! ```text
 //! root ──lower──▶ the service is opened: its store belongs to the user

@@ -1,4 +1,4 @@
-//! `duality report`: what was measured before, read again; and two runs laid over each other.
+//! `duality report`: reads results again, and compares two runs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -145,7 +145,7 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// What runs today: the subject that is named now, or else the one that was named then.
+/// What runs today: the subject of this command line, or else that of the results.
 fn current(named: Option<&str>, heading: &Heading) -> Result<Option<String>, Failure> {
     let Some(name) = named else { return Ok(heading.current.clone()) };
     let subjects: Vec<&str> = heading.design.subjects().collect();

@@ -30,7 +30,7 @@ pub(super) struct Found {
 }
 
 impl Run {
-    /// Reads a results file, or the one of a directory, or those of a plan's.
+    /// Reads a results file, that of a directory, or those of a plan's directory.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let told = |error| Failure::misuse(format!("{}: {error}", path.display()));
         let own = path.join(RESULTS);

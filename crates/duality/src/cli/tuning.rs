@@ -1,5 +1,5 @@
-//! What can be chosen about an architecture. `serve` takes these flags, and `compare` hands them on
-//! to the servers that it starts; so does the key `server-arguments` of a plan.
+//! The options of an architecture. `serve` takes these flags, and `compare` hands them on to the
+//! servers that it starts. So does the key `server-arguments` of a plan.
 //!
 //! A new flag is an entry of the list below, and the field of its name in [`Options`].
 

@@ -2,8 +2,8 @@
 //!
 //! The command carries the engine (`crates/engine`, built by `build.rs`), and puts it into a file
 //! in memory. The dynamic linker loads that file before all else (`LD_PRELOAD`, ld.so(8)). The
-//! command then becomes the program (execve(2)): same process, same exit status. [`program`] looks
-//! at the program's file first and refuses what cannot work.
+//! command then becomes the program (execve(2)): same process, same exit status. First, [`program`]
+//! looks at the program's file and refuses a program that cannot work.
 
 mod program;
 

@@ -1,4 +1,4 @@
-//! A dump: every task, its stage, what it waits for, for how long, and where its stack stands.
+//! A dump: every task with its stage, its wait, the length of the wait, and the place of its stack.
 
 use std::collections::HashMap;
 use std::fmt::Write;

@@ -2,8 +2,8 @@
 //! requests (`--records`). It dumps the tasks when SIGUSR1 asks for it (`--dump`), and names the
 //! task that holds up a loop (`--stall`). See docs/visibility.md.
 //!
-//! It sleeps until one of them is due. A server that forks has its one watcher in the parent, which
-//! sees the children through their slots (`duality_runtime::visibility`).
+//! It sleeps until one of these is due. A server that forks has one watcher, in the parent. The
+//! watcher sees the children through their slots (`duality_runtime::visibility`).
 
 mod dump;
 mod graph;

@@ -1,4 +1,5 @@
-//! Files that a watched server writes: fresh, the server's own, and for its user's eyes only.
+//! Files that a watched server writes. They are new, the server's own, and readable by its user
+//! alone.
 //!
 //! A server may run as root and be told to write into /tmp, where others can plant names. So it
 //! follows no symbolic link (`O_NOFOLLOW` of open(2)), and writes to no file of another user. A new

@@ -1,8 +1,8 @@
 //! Finds the task that holds up a loop.
 //!
 //! A loop counts each turn that it gives to a task, and says which task has it. A watcher that sees
-//! the same turn for longer than the threshold has found a stall, while it lasts. The loop reads no
-//! clock for it. So a stall is found if it lasts for the threshold and one look more.
+//! one turn for longer than the threshold has found a stall, while the stall lasts. The loop reads
+//! no clock for that. So a stall is found if it lasts for the threshold and one look more.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Users and groups, which belong to kernel threads, and which programs mean for the process.
+//! Users and groups. They belong to kernel threads, but programs mean them for the process.
 
 use crate::entry::frame::Frame;
 use crate::kernel::lock::{Guarded, Locked, lock};

@@ -1,4 +1,4 @@
-//! What is known of a descriptor in one direction: the edges that have come, and what waits.
+//! The state of a descriptor in one direction: the edges that have come, and what waits.
 //!
 //! Edges are counted, since another worker may take one between an attempt and the wait that
 //! follows it. A call says how many had been `seen` before its attempt, and does not park if there

@@ -1,7 +1,7 @@
 //! Every system call of the kernel, and what the engine does with it.
 //!
-//! A call that is passed on and blocks stops the whole program. So each number has a class, and a
-//! number without a row, of a later kernel, is offloaded: it may block.
+//! A call that is passed on and blocks stops the whole program. So each number has a class. A
+//! number without a row is of a later kernel: it may block, so it is offloaded.
 //!
 //! Source: `arch/x86/entry/syscalls/syscall_64.tbl` of Linux 6.18.
 

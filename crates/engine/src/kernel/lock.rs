@@ -4,8 +4,8 @@
 //! is switched to releases it. So no worker sees a thread as parked before its stack has been left.
 //!
 //! With one worker, the lock is not taken at all: nothing else changes the engine's state. The
-//! second worker makes it real (`share`). A worker that finds it taken spins for a moment, then
-//! sleeps.
+//! second worker activates the lock (`share`). A worker that finds it taken spins for a moment,
+//! then sleeps.
 
 use core::cell::{Cell, UnsafeCell};
 use core::marker::PhantomData;

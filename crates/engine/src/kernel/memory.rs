@@ -1,8 +1,7 @@
 //! The engine's own heap: size classes of powers of two, carved from anonymous mappings.
 //!
 //! The program's `malloc` cannot serve: a thread may enter the engine while it holds the lock of
-//! `malloc`. What is freed is used again, and not returned to the kernel, except for blocks above
-//! 64 KiB.
+//! `malloc`. Freed blocks are used again. Only blocks above 64 KiB return to the kernel.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;

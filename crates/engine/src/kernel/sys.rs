@@ -4,7 +4,7 @@
 //! kernel writes only through references that may change, or where the program asked it to. Other
 //! calls are made by the unsafe `call`, or by the functions for mappings below.
 //!
-//! No function of libc is called: inside libc, the very instructions are patched that lead here.
+//! No function of libc is called, because libc's own system calls are patched to lead here.
 
 use core::arch::asm;
 use core::ffi::CStr;

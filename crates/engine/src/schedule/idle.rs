@@ -13,10 +13,10 @@
 //!
 //! A reserve is summoned when threads are ready. A single ready thread often runs in a moment, when
 //! the current one waits, and then the reserve has come for nothing. So after each such time some
-//! single threads are skipped. One that is skipped is looked at again when the lock is released
-//! next, and at the latest when the current turn is over.
+//! single threads are skipped. A skipped thread is looked at again when the lock is released next,
+//! and at the latest when the current turn is over.
 //!
-//! To wake a worker costs more than many a thread runs for. After several workers that came and
+//! A worker's wake-up costs more than many threads run for. After several workers that came and
 //! soon had nothing to run, the next one without work does not watch while others run. It is deputy
 //! at once, and the others find the events when they have run what is ready.
 

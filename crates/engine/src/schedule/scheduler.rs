@@ -18,9 +18,8 @@
 //! its turn goes to the common queue, and so does one that yields. There the thread that has waited
 //! longest is next, whichever worker it ran on. A worker takes from its own queue, then from the
 //! common one, then from another worker's. A thread that computes comes after all that have woken,
-//! within a credit (`schedule/ticks.rs`), and after a look at the descriptors. Whether a worker
-//! that sleeps is woken for what is ready is decided when the lock is released
-//! (`schedule/idle.rs`).
+//! within a credit (`schedule/ticks.rs`), and after a look at the descriptors. The release of the
+//! lock decides whether a sleeping worker is woken for ready threads (`schedule/idle.rs`).
 
 use crate::entry::frame::duality_switch;
 use crate::kernel::clock::{self, NEVER, Nanoseconds};

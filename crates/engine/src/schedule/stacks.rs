@@ -4,7 +4,7 @@
 //! the kernel allows 65,530. The engine carves its stacks out of few large regions. It guards them
 //! with `MADV_GUARD_INSTALL` where the kernel has it (Linux 6.13), which takes no region at all.
 //!
-//! The kernel is asked without the lock, since it takes longer than all else here. Meanwhile the
+//! The calls of the kernel take longest here, so they are made without the lock. Meanwhile the
 //! stack is in no list.
 
 use alloc::collections::BTreeMap;

@@ -1,8 +1,8 @@
-//! Tells which thread of a converted program holds its loop, and in which function.
+//! Reports which thread of a converted program holds its loop, and in which function.
 //!
-//! A task gives way at its calls. One that computes for long holds up the others of its loop, which
-//! the program's users see as a server that hangs. Ticks measure that, so a program that waits is
-//! never disturbed.
+//! A task gives way at its calls. A task that computes for long holds up the others of its loop,
+//! and users see a server that hangs. Ticks measure that, so a program that waits is never
+//! disturbed.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 

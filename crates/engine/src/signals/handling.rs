@@ -1,5 +1,4 @@
-//! Signals: the kernel's handler is always ours, and what the program sees is delivered by the
-//! engine.
+//! Signals. The kernel's handler is always ours, and the engine delivers signals to the program.
 //!
 //! ```text
 //!   kernel ──▶ handler, on the worker's signal stack, with all signals blocked

@@ -1,9 +1,10 @@
-//! Fitting experiments into the time that there is.
+//! Fits experiments into the available time.
 //!
-//! What was asked for is kept when it fits. Otherwise blocks get fewer, down to what a verdict
-//! needs. Then windows and warm-ups get shorter, down to half a second and a fifth of one. Then
-//! repeats get fewer, down to three. What was asked to be less than that stays. What still does not
-//! fit is refused. A tenth of the time is kept in reserve, because servers take time to start.
+//! An experiment that fits stays as it is. Otherwise it gets fewer blocks, down to what a verdict
+//! needs. Then its windows and warm-ups get shorter, down to half a second and a fifth of one. Then
+//! it gets fewer repeats, down to three. Settings that are lower than that stay. An experiment that
+//! still does not fit is refused. A tenth of the time is kept in reserve, because servers take time
+//! to start.
 
 use std::time::Duration;
 

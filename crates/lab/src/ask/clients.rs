@@ -1,4 +1,4 @@
-//! How clients behave: what the settings about it come to together.
+//! How clients behave, from all settings about it together.
 
 use std::time::Duration;
 

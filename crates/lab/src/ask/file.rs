@@ -16,7 +16,7 @@
 //! command = ["my-echo", "{port}"]
 //! ```
 //!
-//! [`parse`] is a pure function of the text, which it takes for hostile: everything is bounded. A
+//! [`parse`] is a pure function of the text. It takes the text for hostile and bounds everything. A
 //! [`Problem`] has its line and column. A mistake that depends on services and architectures is a
 //! [`Misfit`], for which [`Entry::problem`] finds the position.
 

@@ -1,11 +1,10 @@
-//! What blocks say of the subjects in them: their means beside each other, and how far chance puts
-//! equal ones apart.
+//! Compares the subjects of blocks: their means, and how far chance puts equal subjects apart.
 //!
 //! The model is that of a randomised block design (Fisher 1935). A value is the effect of its
 //! subject, plus that of its block, plus chance. Blocks take out what drifts on the machine from
 //! one to the next. Not every subject needs to be in every block: the effects are those of least
-//! squares (the intra-block analysis, Cochran & Cox 1957, chapter 9). Subjects that never met in a
-//! block are compared by way of those that they met.
+//! squares (the intra-block analysis, Cochran & Cox 1957, chapter 9). Two subjects that never met
+//! in a block are compared by way of subjects that both met.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! Whether an architecture keeps what it must.
+//! Whether an architecture keeps the constraints.
 //!
-//! A limit is kept when the median of the repeats keeps it. When the interval of that median holds
-//! the limit, the next experiment might find the opposite, and the recommendation says that it is
+//! A limit is kept when the median of the repeats keeps it. If the interval of that median holds
+//! the limit, the next experiment might find the opposite. Then the recommendation says that it is
 //! not sure.
 
 use duality_load::Latency;

@@ -1,5 +1,5 @@
-//! What was observed of each subject at one number of connections, in rounds that compare it with
-//! the others, and the metric that decides.
+//! The observations at one number of connections, and the metric that decides. Each round compares
+//! the subjects with one another.
 //!
 //! A round is a block of slices, with all its subjects side by side, or one repeat of windows where
 //! servers are measured in turn. Disturbed rounds are set apart here, before any figure is looked

@@ -1,7 +1,7 @@
-//! What is seen while an experiment runs. On a terminal it is a bar with the time that is left, and
-//! the standing so far. Else it is a line for each cell.
+//! The display while an experiment runs. On a terminal it is a bar with the time that is left, and
+//! the standing so far. Elsewhere it is a line for each cell.
 //!
-//! The standing is of means, and without intervals: the verdict comes at the end.
+//! The standing has means without intervals, because the verdict comes at the end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

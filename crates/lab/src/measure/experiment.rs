@@ -1,4 +1,4 @@
-//! An experiment that can be run: a design, and what this machine needs for it.
+//! An experiment that can be run: a design, and the set-up of this machine for it.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};

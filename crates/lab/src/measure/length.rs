@@ -1,4 +1,4 @@
-//! How long an experiment and its parts take, about: what a budget and a progress bar go by.
+//! Estimates how long an experiment and its parts take, for a budget and for the progress bar.
 
 use std::time::Duration;
 

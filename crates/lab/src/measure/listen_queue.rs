@@ -6,10 +6,10 @@
 //!            └── again after 1, 3, 7 … s (RFC 6298) ◀─┘
 //! ```
 //!
-//! Then most connections wait for a timer of the client's kernel, and the server is asked by the
-//! few that got in. Kerneis & Chroboczek found that in 2009 when the measured load of their servers
-//! stayed near 130 however much was offered: `somaxconn` was 128. The median latency does not show
-//! it, and the mean becomes irregular.
+//! Then most connections wait for a timer of the client's kernel, and only a few connections make
+//! requests. Kerneis & Chroboczek found that in 2009. The measured load of their servers stayed
+//! near 130, whatever was offered: `somaxconn` was 128. The median latency does not show it, and
+//! the mean becomes irregular.
 //!
 //! `length` asks the kernel how long the queue is, for any server. `judge` is the diagnosis, a
 //! function of figures alone.

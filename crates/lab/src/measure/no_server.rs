@@ -1,4 +1,4 @@
-//! Why a server, or the store that it needs, is not there.
+//! Why a server, or its store, is missing.
 
 /// Why there is none, and how that is told of its cell.
 #[derive(Debug)]

@@ -1,5 +1,4 @@
-//! The parts of an experiment, in the order of measurement, and how long what is missing of them
-//! takes.
+//! The parts of an experiment, in the order of measurement, and how long the missing parts take.
 
 use crate::measure::experiment::Experiment;
 use crate::record::CellKey;

@@ -1,8 +1,7 @@
-//! Where the servers of an experiment keep what they are told: a fresh store for each cell, or one
-//! that is there already.
+//! The store of an experiment's servers: a fresh one for each cell, or an existing one.
 //!
-//! A fresh store is what makes a cell comparable with the next: a guestbook that has grown answers
-//! more slowly. It lives in a temporary directory and goes with the cell.
+//! A fresh store makes cells comparable, because a guestbook that has grown answers more slowly. It
+//! lives in a temporary directory and goes with the cell.
 
 use std::env;
 use std::fmt;

@@ -1,9 +1,9 @@
 //! What an operation costs under an architecture: unit costs of `duality model --costs`, put
 //! together such that nothing is paid for twice.
 //!
-//! A benchmark never measures one operation alone. To start a task and join it takes two turns as
-//! well, and to start a thread and join it a switch of the kernel. But turns and switches are
-//! counted, and have prices of their own. So they are taken off, and what is left is the price of
+//! A benchmark never measures one operation alone. To start and join a task takes two turns as
+//! well. To start and join a thread takes a switch of the kernel as well. But turns and switches
+//! are counted, and have prices of their own. So these are taken off, and the rest is the price of
 //! the start. No price is below zero.
 
 use std::collections::BTreeMap;

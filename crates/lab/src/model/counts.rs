@@ -1,5 +1,5 @@
-//! How often a server does what architectures differ in: counted by itself, and divided by the
-//! requests.
+//! How often a server does the operations that architectures differ in. The server counts them, and
+//! the count is divided by the requests.
 
 use std::ops::{Index, IndexMut};
 

@@ -1,7 +1,7 @@
 //! The cost model: how much of a request's processor time is the architecture's, and what for.
 //!
-//! After Demsky (2001, chapter 4). What a server takes for a request is split into what every
-//! architecture does alike and what this one does:
+//! The model is Demsky's (2001, chapter 4). It splits the time of a request into a part that is
+//! alike in all architectures, and the part of this one:
 //!
 //! ```text
 //!   t_total        = t_independent + t_dependent
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! The model is right if t_independent is the same for all architectures of a service. Its measure
-//! is the coefficient of variation of t_independent over them. It is given for no model and for
-//! each [`Term`] added in turn ([`Coefficients`]). Nothing is fitted, except in the one column that
-//! is called so ([`fit`]).
+//! is the coefficient of variation of t_independent over them. The table has it without the model,
+//! and with each [`Term`] added in turn ([`Coefficients`]). Nothing is fitted, except in the column
+//! `fitted` ([`fit`]).
 //!
 //! ```text
 //!   results.jsonl ─ counts.rs ▶ Counts ┐

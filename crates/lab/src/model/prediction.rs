@@ -1,7 +1,7 @@
-//! What the model says of a number of connections that it was not made from.
+//! Predicts a number of connections that was not measured.
 //!
 //! Between two numbers of connections that were measured, counts and t_independent change in a
-//! straight line over the logarithm of the number. Beyond them they keep on as between the last
+//! straight line over the logarithm of the number. Beyond them they follow the line of the last
 //! two. The unit cost of a poller's round with so many descriptors is known, wherever the number
 //! lies.
 

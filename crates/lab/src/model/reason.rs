@@ -1,7 +1,7 @@
 //! The model in sentences: where an architecture's time goes, and why another takes less.
 //!
-//! For recommendations: a cell of an ordinary comparison has counts, and unit costs take seconds to
-//! measure.
+//! Recommendations use it: a cell of an ordinary comparison has counts, and unit costs take seconds
+//! to measure.
 
 use crate::format::duration;
 use crate::record::{Cell, Heading};

@@ -1,4 +1,4 @@
-//! How an architecture carries connections, as it said itself when it was measured.
+//! How an architecture carries connections, by its own word when it was measured.
 
 use serde::{Deserialize, Serialize};
 

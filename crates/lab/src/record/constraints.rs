@@ -1,5 +1,5 @@
-//! What an architecture must keep to be recommended: latencies and memory, as plans and results
-//! have it.
+//! The limits that a recommended architecture must keep: latencies and memory, as plans and results
+//! have them.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! What is kept of a run of regimes: `regimes.jsonl`. Its first line says what was planned, and
-//! each other one what a cell came to.
+//! The file of a run of regimes: `regimes.jsonl`. Its first line has the plan, and each other line
+//! the results of a cell.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

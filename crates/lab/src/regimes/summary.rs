@@ -1,5 +1,5 @@
-//! What a run of regimes came to: a row for each subject under each load, and what that says for
-//! sure.
+//! The results of a run of regimes: a row for each subject under each load, and the sure
+//! conclusions.
 
 use std::collections::BTreeMap;
 

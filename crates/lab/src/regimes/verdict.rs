@@ -1,10 +1,10 @@
-//! What a run of regimes says for sure: which subjects answer most under the heaviest load, and
-//! which keep their best rate there.
+//! The sure conclusions of a run of regimes: which subjects answer most under the heaviest load,
+//! and which keep their best rate there.
 //!
 //! Repeats are blocks: each has every subject once. Rates are compared within them ([`Fit`]) by
-//! Tukey's studentized range, with the error of other verdicts ([`FAMILY_ERROR`]). What a subject
-//! keeps is the ratio of its rates to those under the load on which it did best, with an interval
-//! of 99 %. Where repeats are too few for that, nothing is said.
+//! Tukey's studentized range, with the error of other verdicts ([`FAMILY_ERROR`]). The share that a
+//! subject keeps is the ratio of its rates to those under its best load, with an interval of 99 %.
+//! With too few repeats there is no conclusion.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! Medians, how sure they are, and straight lines: the arithmetic beneath a summary. docs/method.md
-//! says what is behind it.
+//! has the reasons.
 //!
 //! A value is a median, which one bad repeat does not move. Its interval is Student's, of the mean
 //! of the repeats' logarithms. The bootstrap assumes less, but is wrong for few repeats. Of three

@@ -1,5 +1,5 @@
-//! What an experiment came to, as data: `summary.json` beside the report, and `duality report RUN
-//! --json`.
+//! The results of an experiment as data: `summary.json` beside the report, and
+//! `duality report RUN --json`.
 //!
 //! Scripts may rely on it: names carry units, and [`VERSION`] changes when one changes its meaning.
 

@@ -1,4 +1,4 @@
-//! The first screen: what an experiment came to, in at most 23 lines of 80 columns.
+//! The first screen: the results of an experiment, in at most 23 lines of 80 columns.
 //!
 //! ```text
 //!   Choose epoll: …                                             the answer

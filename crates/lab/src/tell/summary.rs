@@ -1,9 +1,9 @@
-//! What the cells of an experiment come to: one row for each subject, which is an architecture or a
-//! peer, at each concurrency.
+//! The summary of an experiment's cells: one row for each subject at each concurrency. A subject is
+//! an architecture or a peer.
 //!
-//! [`Summary::of`] takes what has been measured so far, so it serves the terminal after a whole
-//! experiment and after a Ctrl-C alike. A cell that was measured again (`--resume` after a failure)
-//! counts as it was last. What could not be measured keeps its reason and never becomes a zero.
+//! [`Summary::of`] takes the records so far, so it works after a whole experiment and after a
+//! Ctrl-C alike. Of a cell that was measured again (`--resume` after a failure), the last
+//! measurement counts. A cell that could not be measured keeps its reason and never becomes a zero.
 
 use std::collections::{BTreeMap, BTreeSet};
 

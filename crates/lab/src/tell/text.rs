@@ -1,5 +1,6 @@
-//! What an experiment came to, as text for the terminal. First what was disturbed and the verdict's
-//! tables, then what could not be measured, the warnings, and the recommendation.
+//! The results of an experiment as text for the terminal. First come the disturbances and the
+//! verdict's tables. Then come the cells that could not be measured, the warnings, and the
+//! recommendation.
 
 use std::fmt::Write;
 

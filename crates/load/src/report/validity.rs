@@ -1,6 +1,6 @@
 //! Whether the generator could do its work: the reasons why it could not, each with its number. If
-//! it could not, its figures say nothing. Those of a generator that was merely busy are a lower
-//! bound of what the server can do.
+//! it could not, its figures say nothing. The figures of a generator that was merely busy are a
+//! lower bound of what the server can do.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

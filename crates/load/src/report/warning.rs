@@ -1,5 +1,5 @@
-//! What a reader of figures must know, by kind. A program that processes it looks at the kind, and
-//! never at the wording.
+//! Warnings about figures, by kind. A program that processes a warning looks at its kind, and never
+//! at its wording.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! The two queues that are shared with the kernel: requests go in, completions come out.
 //!
-//! The safe interface of the ring. Each method makes a request from typed parts. This file alone
-//! proves that the memory of a request lives long enough. That memory is [`Buffers`] and [`Sends`];
-//! the kernel may use it until the last completion of the last request. [`Queue`] counts requests,
-//! and its drop waits for them. Memory that the kernel does not give back is leaked.
+//! This is the safe interface of the ring. Each method makes a request from typed parts. This file
+//! alone proves that the memory of a request lives long enough. That memory is [`Buffers`] and
+//! [`Sends`]; the kernel may use it until the last completion of the last request. [`Queue`] counts
+//! requests, and its drop waits for them. Memory that the kernel does not give back is leaked.
 
 use std::collections::VecDeque;
 use std::io;

@@ -18,8 +18,8 @@
 //! (SEDA).
 //!
 //! A task may go on another kernel thread after each block. Its state moves with it, so services'
-//! futures are `Send`. What is said of the task to others, such as its stage, is in atomic numbers.
-//! The crate `async-task` keeps the life of a task (queued, running, woken while it runs, ended).
+//! futures are `Send`. What others read of the task, such as its stage, is in atomic numbers. The
+//! crate `async-task` keeps the life of a task (queued, running, woken while it runs, ended).
 
 mod reactor;
 mod readiness;

@@ -10,9 +10,9 @@
 //! fiber's stack, and never returns `Pending`, because each wait within it leaves the stack and
 //! comes back.
 //!
-//! In the suspend world the compiler has turned the service into a state machine. It holds what is
-//! alive at each wait, and no more: the continuation of selective CPS conversion (Kerneis &
-//! Chroboczek 2009).
+//! In the suspend world the compiler has turned the service into a state machine. The state machine
+//! holds the values that are alive at each wait, and no more. This is the continuation of selective
+//! CPS conversion (Kerneis & Chroboczek 2009).
 
 use std::future::Future;
 use std::task::{Context, Waker};

@@ -1,4 +1,4 @@
-//! Connections that ended with an error of their service: a hook is called for each, or the first
+//! Connections that ended with an error of their service. A hook is called for each, or the first
 //! few are logged, a line each.
 //!
 //! The counters are shared with child processes, so that a server of many processes says no more

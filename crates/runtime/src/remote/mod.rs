@@ -11,7 +11,7 @@
 //! of messages (Treiber 1986) and an eventfd that interrupts the loop's wait. Others push messages
 //! without a lock, and the loop takes them whole. Only the push that finds the stack empty writes
 //! to the eventfd. Inboxes are never freed, only taken again by later loops. So a waker that
-//! outlived its loop finds the inbox of a later loop at worst, and never freed memory.
+//! outlived its loop finds the inbox of a later loop at worst. It never finds freed memory.
 //!
 //! This module stands below the loop, so that draining and surveys, which interrupt loops, need not
 //! know what a loop is.

@@ -4,8 +4,8 @@
 //! waits as its world does. A semaphore, and so a mutex, does without that as long as nothing waits
 //! (`permits.rs`).
 //!
-//! **Order.** All of it is fair: first come, first served, and what was handed to a waiter cannot
-//! be taken by a newcomer. A waiter comes when its future is polled first.
+//! **Order.** All of it is fair: first come, first served. A newcomer cannot take what was handed
+//! to a waiter. A waiter comes when its future is polled first.
 //!
 //! - [`Semaphore`] and [`Mutex`] give the permit, or the lock, to waiters in the order in which
 //!   they came.

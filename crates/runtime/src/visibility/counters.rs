@@ -1,4 +1,4 @@
-//! The counters: what each of them counts is said where it is listed, and in docs/visibility.md.
+//! The counters. The list below and docs/visibility.md say what each counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What is shown of a task while it has its turn, in one word, so that it costs one store and is
+//! The shown state of a task while it has its turn. It is one word, so it costs one store and is
 //! read whole.
 
 use super::Label;

@@ -1,7 +1,7 @@
 //! Asking the loops of this process what their tasks wait for.
 //!
 //! A loop answers between two of its rounds: the watcher interrupts their waits, and waits for the
-//! answers. A loop that a task holds does not answer in time, and is told apart by that.
+//! answers. A loop that a task holds does not answer in time. That identifies it.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -5,7 +5,7 @@
 //! their names are found by the code that prints them, on a stack with room for it.
 //!
 //! A kernel thread that computes is asked by a signal. The handler notes the interrupted
-//! instruction. It cannot find out more: what walks a stack may take locks.
+//! instruction. It cannot find out more, because a walk of the stack may take locks.
 
 use std::fmt;
 use std::io;

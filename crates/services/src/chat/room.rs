@@ -1,4 +1,4 @@
-//! The members that are there, and what has been said: all that the connections of a chat share.
+//! All that the connections of a chat share: the present members, and the lines.
 //!
 //! ```text
 //!   reader of member 3 ── say ──▶ ┌──────────────────────┐ ── next ──▶ writer of member 1

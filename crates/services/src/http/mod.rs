@@ -17,8 +17,8 @@
 //! A request that repeats the last one on its connection is answered without an allocation, a lock
 //! or an atomic read-modify-write.
 //!
-//! Everything a client sends is bounded by [`Limits`]. After an error that leaves in doubt where
-//! the next request begins, the connection ends, in such a way that the reply arrives.
+//! Everything a client sends is bounded by [`Limits`]. If an error leaves in doubt where the next
+//! request begins, the connection ends after the reply has arrived.
 
 mod authority;
 mod body;

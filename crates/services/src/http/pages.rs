@@ -1,5 +1,5 @@
-//! Pages that are made anew for each request, in front of the files: what makes a service "http
-//! and a little more".
+//! Pages that are made anew for each request, in front of the files. A service of "http and a
+//! little more" provides them.
 //!
 //! ```text
 //!   head ──> offer ──> screen ──> body is read ──> answer ──> reply

@@ -1,4 +1,4 @@
-//! The statuses that replies have, and what is said with those that refuse.
+//! The statuses of replies, and the texts of refusals.
 
 /// A status: its code, its reason phrase, and a sentence for the reader of the page.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The side of a connection that touches the network: replies are gathered here and sent together.
+//! The network side of a connection. Replies are gathered here and sent together.
 
 use std::{
     io::{self, ErrorKind, IoSlice},

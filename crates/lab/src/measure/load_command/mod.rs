@@ -2,7 +2,7 @@
 //! answered.
 //!
 //! The lab runs the command once for each measurement, and measures the server meanwhile. So any
-//! protocol can be compared. A command is words in which placeholders stand:
+//! protocol can be compared. A command is a list of words with placeholders:
 //!
 //! | placeholder | is |
 //! | --- | --- |

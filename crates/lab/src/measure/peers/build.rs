@@ -1,4 +1,4 @@
-//! Peers that are made before they are measured, by the command that their plan gives.
+//! Builds peers before they are measured, by the command of their plan.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Peers: servers that are not ours, measured in the same experiment.
 //!
 //! A [`Peer`] is a command line and what must be known about it. Those of [`READY_MADE`] come with
-//! their configuration; plans define others ([`[[peer]]`](mod@crate::ask::file)). In command,
-//! configuration and environment stand placeholders, which each cell fills in:
+//! their configuration; plans define others ([`[[peer]]`](mod@crate::ask::file)). Command,
+//! configuration and environment may have placeholders, which each cell fills in:
 //!
 //! | placeholder | is |
 //! | --- | --- |

@@ -1,7 +1,7 @@
 //! One of our architectures: a process that is started, asked for its counters, drained.
 //!
 //! The control channel is a socket on the server's standard input, with lines of JSON. The server's
-//! end, `control.rs` in the crate `duality`, says what is said over it.
+//! end, `control.rs` in the crate `duality`, has the protocol.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};

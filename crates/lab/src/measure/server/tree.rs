@@ -1,9 +1,9 @@
-//! What a tree of processes has used that tells nothing itself, from /proc.
+//! The resources that a peer's tree of processes has used, from /proc.
 //!
 //! Processor time is exact to the nanosecond for threads that live. It is known to a tick of 10 ms
 //! for threads that have ended, and for ended processes that their parent waited for. If a parent
-//! ignores SIGCHLD, nothing is left to count of its ended children. Context switches are those of
-//! the threads that live.
+//! ignores SIGCHLD, the time of its ended children is lost. Context switches are those of the
+//! threads that live.
 
 use std::fs;
 use std::time::Duration;

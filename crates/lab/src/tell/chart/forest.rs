@@ -1,7 +1,7 @@
 //! Estimates with their intervals, one beneath the other: a forest plot (Lewis & Clarke 2001).
 //!
-//! The axis follows the estimates. An interval that reaches beyond it is cut, with an arrow: one
-//! that nothing is known of would otherwise make all others invisible.
+//! The axis follows the estimates. An interval that reaches beyond the axis is cut, with an arrow.
+//! Otherwise one very wide interval would make all others invisible.
 
 use std::fmt::Write;
 

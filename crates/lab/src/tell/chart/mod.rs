@@ -2,8 +2,8 @@
 //! they follow its theme.
 //!
 //! [`lines`] draws figures over load, [`forest`] estimates with their intervals. A chart of a dozen
-//! lines says nothing. So three are in colour, each with a dash and a marker of its own, and the
-//! others are grey. Names stand at the ends of lines.
+//! coloured lines cannot be read. So three are in colour, each with a dash and a marker of its own,
+//! and the others are grey. Names stand at the ends of lines.
 
 pub mod forest;
 pub mod lines;

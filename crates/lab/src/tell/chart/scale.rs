@@ -1,4 +1,4 @@
-//! From values to places.
+//! Maps values to places on an axis.
 
 /// A straight or a logarithmic scale between two places.
 #[derive(Clone, Copy, Debug)]

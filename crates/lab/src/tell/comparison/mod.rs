@@ -1,11 +1,11 @@
 //! Two experiments laid over each other: before and after a change, or two machines.
 //!
 //! A cell is compared with that of the same subject at as many connections. Each figure is the
-//! ratio of the second experiment's to the first's, with its 99 % interval; they differ only when
-//! it excludes the number one. Where both have blocks, rates and processor times are compared by
-//! the slices in them (`slices.rs`).
-//! [`text`](Comparison::render_text), [`data`](Comparison::data) and a page
-//! ([`report::overlay`](crate::tell::report::overlay)) show the same.
+//! ratio of the second experiment's to the first's, with its 99 % interval. The two differ only if
+//! the interval excludes the number one. Where both have blocks, rates and processor times are
+//! compared by the slices in them (`slices.rs`). [`text`](Comparison::render_text),
+//! [`data`](Comparison::data) and a page ([`report::overlay`](crate::tell::report::overlay)) show
+//! the same.
 
 mod differences;
 mod slices;

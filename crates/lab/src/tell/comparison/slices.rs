@@ -1,12 +1,11 @@
 //! The ratios of two runs that both have blocks: from the slices of all their subjects, at all
 //! numbers of connections together.
 //!
-//! A run has few sessions, and what one subject did in two or three of them says little of how much
-//! sessions differ. All subjects of both runs say more, at all numbers of connections.
+//! A run has few sessions. Two or three values of one subject say little about how much sessions
+//! differ. The values of all subjects of both runs, at all numbers of connections, say more.
 //!
 //! The model is nested. The mean of a session is a logarithm, the sum of four parts. These are the
-//! subject's, the mood of the machine in the session, what one server process has of its own, and
-//! chance:
+//! subject's, the session's on this machine, the server process's own, and chance:
 //!
 //! ```text
 //!   y(run, subject, session) = μ(run, subject) + mood(run, session) + own(run, subject, session)

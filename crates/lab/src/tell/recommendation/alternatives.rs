@@ -1,7 +1,7 @@
 //! "Does a change pay?" in words: alternatives beside what runs today.
 //!
-//! Of ways to run one program, each has a question of its own. Of architectures there is one
-//! question for all of them, and the answer names the one that gains most often.
+//! Each way to run one program has a question of its own. Architectures share one question, and the
+//! answer names the architecture that gains most often.
 
 use crate::format::{bytes, connections, connections_of, duration, how_many, listed, percent};
 use crate::judge::alternatives::{Alternative, Change};
@@ -172,8 +172,8 @@ fn elsewhere(summary: &Summary, current: &str, gained: &[usize]) -> Option<Strin
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
-/// Whether something can be said of an alternative. Where a verdict is withheld since small
-/// differences would not be seen, a large one that was seen is one all the same.
+/// Whether something can be said of an alternative. A verdict may be withheld because small
+/// differences would not be seen. A large difference that was seen counts even so.
 fn can_be_told(verdict: &Verdict, one: &Alternative) -> bool {
     match (&verdict.finding, &verdict.imprecise) {
         (Finding::Withheld { cause: Cause::Coarse }, _) => one.change != Change::Level,

@@ -1,7 +1,6 @@
 //! The verdicts in words: what to choose, how sure that is, and what happened.
 //!
-//! Nothing is decided here: [`crate::judge::verdict`] does that, and what it withholds is not
-//! recommended.
+//! [`crate::judge::verdict`] decides. Where it withholds a verdict, nothing is recommended here.
 
 mod alternatives;
 mod card;

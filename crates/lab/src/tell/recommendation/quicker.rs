@@ -1,5 +1,5 @@
-//! Why another one serves more requests/s than the one that is named best, where it does: rates are
-//! what plots show first.
+//! Why a subject serves more requests/s than the best one, where it does. Readers see rates first
+//! in plots.
 
 use crate::format::{connections, duration, grouped, percent};
 use crate::judge::verdict::{Evidence, Metric, Standing, Verdict};

@@ -1,5 +1,5 @@
-//! Best sets: those that cannot be told from the best, where none of them can be recommended. And
-//! what is worse for sure.
+//! Best sets: subjects that cannot be told from the best, where none of them can be recommended.
+//! Also the subjects that are worse for sure.
 
 use crate::format::{connections, connections_of, listed, percent};
 use crate::judge::verdict::{Metric, Standing, Verdict};

@@ -1,5 +1,4 @@
-//! The charts of a page, and the table of its first screen: what is drawn of a summary, and in
-//! which words.
+//! The charts of a page, and the table of its first screen, made from a summary.
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
-//! The index of a plan's reports: what the plan asks, and a part for each experiment. That has its
-//! answer in words, its rates, and the way to its report.
+//! The index of a plan's reports: what the plan asks, and a part for each experiment. Each part has
+//! the experiment's answer in words, its rates, and the link to its report.
 //!
 //! The report of the experiment NAME is expected at NAME/report.html beside the index.
 

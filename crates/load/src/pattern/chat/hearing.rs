@@ -1,4 +1,5 @@
-//! Checks what one member hears, line by line, in place: every line is compared with what was said.
+//! Checks what one member hears, line by line, in place. Every line is compared with the lines that
+//! were said.
 
 use std::time::Instant;
 

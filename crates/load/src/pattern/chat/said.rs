@@ -1,4 +1,4 @@
-//! What is said in a room, and by which members: their numbers, and their lines.
+//! The lines that are said in a room, with the numbers of their members.
 
 use std::fmt::Write;
 use std::time::Instant;

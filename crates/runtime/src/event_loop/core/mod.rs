@@ -1,4 +1,4 @@
-//! The state of one loop, and what operations ask of it; its [`round`] has a file of its own.
+//! The state of one loop, and the functions for operations. Its [`round`] has a file of its own.
 //!
 //! Tasks call in here through [`current`] while the round that runs them is on the stack below. So
 //! every field is a cell, and no borrow is held while a task runs.

@@ -1,8 +1,8 @@
-//! What is left in a listener's accept queue when the process drains.
+//! The connections in a listener's accept queue when the process drains.
 //!
 //! These connections came before the drain, and their requests may be there with them. So they are
-//! accepted and served. Those that come later are not, or clients that come again and again would
-//! keep the server from its end.
+//! accepted and served. Later connections are not accepted. Otherwise clients that come again and
+//! again would keep the server from its end.
 
 use std::io;
 use std::os::fd::BorrowedFd;

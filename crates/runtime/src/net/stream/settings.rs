@@ -1,4 +1,4 @@
-//! What a stream is, and how it does what it does: addresses, time-outs, options of its socket.
+//! The settings of a stream: addresses, time-outs, options of its socket.
 
 use std::io;
 use std::net::SocketAddr;
