@@ -160,7 +160,7 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// Those of [`serve`](Service::serve).
+    /// The errors of [`serve`](Service::serve).
     pub fn serve_with(
         &self,
         architecture: &str,

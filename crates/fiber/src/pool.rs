@@ -86,7 +86,7 @@ impl StackPool {
     ///
     /// # Errors
     ///
-    /// Those of [`take`](StackPool::take).
+    /// The errors of [`take`](StackPool::take).
     #[inline]
     pub fn take_leaving(&mut self, reserve: usize) -> io::Result<Stack> {
         match self.spare.pop() {

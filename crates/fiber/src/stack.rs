@@ -53,7 +53,7 @@ impl Stack {
     ///
     /// # Errors
     ///
-    /// Those of [`StackPool::take`].
+    /// The errors of [`StackPool::take`].
     pub fn new(size: usize) -> io::Result<Self> {
         StackPool::new(size).take_alone()
     }

@@ -8,7 +8,7 @@ use crate::record::{Heading, Records};
 use crate::tell::answer::Answer;
 use crate::tell::report;
 
-/// What is in a results file with this text, if it is one.
+/// The content of a results file with this text, if the text is one.
 #[must_use]
 pub fn results(text: &str) -> Option<(Heading, Records)> {
     results::parse(Path::new("results.jsonl"), text).ok()

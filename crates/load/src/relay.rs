@@ -117,7 +117,7 @@ impl Relay {
     ///
     /// # Errors
     ///
-    /// Those of [`run`](crate::run). The load has not joined then.
+    /// The errors of [`run`](crate::run). The load has not joined then.
     ///
     /// # Panics
     ///

@@ -69,7 +69,7 @@ impl Lines {
     ///
     /// # Errors
     ///
-    /// Those of [`TcpStream::read`], except its time-out.
+    /// The errors of [`TcpStream::read`], except its time-out.
     pub(crate) async fn next(&mut self, stream: &mut TcpStream) -> io::Result<Line<'_>> {
         loop {
             match self.take() {
@@ -87,7 +87,7 @@ impl Lines {
     ///
     /// # Errors
     ///
-    /// Those of [`TcpStream::read`], except its time-out.
+    /// The errors of [`TcpStream::read`], except its time-out.
     pub(crate) async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
         match stream.read(self.room()).await {
             Ok(count) => {

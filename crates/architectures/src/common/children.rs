@@ -77,7 +77,7 @@ impl Children {
     ///
     /// # Errors
     ///
-    /// Those of [`may_fork`].
+    /// The errors of [`may_fork`].
     pub fn new() -> io::Result<Self> {
         may_fork()?;
         Ok(Self { living: HashMap::new() })
@@ -124,7 +124,7 @@ impl Children {
     ///
     /// # Errors
     ///
-    /// Those of [`start`](Self::start).
+    /// The errors of [`start`](Self::start).
     pub(crate) fn give(
         &mut self,
         stream: &mut Option<TcpStream>,

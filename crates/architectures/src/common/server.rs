@@ -38,7 +38,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Those of [`TcpListener::bind`]. An address in use is an error only after a second.
+    /// The errors of [`TcpListener::bind`]. An address in use is an error only after a second.
     pub fn bind(
         architecture: &dyn Architecture,
         service: Served,

@@ -123,7 +123,7 @@ pub(super) fn chosen(
     Ok((rounds, unable.collect()))
 }
 
-/// Those of `all` that have one of these names; all, if there is none.
+/// The errors of `all` that have one of these names; all, if there is none.
 fn named<T: Copy>(
     what: &str,
     names: &[String],

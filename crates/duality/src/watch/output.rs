@@ -27,7 +27,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// Those of [`create`].
+    /// The errors of [`create`].
     pub(super) fn open(path: &Path, flag: &str) -> Result<Self, String> {
         if path == Path::new("-") {
             return Self::standard_error();

@@ -24,18 +24,18 @@ const SHORTEST_WARM_UP: f64 = 0.2;
 /// No cell is repeated less often.
 const FEWEST_REPEATS: usize = 3;
 
-/// What each of so many experiments aims at when the length of its windows is not said.
+/// The time that each of so many experiments aims at if no length of windows is set.
 pub fn aim(budget: Duration, experiments: usize) -> Duration {
     (budget / u32::try_from(experiments.max(1)).unwrap_or(u32::MAX)).mul_f64(AIMED)
 }
 
-/// Fits `experiments`, which run one after the other, into `budget`. Each gets its share of it as
-/// its
-/// [`budget`](Experiment::budget), and its [`economies`](Experiment::economies) tell what it lost.
+/// Fits `experiments`, which run one after the other, into `budget`. Each experiment gets its share
+/// as its [`budget`](Experiment::budget), and its [`economies`](Experiment::economies) list the
+/// reductions.
 ///
 /// # Errors
 ///
-/// How long the least of it takes, and the remedy.
+/// The least time that the experiments need, and the remedy.
 pub fn fit(experiments: &mut [Experiment], budget: Duration) -> Result<(), String> {
     let whole = budget.as_secs_f64();
     let costs: Vec<Cost> = experiments.iter().map(Cost::of).collect();

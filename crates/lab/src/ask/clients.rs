@@ -100,7 +100,7 @@ mod tests {
     use crate::ask::file;
     use crate::record::Clients;
 
-    /// What an experiment with these lines comes to.
+    /// The experiment that these lines give.
     fn of(lines: &str) -> Result<Behaviour, String> {
         let text = format!("title = 'a'\n[[experiment]]\nname = 'b'\n{lines}");
         let plan = file::parse(&text).unwrap_or_else(|problem| panic!("{lines}: {problem}"));

@@ -83,7 +83,7 @@ pub struct Position {
     pub column: usize,
 }
 
-/// What is wrong with a plan, where, and the remedy; in one line.
+/// The error of a plan, its place and the remedy, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{position}: {message}")]
 pub struct Problem {
@@ -415,7 +415,7 @@ repeats = 1
             plan.experiments[index].problem(&Misfit::new(key, "no")).to_string()
         };
         assert_eq!(at(0, "concurrency"), "10:15: concurrency: no");
-        // A default stands in [defaults], and what is not said is the experiment's fault.
+        // A default is in [defaults]. A missing key is the experiment's fault.
         assert_eq!(at(0, "service"), "4:11: service: no");
         assert_eq!(at(1, "concurrency"), "12:1: concurrency: no");
     }

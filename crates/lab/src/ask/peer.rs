@@ -93,7 +93,7 @@ fn on_this_machine(word: &str) -> String {
     word.replace("{duality}", &this).replace("{peers}", &peers)
 }
 
-/// What is wrong with it: the key, and what to do.
+/// The error: the key, and the remedy.
 fn problem(peer: &Peer, start: Duration) -> Option<(&'static str, String)> {
     too_much(peer, start).or_else(|| {
         let (key, problem) = nonsense(peer)?;

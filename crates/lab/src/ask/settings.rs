@@ -40,7 +40,7 @@ pub struct Setting {
     pub part: Part,
     /// The type of its value, in words.
     pub kind: &'static str,
-    /// What holds when nothing is said, in words.
+    /// The default, in words.
     pub default: &'static str,
     /// What it is, in one line.
     pub about: &'static str,
@@ -93,7 +93,7 @@ pub struct Misfit {
 }
 
 impl Misfit {
-    /// The key of what lies in no single setting, but in what they are together.
+    /// The key of a mistake that lies in several settings together.
     pub const WHOLE: &str = "";
 
     /// A problem with the value of `key`.
@@ -141,8 +141,8 @@ impl Settings {
         }
     }
 
-    /// These settings, and those of `other` where nothing is said. A pattern comes with its
-    /// parameters: those that another pattern had are forgotten.
+    /// These settings. A setting that is missing here is taken from `other`. A pattern comes with
+    /// its parameters: those that another pattern had are forgotten.
     #[must_use]
     pub fn or(self, mut other: Self) -> Self {
         if let Some(pattern) = &self.pattern {
@@ -214,7 +214,7 @@ macro_rules! settings {
         )*];
 
         impl Settings {
-            /// These settings, and those of `other` where nothing is said.
+            /// These settings. A setting that is missing here is taken from `other`.
             fn filled(self, other: Self) -> Self {
                 Self { $($field: self.$field.or(other.$field),)* }
             }

@@ -113,7 +113,7 @@ pub(super) fn repeats(count: &usize) -> Checked {
     number(*count, MOST_REPEATS)
 }
 
-/// A number of blocks; 0 is one.
+/// A number of blocks. 0 is allowed.
 pub(super) fn blocks(count: &usize) -> Checked {
     if *count > MOST_BLOCKS { Err(format!("at most {MOST_BLOCKS}")) } else { Ok(()) }
 }

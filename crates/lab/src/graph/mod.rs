@@ -31,7 +31,7 @@ pub struct Graph {
 /// An operation that may wait or a stage boundary, by the line that calls it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// Such as `services/echo.rs:31 read`.
+    /// The name, such as `services/echo.rs:31 read`.
     pub name: String,
     /// How often tasks were there.
     pub count: u64,

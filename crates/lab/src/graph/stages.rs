@@ -9,7 +9,7 @@ pub(super) struct Stage<'g> {
     pub(super) count: u64,
     /// Processor time.
     pub(super) cpu_us: f64,
-    /// Waits at its boundary, which are those in its queue.
+    /// Waits at its boundary: the time in its queue.
     pub(super) queued_us: f64,
     /// Waits within it, except waits for the client's next request.
     pub(super) waited_us: f64,

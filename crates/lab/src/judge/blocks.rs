@@ -82,8 +82,7 @@ impl Fit {
         self.effects[subject]
     }
 
-    /// By how much the effect of one subject is above that of another; none where either cannot be
-    /// compared.
+    /// The difference of the effects of two subjects. None if one of them cannot be compared.
     pub fn gap(&self, one: usize, other: usize) -> Option<f64> {
         Some(self.effects[one]? - self.effects[other]?)
     }
@@ -115,7 +114,7 @@ impl Fit {
         }
     }
 
-    /// By the differences of the two alone, where they met in at least three blocks.
+    /// Compares two subjects by their own differences, if they met in at least three blocks.
     fn paired(&self, one: usize, other: usize, alpha: f64) -> Option<f64> {
         let differences: Vec<f64> = self
             .blocks

@@ -12,7 +12,7 @@ use crate::record::Constraints;
 use crate::record::constraints::{limit_of, memory_limit, percentile};
 use crate::statistics::{Estimate, estimate};
 
-/// A limit and what was measured of it.
+/// A limit and the measured figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
     /// What is limited: `p99`, `memory`.
@@ -26,7 +26,7 @@ pub struct Check {
     pub kept: bool,
     /// Whether the interval of the median lies on one side of the limit.
     pub sure: bool,
-    /// By how many times the median exceeds it; at most 1 when it is kept.
+    /// The median as a multiple of the limit. It is at most 1 if the limit is kept.
     pub excess: f64,
 }
 

@@ -180,7 +180,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// What was measured of a subject in each round; none where it was not.
+    /// The measurements of a subject in each round. None if it was not in the round.
     fn samples(&self, subject: &str, metric: Metric) -> Vec<(usize, Vec<Sample>)> {
         match self {
             Rounds::Blocks { kept, .. } => kept

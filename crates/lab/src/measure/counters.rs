@@ -98,9 +98,9 @@ pub(crate) fn peak_memory(pid: u32) -> u64 {
     status.lines().find_map(|line| line.strip_prefix("VmHWM:")).map_or(0, kibibytes)
 }
 
-/// The memory of a server and its children in bytes. It is what is their own, in shares where
-/// several have it, and the pages of files that the largest maps, once. Shares of files would not
-/// do: a program that other servers run as well would cost each of them less.
+/// The memory of a server and its children in bytes. It is the sum of the processes' own memory, in
+/// shares where several have a page. The mapped files of the largest process count once. Shares of
+/// files would not do: a program that other servers run as well would cost each of them less.
 pub(crate) fn shared_memory(parent: u32, children: &[u32]) -> u64 {
     let own = |pid: u32| {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();

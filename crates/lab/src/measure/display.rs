@@ -178,7 +178,7 @@ impl Live {
             .collect();
         let template = "{bar:32} {eta} left: {msg}";
         let style = ProgressStyle::with_template(template).expect("the template is right");
-        // Its unit is a millisecond of the time that all takes, about.
+        // Its unit is about a millisecond of the total time.
         let length = u64::try_from(experiment.length().as_millis()).unwrap_or(u64::MAX);
         let bar = screen.add(ProgressBar::new(length).with_style(style));
         bar.enable_steady_tick(Duration::from_millis(200));

@@ -26,9 +26,9 @@ pub struct Experiment {
     pub programs: PathBuf,
     /// What a subject cannot carry at so many connections, and why.
     pub unavailable: BTreeMap<(String, usize), String>,
-    /// What runs with less here than it would elsewhere, and why.
+    /// The subjects that run with less on this machine than elsewhere, and the reason.
     pub degraded: Vec<String>,
-    /// Where the servers keep what they are told.
+    /// The servers' store.
     pub store: Option<Store>,
     /// The plan that it is of.
     pub origin: Option<Origin>,
@@ -40,12 +40,12 @@ pub struct Experiment {
     pub constraints: Constraints,
     /// The subject that runs today, beside which all others are shown.
     pub current: Option<String>,
-    /// What operations cost here, if it was measured: the reasons for what is recommended are made
-    /// of that.
+    /// The costs of operations on this machine, if they were measured. The reasons of a
+    /// recommendation are made of them.
     pub unit_costs: UnitCosts,
     /// How long it may take in all; none for as long as it takes.
     pub budget: Option<Duration>,
-    /// What the budget took away from what was asked, in words.
+    /// The reductions by the budget, in words.
     pub economies: Vec<String>,
 }
 
@@ -129,8 +129,7 @@ impl Experiment {
         })
     }
 
-    /// The load of any server at so many connections: what can be told of it before there is a
-    /// server.
+    /// The load at so many connections, without the parts that need a server.
     fn load_of(&self, concurrency: usize) -> Result<Options, String> {
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         self.load(nowhere, &CellKey { repeat: 0, subject: String::new(), concurrency })
@@ -172,9 +171,9 @@ impl Experiment {
 /// The files that a peer serves.
 #[derive(Clone, Debug)]
 pub enum Site {
-    /// Those in a directory that is there.
+    /// Stores in an existing directory.
     Directory(PathBuf),
-    /// These, by their names.
+    /// These stores, by their names.
     Files(Vec<(String, Vec<u8>)>),
 }
 

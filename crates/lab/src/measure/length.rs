@@ -45,14 +45,14 @@ impl Experiment {
         cells(&self.design).into_iter().filter(|cell| self.why_unavailable(cell).is_none())
     }
 
-    /// What one block at each number of connections takes, in seconds; 0 where nothing is driven
+    /// The time of one block at each number of connections, in seconds. 0 if servers are not driven
     /// side by side.
     pub(crate) fn seconds_of_a_block(&self) -> f64 {
         self.design.concurrency.iter().map(|count| self.seconds_of_blocks(*count)).sum()
     }
 
-    /// What one block at so many connections takes, in seconds; 0 where nothing is driven side by
-    /// side.
+    /// The time of one block at so many connections, in seconds. 0 if servers are not driven side
+    /// by side.
     pub(crate) fn seconds_of_blocks(&self, concurrency: usize) -> f64 {
         let names = self.design.measured();
         let alive =

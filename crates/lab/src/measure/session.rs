@@ -25,8 +25,8 @@ use crate::record::{Block, CellKey, Outcome, Slice};
 /// Which part of the planned blocks may be measured again, in place of disturbed ones.
 const AGAIN: f64 = 0.3;
 
-/// Measures what is missing of a session of the cells `keys`, until the `clock` stops; whether
-/// nothing is missing then. Groups share the time.
+/// Measures the missing parts of a session of the cells `keys`, until the `clock` stops. True if no
+/// part is missing then. Groups share the time.
 pub(super) fn run(
     experiment: &Experiment,
     keys: &[CellKey],
@@ -211,7 +211,7 @@ impl<'a> Session<'a> {
             if number >= planned && self.sound(journal) >= planned {
                 break;
             }
-            // One block is soon measured, and without any the session would tell nothing.
+            // One block is soon measured. Without any block the session would be useless.
             if clock.is_interrupted() || clock.is_over() && number > done {
                 return Ok(number >= planned);
             }
@@ -296,7 +296,7 @@ impl<'a> Session<'a> {
         let errors = driven.errors.into_iter().map(|(kind, count)| (kind.to_owned(), count));
         let errors: BTreeMap<String, u64> = errors.collect();
         let failures = errors.values().sum();
-        // One that answers, though wrongly, stays: its replies are written down.
+        // A server that answers, though wrongly, stays. Its replies are recorded.
         let answers = driven.requests > 0 || errors.keys().any(|kind| is_wrong_reply(kind));
         if !answers && failures > 0 {
             return Err(std::io::Error::other("it no longer answers"));

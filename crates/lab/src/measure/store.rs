@@ -25,7 +25,7 @@ const ATTEMPTS: usize = 3;
 /// Why there may be no Redis.
 const NEEDS_REDIS: &str = "needs redis-server: apt-get install redis-server";
 
-/// Where servers keep what they are told. It is shown as it is written, without passwords.
+/// The store of servers. It is shown as it is written, without passwords.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Store {
@@ -33,7 +33,7 @@ pub enum Store {
     Sqlite,
     /// A new `redis-server` for each cell: our own, on loopback, which writes nothing to disk.
     Redis,
-    /// One that is there: `sqlite:PATH` or `redis://HOST:PORT`, as the server takes it. It keeps
+    /// An existing store: `sqlite:PATH` or `redis://HOST:PORT`, as the server takes it. It keeps
     /// what earlier cells put into it.
     At(String),
 }
@@ -82,7 +82,7 @@ impl fmt::Display for Store {
 }
 
 impl Store {
-    /// What a reader of the results must know of it. `client_cpus` are the load generator's.
+    /// A warning about it for readers of the results. `client_cpus` are the load generator's.
     pub(crate) fn describe(&self, client_cpus: &[usize]) -> String {
         match self {
             Self::Sqlite => {
@@ -122,7 +122,7 @@ impl Store {
     }
 }
 
-/// The store of a cell; what was made for it goes when this does.
+/// The store of a cell. The drop of this value removes files and processes that were made for it.
 pub(crate) struct OpenStore {
     url: String,
     redis: Option<Redis>,

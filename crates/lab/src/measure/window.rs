@@ -81,7 +81,7 @@ impl<'a> Window<'a> {
         Used { servers: self.server.cpu().unwrap_or_default(), client: own_cpu() }
     }
 
-    /// A failure, with what the server said last on its standard error, if it said something.
+    /// A failure, with the server's last line on standard error, if there is one.
     pub(super) fn with_last_words(self, failure: String) -> String {
         let said = self.server.last_words(&std::io::Error::other(""));
         let said = said.trim_matches([':', ' ']);
@@ -122,7 +122,7 @@ impl<'a> Window<'a> {
             figures.disturbance = Some(found);
         }
         if let Some(diagnosis) = diagnosis {
-            // It says what the generator only suspects.
+            // This confirms what the generator only suspects.
             figures.warnings.retain(|known| known.kind != WarningKind::AcceptQueues);
             figures.warnings.insert(0, Warning::new(WarningKind::ListenQueue, diagnosis));
         }
@@ -139,7 +139,7 @@ impl<'a> Window<'a> {
 /// client does not know of these replies yet. So it does not wait for its processor, and its rate
 /// is a fraction of what it would be.
 fn starvation(figures: &mut Measured, found: &Disturbance) {
-    /// Half of what makes a client's own waits suspicious: every reply is late for it.
+    /// Half of the share that makes a client's own waits suspicious, because every reply is late.
     const MOST: f64 = 0.05;
     let waited = found.soft_interrupts_waited();
     if waited > MOST {
@@ -169,7 +169,7 @@ fn unanswered(report: &Report) -> String {
     format!("no correct reply within the window ({errors})")
 }
 
-/// Puts together what the load generator saw and what the server used.
+/// Puts the load generator's figures and the server's resources together.
 fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) -> Measured {
     let cpu_us = closed.cpu_us.saturating_sub(opened.cpu_us) as f64;
     let (mut warnings, mut invalid) = (report.warnings, report.invalid);

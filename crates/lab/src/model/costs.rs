@@ -46,7 +46,7 @@ pub struct Carrier {
     processes: bool,
     /// Whether a kernel thread that waits does so beside others, which may run.
     beside_others: bool,
-    /// What tells its loops which connections are ready; empty without loops.
+    /// The poller of its loops. Empty without loops.
     poller: &'static str,
 }
 
@@ -160,7 +160,7 @@ impl UnitCosts {
             // A task that waits alone interrupts no other when it is woken.
             Operation::Interruption if !carrier.beside_others => self.rest(carrier)?,
             Operation::Interruption => self.interruption(carrier)?,
-            // There and back the kernel switches; then a round tells the loop.
+            // The kernel switches there and back, and then a round tells the loop.
             Operation::Offload => {
                 of_world("offload")?
                     - of_world("yield-2")?

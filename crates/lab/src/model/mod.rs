@@ -48,7 +48,7 @@ pub use terms::{TERMS, Term};
 pub use text::text;
 pub use variation::{Coefficients, Deviation, coefficient, coefficients};
 
-/// What a model is made from, and of: the services that were measured, as modelled.
+/// A model: the measured services, as modelled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// The unit costs that it stands on.
@@ -68,9 +68,9 @@ pub struct Workload {
     pub connections: usize,
     /// The architectures that were measured and counted.
     pub subjects: Vec<Modelled>,
-    /// Those that were not, and why.
+    /// The architectures that were not modelled, with reasons.
     pub missing: Vec<(String, String)>,
-    /// By how much repeats of one cell differ: the root mean square of their coefficients of
+    /// How much repeats of one cell differ: the root mean square of their coefficients of
     /// variation. None without repeats. No model can do better.
     pub noise: Option<f64>,
 }
@@ -95,7 +95,7 @@ pub struct Modelled {
     pub total: f64,
     /// How often a request takes each operation.
     pub counts: Counts,
-    /// What each of [`TERMS`] takes of it.
+    /// The time of each of [`TERMS`].
     pub terms: [f64; TERMS.len()],
 }
 
@@ -129,8 +129,8 @@ impl Modelled {
         self.total - self.dependent()
     }
 
-    /// That the terms add up to more than there is, so that prices or counts are not those of this
-    /// server.
+    /// Says that the terms add up to more than the measured time. Then prices or counts do not fit
+    /// this server.
     fn beyond(&self) -> String {
         format!(
             "where its time goes is not known here: the terms add up to {} of {} measured",
@@ -202,8 +202,8 @@ pub fn workloads(
     design.concurrency.iter().map(|&connections| workload(connections)).collect()
 }
 
-/// Totals of the repeats of a cell in microseconds, and the medians of their counts; or why there
-/// are none. Invalid repeats are left out, unless all are invalid.
+/// Totals of the repeats of a cell in microseconds, and the medians of their counts. Or the reason
+/// why they are missing. Invalid repeats are left out, unless all are invalid.
 fn observe(cells: &[&Cell]) -> Result<(Vec<f64>, Counts), String> {
     let is_valid = |cell: &&Cell| matches!(&cell.outcome, Outcome::Measured(measured) if measured.invalid.is_empty());
     let any_valid = cells.iter().any(is_valid);

@@ -13,9 +13,9 @@ const WORTH_IT: f64 = 0.05;
 /// Sentences at most.
 const MOST: usize = 3;
 
-/// Why `chosen` is better than `next` at a number of connections: what it does less often, and what
-/// takes most of the time of `next`. None where the experiment has no unit costs, or the model does
-/// not know the two.
+/// Why `chosen` is better than `next` at a number of connections. It names the operations that
+/// `chosen` does less often, and the operation that takes most of the time of `next`. None where
+/// the experiment has no unit costs, or the model does not know the two.
 pub fn reasons(
     heading: &Heading,
     cells: &[Cell],

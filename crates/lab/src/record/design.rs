@@ -17,19 +17,20 @@ pub struct Design {
     pub service: String,
     /// The architectures, in the order in which they are shown.
     pub architectures: Vec<String>,
-    /// Those among them that are an architecture under another name, with options of its own.
+    /// The subjects that are an architecture under another name, with options of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
     /// The servers that are not ours, in the order in which they are shown, after the
     /// architectures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Peer>,
-    /// Which of the subjects is the program as it is, and what is asked of the others. None where
-    /// they are not ways to run one program.
+    /// Which of the subjects is the program as it is, and what is asked of the others. None if the
+    /// subjects are not ways to run one program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ways: Option<Ways>,
     /// The control: an architecture that is measured once more, under this name
-    /// ([`Design::again`]). What then differs from itself shows what chance and the machine do.
+    /// ([`Design::again`]). Its difference from itself shows the influence of chance and of the
+    /// machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<String>,
     /// The numbers of connections that are open at once; 0 where only the load command knows.
@@ -64,7 +65,7 @@ pub struct Design {
     pub carriers: BTreeMap<String, Carrier>,
     /// The path that an HTTP client asks for.
     pub path: String,
-    /// Where the servers keep what they are told; none for a service that keeps nothing.
+    /// The servers' store. None for a service that keeps nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
 }

@@ -96,7 +96,7 @@ pub struct Cell {
     pub regime: String,
     /// From 0.
     pub repeat: usize,
-    /// What came of it.
+    /// Its outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
@@ -107,7 +107,7 @@ pub struct Cell {
 pub enum Outcome {
     /// All clients were answered.
     Measured(Box<Measured>),
-    /// It cannot be had here, or gave up.
+    /// The cell is unavailable here, or was given up.
     Missing {
         /// One line.
         reason: String,
@@ -129,13 +129,13 @@ pub struct Measured {
     pub requests_per_second: f64,
     /// Processor time of the server, that of the injecting thread left out; not known over TCP.
     pub server_cpu_us_per_request: Option<f64>,
-    /// T: of half of the requests it was less than this.
+    /// The median of T.
     pub time_p50_us: f64,
     /// T: of 99 in 100 it was less than this.
     pub time_p99_us: f64,
     /// How many clients were connected at a time, at most.
     pub peak_clients: u64,
-    /// What else happened on the processors meanwhile; nothing in runs that did not look.
+    /// The disturbance on the processors meanwhile. Empty in runs that did not watch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<Disturbance>,
     /// Of some requests, evenly spread over the cell: T in µs, #B, #CP.

@@ -21,7 +21,7 @@ const HOLDS: f64 = 0.95;
 const VAGUE: f64 = 1.0;
 
 impl Summary<'_> {
-    /// What can be said, a sentence each; the first is the headline. Where nothing can be said, it
+    /// The conclusions, a sentence each. The first is the headline. Where nothing can be said, it
     /// has the reason.
     #[must_use]
     pub fn sentences(&self) -> Vec<String> {
@@ -216,8 +216,8 @@ mod tests {
     use super::super::record::{Cell, Heading, Measured, Outcome};
     use super::*;
 
-    /// What is said of subjects that had these rates under a light load and a heavy one, in a
-    /// repeat each.
+    /// The conclusions on subjects with these rates under a light load and a heavy one, in a repeat
+    /// each.
     fn said(repeats: usize, subjects: &[(&str, [&[f64]; 2])]) -> Vec<String> {
         let names: Vec<String> = subjects.iter().map(|(name, _)| format!("'{name}'")).collect();
         let text = format!(
@@ -317,7 +317,7 @@ mod tests {
                 ("absent", [&[0.0; 3], &[0.0; 3]]),
             ],
         );
-        // Only two repeats compare anything.
+        // Only repeats with two subjects or more compare anything.
         assert!(said[0].contains("fewer than 3 repeats have figures"), "{said:?}");
     }
 }

@@ -86,14 +86,14 @@ impl Interval {
 pub struct Estimate {
     /// The value itself.
     pub value: f64,
-    /// Its interval; none when there was only one repeat, or one was not above zero.
+    /// Its interval. None with a single repeat, or if a value is not above zero.
     pub interval: Option<Interval>,
 }
 
 /// The least-squares line through some points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
-    /// By how much y grows with each unit of x.
+    /// The growth of y with each unit of x.
     pub slope: f64,
     /// y where x is 0.
     pub intercept: f64,

@@ -34,7 +34,7 @@ pub fn summary(answer: &Answer<'_>) -> Value {
     })
 }
 
-/// What was measured twice, and what the second measurement is of the first.
+/// The control, and the ratios of its second measurement to the first.
 fn control_of(control: &Again, summary: &Summary) -> Value {
     let checks = summary.verdicts.iter().filter_map(|verdict| {
         let check = verdict.control.as_ref()?;

@@ -119,7 +119,7 @@ pub struct Probe {
 ///
 /// # Errors
 ///
-/// Those of [`run`](crate::run). Also if `options` are not for an open loop of a given time.
+/// The errors of [`run`](crate::run). Also if `options` are not for an open loop of a given time.
 ///
 /// # Panics
 ///

@@ -130,7 +130,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// Those of [`bind`](Self::bind).
+    /// The errors of [`bind`](Self::bind).
     #[doc(hidden)]
     pub fn try_address(address: SocketAddr) -> io::Result<()> {
         bound(address, false).map(drop)
@@ -176,7 +176,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// Those of `accept(2)`, such as `EMFILE`; `NotConnected` once the process drains.
+    /// The errors of `accept(2)`, such as `EMFILE`; `NotConnected` once the process drains.
     pub async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
         let accepted = self.accept_until_drain().await?;
         let drains = || io::Error::new(io::ErrorKind::NotConnected, "the server drains");
@@ -190,7 +190,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// Those of `accept(2)`, such as `EMFILE`.
+    /// The errors of `accept(2)`, such as `EMFILE`.
     pub async fn accept_until_drain(&mut self) -> io::Result<Option<TcpStream>> {
         let nonblocking = nonblocking_here();
         let mut flags = SocketFlags::CLOEXEC;
@@ -260,7 +260,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// Those of `getsockname(2)`.
+    /// The errors of `getsockname(2)`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         internet_address(Some(getsockname(self.socket.as_fd())?))
     }

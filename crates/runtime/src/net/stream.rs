@@ -95,7 +95,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `connect(2)`, and `TimedOut`, which is how a `time::timeout` around it ends it in
+    /// The errors of `connect(2)`, and `TimedOut`, which is how a `time::timeout` around it ends it in
     /// the block world.
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
         Self::connect_with(address, &ConnectOptions::default()).await
@@ -106,7 +106,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of [`connect_with`](TcpStream::connect_with).
+    /// The errors of [`connect_with`](TcpStream::connect_with).
     pub async fn connect_from(source: IpAddr, address: SocketAddr) -> io::Result<Self> {
         let options = ConnectOptions::default().source(source);
         Self::connect_with(address, &options).await
@@ -116,7 +116,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of [`connect`](TcpStream::connect) and of `setsockopt(2)`. `AddrNotAvailable` when the
+    /// The errors of [`connect`](TcpStream::connect) and of `setsockopt(2)`. `AddrNotAvailable` when the
     /// source is not an address of this machine, or has no port left. An error of `bind(2)` when it
     /// is not of the same family as `address`.
     pub async fn connect_with(address: SocketAddr, options: &ConnectOptions) -> io::Result<Self> {
@@ -167,7 +167,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `recv(2)`, and `TimedOut`.
+    /// The errors of `recv(2)`, and `TimedOut`.
     #[inline]
     #[track_caller]
     pub fn read<'s>(
@@ -183,7 +183,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of [`read`](TcpStream::read).
+    /// The errors of [`read`](TcpStream::read).
     #[inline]
     #[track_caller]
     pub fn fill<'s>(
@@ -204,7 +204,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of [`read`](TcpStream::read), and `UnexpectedEof`.
+    /// The errors of [`read`](TcpStream::read), and `UnexpectedEof`.
     #[track_caller]
     pub fn read_exact<'s>(
         &'s mut self,
@@ -229,7 +229,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `send(2)`, and `TimedOut`.
+    /// The errors of `send(2)`, and `TimedOut`.
     #[inline]
     #[track_caller]
     pub fn write<'s>(
@@ -243,7 +243,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of [`write`](TcpStream::write).
+    /// The errors of [`write`](TcpStream::write).
     #[inline]
     #[track_caller]
     pub fn write_all<'s>(
@@ -272,7 +272,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of [`write`](TcpStream::write), and `NotConnected` when the peer has reset the
+    /// The errors of [`write`](TcpStream::write), and `NotConnected` when the peer has reset the
     /// connection.
     #[inline]
     #[track_caller]
@@ -287,7 +287,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `writev(2)`, and `TimedOut`.
+    /// The errors of `writev(2)`, and `TimedOut`.
     #[track_caller]
     pub fn write_vectored<'s>(
         &'s mut self,
@@ -300,7 +300,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of [`write_vectored`](TcpStream::write_vectored).
+    /// The errors of [`write_vectored`](TcpStream::write_vectored).
     #[track_caller]
     pub fn write_all_vectored<'s>(
         &'s mut self,
@@ -324,7 +324,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `sendfile(2)`, `TimedOut`, and `UnexpectedEof` when the file has become shorter.
+    /// The errors of `sendfile(2)`, `TimedOut`, and `UnexpectedEof` when the file has become shorter.
     pub async fn send_file(&mut self, file: &fs::File, offset: u64, length: u64) -> io::Result<()> {
         let (mut position, end) = (offset, offset.saturating_add(length));
         while position < end {

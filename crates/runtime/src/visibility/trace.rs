@@ -156,7 +156,7 @@ static SAMPLED: AtomicUsize = AtomicUsize::new(0);
 ///
 /// # Errors
 ///
-/// Those of `sigaction(2)`.
+/// The errors of `sigaction(2)`.
 pub fn install_sampling() -> io::Result<()> {
     // SAFETY: all zeroes is a valid `sigaction`: no flags, an empty mask, the default handler.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };

@@ -115,7 +115,7 @@ impl Http {
     ///
     /// # Errors
     ///
-    /// Those of [`Http::new`].
+    /// The errors of [`Http::new`].
     pub fn with_pages(config: Config, pages: impl Pages + 'static) -> io::Result<Self> {
         Http::open(config, Some(Box::new(pages)))
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::judge::alternatives::Alternative;
 use crate::judge::rounds::Metric;
 
-/// What is best at a number of connections, as far as it can be told.
+/// The verdict at a number of connections.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// How many connections were open at once.
@@ -16,8 +16,8 @@ pub struct Verdict {
     pub finding: Finding,
     /// All candidates that were measured, the best first.
     pub standings: Vec<Standing>,
-    /// Everything else that was measured beside them, as it compares with the best candidate:
-    /// peers, yardsticks, and those that are disqualified.
+    /// All other measured subjects beside the best candidate: peers, yardsticks, and disqualified
+    /// subjects.
     pub others: Vec<Standing>,
     /// How each candidate compares with what runs today, where that is known, the best first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -60,18 +60,18 @@ impl Verdict {
         self.tells_apart() && !self.can_recommend()
     }
 
-    /// Those that cannot be told from the best; none where nothing can be said.
+    /// The subjects that cannot be told from the best. None if the verdict is withheld.
     pub fn leaders(&self) -> impl Iterator<Item = &Standing> {
         self.standings.iter().filter(|standing| standing.level && !self.is_withheld())
     }
 
-    /// Those that are worse for sure; none where nothing can be said.
+    /// The subjects that are worse for sure. None if the verdict is withheld.
     pub fn excluded(&self) -> impl Iterator<Item = &Standing> {
         self.standings.iter().filter(|standing| !standing.level && !self.is_withheld())
     }
 }
 
-/// What can be said at a number of connections.
+/// The kinds of verdict at a number of connections.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "finding", rename_all = "kebab-case")]
 pub enum Finding {
@@ -94,7 +94,7 @@ pub enum Finding {
     },
 }
 
-/// Why nothing can be said, or not enough to recommend one of several.
+/// Why a verdict is withheld, or is too imprecise to recommend one of several.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "cause", rename_all = "kebab-case")]
 pub enum Cause {
@@ -127,9 +127,10 @@ pub struct Standing {
     pub subject: String,
     /// Its geometric mean over the blocks, in the metric's unit.
     pub value: f64,
-    /// By how much it is worse than the best, as a share: 0.06 is 6 %; 0 of the best.
+    /// How much worse than the best the subject is, as a share: 0.06 is 6 %. The best has 0.
     pub behind: f64,
-    /// The simultaneous interval of that: it contains 0 of those that cannot be told from the best.
+    /// The simultaneous interval of that share. It contains 0 for subjects that cannot be told from
+    /// the best.
     pub low: f64,
     /// Its upper end.
     pub high: f64,
@@ -162,7 +163,7 @@ pub struct Evidence {
     /// Blocks that were dropped: for steal, or since the load generator had no processor and the
     /// rate decides.
     pub dropped: usize,
-    /// Those of them that were dropped for the load generator's waits.
+    /// The dropped blocks in which the load generator waited.
     pub waited: usize,
     /// Blocks that were measured beyond those that were planned, in place of dropped ones.
     pub again: usize,
@@ -192,7 +193,8 @@ pub struct Evidence {
 pub struct Control {
     /// The architecture that was measured twice.
     pub subject: String,
-    /// By how much the second is worse than the first, as a share; negative when better.
+    /// How much worse the second is than the first, as a share. It is negative if the second is
+    /// better.
     pub difference: f64,
     /// How large a difference chance makes at most.
     pub critical: f64,

@@ -47,7 +47,7 @@ pub const FEWEST_BLOCKS: usize = 15;
 /// With fewer sessions of fresh servers none of several is recommended, and with fewer rounds of
 /// windows measured in turn.
 pub const FEWEST_SESSIONS: usize = 3;
-/// With fewer sessions or rounds, chance cannot be told from what a process got at its start.
+/// With fewer sessions or rounds, chance and the start of a process cannot be told apart.
 const FEWEST_TO_TELL: usize = 2;
 /// Strangers that use more than this share of a processor are reported.
 pub const MANY_STRANGERS: f64 = 0.10;
@@ -86,7 +86,7 @@ struct Count<'a> {
     /// How many of them can be chosen.
     candidates: usize,
     metric: Metric,
-    /// What was observed, and what is not counted.
+    /// The observations, and those that are not counted.
     rounds: Rounds<'a>,
 }
 
@@ -330,7 +330,7 @@ impl<'a> Count<'a> {
 
 /// The critical difference of a verdict, as a logarithm: the widest of those that are level with
 /// the best. One that is worse for sure may have noise of its own; that says nothing of the others.
-/// Where all are worse, the narrowest is what is pooled.
+/// Where all are worse, the narrowest is pooled.
 fn critical_of(ranked: &[(f64, Standing)]) -> Option<f64> {
     let others = ranked.get(1..)?;
     let level = others.iter().filter(|(_, standing)| standing.level).map(|(critical, _)| *critical);

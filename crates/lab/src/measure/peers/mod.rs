@@ -31,10 +31,10 @@ use crate::record::Peer;
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 impl Peer {
-    /// Why it cannot be started, and the remedy, when its program is not there.
+    /// If the program is missing: the reason, and the remedy.
     pub fn missing(&self) -> Option<String> {
         let program = self.command.first().map_or("", String::as_str);
-        // What is not made yet needs what makes it.
+        // A program that is not built yet needs the command that builds it.
         let maker = self.build.first().filter(|_| program == PROGRAM);
         let program = maker.map_or(program, String::as_str);
         if find(program).is_some() {
@@ -57,7 +57,7 @@ impl Peer {
         Self { command: filled(&self.command), build: filled(&self.build), ..self.clone() }
     }
 
-    /// Every text in which a placeholder may stand.
+    /// Every text that may have a placeholder.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &String> {
         self.command.iter().chain([&self.configuration]).chain(self.environment.values())
     }

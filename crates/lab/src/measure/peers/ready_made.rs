@@ -12,7 +12,7 @@ use crate::record::{Peer, Stop};
 
 /// How long one of these may take until it listens, in seconds.
 const START_SECONDS: f64 = 10.0;
-/// What brings those that are in `peers/`.
+/// The command that builds the peers of `peers/`.
 const BUILT: &str = "cargo xtask peers";
 
 /// After so many requests a server closes a persistent connection: our http service, and each of
@@ -142,7 +142,7 @@ impl ReadyMade {
         (self.is_toy() && !is_demo).then(|| "serves the built-in page, and no other".to_owned())
     }
 
-    /// What it says of its version, if it is there.
+    /// Its version by its own word, if it is installed.
     pub fn version(&self) -> Option<String> {
         if self.version.is_empty() {
             return None;

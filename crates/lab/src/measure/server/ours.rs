@@ -43,8 +43,7 @@ enum Message {
 }
 
 impl Process {
-    /// Starts the server of a cell, which keeps what it is told in `store`, and waits until it
-    /// listens.
+    /// Starts the server of a cell on `store`, and waits until it listens.
     pub(super) fn start(
         experiment: &Experiment,
         key: &CellKey,

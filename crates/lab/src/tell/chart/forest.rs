@@ -32,7 +32,7 @@ pub struct Row {
     pub name: String,
     /// The estimate.
     pub value: f64,
-    /// Its interval; none where there is none.
+    /// Its interval, if there is one.
     pub interval: Option<[f64; 2]>,
     /// The figure in words, at the right.
     pub figure: String,

@@ -38,15 +38,15 @@ pub struct Lines<'a> {
 pub struct Series {
     /// Its name.
     pub name: String,
-    /// Its place among those in colour, from 0; none for a grey one.
+    /// Its place among the coloured lines, from 0. None for a grey line.
     pub rank: Option<usize>,
-    /// Its points, and what is told of each.
+    /// Its points, each with its text.
     pub points: Vec<Point>,
     /// Points that are not to be trusted: hollow, and no part of the line.
     pub doubtful: Vec<Point>,
 }
 
-/// Where a point is, and what is told of it.
+/// The place of a point, and its text.
 pub type Point = (f64, f64, String);
 
 impl Lines<'_> {
@@ -94,7 +94,7 @@ impl Lines<'_> {
                 y.place(to)
             );
         }
-        // Those in colour lie above the others, the first uppermost.
+        // Coloured lines lie above grey ones, the first uppermost.
         let mut order: Vec<&Series> = self.series.iter().collect();
         order.sort_by_key(|series| std::cmp::Reverse(series.rank.unwrap_or(usize::MAX)));
         for series in order {

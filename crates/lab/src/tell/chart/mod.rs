@@ -45,7 +45,7 @@ mod tests {
         let places = apart(&[10.0, 11.0, 12.0, 95.0, 99.0], 12.0, 5.0, 100.0);
         assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= 11.999), "{places:?}");
         assert!(places[0] >= 5.0 && places[4] <= 100.0, "{places:?}");
-        // Those that have room stay where they are.
+        // Names with room stay where they are.
         assert_eq!(apart(&[20.0, 60.0], 12.0, 0.0, 100.0), [20.0, 60.0]);
     }
 }

@@ -36,7 +36,7 @@ pub struct Comparison {
     pub before: Summary,
     /// What came then.
     pub after: Summary,
-    /// What differs in what was measured, how, and where.
+    /// The differences of machine, design and version.
     pub differences: Vec<Difference>,
     /// The cells that both have measured.
     pub pairs: Vec<Pair>,
@@ -105,11 +105,11 @@ pub struct Change {
 /// What the interval of a ratio says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// The second is better.
+    /// The second experiment is better.
     Better,
     /// The second is worse.
     Worse,
-    /// It holds the number one.
+    /// The interval holds the number one.
     Level,
     /// There is no interval. One of the two was measured once, or the load generator was the limit
     /// of the one that looks worse.
@@ -213,8 +213,8 @@ impl Change {
             Direction::Worse => after.client_was_limit,
             _ => false,
         };
-        // And where it could not do its work, nothing is known. The blocks that slices are taken
-        // from are sound, whatever the windows of their sessions were.
+        // If the generator could not do its work, nothing is known. The blocks that slices are
+        // taken from are sound, whatever the windows of their sessions were.
         let is_void = !of_slices && (before.invalid || after.invalid);
         let is_unsure = of_client && hidden || is_void;
         Self {
@@ -399,7 +399,7 @@ impl Pair {
         }
     }
 
-    /// What became of a figure; none where nothing was measured of it.
+    /// The change of a figure. None if it was not measured.
     pub fn change(&self, metric: Metric) -> Option<&Change> {
         self.changes.iter().find(|change| change.metric == metric)
     }

@@ -31,8 +31,8 @@ impl Comparison {
         text
     }
 
-    /// For each figure, in how many cells the second is better, worse or level; and what to think
-    /// of it.
+    /// For each figure, in how many cells the second experiment is better, worse or level, with a
+    /// comment.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences: Vec<String> =
             Metric::ALL.into_iter().filter_map(|metric| self.count(metric)).collect();

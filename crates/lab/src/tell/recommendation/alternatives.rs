@@ -78,7 +78,7 @@ fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> Vec<Str
     sentences
 }
 
-/// What is told of an alternative.
+/// The facts about an alternative.
 fn told<'a>(summary: &'a Summary, name: &str) -> Vec<Found<'a>> {
     let of = |verdict: &'a Verdict| {
         let mut all = verdict.alternatives.iter();
@@ -101,7 +101,8 @@ fn rank(found: &[Found<'_>]) -> usize {
     place.unwrap_or(usize::MAX)
 }
 
-/// That nothing is better than what runs today, and how large a gain would have been seen.
+/// Says that no alternative is better than what runs today, and how large a gain would have been
+/// seen.
 fn no_gain(summary: &Summary, current: &str) -> String {
     let compared: Vec<&Verdict> =
         summary.verdicts.iter().filter(|verdict| is_compared(verdict)).collect();
@@ -194,7 +195,7 @@ fn answer(word: &str, change: Change, found: &[Found<'_>], current: &str) -> Opt
     })
 }
 
-/// By how much an alternative differs at each number of connections, which is named where there are
+/// The difference of an alternative at each number of connections. The number is named if there are
 /// several.
 fn by_load(found: &[Found<'_>]) -> Vec<String> {
     let told = |(place, (verdict, one)): (usize, &Found<'_>)| {
@@ -209,7 +210,7 @@ fn by_load(found: &[Found<'_>]) -> Vec<String> {
 /// `takes 24.1 % less processor time for a request at 100 [20.0 to 28.1]`; after such a one, `24.1
 /// % less at 1,000 [20.0 to 28.1]` is enough.
 fn by(one: &Alternative, metric: Metric, is_whole: bool, at: &str) -> String {
-    // Of a rate, what is counted is requests in a time, and not time for a request.
+    // A rate counts requests in a time, and not time for a request.
     let told = |value: f64| match metric {
         Metric::Rate => 1.0 / (1.0 + value) - 1.0,
         _ => value,

@@ -110,7 +110,7 @@ fn names(verdict: &Verdict) -> Names {
     }
 }
 
-/// What is worse for sure, and by how much, at each number of connections.
+/// The subjects that are worse for sure at each number of connections, with the differences.
 pub(super) fn excluded(summary: &Summary) -> Vec<String> {
     let told = |verdict: &Verdict| {
         let all: Vec<String> =

@@ -119,7 +119,7 @@ impl Index {
     }
 }
 
-/// What stands above the tables of the experiment called `name` on the terminal.
+/// The text above the tables of the experiment called `name` on the terminal.
 pub fn heading(name: &str, design: &Design) -> String {
     let heading = format!("{name}: {}", describe(design));
     let line = "=".repeat(heading.chars().count());

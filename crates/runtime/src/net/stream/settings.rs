@@ -27,7 +27,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `getsockname(2)`.
+    /// The errors of `getsockname(2)`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         internet_address(Some(getsockname(self.as_fd())?))
     }
@@ -36,7 +36,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// The errors of `setsockopt(2)`.
     pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
         Ok(sockopt::set_tcp_nodelay(self.as_fd(), on)?)
     }
@@ -45,7 +45,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// The errors of `getsockopt(2)`.
     pub fn nodelay(&self) -> io::Result<bool> {
         Ok(sockopt::tcp_nodelay(self.as_fd())?)
     }
@@ -83,7 +83,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// The errors of `setsockopt(2)`.
     pub fn set_taking_limit(&self, limit: Duration) -> io::Result<()> {
         if self.socket.injected.is_some() {
             return Ok(());
@@ -97,7 +97,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// The errors of `setsockopt(2)`.
     pub fn set_linger_reset(&self) -> io::Result<()> {
         Ok(sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO))?)
     }
