@@ -113,7 +113,7 @@ fn measure(threads: usize) {
         for index in 0..threads {
             drop(task::spawn(member(index, ring.clone())).unwrap());
         }
-        // Each registers, then is woken once to learn which thread to wake.
+        // Each thread registers. Then it is woken once to learn which thread to wake.
         task::yield_now().await;
         let wakers = ring.wakers.lock().unwrap().clone();
         assert_eq!(wakers.len(), threads);

@@ -69,8 +69,8 @@ pub fn requested() -> bool {
         || with_scope(|scope| scope.is_some_and(Scope::is_requested))
 }
 
-/// The same for a loop that has just made the wakeup by which a drain interrupts it, before it
-/// first sleeps.
+/// The same for a new loop, before it first sleeps. It has just made the wakeup that a drain
+/// interrupts it by.
 ///
 /// A request sets the flag and then interrupts the loops that there are. The fence here and the one
 /// in the request ensure that either the request finds the wakeup, or this finds the flag.
@@ -230,7 +230,7 @@ fn end_input(number: RawFd, input: DrainTarget) {
 /// queue. Async-signal-safe.
 pub(crate) fn end_listener(listener: BorrowedFd<'_>, input: DrainTarget) {
     if input == DrainTarget::Listener(getpid()) {
-        // One that has been shut down already makes this fail.
+        // A descriptor that has been shut down already makes this fail.
         let _ = shutdown(listener, Shutdown::Read);
     }
 }
@@ -317,7 +317,7 @@ impl Drain {
 
     /// Walks the list for a request of the process that found the lock held. A later request walks
     /// the list itself. The fences here and in [`request`](Drain::request) ensure that at least one
-    /// of the two sees what the other has done.
+    /// of the two sees the other's store.
     fn make_up(&self, end: impl Fn(RawFd, DrainTarget)) {
         fence(Ordering::SeqCst);
         if self.requested.load(Ordering::Relaxed) {

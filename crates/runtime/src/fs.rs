@@ -99,7 +99,7 @@ impl Root {
         };
         match opened {
             Ok(descriptor) => Ok(File { descriptor: Arc::new(descriptor) }),
-            // It would leave the root, or it is a link where none is followed.
+            // The path would leave the root, or it is a link where none is followed.
             Err(Errno::XDEV | Errno::LOOP) => Err(io::ErrorKind::PermissionDenied.into()),
             // A file where the path has a directory.
             Err(Errno::NOTDIR | Errno::NAMETOOLONG) => Err(io::ErrorKind::NotFound.into()),

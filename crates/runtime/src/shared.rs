@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-/// So many numbers, all zero, that this process and its later children see alike. They are never
+/// Makes so many numbers, all zero, that this process and its later children share. They are never
 /// freed, so this is for what a service makes once. Where there is no memory to share, each process
 /// has its own.
 #[must_use]

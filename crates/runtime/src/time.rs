@@ -91,8 +91,8 @@ pub fn timeout<F: Future>(
 }
 
 pin_project! {
-    /// By hand, since an `async fn` would keep the future twice: as its argument, and as what it
-    /// polls.
+    /// Written by hand: an `async fn` would keep the future twice, as its argument and as its
+    /// await.
     struct Timeout<F> {
         deadline: Option<Instant>,
         // `None` when it has ended.
@@ -133,7 +133,7 @@ impl From<Elapsed> for std::io::Error {
     }
 }
 
-/// Polls with `deadline` as the ambient one; see [`world`](crate::world) for what that does.
+/// Polls with `deadline` as the ambient deadline (see [`world`](crate::world)).
 fn poll_before<F: Future>(
     deadline: Option<Instant>,
     future: Pin<&mut F>,

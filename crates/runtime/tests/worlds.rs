@@ -241,7 +241,8 @@ async fn a_narrow_receiver_holds_up_its_peer() {
     let mut sent = 0;
     while let Ok(written) = timeout(MOMENT, server.write(&[7; 1024])).await {
         sent += written.unwrap();
-        // Ten times what fits; with the buffers and segments of a loopback device, megabytes do.
+        // Ten times the bytes that fit. With the buffers and segments of a loopback device, that is
+        // megabytes.
         assert!(sent < 512 << 10, "nothing held it up");
     }
     drop(server);

@@ -18,11 +18,12 @@ use super::toolchain::Toolchain;
 use super::{Wishes, cannot_run, runtime};
 use crate::failure::Failure;
 
-/// What the pass is told by its environment; lld reads its own options before it loads the pass.
+/// The environment for the pass. It cannot have options, because lld reads its own before it loads
+/// the pass.
 const REPORT: &str = "DUALITY_CONVERT_REPORT";
 const GRAPH: &str = "DUALITY_CONVERT_GRAPH";
 const NO_RUNTIME: &str = "DUALITY_CONVERT_NO_RUNTIME";
-/// What the program is called in a line about the whole of it.
+/// The name of the program in a line about the whole of it.
 const PROGRAM: &str = "DUALITY_CONVERT_PROGRAM";
 
 /// Links, with a command that has everything but the pass and the runtime.

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use super::job::Job;
 use super::{runtime, toolchain};
 
-/// So many programs stay in the cache.
+/// The number of programs that stay in the cache.
 const KEPT: usize = 24;
 
 /// What a link may write beside the program, or say: with these it is made anew.
@@ -83,7 +83,7 @@ impl Link {
         argument
     }
 
-    /// Makes the program of the one in the cache, if all of its inputs are what they were.
+    /// Copies the program from the cache, if all of its inputs are unchanged.
     pub(super) fn take(&self) -> bool {
         let Ok(list) = fs::read_to_string(&self.list) else { return false };
         let Some((program, inputs)) = list.split_once('\n') else { return false };
@@ -102,7 +102,7 @@ impl Link {
     /// Keeps the program that was made. What cannot be kept is linked again the next time.
     pub(super) fn keep(&self) {
         let rule = fs::read_to_string(self.work.path().join("rule"));
-        // Of an object that clang has made for this link alone, nothing is left.
+        // An object that clang has made for this link alone does not exist any more.
         let Some(inputs) = rule.ok().as_deref().and_then(inputs) else { return };
         let Some(hash) = contents(&self.output) else { return };
         let program = format!("{hash:016x}.program");
@@ -121,7 +121,7 @@ impl Link {
 fn makes_more(argument: &OsStr) -> bool {
     let bytes = argument.as_bytes();
     let Some(words) = bytes.strip_prefix(b"-Wl,") else {
-        // The linker's options one by one, and what is written in a file, would need as much care.
+        // The linker's own options, and options in a file, would need as much care.
         let hidden: &[&[u8]] =
             &[b"-Xlinker", b"-v", b"-###", b"-t", b"-M", b"-save-temps", b"-mllvm"];
         return hidden.contains(&bytes) || bytes.starts_with(b"@") || bytes == b"-";
@@ -143,8 +143,8 @@ fn without_output<'a>(arguments: &'a [&'a OsStr]) -> impl Iterator<Item = &'a &'
     })
 }
 
-/// Which libraries are where the command looks for them first: a new one stands in front of one
-/// that was read.
+/// The libraries in the folders that the command searches. A new library could stand in front of
+/// one that was read.
 fn libraries(arguments: &[&OsStr]) -> Vec<PathBuf> {
     let all = |option: &[u8]| -> Vec<&OsStr> {
         let named = arguments.iter().enumerate().filter_map(|(index, argument)| {

@@ -79,7 +79,7 @@ pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCod
         }
     }
     clang.args(arguments);
-    // Last, so that they win over the program's own -flto=… and -fuse-ld=….
+    // These come last, so that they win over the program's own -flto=… and -fuse-ld=….
     if job.kind != Kind::Other {
         clang.args(["-flto=full", "-Wno-unused-command-line-argument"]);
     }

@@ -83,7 +83,7 @@ const FLAGS: &[&str] =
 const IN_FRONT: &[&str] =
     &["pthread_cond_signal", "pthread_cond_broadcast", "pthread_rwlock_unlock"];
 
-/// So many objects stay in the cache.
+/// The number of objects that stay in the cache.
 const KEPT: usize = 4;
 
 /// What the linker is given.
@@ -159,7 +159,7 @@ pub(super) fn cache() -> Option<PathBuf> {
     let base = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty());
     let cache = base.map(PathBuf::from).or_else(home)?.join("duality");
     fs::create_dir_all(&cache).ok()?;
-    // That it exists does not mean that it can be written to.
+    // A folder may exist and not be writable.
     tempfile::tempfile_in(&cache).ok().map(|_| cache)
 }
 

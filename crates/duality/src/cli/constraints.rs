@@ -27,7 +27,7 @@ impl ConstraintFlags {
         self.current.as_deref()
     }
 
-    /// What is asked for; none if nothing is.
+    /// The limits of the flags, if there are any.
     pub(super) fn constraints(&self) -> Option<Constraints> {
         let constraints = Constraints { slo: self.slo.clone(), memory: self.memory };
         (!constraints.is_empty()).then_some(constraints)

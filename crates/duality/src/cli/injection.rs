@@ -45,7 +45,7 @@ pub(super) struct InjectionFlags {
     json: bool,
 }
 
-/// One time, or the shortest and the longest.
+/// A single wait, or the shortest and the longest.
 fn waits(text: &str) -> Result<Waits, String> {
     if text.contains("..") {
         return text.parse();
@@ -82,7 +82,7 @@ impl InjectionFlags {
         })
     }
 
-    /// Has the architecture serve the clients, and prints what came of them.
+    /// Has the architecture serve the clients, and prints the results.
     pub(super) fn serve(
         &self,
         injection: Injection,

@@ -78,7 +78,7 @@ impl Privileges {
         setresgid(user.gid, user.gid, user.gid)
             .and_then(|()| setresuid(user.uid, user.uid, user.uid))
             .map_err(failed)?;
-        // It must not be possible to come back.
+        // The process must not be able to become root again.
         match (setuid(Uid::from_raw(0)), setgid(Gid::from_raw(0))) {
             (Err(Errno::EPERM), Err(Errno::EPERM)) => Ok(()),
             _ => Err(Failure::failed("--user: the kernel lets this process be root again")),

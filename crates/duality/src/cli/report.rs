@@ -245,7 +245,7 @@ fn text(comparisons: &[Comparison], alone: &[String]) -> String {
     text
 }
 
-/// What CI is to think of it.
+/// The verdict for CI.
 fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Result<(), Failure> {
     if regressions.is_empty() && !comparisons.iter().any(Comparison::is_sure_of_anything) {
         return Err(Failure::misuse(

@@ -76,7 +76,7 @@ impl Found {
         Ok(Self { file, results })
     }
 
-    /// Its name in the plan; none if it is of no plan.
+    /// Its name in the plan, if it is of a plan.
     pub(super) fn name(&self) -> Option<&str> {
         self.results.0.plan.as_ref().map(|plan| plan.experiment.as_str())
     }

@@ -184,7 +184,7 @@ fn prepare(arguments: &Arguments) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))
 }
 
-/// As many connections as the system lets us have, unless there are to be fewer.
+/// As many connections as the system allows, unless the options say fewer.
 fn limit(tuning: Tuning) -> Result<(), Failure> {
     let both = |limit| Rlimit { current: limit, maximum: limit };
     let most = getrlimit(Resource::Nofile).maximum;

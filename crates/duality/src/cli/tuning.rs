@@ -26,7 +26,7 @@ macro_rules! flags {
         options { $($(#[$about:meta])* $option:ident: $type:ty = $told:expr;)* }
         limits { $($(#[$about_limit:meta])* $limit:ident: $limit_type:ty;)* }
     ) => {
-        /// What was chosen; what was not has its default.
+        /// The options of the flags. A flag that is absent has its default.
         #[derive(Clone, Copy, Default, Args)]
         #[command(next_help_heading = heading::SERVER)]
         pub(crate) struct Tuning {
@@ -35,7 +35,7 @@ macro_rules! flags {
         }
 
         impl Tuning {
-            /// These flags, and those of `other` that are absent here.
+            /// These flags. A flag that is absent here is taken from `other`.
             pub(super) fn or(self, other: Self) -> Self {
                 Self {
                     $($option: self.$option.or(other.$option),)*

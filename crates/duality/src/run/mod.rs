@@ -133,8 +133,8 @@ fn engine_file() -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Moves a descriptor above those that the program may have, or at least to the end of them: it may
-/// count on the low ones.
+/// Moves a descriptor above the program's limit, or at least to its end. The program may count on
+/// low numbers.
 fn out_of_the_way(file: OwnedFd) -> io::Result<OwnedFd> {
     const MOST: u64 = 1 << 20;
     const ROOM: u64 = 16;

@@ -64,7 +64,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// What cannot be had, with the flag that asked for it.
+    /// A file that cannot be opened, with its flag.
     pub(crate) fn start(settings: &Settings, subject: Subject) -> Result<Self, String> {
         let stats = match &settings.stats {
             Some(path) => Some(Stats::new(Output::open(path, "--stats")?, subject.clone())),

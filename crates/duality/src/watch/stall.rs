@@ -45,7 +45,7 @@ impl Stalls {
         self.threshold / LOOKS
     }
 
-    /// Looks at all loops, and tells what is new.
+    /// Looks at all loops, and reports new stalls.
     pub(super) fn look(&mut self) {
         let now = Instant::now();
         for turn in visibility::loops() {
@@ -120,7 +120,7 @@ impl Quota {
         self.untold == 0
     }
 
-    /// Begins another second, if it is time; returns what was not told in the last.
+    /// Begins another second, if it is time. Returns how many stalls were not reported in the last.
     fn renew(&mut self, now: Instant) -> Option<String> {
         if now - self.second < Duration::from_secs(1) {
             return None;

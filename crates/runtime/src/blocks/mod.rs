@@ -48,15 +48,14 @@ pub use reactor::Reactor;
 pub(crate) use reactor::Source;
 pub(crate) use running::{Outside, running, this_task};
 
-/// A future in a box, as what the tasks of a loop or a pool are made of.
+/// A future in a box: the form of the tasks of a loop or a pool.
 pub type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What a wait within a block is.
 #[derive(Clone, Debug)]
 pub enum Waits {
-    /// The kernel thread that runs the block waits in place, as in the block world. What a task
-    /// spawns is a kernel thread there, so that no block waits for one that has no thread to run
-    /// on.
+    /// The kernel thread that runs the block waits in place, as in the block world. A spawned task
+    /// is a kernel thread there. So no block waits for a block that has no thread to run on.
     InPlace,
     /// The task leaves its kernel thread, and is dispatched again when the reactor, another task or
     /// a time has woken it.
@@ -72,7 +71,7 @@ pub struct Tasks {
 struct Group {
     waits: Waits,
     dispatch: Box<dyn Fn(Block) + Send + Sync>,
-    /// That of the thread that made the group: which drain concerns its tasks.
+    /// The drain scope of the thread that made the group. It concerns the group's tasks.
     scope: Option<Scope>,
     begun: AtomicU64,
 }
@@ -172,8 +171,7 @@ impl Block {
 
     /// How urgent it is. The service may have said it at the boundary
     /// ([`Stage::priority`](crate::task::Stage::priority)). Else it is how many boundaries the task
-    /// has passed since it last was at its first stage. So what has been started comes before what
-    /// has not.
+    /// has passed since it last was at its first stage. So started tasks come before new ones.
     pub fn priority(&self) -> u32 {
         self.state().priority.load(Ordering::Relaxed)
     }
@@ -220,8 +218,8 @@ pub(crate) struct TaskState {
     number: u64,
     /// Its place among the tasks of the reactor, if its waits suspend.
     slot: AtomicU32,
-    /// For dumps: whether it waits only to be run; what it waits for, or waited for last, and since
-    /// when.
+    /// For dumps: whether the task waits only to be run, its current or last wait, and the time of
+    /// that wait.
     is_queued: AtomicBool,
     wait: AtomicU32,
     since: AtomicU64,
@@ -288,7 +286,7 @@ impl TaskState {
         self.since.store(thread_slots::coarse_milliseconds(), Ordering::Relaxed);
     }
 
-    /// What a dump tells of it; `now` is of the coarse clock, in milliseconds, and `due` is the
+    /// The task's line in a dump. `now` is of the coarse clock, in milliseconds, and `due` is the
     /// time of its timer.
     fn report(&self, now: u64, due: Option<Duration>) -> TaskReport {
         let wait = Wait::unpack(self.wait.load(Ordering::Relaxed)).unwrap_or(Wait::Nothing);

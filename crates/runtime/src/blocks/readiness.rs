@@ -27,7 +27,7 @@ pub(super) struct Readiness<W> {
     directions: Mutex<[OneWay<W>; 2]>,
 }
 
-/// That of one direction.
+/// The state of one direction.
 struct OneWay<W> {
     /// There has been an event since the last wait began.
     has_come: bool,
@@ -90,8 +90,8 @@ impl<W> Readiness<W> {
         false
     }
 
-    /// Notes that there was an event, of the readiness for reading, for writing or of both, and
-    /// whether none may follow; returns those to wake.
+    /// Notes an event: readiness for reading, for writing, or for both, and whether no other event
+    /// may follow. Returns the wakers to call.
     pub(super) fn note(&self, ready: [bool; 2], hangup: bool) -> [Option<W>; 2] {
         let mut directions = self.lock();
         let mut index = 0;

@@ -118,7 +118,8 @@ impl EventLoop {
     ///
     /// # Panics
     ///
-    /// With what `root` panics with, and when the poller itself fails, which is a bug.
+    /// Panics if `root` panics, with the same payload, and if the poller itself fails, which is a
+    /// bug.
     pub fn run<F: Future + 'static>(&mut self, root: F) -> F::Output {
         let output = Rc::new(RefCell::new(None));
         let result = output.clone();

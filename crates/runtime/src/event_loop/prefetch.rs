@@ -30,12 +30,12 @@ use crate::remote::TaskName;
 /// How many tasks ahead of its turn a stack is fetched. That is far enough for memory to answer,
 /// and not so far that it is gone again from the first-level cache.
 const STACK_AHEAD: usize = 3;
-/// And a control block, which leads to the stack.
+/// How many tasks ahead of its turn a control block is fetched. It leads to the stack.
 const TASK_AHEAD: usize = 8;
 /// How many lines of a stack at most, from where it was left.
 const LINES: usize = 2;
 
-/// So many tasks are many.
+/// From this number on, tasks are many.
 const MANY: usize = 4096;
 /// How many pages are asked for at once, from this one on.
 const GROUP: usize = 16;

@@ -66,8 +66,8 @@ impl Task {
         self.name.get()
     }
 
-    /// Begins a turn at `now`. The task is not queued then, and waits for a foreign future, unless
-    /// it says what it waits for.
+    /// Begins a turn at `now`. Then the task is not queued. It waits for a foreign future, unless
+    /// its wait is noted.
     #[inline]
     pub(crate) fn begin_turn(&self, now: u32) {
         self.wait.set(Some(Wait::Foreign));

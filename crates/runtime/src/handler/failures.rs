@@ -16,7 +16,7 @@ use rustix::net::getpeername;
 use crate::net::internet_address;
 use crate::{log, shared, task};
 
-/// So many errors are told; one more line says that the others are not.
+/// The number of errors that are logged. One more line says that the others are not.
 const TOLD: u64 = 5;
 
 /// The addresses of so many clients are asked for from the start. To ask is a system call

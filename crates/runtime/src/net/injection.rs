@@ -57,7 +57,7 @@ impl Injector {
         }
     }
 
-    /// What became of the clients; it goes on counting when the injector is gone.
+    /// The counts of clients. They go on when the injector is gone.
     #[must_use]
     pub fn tally(&self) -> Arc<Tally> {
         self.tally.clone()
@@ -145,7 +145,7 @@ impl Injected {
         count
     }
 
-    /// Takes what is sent to it.
+    /// Takes the sent bytes.
     pub(super) fn take(&self, count: usize) -> usize {
         self.sent.fetch_add(count as u64, Ordering::Relaxed);
         count

@@ -161,8 +161,7 @@ impl TcpListener {
         Ok(Self { socket, rest: Rest::default(), injections: self.injections.clone() })
     }
 
-    /// What tells other kernel threads whether connections wait to be accepted. It takes a
-    /// descriptor.
+    /// Tells other kernel threads whether connections wait to be accepted. It takes a descriptor.
     ///
     /// # Errors
     ///
@@ -218,7 +217,7 @@ impl TcpListener {
                     visibility::count(|counters| counters.connections_accepted.add(1));
                     Ok(Some(TcpStream::accepted(descriptor, nonblocking)))
                 }
-                // A ring may have taken some that it has not told of, and left others.
+                // A ring may have taken some connections that it has not reported, and left others.
                 Ok(Done::Drained) if socket.make_system_calls() => continue,
                 Ok(Done::Drained) => Ok(None),
                 // In the block world a drain makes accept(2) fail.

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::net::{bind, sockopt};
 
-/// How a connection is made; what is `None` is left to the kernel.
+/// How a connection is made. `None` leaves a choice to the kernel.
 ///
 /// Begin with the default, and set what should differ:
 /// `ConnectOptions::default().receive_buffer(4096)`.

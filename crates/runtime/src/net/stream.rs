@@ -58,7 +58,7 @@ pub struct TcpStream {
     socket: Socket,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
-    /// Of an accepted connection, where requests are recorded.
+    /// The record of requests of an accepted connection, if requests are recorded.
     client: Option<Box<Client>>,
 }
 
@@ -95,8 +95,8 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The errors of `connect(2)`, and `TimedOut`, which is how a `time::timeout` around it ends it in
-    /// the block world.
+    /// The errors of `connect(2)`. Also `TimedOut`, by which a `time::timeout` around the call ends
+    /// it in the block world.
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
         Self::connect_with(address, &ConnectOptions::default()).await
     }
@@ -116,9 +116,9 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The errors of [`connect`](TcpStream::connect) and of `setsockopt(2)`. `AddrNotAvailable` when the
-    /// source is not an address of this machine, or has no port left. An error of `bind(2)` when it
-    /// is not of the same family as `address`.
+    /// The errors of [`connect`](TcpStream::connect) and of `setsockopt(2)`. `AddrNotAvailable`
+    /// when the source is not an address of this machine, or has no port left. An error of
+    /// `bind(2)` when it is not of the same family as `address`.
     pub async fn connect_with(address: SocketAddr, options: &ConnectOptions) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let nonblocking = nonblocking_here();
@@ -141,7 +141,7 @@ impl TcpStream {
         let mut stream = Self::from_socket(Socket::new(descriptor, nonblocking));
         let mut started = false;
         let mut attempt = |descriptor: BorrowedFd<'_>| {
-            // A connect that would block is under way; the second attempt asks what came of it.
+            // A connect that would block is under way. The second attempt asks for its result.
             if started {
                 sockopt::socket_error(descriptor)??;
                 // Ready for writing by error or by success, or woken in vain.
@@ -324,7 +324,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The errors of `sendfile(2)`, `TimedOut`, and `UnexpectedEof` when the file has become shorter.
+    /// The errors of `sendfile(2)`, `TimedOut`, and `UnexpectedEof` if the file has become shorter.
     pub async fn send_file(&mut self, file: &fs::File, offset: u64, length: u64) -> io::Result<()> {
         let (mut position, end) = (offset, offset.saturating_add(length));
         while position < end {
@@ -343,8 +343,8 @@ impl TcpStream {
         Ok(())
     }
 
-    /// Shuts down reading, writing or both (`shutdown(2)`). Writing ends after what has been
-    /// written; both end at once.
+    /// Shuts down reading, writing or both (`shutdown(2)`). Writing ends after the written bytes.
+    /// Both directions end at once.
     ///
     /// # Errors
     ///
@@ -392,7 +392,7 @@ impl TcpStream {
         self.operate_within(direction, attempt)
     }
 
-    /// The same as a part of an operation that has been noted.
+    /// The same operation as a part of one that has been noted.
     #[inline]
     fn operate_within<'s, T: Default>(
         &'s mut self,

@@ -35,7 +35,7 @@ use loom::sync::atomic as shim;
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic as shim;
 
-/// One more than there can be loops alive in a process: they have numbers from 1.
+/// One more than the most loops of a process, because their numbers begin with 1.
 const LOOPS: usize = 1024;
 
 /// What other kernel threads ask of a loop.
@@ -273,7 +273,7 @@ mod loom_tests {
 
     use super::*;
 
-    /// What a waker has done before it wakes; the woken task must see it.
+    /// The stores of a waker before the wake. The woken task must see them.
     #[derive(Default)]
     struct Deeds([UnsafeCell<bool>; 2]);
 

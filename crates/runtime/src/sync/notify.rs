@@ -63,7 +63,7 @@ impl Notify {
     #[track_caller]
     pub fn notified(&self) -> impl Future<Output = ()> + Send {
         graph::arrive("notify", Location::caller());
-        // A task that sees that all have been told sees what was done before.
+        // A task that sees the broadcast sees all stores before it.
         self.state.until(Notified { seen: self.broadcasts.load(Ordering::Acquire) })
     }
 

@@ -20,7 +20,7 @@ const WAITED: usize = 1;
 const ONE: usize = 2;
 
 impl Permits {
-    /// Those that a [word](Permits::word) says.
+    /// The permits in a [word](Permits::word).
     pub(super) const fn new(word: AtomicUsize) -> Self {
         Self(word)
     }

@@ -36,14 +36,14 @@ pub(super) enum Wake {
     All,
 }
 
-/// Where a task stands when it attempts to get what it wants.
+/// The position of a task that attempts to take something.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Position {
-    /// It was handed what it wants.
+    /// The task was handed what it wants.
     Handed,
     /// No task waits.
     First,
-    /// Others have waited longer.
+    /// Other tasks have waited longer.
     Behind,
 }
 

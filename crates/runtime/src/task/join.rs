@@ -34,7 +34,7 @@ const TAKING: u8 = 2;
 const COMPLETE: u8 = 3;
 const ABANDONED: u8 = 4;
 
-/// A new cell in the hands of both sides; a `W` is what wakes the joiner.
+/// A new cell, with its two sides. A `W` wakes the joiner.
 pub(super) fn join_cell<T, W>() -> (Completer<T, W>, Joiner<T, W>) {
     let cell = NonNull::from(Box::leak(Box::new(JoinCell {
         state: AtomicU8::new(PENDING),

@@ -121,7 +121,7 @@ pub fn yield_now() -> impl Future<Output = ()> + Send {
     YieldNow { has_yielded: false }
 }
 
-/// By hand, since the `async fn` took three times the instructions.
+/// Written by hand: the `async fn` took three times the instructions.
 struct YieldNow {
     has_yielded: bool,
 }
@@ -200,7 +200,7 @@ impl Future for Woken {
 }
 
 /// The group of the running task. The tasks of one loop have the same number, and so have all tasks
-/// of a process that are kernel threads. What tasks of a group share, such as a pool of
+/// of a process that are kernel threads. Data that tasks of a group share, such as a pool of
 /// connections, stays on its loop.
 ///
 /// ```
@@ -221,8 +221,8 @@ pub fn group() -> u32 {
 /// Marks a stage boundary: a place where an architecture made of stages queues the task again,
 /// under the name of the stage that begins. The task may go on another kernel thread.
 ///
-/// The other architectures only note it: a dump tells for each task which stage it reached last,
-/// and a stalled loop is reported with it. That costs a few stores.
+/// The other architectures only note the stage. A dump and the report of a stalled loop name the
+/// last stage of a task. That costs a few stores.
 ///
 /// It is noted at the call. A program has room for 256 names; further ones are not shown, and have
 /// one queue in common. Of a name, 127 bytes are shown.
@@ -246,7 +246,7 @@ pub fn stage(name: &'static str) -> Stage {
     Stage { label: show(name), priority: None, has_left: false }
 }
 
-/// Shows what a task of an architecture does, such as the one that accepts, as stages are shown. No
+/// Shows the work of an architecture's own task, such as the acceptor, as stages are shown. No
 /// block of a request begins.
 #[doc(hidden)]
 #[inline]
@@ -277,8 +277,8 @@ pub struct Stage {
 impl Stage {
     /// Chooses how urgent the stage is where stages are taken by priority (`workpool-priority`). Of
     /// two that wait, the greater number comes first. Without this it is the number of boundaries
-    /// that the task has passed since it was at its first stage. So what has been started comes
-    /// before what has not.
+    /// that the task has passed since it was at its first stage. So started requests come before
+    /// new ones.
     ///
     /// ```
     /// # use duality_runtime::{block_on, task};
@@ -415,8 +415,8 @@ impl<T> Future for JoinHandle<T> {
 }
 
 pin_project! {
-    /// What runs as a task. By hand, since an `async` block would keep the future twice: as what it
-    /// captures, and as what it awaits.
+    /// What runs as a task. Written by hand: an `async` block would keep the future twice, as its
+    /// capture and as its await.
     struct Spawned<F: Future> {
         #[pin]
         future: F,
@@ -440,8 +440,8 @@ impl<F: Future> Future for Spawned<F> {
     }
 }
 
-/// The task's end of its handle: says what the task came to when it is dropped, which is an error
-/// unless it ended.
+/// The task's end of its handle. Its drop reports the result of the task, which is an error unless
+/// the task ended.
 struct Finish<T> {
     completer: Completer<Result<T, JoinError>, Waker>,
     outcome: Result<T, JoinError>,

@@ -107,8 +107,8 @@ pub fn offload<T: Send + 'static>(
 }
 
 async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    // A staged server too has a pool of threads to each stage, and what holds up one of those holds
-    // up no other stage.
+    // A staged server also runs it in place. Each stage has a pool of threads, and work that holds
+    // up one thread holds up no other stage.
     if current::with_loop(|core| core.is_none()) {
         return work();
     }

@@ -32,7 +32,7 @@ impl ThreadStack {
         Self(KernelStack { owner, size, remedy: LARGER })
     }
 
-    /// The same, where the size is not to be chosen.
+    /// The same, with the default size.
     #[must_use]
     pub const fn fixed(size: usize, owner: &'static str) -> Self {
         let remedy = "its size is fixed; look for a recursion without an end";
@@ -83,7 +83,7 @@ pub fn start(stack: ThreadStack, body: ThreadBody) -> Result<(), Refused> {
 struct Start {
     stack: ThreadStack,
     body: ThreadBody,
-    /// That of the thread that makes it.
+    /// The scope of the thread that makes it.
     scope: Option<Scope>,
 }
 

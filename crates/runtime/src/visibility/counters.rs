@@ -26,7 +26,7 @@ impl Counter {
 
 macro_rules! counters {
     ($($(#[$doc:meta])+ $name:ident,)+) => {
-        /// Those of one kernel thread.
+        /// The counters of one kernel thread.
         #[derive(Default)]
         pub(crate) struct Counters {
             $(pub(crate) $name: Counter,)+
@@ -43,7 +43,7 @@ macro_rules! counters {
                 $(self.$name = self.$name.wrapping_add(counters.$name.value());)+
             }
 
-            /// Each with its name, in the order of the documentation.
+            /// The counters with their names, in the order of the documentation.
             #[must_use]
             pub fn named(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)+]

@@ -27,7 +27,7 @@ impl Label {
         self.0
     }
 
-    /// Those of a label; others name none.
+    /// The bits of a label. Other bits name none.
     pub(crate) const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }

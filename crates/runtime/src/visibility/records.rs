@@ -193,7 +193,7 @@ pub(crate) struct Client {
     table: &'static Table,
     /// When it came, until its first request begins.
     came: Option<Mark>,
-    /// Those that have begun, the oldest first.
+    /// The requests that have begun, the oldest first.
     begun: VecDeque<Mark>,
     counts: bool,
 }

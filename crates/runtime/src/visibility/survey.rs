@@ -25,9 +25,9 @@ struct Answers {
 /// What the loops of this process answered.
 #[derive(Debug)]
 pub struct Survey {
-    /// Those that answered in time.
+    /// The loops that answered in time.
     pub answered: Vec<LoopReport>,
-    /// Those that did not.
+    /// The loops that did not.
     pub silent: Vec<LoopTurn>,
 }
 

@@ -42,12 +42,12 @@ pub(crate) struct ThreadSlot {
     role: AtomicU32,
     process: AtomicU32,
     thread: AtomicU32,
-    /// In the block world: what the thread waits for, since when (milliseconds of the coarse
-    /// clock), and the stage that the task reached last.
+    /// In the block world: the thread's wait, its time (milliseconds of the coarse clock), and the
+    /// last stage of the task.
     wait: AtomicU32,
     since: AtomicU64,
     stage: AtomicU16,
-    /// Of a loop: the [`ShownTask`] of the running task; 0 between turns.
+    /// For a loop: the [`ShownTask`] of the running task, or 0 between turns.
     turn: AtomicU64,
     pub(super) counters: Counters,
 }
@@ -241,7 +241,7 @@ pub(crate) fn run_block(stage: Label) -> RoleGuard {
     outer
 }
 
-/// What a kernel thread did before, restored on drop; tasks of the block world nest where one
+/// The former state of a kernel thread, restored on drop. Tasks of the block world nest where one
 /// serves a connection.
 pub(crate) struct RoleGuard {
     /// What it does now.

@@ -108,8 +108,8 @@ impl<'a> Here<'a> {
         }
     }
 
-    /// Waits until the running task is woken or `deadline` passes; may return early. `wait` is what
-    /// a dump calls it.
+    /// Waits until the running task is woken or `deadline` passes; may return early. `wait` is its
+    /// name in a dump.
     ///
     /// Inlined into its callers, as [`Core::wait`] is; so are the two below.
     #[inline(always)]
@@ -165,7 +165,7 @@ pub(crate) fn now() -> Instant {
 /// Waits until `condition` is ready. What makes it ready wakes the waker that the condition was
 /// given.
 ///
-/// `deadline` ends the wait with `Ready(None)`; `wait` is what it is called in a dump.
+/// `deadline` ends the wait with `Ready(None)`. `wait` is its name in a dump.
 pub(crate) fn wait_until<T>(
     context: &mut Context<'_>,
     wait: Wait,

@@ -141,9 +141,9 @@ pub(super) fn answer(question: &[String], own_time: bool) -> Result<(), Failure>
     match reading {
         // The other costs see to it themselves.
         Ok(reading) if own_time && is_of_a_world(cost) => {
-            // All happens on one processor, which never rests meanwhile: what was not this
-            // process's time was that of others. A model stands on the processor's time, as it is
-            // that of servers.
+            // All happens on one processor, which never rests meanwhile. So time that this process
+            // did not use was used by others. A model rests on processor time, because the figures
+            // of servers do.
             let total = reading.total as f64 * share.clamp(0.0, 1.0);
             print(&Reading { total: (total as u64).max(1), ..reading }.line(cost))
         }

@@ -19,7 +19,7 @@ use duality_runtime::log;
 use super::{Failure, load, print};
 use crate::catalogue::Catalogue;
 
-/// What is said of a model. The flags of unit costs must name them, too: clap asks for no `--costs`
+/// The output of a model. The flags of unit costs must name them, too: clap asks for no `--costs`
 /// where that would conflict.
 const NOT_OF_COSTS: [&str; 10] = [
     "out",
@@ -200,7 +200,7 @@ fn of_results(arguments: &Arguments, known: Option<UnitCosts>) -> Result<Model, 
     Ok(Model { costs, workloads, checks })
 }
 
-/// What is asked for of predictions, and what was measured of them.
+/// The wanted predictions, and their measurements.
 fn predictions(
     arguments: &Arguments,
     known: &[Workload],

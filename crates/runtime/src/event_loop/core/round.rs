@@ -65,7 +65,8 @@ impl Core {
         self.last.set(before.wrapping_add(ready.max(ROUND)));
         self.tasks.prefetch_first();
         let run = || while self.give_turn() {};
-        // The panic hook has said what and where; the task's connection closes, the rest go on.
+        // The panic hook has reported the panic. The task's connection closes, and the other tasks
+        // go on.
         while catch_unwind(AssertUnwindSafe(run)).is_err() {
             set_ambient_deadline(None);
             self.end(self.running());
