@@ -41,8 +41,7 @@ pub use entry::start::{ENTRY, duality_engine_start, start};
 
 #[cfg(engine_object)]
 mod object {
-    //! What a shared object needs beyond the code: its constructor, and an end for what cannot
-    //! happen.
+    //! The other parts of a shared object: its constructor, and a panic handler.
 
     use core::panic::PanicInfo;
 

@@ -364,7 +364,7 @@ impl State {
         self.count_unanswered(opened.instant, closed.instant);
     }
 
-    /// Counts what is under way, or due and not even sent, as the window closes.
+    /// Counts the requests that are under way, or due and not sent, as the window closes.
     fn count_unanswered(&mut self, opened: Instant, closed: Instant) {
         let counts = &mut self.counts;
         let longest = Duration::from_nanos(counts.latencies.max());

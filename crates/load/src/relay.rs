@@ -81,7 +81,7 @@ enum Command {
 }
 
 impl Relay {
-    /// One without loads, on these CPUs (see [`Options::cpus`]).
+    /// A relay without loads, on these CPUs (see [`Options::cpus`]).
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl Drop for Relay {
         // The end of the commands ends the thread, and with it every connection.
         self.commands = None;
         if let Some(thread) = self.thread.take() {
-            // Its panic was told when it happened.
+            // Its panic was reported when it happened.
             let _ = thread.join();
         }
     }
@@ -188,7 +188,7 @@ fn gone() -> Error {
     Error::System { doing: "asking the load's thread", error }
 }
 
-/// The load thread: does what it is told, one thing at a time.
+/// The load thread. It executes one command at a time.
 fn serve(orders: Receiver<Command>) {
     let mut event_loop = match event_loop() {
         Ok(event_loop) => event_loop,

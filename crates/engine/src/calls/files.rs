@@ -92,7 +92,7 @@ pub(crate) fn open(frame: &mut Frame) -> isize {
     result
 }
 
-/// The thread and the file of a path beneath `/proc/self/task`, if the thread is one of ours.
+/// The thread and the file of a path beneath `/proc/self/task`, if the thread is ours.
 fn task_path(path: &[u8]) -> Option<(i32, &[u8])> {
     let rest = path.strip_prefix(b"/proc/self/task/").or_else(|| {
         let rest = path.strip_prefix(b"/proc/")?;
@@ -108,7 +108,7 @@ fn task_path(path: &[u8]) -> Option<(i32, &[u8])> {
     is_ours(i64::from(id)).then_some((id, &rest[digits..]))
 }
 
-/// A thread's name is ours to tell; the rest is that of the main thread.
+/// The engine knows a thread's name. The rest is that of the main thread.
 fn open_task(id: i32, file: &[u8], flags: i32) -> isize {
     let mut locked = lock();
     let Some(thread) = thread::find(&mut locked, id) else { return sys::error(libc::ENOENT) };

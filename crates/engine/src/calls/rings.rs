@@ -28,7 +28,7 @@ const HINTS: u32 = COOP_TASKRUN | TASKRUN_FLAG | SINGLE_ISSUER | DEFER_TASKRUN;
 
 /// io_uring_setup(2)
 pub(crate) fn io_uring_setup(frame: &mut Frame) -> isize {
-    /// Of the flags in `struct io_uring_params`.
+    /// The offset of the flags in `struct io_uring_params`.
     const FLAGS: usize = 8;
     let flags_at = frame.rsi.wrapping_add(FLAGS);
     let Ok(flags) = user::read::<u32>(flags_at) else { return EFAULT };

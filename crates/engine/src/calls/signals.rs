@@ -190,8 +190,8 @@ fn take_now(thread: ThreadRef, set: u64) -> Result<Option<Pending>, isize> {
     if let Some(taken) = take_pending(&mut locked, thread, set) {
         return Ok(Some(taken));
     }
-    // The kernel holds what every thread blocks, the engine what came before: the lower number is
-    // first.
+    // The kernel holds signals that every thread blocks, and the engine holds earlier ones. The
+    // lower number is first.
     let ours = process_bits() & set;
     let lower = if ours == 0 { set } else { set & ((1 << ours.trailing_zeros()) - 1) };
     match take_from_kernel(lower)? {

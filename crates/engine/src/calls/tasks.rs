@@ -139,7 +139,7 @@ fn has_lost_its_file(task: TaskRef) -> bool {
 fn wait(frame: &Frame) -> isize {
     let task = task(frame);
     let (key, expected, deadline) = (frame.rsi, frame.rdx as u32, frame.r10 as u64);
-    // It begins anew: the deadline and the end of the last wait are not this one's.
+    // The task begins a new wait: the deadline and the end of the last wait are not this one's.
     task.end(false);
     task.begin();
     let mut locked = lock();

@@ -51,7 +51,7 @@ pub(crate) fn for_waiters(number: usize) -> bool {
     let mut locked = lock();
     let mut users = 0;
     for side in [&descriptor.read, &descriptor.write] {
-        // Those of a former file of this number go on with another copy.
+        // Calls on a former file of this number go on with another copy.
         for waiter in side.iter(locked.held()).filter(|waiter| waiter.waits_for.get() == number) {
             waiter.waits_for.set(kept);
             if waiter.home().is_some() {
@@ -110,8 +110,8 @@ pub(crate) fn end_call(task: TaskRef) {
     }
 }
 
-/// A wait for several descriptors is over: takes its nodes out of their lists, and gives back what
-/// was kept for it.
+/// A wait for several descriptors is over. Takes its nodes out of their lists, and gives back the
+/// descriptors that were kept for it.
 pub(crate) fn end_wait(locked: &mut Locked, nodes: &[PollNode]) {
     for node in nodes {
         node.unlink(locked);

@@ -57,7 +57,7 @@ impl Side {
         unsafe { self.first.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// Those that wait, and those that have been woken and have not yet gone on.
+    /// The waiters, and the threads that have been woken and have not yet gone on.
     pub(crate) fn iter(&self, held: Held<'_>) -> impl Iterator<Item = WaiterRef> {
         core::iter::successors(self.first(), move |waiter| waiter.next_waiter.get(held))
     }
@@ -72,7 +72,7 @@ impl Side {
         }
     }
 
-    /// Takes a waiter out, if it is one of them.
+    /// Takes a waiter out, if it is in the list.
     pub(crate) fn remove(&self, locked: &mut Locked, waiter: WaiterRef) {
         let held = locked.held();
         let next = waiter.next_waiter.get(held);

@@ -15,7 +15,7 @@ use crate::schedule::waiter::WaiterRef;
 /// The first node of a list. Without the lock, it says no more than whether there is one.
 pub(crate) type PollList = AtomicPtr<PollNode>;
 
-/// What waits for several descriptors stands in the list of each.
+/// A waiter for several descriptors stands in the list of each.
 pub(crate) struct PollNode {
     pub(crate) waiter: WaiterRef,
     /// The events of epoll that end the wait.

@@ -1,4 +1,4 @@
-//! What the engine knows of each descriptor: its kind, its flags, and what waits for it.
+//! The engine's record of each descriptor: its kind, its flags, and its waiters.
 //!
 //! The engine registers a descriptor with epoll when a thread first waits for it. The registration
 //! is for all events, edge-triggered. The registration stays until the descriptor is closed.
@@ -74,7 +74,7 @@ static ROOM: Setting<usize> = Setting::new(0);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 /// Events so far, of all descriptors.
 static ALL_EDGES: AtomicU32 = AtomicU32::new(0);
-/// So many entries of the table can be used.
+/// The number of entries of the table that can be used.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
 /// What had a lower number when the process started or was forked last is shared.
 static FORKED_BELOW: AtomicUsize = AtomicUsize::new(0);
@@ -362,8 +362,8 @@ impl Descriptor {
         result
     }
 
-    /// Before the number refers to nothing, or to another file: forgets what was known, and wakes
-    /// what waits.
+    /// Called before the number refers to nothing, or to another file. Forgets the state, and wakes
+    /// the waiters.
     pub(crate) fn renew(&self, number: usize) {
         self.forget(number);
         if self.is_waited_for() {

@@ -36,7 +36,8 @@ const CQSIZE: u32 = 1 << 3;
 const TASKRUN_FLAG: u32 = 1 << 9;
 const SINGLE_ISSUER: u32 = 1 << 12;
 const DEFER_TASKRUN: u32 = 1 << 13;
-/// One mapping, no lost completions, polls inside, waits with a time, silent successes.
+/// Needed features: one mapping, no lost completions, polls inside, waits with a time, silent
+/// successes.
 const FEATURES: u32 = 1 | 1 << 1 | 1 << 5 | 1 << 8 | 1 << 11;
 const ENTRIES_AT: usize = 0x1000_0000;
 /// `io_uring_enter(2)`.
@@ -274,7 +275,8 @@ pub(crate) fn poll_epoll(locked: &mut Locked) {
 
 /// Has the kernel receive into `length` bytes at `address`, once there is something.
 ///
-/// The memory, and what is at the address `data`, are the kernel's until the completion has come.
+/// The memory, and the value at the address `data`, belong to the kernel until the completion has
+/// come.
 pub(crate) fn receive(
     locked: &mut Locked,
     number: usize,

@@ -47,7 +47,7 @@ pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
         None => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
     };
     if frame.rip != frame.after {
-        // It goes on elsewhere: in the kernel, or where a handler's frame is returned from.
+        // The thread goes on elsewhere: in the kernel, or where a handler's frame is returned from.
         return result;
     }
     finish(frame, result)
@@ -64,7 +64,7 @@ fn timed(frame: &Frame) -> isize {
     result
 }
 
-/// A new thread's first code; what it returns to is the program, after the call that made it.
+/// A new thread's first code. It returns to the program, after the call that made the thread.
 pub(crate) extern "C" fn thread_begins(frame: &mut Frame) -> isize {
     drop(Locked::taken_over());
     finish(frame, 0)
@@ -125,7 +125,7 @@ pub(crate) extern "C" fn resume(context: &mut Context) -> u64 {
     }
     if delivery::deliver_on_context(context) {
         flood::count_delivery();
-        // There may be more: the entry looks again, beneath the handler's frame.
+        // There may be more signals: the entry looks again, beneath the handler's frame.
         worker().attention.fetch_or(HANDLER_ENTERED, Ordering::Relaxed);
     }
     worker().mask_is_stale.set(0);

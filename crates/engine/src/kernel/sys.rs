@@ -175,8 +175,8 @@ pub(crate) const ETIMEDOUT: isize = error(libc::ETIMEDOUT);
 /// kernel calls `ERESTARTSYS`. It never reaches the program.
 pub(crate) const RESTART: isize = -512;
 
-/// The call of a task waits; what the task has come to is kept (`schedule/task.rs`). These two
-/// reach the runtime of a converted program alone.
+/// The call of a task waits, and its state is kept (`schedule/task.rs`). These two reach the
+/// runtime of a converted program alone.
 pub(crate) const SUSPENDED: isize = -0x4455_0001;
 /// A task cannot make the call, since only a thread can wait for it.
 pub(crate) const NEEDS_THREAD: isize = -0x4455_0002;

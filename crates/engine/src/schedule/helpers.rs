@@ -28,9 +28,9 @@ use crate::signals::disposition::{self, HELPER_SIGNAL, HELPER_VALUE};
 /// What becomes of a call that a signal interrupts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interrupted {
-    /// It is executed again if the handler says `SA_RESTART`.
+    /// The call is executed again if the handler says `SA_RESTART`.
     Restarts,
-    /// It fails with `EINTR` in any case.
+    /// The call fails with `EINTR` in any case.
     Fails,
 }
 
@@ -290,7 +290,7 @@ extern "C" fn helper(_: usize) {
 enum Next {
     Job(&'static Job),
     Wait,
-    /// It has been retired.
+    /// The helper has been retired.
     Nothing,
 }
 

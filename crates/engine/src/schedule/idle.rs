@@ -51,7 +51,7 @@ struct Idle {
     summoned: bool,
     /// Single ready threads without a summoned worker.
     skipped: u32,
-    /// So many will be skipped after the next worker that came for nothing.
+    /// How many will be skipped after the next worker that came for nothing.
     patience: u32,
     /// Workers that came for little: one more each time, half of them for one that had enough to
     /// do.
@@ -79,7 +79,7 @@ static CALLS: AtomicU32 = AtomicU32::new(0);
 /// What starts one more worker, while there may be more.
 pub(crate) static START_WORKER: Setting<Option<fn(&mut Locked)>> = Setting::new(None);
 
-/// So many workers that came for little make the next one deputy.
+/// After this many workers that came for little, the next one becomes deputy.
 const FEW_RUNS: u32 = 8;
 /// How long a deputy waits for some worker to look at the descriptors.
 const STAND_IN: Nanoseconds = 1_000_000;
@@ -151,7 +151,7 @@ pub(crate) fn begin_watch(locked: &mut Locked, deadline: Option<Nanoseconds>) {
     idle.hurried = false;
 }
 
-/// It is so no longer.
+/// This worker is the watcher no longer.
 pub(crate) fn end_watch(locked: &mut Locked) {
     IDLE.of(locked).watched = false;
 }

@@ -21,18 +21,19 @@ use crate::schedule::thread::{MAIN, ThreadRef};
 use crate::schedule::waiter::{Queue, State, WaiterRef};
 use crate::schedule::worker::current;
 
-/// So many loops, and no more.
+/// The most loops.
 pub(crate) const MOST_LOOPS: usize = 64;
 /// So often, a task that has had its turn goes before those that were woken.
 const BEHIND_EVERY: u32 = 8;
 
 /// The turn of a task.
 struct Turn {
-    /// None: another task of the loop has run since, while the runner's call in a library blocked.
+    /// None if another task of the loop has run since, while the runner's call in a library
+    /// blocked.
     task: Option<WaiterRef>,
     /// When the turn was found to be over; zero before.
     over_since: Nanoseconds,
-    /// That it takes too long has been told.
+    /// Whether the stall has been reported.
     told: bool,
 }
 

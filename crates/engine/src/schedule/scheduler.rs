@@ -87,7 +87,8 @@ pub(crate) fn enqueue(locked: &mut Locked, thread: ThreadRef) {
     lock::attend(locked, true);
 }
 
-/// Puts a thread behind all that wait for their turn. It `computes` if its turn was taken from it.
+/// Puts a thread behind all that wait for their turn. The thread `computes` if the end of its turn
+/// was forced.
 fn enqueue_behind(locked: &mut Locked, thread: ThreadRef, computes: bool) {
     let (scheduler, held) = SCHEDULER.with_cells(locked);
     thread.state.set(held, State::Ready);
@@ -176,7 +177,7 @@ pub(crate) fn make_ready(locked: &mut Locked, waiter: WaiterRef) {
             if loops::may_go_on(locked, thread) {
                 enqueue(locked, thread);
             } else {
-                // It is parked no longer, and in no queue: its loop has it go on.
+                // The thread is parked no longer, and in no queue: its loop has it go on.
                 thread.state.set(locked.held(), State::Ready);
             }
         }

@@ -33,7 +33,7 @@ struct Free {
 
 /// All stacks.
 pub(crate) struct Stacks {
-    /// What has been mapped for stacks, and what of it has been given out.
+    /// The memory that was mapped for stacks, and the part of it that was given out.
     mapped: Range<usize>,
     next: usize,
     free: Vec<Free>,

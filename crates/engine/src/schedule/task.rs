@@ -46,8 +46,8 @@ pub(crate) struct Task {
     ended: Own<Option<Reason>>,
     /// The descriptor of the call is one that is kept for it: see `descriptors/closed.rs`.
     kept: Own<bool>,
-    /// What the generation of the descriptor was when it began to wait for it, plus one; zero if it
-    /// did not.
+    /// The generation of the descriptor when the task began to wait for it, plus one. Zero without
+    /// such a wait.
     generation: Own<u32>,
     pub(crate) number: Own<i64>,
     pub(crate) arguments: Own<[usize; 6]>,
@@ -130,7 +130,7 @@ impl Task {
         self.deadline.set(deadline);
     }
 
-    /// It waits in the list of a descriptor, which had this generation.
+    /// The task waits in the list of a descriptor, which had this generation.
     pub(crate) fn waits_in(&self, side: &'static Side, generation: u32) {
         self.side.set(Some(side));
         self.generation.set(generation.wrapping_add(1));
@@ -155,13 +155,13 @@ impl Task {
         self.kept.take().then(|| self.arguments.get()[0])
     }
 
-    /// It waits in several lists.
+    /// The task waits in several lists.
     pub(crate) fn waits_by(&self, nodes: Box<[PollNode]>) {
         self.nodes.set(Some(Box::new(Nodes(nodes))));
     }
 
-    /// Its wait is over: it leaves the list of its descriptor, and the call is told how it ended.
-    /// Returns its places in the lists of several, which it is to leave too.
+    /// The task's wait is over. The task leaves the list of its descriptor, and the call learns how
+    /// the wait ended. Returns its places in the lists of several, which it is to leave too.
     pub(crate) fn leave(&'static self, locked: &mut Locked) -> Option<Box<[PollNode]>> {
         if let Some(side) = self.side.take() {
             side.remove(locked, &self.waiter);

@@ -18,7 +18,7 @@ use crate::signals::disposition::{self, NUDGE_VALUE, TICK_SIGNAL};
 
 /// Events taken from epoll at a time.
 const EVENTS: usize = 256;
-/// So many workers, and no more.
+/// The most workers.
 pub(crate) const MOST_WORKERS: usize = 64;
 
 /// A signal has come.
@@ -266,7 +266,7 @@ impl Worker {
         self.idle.get() != 0
     }
 
-    /// Interrupts what the worker does, so that it looks at what has come for its thread.
+    /// Interrupts the worker, so that it looks at the signals for its thread.
     pub(crate) fn nudge(&self) {
         disposition::send(self.kernel_id.get(), TICK_SIGNAL, NUDGE_VALUE);
     }
@@ -279,7 +279,7 @@ impl Worker {
         sys!(SYS_epoll_pwait2, epoll, room, EVENTS, timeout, 0, 8).max(0) as usize
     }
 
-    /// One of the events that were taken last.
+    /// An event of the last look.
     pub(crate) fn event(&self, index: usize) -> libc::epoll_event {
         // SAFETY: nothing refers to the room outside `take_events`.
         unsafe { (&*self.events.as_ptr())[index] }

@@ -1,4 +1,4 @@
-//! What the engine tells: counters at the end, all threads on a signal, and its own failures.
+//! The engine's reports: counters at the end, all threads on a signal, and its own failures.
 
 use core::fmt::{self, Write};
 

@@ -71,7 +71,7 @@ impl Cursor {
         self.address() - u64::from(!self.exact)
     }
 
-    /// The caller, or `None` at the end of the stack, or of what is known.
+    /// The caller. `None` at the end of the stack, or if the tables end.
     pub(crate) fn caller(&self, functions: u64) -> Option<Self> {
         let entry = find_entry(functions, self.sought())?;
         let common = Common::read(entry.common)?;

@@ -56,7 +56,7 @@ unsafe impl Plain for Context {}
 /// Offsets that the entry knows.
 pub(crate) const MASK_OFFSET: usize = core::mem::offset_of!(Context, mask);
 pub(crate) const STACK_POINTER_OFFSET: usize = core::mem::offset_of!(Context, rsp);
-/// A stack pointer so little beneath a context is one of the same stack.
+/// A stack pointer so near beneath a context is on the same stack.
 pub(crate) const SAME_STACK: usize = 64 << 10;
 
 /// `struct rt_sigframe`: a context, and what the signal says.
@@ -70,7 +70,7 @@ struct SignalFrame {
 /// Where a frame has its context.
 const CONTEXT_OFFSET: u64 = core::mem::offset_of!(SignalFrame, context) as u64;
 
-/// A handler, and what it is told.
+/// A handler and its arguments.
 pub(crate) struct Delivery<'a> {
     pub(crate) number: i32,
     pub(crate) info: &'a libc::siginfo_t,
@@ -147,11 +147,11 @@ pub(crate) enum Beneath {
 }
 
 impl Context {
-    /// Makes the context one that enters a handler, which returns to what the context was.
+    /// Changes the context so that it enters a handler. The handler returns to the former context.
     ///
     /// # Errors
     ///
-    /// There is no memory for the frame, on a stack that ran over or is not there. The context is
+    /// There is no memory for the frame: the stack has overflowed or does not exist. The context is
     /// as it was.
     pub(crate) fn enter_handler(
         &mut self,
@@ -166,8 +166,7 @@ impl Context {
         let bytes = self.vector_bytes()?;
         let mut vectors_stay = false;
         if beneath == Beneath::Frame && place_of_vectors(top, bytes) == self.vectors {
-            // They are where they belong already, and stay there: small stacks have no room for two
-            // copies.
+            // The registers stay where they are, because small stacks have no room for two copies.
             vectors_stay = true;
             top = self.vectors;
             if frame_below(top) < own_end {

@@ -45,8 +45,8 @@ pub(crate) fn unseal() {
     masks::adopt();
 }
 
-/// So many handlers in so many nanoseconds have a moment follow: some two thousand signals a
-/// second, on a machine that is busy otherwise.
+/// After so many handlers in so many nanoseconds, a moment follows. That is some two thousand
+/// signals a second, on a machine that is busy otherwise.
 const DELIVERIES: u32 = 8;
 const WINDOW: u64 = 4_000_000;
 /// Nanoseconds that a moment takes at most: several times the delivery of a signal.

@@ -88,7 +88,7 @@ fn next_of(list: &[Pending], wanted: u64) -> Option<usize> {
     wanted_ones.min_by_key(|(_, one)| order(one.number)).map(|(index, _)| index)
 }
 
-/// A signal that the process took and that every thread blocks, if it is one of `wanted`.
+/// A signal among `wanted` that the process took and that every thread blocks.
 pub(crate) fn take_process_signal(locked: &mut Locked, wanted: u64) -> Option<Pending> {
     take_from(PROCESS.of(locked), &PROCESS_BITS, wanted)
 }
@@ -344,8 +344,8 @@ pub(crate) fn act_by_default(number: i32) {
 /// The length of the stack on which the kernel delivers signals to a worker.
 pub(crate) const STACK_BYTES: usize = 64 << 10;
 
-/// Tells the kernel what to do with a signal, such that the engine learns what the program wants to
-/// know.
+/// Sets the kernel's action for a signal, so that the engine sees every signal that the program
+/// wants to see.
 pub(crate) fn install(locked: &mut Locked, number: i32, action: Action) -> isize {
     // First, because a signal may come as soon as the kernel knows.
     let previous = core::mem::replace(&mut ACTIONS.of(locked)[number as usize], action);

@@ -1,4 +1,4 @@
-//! What threads block, and what the kernel blocks for them.
+//! The signal masks of threads, and the mask that the kernel has for them.
 //!
 //! The kernel blocks what every thread blocks. libc blocks all signals while it makes a thread.
 //! Such a mask is not told to the kernel, and a signal that comes in the meantime waits in the

@@ -84,7 +84,7 @@ impl Gone {
         match failure {
             Failure::ServerFull | Failure::WrongStatus(503) => Gone::Refused,
             failure if failure.is_connect() => Gone::Refused,
-            // Such as 408, before the request was complete.
+            // A reply such as 408, before the request was complete.
             Failure::Reset { .. } | Failure::ClosedEarly { .. } | Failure::WrongStatus(_) => {
                 Gone::Cut(since.elapsed())
             }

@@ -159,7 +159,7 @@ pub fn peak_goodput(
         let pattern = Pattern::Open(arrivals.at_rate(rate));
         let options = Options { pattern, stop: Stop::After(window), warm_up, ..options.clone() };
         let (outcome, meanwhile) = match measure(&options, observer, interrupted) {
-            // It has answered before.
+            // The server has answered before.
             Err(Error::Unanswered { .. }) if !goodput.probes.is_empty() => {
                 return Err(Halt::ServerWentAway);
             }

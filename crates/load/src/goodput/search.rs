@@ -15,9 +15,9 @@
 /// What a probe is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Length {
-    /// One of many that narrow the search.
+    /// A short probe, one of many that narrow the search.
     Short,
-    /// One on which the result may rest.
+    /// A long probe, on which the result may rest.
     Long,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Range {
     pub(super) precision: f64,
 }
 
-/// The highest rate at which `met` says that it held, in a long window; `None` when there is none.
+/// The highest rate that `met` in a long window. `None` if there is none.
 ///
 /// # Errors
 ///

@@ -188,8 +188,9 @@ fn failed(measurement: &Measurement) -> Vec<Warning> {
     warnings
 }
 
-/// Warns of requests that were unanswered at the end, if they would change the percentiles. They do
-/// if they are one in a thousand or more, or if one waited much longer than any counted latency.
+/// Warns of requests that were unanswered at the end, if they would change the percentiles. Such
+/// requests matter if they are one in a thousand or more, or if one waited much longer than any
+/// counted latency.
 fn overdue_warning(measurement: &Measurement) -> Option<String> {
     let Overdue { count, longest } = measurement.overdue;
     let many = count.saturating_mul(1000) >= measurement.latencies.len();

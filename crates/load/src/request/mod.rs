@@ -1,5 +1,5 @@
-//! One request on a connection: what a client of any service provides, and how all of them read and
-//! write.
+//! One request on a connection: the trait of clients of any service, and the functions by which
+//! they read and write.
 //!
 //! A client opens no connection and counts nothing: that is the pattern's part. The clients
 //! themselves are in `client/`.

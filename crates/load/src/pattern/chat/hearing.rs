@@ -113,7 +113,7 @@ impl Hearing {
 #[inline]
 fn sender(line: &[u8]) -> Option<u64> {
     let mut number = 0_u64;
-    // As many digits as cannot overflow.
+    // The most digits that cannot overflow.
     for &byte in line.iter().take(19) {
         match byte {
             b'0'..=b'9' => number = 10 * number + u64::from(byte - b'0'),
