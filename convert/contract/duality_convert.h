@@ -2,8 +2,8 @@
  *
  * `duality cc` links a program with a pass (convert/pass). The pass turns functions that may block
  * into coroutines. Converted code calls the functions below, and nothing else of the runtime. A
- * runtime supplies all of them. This page is the whole interface: what the pass emits, what it
- * expects, and what each side frees.
+ * runtime supplies all of them. This page is the whole interface: the code that the pass emits, its
+ * expectations, and which side frees what.
  *
  * WHERE CODE RUNS
  *   A task is a thread of the program with a converted start routine. Tasks have no stack. They run
@@ -275,7 +275,7 @@ int rt_pthread_setschedprio(pthread_t, int);
 int rt_pthread_getschedparam(pthread_t, int *, struct sched_param *);
 int rt_pthread_setaffinity_np(pthread_t, size_t, const cpu_set_t *);
 int rt_pthread_getaffinity_np(pthread_t, size_t, cpu_set_t *);
-/* Of a task, a number that rt_clock_gettime knows. */
+/* For a task, the clock is a number that rt_clock_gettime knows. */
 int rt_pthread_getcpuclockid(pthread_t, clockid_t *);
 int rt_clock_gettime(clockid_t, struct timespec *);
 

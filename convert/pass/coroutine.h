@@ -23,7 +23,7 @@
 
 namespace duality {
 
-// What the coroutine of a function keeps of its attributes, and of those of its parameters.
+// The attributes of a function and of its parameters that its coroutine keeps.
 llvm::AttributeList attributesOfCoroutine(const llvm::Function &original);
 
 class Coroutine {

@@ -11,7 +11,7 @@ namespace duality {
 
 // Where the parent's handle is in a handle: behind `resume` and `destroy`.
 constexpr unsigned PARENT = 16;
-// Of rt_program: RT_READS_FLAGS and RT_READS_TIMES.
+// Bits of rt_program: RT_READS_FLAGS and RT_READS_TIMES.
 constexpr unsigned READS_FLAGS = 1, READS_TIMES = 2;
 // Bytes of the return register.
 constexpr unsigned RETURN_REGISTER = 64;

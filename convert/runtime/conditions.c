@@ -45,7 +45,7 @@ static void woken(struct rt_handle *handle) {
     }
     /* A task that was signalled does not leave: the signal would be lost. */
     kept[MAY_LEAVE] = task->engine.reason == ENGINE_INTERRUPTED;
-    /* Of a condition that is shared with other processes, each look is a spurious wake-up. */
+    /* For a condition that is shared with other processes, each look is a spurious wake-up. */
     if (task->engine.reason == ENGINE_TIMED_OUT && has_passed(kept[DEADLINE])) kept[VALUE] = ETIMEDOUT;
     locked(task, mutex_lock_first(task, (pthread_mutex_t *)kept[MUTEX]));
 }

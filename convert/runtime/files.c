@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What `_lock` of a FILE is. `word` is as a mutex's: 0 free, 1 held, 2 held and waited for. */
+/* The type of `_lock` of a FILE. `word` is as a mutex's: 0 free, 1 held, 2 held and waited for. */
 struct file_lock {
     unsigned word;
     int count;
@@ -135,7 +135,7 @@ void rt_funlockfile(FILE *file) {
     funlockfile(file);
 }
 
-/* It takes the lock with it. */
+/* The thread takes the lock with it. */
 int rt_fclose(FILE *file) {
     if (identity()) forget(identity(), file);
     return fclose(file);

@@ -32,7 +32,7 @@ static void find_code(void) {
         if (last > end) end = last;
     }
     __atomic_store_n(&code_start, start, __ATOMIC_RELAXED);
-    /* Last, since it says that both are known. */
+    /* This is stored last, because it says that both are known. */
     __atomic_store_n(&code_end, end, __ATOMIC_RELEASE);
 }
 

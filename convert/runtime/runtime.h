@@ -28,7 +28,7 @@
 
 enum { LOOPS = 64, NANOSECONDS = 1000000000, MILLISECOND = 1000000 };
 
-/* What is rare: a task that needs it has one of its own. */
+/* The rare part of a task. A task that needs it has one of its own. */
 struct rare {
     struct side *side;          /* the side thread that makes `call` now; under side.c's lock */
     struct task *next;          /* in the queue of tasks that wait for a side thread */
@@ -72,7 +72,7 @@ enum shape { SHAPE_ERRNO, SHAPE_NUMBER, SHAPE_SLEEP };
 struct task {
     struct engine_task engine; /* first: its address names the task. Also has `saved_errno` */
     union {
-        /* What the innermost frame waits for; `resume` is what to do at the next turn. */
+        /* The handle that the innermost frame waits for. `resume` runs at the next turn. */
         struct rt_handle waiter;
         struct {
             void (*resume)(struct rt_handle *);
@@ -151,7 +151,8 @@ void memory_after_fork(bool child);
 
 /* tasks.c */
 void task_run(struct task *);
-/* Around what a thread runs of a task: the thread has what is the task's own meanwhile. */
+/* Called around code that a thread runs for a task. Meanwhile the thread has the task's own
+ * state. */
 void enter_turn(struct task *);
 void leave_turn(struct task *);
 void trampoline(struct rt_handle *);
@@ -226,8 +227,8 @@ void mask_of_side(struct task *);
 /* Whether the task blocks the signal, which then waits for it. The caller sees to it that the
  * task's rare part stays. */
 bool signal_waits(struct task *, int signal, const union sigval *value);
-/* The side thread that works for the task gets what waits for the task, and gives back what it has
- * not taken. */
+/* The side thread that works for the task gets the signals that wait for the task. It gives back
+ * the signals that it has not taken. */
 void signals_to_side(struct task *);
 void signals_from_side(struct task *);
 /* Nothing is pending in the child. */

@@ -13,7 +13,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-/* So many stay for the next call. */
+/* How many side threads stay for the next call. */
 enum { IDLE_MOST = 64 };
 
 struct side {
@@ -158,7 +158,7 @@ static bool create(struct task *task) {
     return !error;
 }
 
-/* No thread could be made: one that there is will take the task. */
+/* No thread could be made: an existing one will take the task. */
 static void wait_for_side(struct task *task) {
     pthread_mutex_lock(&lock);
     bool any = count > 0;

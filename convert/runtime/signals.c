@@ -5,8 +5,8 @@
  *
  * A signal for a task that blocks it waits in the task's rare part, because the loop's thread will
  * have other masks. The thread that runs the task gets it when the task unblocks it. A side thread
- * that makes a call for the task gets it before the call, which may be sigwait. One of each number
- * waits. */
+ * that makes a call for the task gets the signal before the call, which may be sigwait. One of each
+ * number waits. */
 #include "runtime.h"
 
 #include <signal.h>
@@ -174,7 +174,7 @@ static void interrupt(struct task *task, int signal) {
 static int send_signal(struct task *task, int signal, const union sigval *value) {
     int error = side_kill(task, signal, value);
     if (error != ESRCH) return error;
-    /* That of the loop which runs the task, or another one of the loop. */
+    /* The thread of the loop which runs the task, or another thread of the loop. */
     if (task == self) return signal_send(pthread_self(), signal, value);
     error = signal_send(loops[task->loop].thread, signal, value);
     if (!error) interrupt(task, signal);

@@ -45,7 +45,8 @@ static void start_engine(void *library) {
     char text[200];
     int length = snprintf(text, sizeof text, "cores=%u:uring=%d:tick=%lu:stats=%d", core_count, poller && !strcmp(poller, "uring"),
                           setting("DUALITY_TICK", 10000), secure_getenv("DUALITY_STATS") != NULL);
-    /* Calls of the kernel that take so long are told too, and a value that is no number is none. */
+    /* Calls of the kernel that take so long are reported too. A value that is no number is
+     * ignored. */
     unsigned long stall = setting("DUALITY_STALL", ULONG_MAX);
     if (stall != ULONG_MAX) snprintf(text + length, sizeof text - length, ":stall=%lu:held=%lu", stall, stall);
     start(text, getauxval(AT_SYSINFO_EHDR), getauxval(AT_HWCAP2));

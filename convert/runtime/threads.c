@@ -1,4 +1,5 @@
-/* What names a thread: to join it, to end it, to cancel it. A task's pthread_t is its address. */
+/* Functions that name a thread: to join it, to end it, to cancel it. A task's pthread_t is its
+ * address. */
 #include "runtime.h"
 
 pthread_t rt_pthread_self(void) {

@@ -39,7 +39,7 @@ struct rt_int rt_clock_nanosleep(clockid_t clock, int flags, const struct timesp
 
 struct rt_int rt_give_way(void) {
     if (self) return give_way_with(0);
-    /* The thread has no turns, but may look at what is left as one that has. */
+    /* The thread has no turns, but may read what is left of a turn. */
     rt_turn = RT_TURN;
     return (struct rt_int){NULL, sched_yield()};
 }

@@ -120,7 +120,7 @@ int main(void) {
         printf("%zu\n", index);
     }
     run(makes_one, NULL);
-    /* What main has is what its threads begin with. */
+    /* Threads begin with main's environment. */
     fesetround(FE_UPWARD);
     run(inherits, NULL);
     CHECK(fegetround() == FE_UPWARD);

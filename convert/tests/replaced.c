@@ -91,7 +91,7 @@ static int waits_for_event(void) {
     close(event.data.fd);
     return letter_of(count, byte);
 }
-/* Those that write fill the file; the other side counts what has come. A call ends early only where
+/* Calls that write fill the file, and the other side counts the bytes. A call ends early only where
  * the number comes to mean another file before the call waits. */
 static int writes(void) {
     long done = 0, count = 1;

@@ -132,7 +132,7 @@ fn replies(
     replies
 }
 
-/// Ends the server, which must not have failed; what it complained of.
+/// Ends the server, which must not have failed. Returns its complaints.
 fn end(server: ServerProcess, complaints: Complaints) -> Vec<String> {
     server.signal(Signal::TERM);
     let (status, _) = server.wait();

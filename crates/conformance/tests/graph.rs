@@ -1,5 +1,5 @@
-//! The blocking graph: of one service and one conversation it is the same under every architecture,
-//! and what comes to a node leaves it.
+//! The blocking graph of one service and one conversation. It is the same under every architecture,
+//! and a task that comes to a node leaves it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -46,7 +46,7 @@ fn run(arguments: &[&str]) -> (Output, String) {
     (output, said)
 }
 
-/// Serves one client, and returns what the server said on standard error until its end.
+/// Serves one client, and returns the server's standard error until its end.
 fn serve(arguments: &[&str]) -> String {
     let mut command = served();
     command.args(["serve", "echo", "--listen=127.0.0.1:0"]).args(arguments);

@@ -10,7 +10,7 @@ struct wait {
     void (*call)(struct wait *wait);
     volatile pid_t id;
     volatile int result;
-    /* What a poll or a select says of the descriptor. */
+    /* The result of a poll or a select for the descriptor. */
     volatile int said;
     struct sockaddr_in address;
 };
@@ -60,7 +60,7 @@ static void call_select(struct wait *wait) {
     wait->result = result;
 }
 
-/* What they say of the number in the end is what it refers to by then. */
+/* In the end they report the file that the number refers to by then. */
 static int several_keep(void (*call)(struct wait *), int other, int said) {
     enum { WAITS = 3 };
     int ends[2];

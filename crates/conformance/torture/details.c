@@ -31,7 +31,7 @@ TEST(pending_signals_come_in_the_order_of_their_numbers) {
     for (int number = SIGRTMIN; number < SIGRTMIN + 3; number++) CHECK(sigwaitinfo(&set, NULL) == number);
     CHECK(!kill(getpid(), SIGRTMIN + 3) && !kill(getpid(), SIGRTMIN + 1));
     CHECK(sigwaitinfo(&set, NULL) == SIGRTMIN + 1 && sigwaitinfo(&set, NULL) == SIGRTMIN + 3);
-    /* Of one number, the oldest is first. */
+    /* Among signals of one number, the oldest is first. */
     for (int value = 1; value <= 3; value++) CHECK(!sigqueue(getpid(), SIGRTMIN, (union sigval){.sival_int = value}));
     for (int value = 1; value <= 3; value++) {
         siginfo_t info;

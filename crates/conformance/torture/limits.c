@@ -36,7 +36,7 @@ static int open_epoll(void) { return epoll_create1(0); }
 static int open_copy(void) { return dup(0); }
 
 TEST(limits_descriptors) {
-    /* As many as are to be had, whatever the limit is, if it is not large. */
+    /* As many as the limit allows, if it is not large. */
     struct {
         const char *name;
         int (*function)(void);

@@ -1,4 +1,4 @@
-/* Processes, signals, descriptors, memory: what the engine stands between. */
+/* Processes, signals, descriptors and memory, which the engine emulates in part. */
 #include "test.h"
 #include <sys/un.h>
 #include <dlfcn.h>

@@ -58,7 +58,7 @@ enum Measure {
     OurWorld(fn(World, u64) -> io::Result<Reading>),
     /// With a poller: so many descriptors are registered, and so many of them are ready.
     Poller(usize, usize),
-    /// Of the kernel, so many times, whatever the world.
+    /// An operation of the kernel, so many times, whatever the world.
     Kernel(fn(u64) -> io::Result<Reading>),
 }
 

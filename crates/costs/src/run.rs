@@ -39,7 +39,7 @@ pub struct Plan {
 pub enum Peers {
     /// The peers that `cargo xtask peers` has built.
     Built,
-    /// Those in this folder.
+    /// The peers in this folder.
     In(PathBuf),
     /// No peers.
     Nobody,
@@ -84,7 +84,8 @@ pub struct Row {
 pub struct Cell {
     /// The subject.
     pub subject: &'static str,
-    /// What one operation took in each batch, in the cost's unit; or why this is unknown.
+    /// The cost of one operation in each batch, in the cost's unit. Or the reason why it is
+    /// unknown.
     pub outcome: Result<Vec<f64>, String>,
     /// The number of operations in each batch.
     pub count: u64,

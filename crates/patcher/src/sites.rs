@@ -449,7 +449,7 @@ mod tests {
         assert!(!find(&[
             0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0x66, 0x0f, 0xef, 0xc0, 0x0f, 0x29, 0x04, 0x24, 0xc3,
         ]));
-        // mov $1,%eax; syscall; call; movaps %xmm0,(%rsp): what a call leaves is not from before
+        // mov $1,%eax; syscall; call; movaps %xmm0,(%rsp): a value after a call is not from before
         assert!(!find(&[
             0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0xe8, 0, 0, 0, 0, 0x0f, 0x29, 0x04, 0x24, 0xc3,
         ]));

@@ -27,7 +27,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// So many members, all at one listener.
+    /// The number of members, all at one listener.
     ///
     /// # Errors
     ///

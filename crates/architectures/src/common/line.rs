@@ -77,11 +77,11 @@ pub struct Line<T> {
 /// What becomes of the connection that has waited longest.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn<T> {
-    /// It has a slot.
+    /// The connection has a slot.
     Serve(T),
-    /// It has waited too long.
+    /// The connection has waited too long.
     Refuse(T),
-    /// It goes on waiting, or no connection waits.
+    /// The connection goes on waiting, or no connection waits.
     Wait,
 }
 

@@ -1,4 +1,4 @@
-//! A service as architectures see it: what it does with a connection, and what it needs.
+//! A service as architectures see it: its handler of connections, and its needs.
 
 use std::fmt;
 use std::io;
@@ -27,14 +27,14 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// These needs, and that connections can reach the same memory.
+    /// These needs, and shared memory for connections.
     #[must_use]
     pub const fn with_shared_memory(mut self) -> Self {
         self.shared_memory = true;
         self
     }
 
-    /// These needs, and that more than one connection is served at a time.
+    /// These needs, and more than one connection at a time.
     #[must_use]
     pub const fn with_concurrent_connections(mut self) -> Self {
         self.concurrent_connections = true;

@@ -61,8 +61,8 @@ impl Server {
         Ok(Self { service, options, listeners, address })
     }
 
-    /// A server of connections that come from the injector instead of a network. It ends after it
-    /// has served all of them.
+    /// A server of connections that come from the injector instead of a network. The server ends
+    /// after it has served all of them.
     ///
     /// # Errors
     ///

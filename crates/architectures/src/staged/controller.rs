@@ -86,7 +86,7 @@ impl Batching {
         Self { executed, rate: 0.0, best: 0.0 }
     }
 
-    /// The batch from now on, after an interval with `batch`.
+    /// The next batch, after an interval with `batch`.
     ///
     /// The batch shrinks for as long as the rate holds. A small batch leaves events to idle threads
     /// and answers the first ones sooner. A large one needs fewer looks at the queue.

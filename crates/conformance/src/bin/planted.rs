@@ -23,7 +23,7 @@ struct Plant {
 
 static PLANT: OnceLock<Plant> = OnceLock::new();
 
-/// What a backlog stands for.
+/// The fault that a backlog stands for.
 fn planted(backlog: &str) -> Plant {
     let plant = Plant::default();
     match backlog {

@@ -49,7 +49,7 @@ pub(super) fn reset_in_reply(client: &mut Client<'_>) -> io::Result<()> {
     wire.reset()
 }
 
-/// Sends a part of a request and ends its side; then takes what comes.
+/// Sends a part of a request and ends its side. Then it takes what comes.
 pub(super) fn half_close_within(client: &mut Client<'_>) -> io::Result<()> {
     let mut wire = client.connect()?;
     client.send_part(&mut wire)?;
@@ -144,7 +144,7 @@ impl Client<'_> {
             Protocol::Http | Protocol::Guestbook => {
                 b"GET /large.txt HTTP/1.1\r\nHost: soak\r\n\r\n".repeat(1 + self.below(100))
             }
-            // Lines of 64 bytes, all of which are echoed or told to the others.
+            // Lines of 64 bytes. All of them are echoed, or sent to the others.
             Protocol::Echo => [b'e'; 64].repeat(1 << (4 + self.below(10))),
             Protocol::Chat => format!("{:>63}\n", "much").into_bytes().repeat(1 + self.below(50)),
         };

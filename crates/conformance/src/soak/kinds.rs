@@ -67,7 +67,7 @@ pub(super) fn run(client: &mut Client<'_>) {
             },
             Fault(act) => drop(act(client)),
         }
-        // What meets a server that is about to go, or has gone, proves nothing.
+        // A fault at a server that is about to end, or has ended, proves nothing.
         if !client.scene.is_draining() {
             client.scene.count(chosen);
         }

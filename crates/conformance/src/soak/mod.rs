@@ -55,13 +55,13 @@ pub struct Settings {
     pub duration: Duration,
     /// What the clients' choices follow.
     pub seed: u64,
-    /// By name; all, if there is none.
+    /// The names to choose. Without a name, all.
     pub architectures: Vec<String>,
-    /// By name; all, if there is none.
+    /// The names to choose. Without a name, all.
     pub services: Vec<String>,
 }
 
-/// The rounds that these names stand for, as they are shown; without a name, of all there are.
+/// The rounds of these names, in words. Without a name, all rounds.
 ///
 /// # Errors
 ///

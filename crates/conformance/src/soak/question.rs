@@ -112,7 +112,7 @@ impl Question {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The error of the reply.
     pub(super) fn check(&self, wire: &mut Wire, heads: &Heads) -> Result<(), String> {
         let (status, body) = match &self.reply {
             Reply::Same(expected) => {

@@ -30,7 +30,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts `program` for a round; what it says on standard error goes to `NAME.log` in `folder`.
+    /// Starts `program` for a round. Its standard error goes to `NAME.log` in `folder`.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl Server {
         }
     }
 
-    /// Waits for the end after SIGTERM, and looks at what was said until then.
+    /// Waits for the end after SIGTERM, and looks at the output until then.
     ///
     /// # Errors
     ///

@@ -93,7 +93,7 @@ impl Wire {
         taken.map(|_| self.ahead)
     }
 
-    /// Ends the sending side; what the server sends still arrives.
+    /// Ends the sending side. The server's bytes still arrive.
     pub(super) fn half_close(&self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)
     }

@@ -22,7 +22,7 @@ use super::sends::{Flight, Sends};
 
 /// Requests that fit into the submission queue. One more makes room by a system call.
 const REQUESTS: u32 = 1024;
-/// Completions that fit into the completion queue; the kernel keeps what does not.
+/// Completions that fit into the completion queue. The kernel keeps the others.
 const COMPLETIONS: u32 = 8192;
 /// MSG_WAITALL of send(2), which rustix has for receiving alone.
 const WAIT_ALL: u32 = 0x100;

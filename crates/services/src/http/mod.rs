@@ -268,7 +268,7 @@ impl Http {
         }
     }
 
-    /// Answers a connection that is one too many by 503, whatever it asks, and ends it: within
+    /// Answers a connection beyond the limit by 503, whatever it asks, and ends it within
     /// [`REFUSAL_TIME`].
     ///
     /// # Errors
@@ -378,7 +378,7 @@ async fn reject(status: &'static Status, wire: &mut Wire<'_>, input: &mut Input)
     wire.reject(status, is_head, input).await
 }
 
-/// What has come in, and what was done about it. It fits in two registers. A larger value would go
+/// The input of a connection, and the answer. It fits in two registers. A larger value would go
 /// through a stack that is in no cache, which takes longer than to allocate a box.
 enum Look<'r> {
     /// No whole request yet.
@@ -443,9 +443,9 @@ impl Done {
 /// How a connection goes on after a request.
 enum Next {
     Request,
-    /// It ends, and as far as is known the client is not sending.
+    /// The connection ends, and as far as is known the client is not sending.
     End,
-    /// It ends, though the client may still be sending.
+    /// The connection ends, though the client may still be sending.
     Linger,
     /// It has ended.
     Over,

@@ -178,8 +178,8 @@ impl Page {
 /// Where the date stands in the head of a 200.
 const DATE_OFFSET: usize = b"HTTP/1.1 200 OK\r\nServer: duality\r\nDate: ".len();
 
-/// The strong entity tag, in its quotes, of a file on disk. It is a hash: what a file is made of on
-/// its server is not for its clients to read. All processes of one program make the same.
+/// The strong entity tag, in its quotes, of a file on disk. The tag is a hash, so that clients
+/// cannot read the file's inode and size. All processes of one program make the same.
 ///
 /// A file that is written twice within one tick of the file system's clock, without a change of
 /// length, keeps its tag. Every server that does not read the whole file has that limit.

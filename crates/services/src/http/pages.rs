@@ -81,7 +81,7 @@ impl<'r> Asked<'r> {
 /// What may be asked of a file.
 const FILES_ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// What the head of a request comes to.
+/// The answer to the head of a request.
 pub(super) enum Admission {
     /// The request is for none of the pages.
     Elsewhere,
@@ -97,7 +97,7 @@ pub(super) fn admit(pages: &dyn Pages, request: &Request<'_>) -> Admission {
     let Ok(resolved) = target::resolve(request.target) else {
         return Admission::Elsewhere;
     };
-    // Its target is no page, even if it looks like the path of one.
+    // The target is no page, even if it looks like the path of one.
     if request.method == Method::Connect {
         return Admission::Elsewhere;
     }

@@ -7,7 +7,7 @@ pub struct Status {
     pub code: u16,
     /// What follows the code in the status line.
     pub reason: &'static str,
-    /// What the page of a refusal says; empty where there is no such page.
+    /// The text of a refusal's page. Empty if there is no such page.
     pub explanation: &'static str,
 }
 

@@ -46,7 +46,7 @@ pub(super) enum Filled {
     Some,
     /// The client has closed its side, or the server is about to stop.
     End,
-    /// It took too long.
+    /// The request took too long.
     TimedOut,
 }
 
@@ -56,7 +56,7 @@ pub(super) enum Again {
     Done,
     /// This part of the page is still to be sent.
     Rest(Part),
-    /// It is a request for something else.
+    /// The bytes are a request for something else.
     No,
 }
 
@@ -190,7 +190,7 @@ impl<'l> Wire<'l> {
         }
     }
 
-    /// Answers a request with what was made for it.
+    /// Answers a request with its page.
     pub(super) async fn reply(
         &mut self,
         reply: &Reply,
