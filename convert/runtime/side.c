@@ -234,7 +234,7 @@ struct rt_handle *rt_duality_attach(void) {
     return &task->waiter;
 }
 
-/* Where originals call them: they are on a pthread already. */
+/* The versions for originals, which run on a pthread already. */
 void duality_detach_task(void) {}
 void duality_attach_task(void) {}
 

@@ -16,7 +16,7 @@ pub(crate) enum Catalogue {
     Own(Service),
 }
 
-/// What lists show of a service.
+/// The entry of a service in lists.
 pub(crate) struct Listed {
     pub(crate) name: String,
     pub(crate) summary: String,

@@ -52,8 +52,8 @@ impl Service {
         Self { served: Served::new(name, needs, Handler::new(serve)), exchange: None }
     }
 
-    /// Says that no connection sees what another has changed in memory. Each may then be served in
-    /// a process of its own, so fork and prefork can carry the service.
+    /// Says that no connection sees another connection's changes in memory. Each may then be served
+    /// in a process of its own, so fork and prefork can carry the service.
     ///
     /// Nothing checks this. If connections share memory after all, they do not see each other's
     /// data under these two.

@@ -12,7 +12,7 @@ use duality_services::{Entry, Setting, Setup};
 ///
 /// # Errors
 ///
-/// A [`Misfit`] when it asks for something that there is not.
+/// A [`Misfit`] if it asks for something that does not exist.
 pub(crate) fn of(settings: &Settings) -> Result<Setup, Misfit> {
     let redis_calls = settings.redis_calls.as_deref().map(|name| {
         RedisCalls::ALL.into_iter().find(|calls| calls.name() == name).ok_or_else(|| {
@@ -32,8 +32,8 @@ pub(crate) fn of(settings: &Settings) -> Result<Setup, Misfit> {
     })
 }
 
-/// Refuses what means nothing to the service called `name`. Its `entry` is `None` for a program's
-/// own.
+/// Refuses what means nothing to the service called `name`. Its `entry` is `None` for a service of
+/// the program's own.
 ///
 /// # Errors
 ///

@@ -31,7 +31,7 @@ mod told {
             Self
         }
 
-        /// What a fresh stack is to say, which was never left.
+        /// The value of a fresh stack, which was never left.
         #[inline(always)]
         pub(crate) const fn never() -> Self {
             Self

@@ -34,7 +34,7 @@ use crate::{Next, StateMachine, Why};
 /// The result of a helper thread that looked on the disk.
 type Found = Result<Arc<Page>, Reply>;
 
-/// `Ok`: the machine goes on. `Err`: what it must wait for.
+/// `Ok`: the machine goes on. `Err`: the wait that is needed.
 type Step = Result<(), Next<Found>>;
 
 /// State that the connections of one loop share.

@@ -131,7 +131,7 @@ impl AcceptQueue {
         }
     }
 
-    /// Waits until there is a connection. False if there will be none.
+    /// Waits until there is a connection. False if no connection will come any more.
     async fn has_connection(&self) -> bool {
         loop {
             {

@@ -17,10 +17,10 @@ use duality_runtime::net::TcpListener;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, getrlimit};
 
-/// What must be left over when a connection is accepted.
+/// The resources that must be left over when a connection is accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct Admission {
-    /// The most connections that there are descriptors for.
+    /// The most connections that the descriptors allow.
     most: usize,
     memory: Reserve,
 }
@@ -57,7 +57,7 @@ impl Admission {
         Self { most: usize::MAX, memory: Reserve::default() }
     }
 
-    /// The most connections that there are descriptors for.
+    /// The most connections that the descriptors allow.
     pub fn most(&self) -> usize {
         self.most
     }

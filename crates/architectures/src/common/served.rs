@@ -66,7 +66,7 @@ pub type ByHand = Arc<dyn Fn(Limit) -> io::Result<OpenedByHand> + Send + Sync>;
 /// Runs an open loop with its listener, and accepts within the given bounds.
 pub type OpenedByHand = Box<dyn FnOnce(TcpListener, Admission)>;
 
-/// What is done with one connection, under every architecture.
+/// The handler of one connection, under every architecture.
 #[derive(Clone)]
 pub struct Served {
     name: Arc<str>,

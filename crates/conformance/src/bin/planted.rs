@@ -15,7 +15,7 @@ use duality::net::TcpStream;
 struct Plant {
     /// Processor time of each request.
     work: Duration,
-    /// What each request waits, without using a processor.
+    /// The time that each request waits, without using a processor.
     wait: Duration,
     /// Memory that is held.
     bytes: usize,

@@ -27,7 +27,7 @@ const BETWEEN: usize = 50;
 /// Tried where no architecture is named: one of each world, and one with several processes.
 const ARCHITECTURES: [&str; 4] = ["prefork", "threads", "uthreads", "epoll"];
 
-/// What is killed, and where the entries are kept.
+/// The killed process, and the store of the entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
     /// The server, with its store in a file.
@@ -81,7 +81,7 @@ pub fn run(settings: &Settings, count: usize) -> usize {
 ///
 /// # Errors
 ///
-/// What was lost, doubled, out of order or never answered.
+/// Entries that were lost, doubled, out of order or never answered.
 ///
 /// # Panics
 ///

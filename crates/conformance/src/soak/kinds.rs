@@ -14,7 +14,7 @@ pub(super) struct Kind {
 }
 
 enum Act {
-    /// What comes back is checked: the error is a finding.
+    /// The reply is checked. The error is a finding.
     Right(fn(&mut Client<'_>) -> Result<(), String>),
     /// A fault of the client, after which anything may happen to its connection.
     Fault(fn(&mut Client<'_>) -> io::Result<()>),

@@ -96,7 +96,7 @@ pub fn run(settings: &Settings) -> Result<usize, String> {
     let mut around = Duration::ZERO;
     for (number, round) in rounds.into_iter().take(count).enumerate() {
         let start = Instant::now();
-        // What servers have taken to start and end so far, the next ones will.
+        // The next servers are expected to start and end in the same time as those so far.
         let share = end.saturating_duration_since(start) / (count - number) as u32;
         let share = share.saturating_sub(around / (number as u32).max(1));
         let seed = SplitMix64::new(settings.seed.wrapping_add(number as u64));
@@ -127,7 +127,7 @@ fn title(round: Round) -> String {
     format!("{} {}", round.variant.join(" "), round.service.name())
 }
 
-/// What came of a round.
+/// The outcome of a round.
 #[derive(Default)]
 struct Outcome {
     counts: Vec<u64>,

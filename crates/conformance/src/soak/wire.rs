@@ -15,7 +15,7 @@ const LONGEST: usize = 64 << 10;
 
 pub(super) struct Wire {
     stream: TcpStream,
-    /// What has come and has not been taken.
+    /// Bytes that have come and have not been taken.
     ahead: Vec<u8>,
 }
 
@@ -98,7 +98,7 @@ impl Wire {
         self.stream.shutdown(Shutdown::Write)
     }
 
-    /// Ends the connection by a reset, and drops what is under way.
+    /// Ends the connection by a reset, and drops the bytes under way.
     pub(super) fn reset(self) -> io::Result<()> {
         Ok(set_socket_linger(&self.stream, Some(Duration::ZERO))?)
     }

@@ -21,7 +21,7 @@ use super::{runtime, toolchain};
 /// The number of programs that stay in the cache.
 const KEPT: usize = 24;
 
-/// What a link may write beside the program, or say: with these it is made anew.
+/// Options by which a link writes or says more than the program. Such a link is made anew.
 const MORE_THAN_A_PROGRAM: &[&str] = &[
     "-Map",
     "-M",
@@ -51,7 +51,7 @@ pub(super) struct Link {
     /// The list of its inputs in the cache, behind the name of its program there.
     list: PathBuf,
     output: PathBuf,
-    /// For what is not whole yet.
+    /// A name for files that are not whole yet.
     work: TempDir,
 }
 
@@ -99,7 +99,8 @@ impl Link {
         fs::copy(self.list.with_file_name(program), &self.output).is_ok()
     }
 
-    /// Keeps the program that was made. What cannot be kept is linked again the next time.
+    /// Keeps the program that was made. A program that cannot be kept is linked again the next
+    /// time.
     pub(super) fn keep(&self) {
         let rule = fs::read_to_string(self.work.path().join("rule"));
         // An object that clang has made for this link alone does not exist any more.

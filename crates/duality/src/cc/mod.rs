@@ -30,7 +30,7 @@ use toolchain::Toolchain;
 
 use crate::failure::Failure;
 
-/// What is asked for beside the compilation.
+/// Actions other than compilation.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Wishes {
     /// Where the report goes; `-` is standard error.
@@ -57,8 +57,8 @@ pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCod
         Kind::Compile => {
             clang.args(debugging(&job, wishes.report.is_some()));
             // Native code beside the bitcode, so that every ar, nm and linker can read the object.
-            // What checks a program is put into the native code only, so that is not for programs
-            // that check themselves.
+            // Checks such as sanitizers are put into the native code only. So this is not for
+            // programs that check themselves.
             if !job.sanitized {
                 clang.arg("-ffat-lto-objects");
             }

@@ -93,7 +93,7 @@ pub(super) struct Runtime {
     _folder: Option<TempDir>,
 }
 
-/// The runtime for a program, or why there is none.
+/// The runtime for a program, or the reason why it is missing.
 pub(super) fn choose(job: &Job, clang: &Path) -> Result<Runtime, String> {
     if let Some(objects) = hidden() {
         return Ok(Runtime { arguments: objects, _folder: None });
@@ -120,7 +120,7 @@ fn hidden() -> Option<Vec<OsString>> {
     Some(env::split_paths(&named).map(OsString::from).collect())
 }
 
-/// Where the runtime comes from, if there is one.
+/// The origin of the runtime, if there is one.
 pub(super) fn place() -> Option<PathBuf> {
     match hidden() {
         Some(objects) => objects.into_iter().next().map(PathBuf::from),

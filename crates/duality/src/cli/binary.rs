@@ -85,7 +85,7 @@ pub(super) struct Binary {
 
 /// A way to run the server.
 struct Way {
-    /// What it is called in results.
+    /// Its name in results.
     name: &'static str,
     command: Vec<String>,
     environment: BTreeMap<String, String>,

@@ -421,7 +421,7 @@ pub(super) fn announce(experiment: &Experiment) {
 
 /// Measures the costs of operations on this machine, for the reasons of a recommendation. That
 /// takes two seconds, which are nothing beside an experiment of minutes. A short experiment goes
-/// without. On a slow machine it gives up after a twentieth of the time that there is.
+/// without. On a slow machine it gives up after a twentieth of the available time.
 pub(super) fn find_prices(experiments: &mut [Experiment], clock: Clock<'_>) {
     const LONG: Duration = Duration::from_secs(60);
     const SHARE: u32 = 20;

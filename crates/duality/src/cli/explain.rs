@@ -66,8 +66,7 @@ pub(super) fn explain(experiment: &Experiment) -> String {
     if let Some(store) = &design.store {
         line("store", store.clone());
     }
-    // Grouped by reason, because a subject mostly has the same reason at all numbers of
-    // connections.
+    // By reason: a subject mostly has one reason at all numbers of connections.
     let mut unavailable: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
     for ((subject, connections), why) in &experiment.unavailable {
         unavailable.entry((subject, why)).or_default().push(*connections);

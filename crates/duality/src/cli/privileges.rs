@@ -47,7 +47,7 @@ impl Privileges {
         }
     }
 
-    /// Until [`raise`](Self::raise), what is opened is the user's.
+    /// Until [`raise`](Self::raise), the user opens all files.
     pub(super) fn lower(&self) -> Result<(), Failure> {
         let Some((user, name)) = &self.user else { return Ok(()) };
         initgroups(name, user.gid)

@@ -131,7 +131,7 @@ impl Watcher {
             if let (Some(due), Some(every), Some(stats)) = (&mut stats_due, self.every, &self.stats)
                 && now >= *due
             {
-                // What is late is left out, not made up for.
+                // A late line is left out, not made up for.
                 *due = now + every;
                 complain(write_stats(stats));
             }

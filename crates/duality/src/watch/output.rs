@@ -69,7 +69,7 @@ pub(super) fn create(path: &Path, flag: &str) -> Result<File, String> {
             let problem = "another user or name has it: remove it, or name a new file";
             return Err(told(problem.into()));
         }
-        // Not by O_TRUNC: what is another's is left as it was.
+        // Not by O_TRUNC, so that a file of another user keeps its content.
         file.set_len(0).map_err(|error| told(error.to_string()))?;
     }
     Ok(file)

@@ -113,7 +113,7 @@ fn wait_for(
     }
 }
 
-/// What ends a call after a wait that was over for `reason`, if anything does.
+/// The result that ends a call after a wait with this `reason`, if the call ends.
 fn ended(
     frame: &Frame,
     descriptor: &Descriptor,

@@ -320,7 +320,7 @@ pub(crate) fn dup(frame: &mut Frame) -> isize {
     if frame.rdi as i32 == frame.rsi as i32 {
         return frame.pass();
     }
-    // Should the call fail, what waits for the number goes on with the same file all the same.
+    // If the call fails, the waiters for the number go on with the same file.
     closed::for_waiters(frame.rsi as i32 as usize);
     registry::renewed(frame.rsi as i32 as isize);
     let result = frame.pass();

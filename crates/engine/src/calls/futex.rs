@@ -103,7 +103,7 @@ fn from(held: Held<'_>, mut waiter: Option<WaiterRef>, key: usize) -> Option<Wai
     None
 }
 
-/// Wakes up to `most` of those that wait at `key` with one of `bits`; returns how many.
+/// Wakes up to `most` waiters at `key` with one of `bits`. Returns how many.
 pub(crate) fn wake_at(locked: &mut Locked, key: usize, most: i32, bits: u32) -> isize {
     let mut woken = 0;
     let mut next = first_at(locked, key);
@@ -295,8 +295,8 @@ fn wake_operation(frame: &Frame) -> Result<isize, isize> {
     Ok(woken)
 }
 
-/// Takes a lock with priority inheritance. One worker has no priorities to pass on, so what is left
-/// is ownership.
+/// Takes a lock with priority inheritance. One worker has no priorities to pass on, so only
+/// ownership is left.
 ///
 /// A lock in shared memory may belong to a thread of ours, or of another process on an engine. The
 /// kernel does not know such an owner. So the engine looks at a lock with an owner in another

@@ -33,7 +33,7 @@ pub(crate) fn io_uring_setup(frame: &mut Frame) -> isize {
     let flags_at = frame.rsi.wrapping_add(FLAGS);
     let Ok(flags) = user::read::<u32>(flags_at) else { return EFAULT };
     if flags & DEFER_TASKRUN != 0 && flags & SINGLE_ISSUER == 0 {
-        // The kernel's own check, which it cannot make without the flags.
+        // A check of the kernel's, which the kernel cannot make without the flags.
         return EINVAL;
     }
     if user::write(flags_at, &(flags & !HINTS)).is_err() {

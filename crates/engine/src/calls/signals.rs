@@ -138,7 +138,7 @@ pub(crate) fn rt_sigtimedwait(frame: &mut Frame) -> isize {
 /// Takes a signal of `set`: from what waits in the engine, or from the kernel.
 fn wait_for_signal(set: u64, deadline: u64) -> Result<Pending, isize> {
     let thread = current();
-    // Before the first look: what another worker assigns from then on ends the wait.
+    // Before the first look. A signal that another worker assigns from then on ends the wait.
     thread.awaited.set(set);
     let found = wait_for_one_of(thread, set, deadline);
     thread.awaited.set(0);
@@ -347,7 +347,7 @@ fn most_pending() -> u64 {
     limits[0]
 }
 
-/// What a signal says that the process sends to itself.
+/// The fields of a signal that the process sends to itself.
 fn from_us(number: i32, code: i32) -> libc::siginfo_t {
     let mut info = info::bare(number, code);
     let sender = [MAIN.id.get(), sys!(SYS_getuid) as i32];

@@ -1,4 +1,4 @@
-//! What threads ask about themselves and about others: numbers, names, processors.
+//! Calls by which threads ask about themselves and others: numbers, names, processors.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 

@@ -329,7 +329,7 @@ impl Transfer<'_> {
         offload_on_kept(frame.number(), frame.arguments(), Interrupted::Restarts)
     }
 
-    /// What has been transferred, or else the error.
+    /// The number of transferred bytes, or else the error.
     fn so_far(&self, error: isize) -> isize {
         if self.done > 0 { self.done as isize } else { error }
     }

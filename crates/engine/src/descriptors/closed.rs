@@ -70,7 +70,7 @@ pub(crate) fn for_waiters(number: usize) -> bool {
     // A call that is woken from here on uses the copy.
     descriptor.forget(number);
     if polls > 0 {
-        // What epoll does not tell of is always ready.
+        // A descriptor that epoll refuses is always ready.
         let _ready = other.register(kept);
     }
     KEPT.of(&mut locked).push(Kept { number: kept, users: users + polls });

@@ -76,7 +76,7 @@ static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 static ALL_EDGES: AtomicU32 = AtomicU32::new(0);
 /// The number of entries of the table that can be used.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
-/// What had a lower number when the process started or was forked last is shared.
+/// A descriptor with a lower number, when the process started or was forked last, is shared.
 static FORKED_BELOW: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes room for the table. All zeros are unknown descriptors.
@@ -207,7 +207,7 @@ impl Descriptor {
         }
     }
 
-    /// Wakes one that waits, or all. The one passes on what it leaves, see `pass_on`.
+    /// Wakes one that waits, or all. The woken thread passes on what it leaves, see `pass_on`.
     fn wake_next(&self, locked: &mut Locked, direction: Direction, all: bool) {
         let mut next = self.side(direction).first();
         while let Some(waiter) = next {
@@ -483,7 +483,7 @@ pub(crate) fn duplicated(from: usize, to: isize) {
     }
 }
 
-/// After a fork, parent and child share what is open. The child's epoll is a new one.
+/// After a fork, parent and child share the open files. The child's epoll is a new one.
 pub(crate) fn share_all(in_child: bool) {
     FORKED_BELOW.store(HIGHEST.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     for number in 0..=HIGHEST.load(Ordering::Relaxed) {

@@ -254,7 +254,7 @@ fn push(locked: &mut Locked, submission: Submission) {
     }
     let tail = ring.submissions.tail.load(Ordering::Relaxed);
     // SAFETY: the mask keeps the index inside the entries. The queue is not full, so the kernel has
-    // taken what was in this place. The caller holds the lock.
+    // taken the former entry of this place. The caller holds the lock.
     unsafe { ring.entries.add((tail & ring.submissions.mask) as usize).write(submission) };
     ring.submissions.tail.store(tail.wrapping_add(1), Ordering::Release);
 }
@@ -317,7 +317,8 @@ pub(crate) fn cancel(locked: &mut Locked, data: usize) {
     flush(locked);
 }
 
-/// Before a descriptor is closed: the kernel takes what names it, and so has hold of its file.
+/// Called before a descriptor is closed. The kernel takes the submissions that name it, and so has
+/// hold of its file.
 pub(crate) fn take_before_close(locked: &mut Locked, number: usize) {
     let Some(ring) = *RING.of(locked) else { return };
     if ring.waiting().any(|entry| entry.operation == RECV && entry.descriptor == number as i32) {

@@ -92,7 +92,7 @@ fn class_of(layout: Layout) -> usize {
 }
 
 // SAFETY: blocks are disjoint, and aligned to their size, which is a power of two, or to a page
-// where that is less. What is to be aligned to more than a page is refused.
+// where that is less. An alignment above a page is refused.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() > PAGE {

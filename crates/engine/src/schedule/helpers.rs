@@ -89,8 +89,8 @@ pub(crate) fn offload(number: i64, arguments: Arguments, interrupted: Interrupte
 }
 
 /// Has a helper execute a call on a file. Its descriptor, `arguments[0]`, was closed while the
-/// current thread waited. Nothing: the thread did not wait yet, and its call is for what the number
-/// means now.
+/// current thread waited. Nothing: the thread did not wait yet, and its call is for the number's
+/// present file.
 pub(crate) fn offload_on_kept(
     number: i64,
     arguments: Arguments,
@@ -185,7 +185,7 @@ fn submit(job: &Job) -> bool {
     !with_queue(|| unlink(address))
 }
 
-/// Gives helpers the time to begin what waits for them, before the worker sleeps.
+/// Gives helpers the time to begin waiting jobs, before the worker sleeps.
 pub(crate) fn let_begin(locked: &mut Locked) {
     const PATIENCE: u32 = 64;
     for _ in 0..PATIENCE {

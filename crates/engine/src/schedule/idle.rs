@@ -73,7 +73,7 @@ const AWAKE: Idle = Idle {
 
 static IDLE: Guarded<Idle> = Guarded::new(AWAKE);
 
-/// What reserves sleep on: it changes whenever one is woken.
+/// The word that reserves sleep on. It changes whenever a reserve is woken.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
 /// What starts one more worker, while there may be more.
@@ -108,7 +108,7 @@ pub(crate) fn distribute(locked: &mut Locked, ready: usize) {
     }
 }
 
-/// A turn is over: what is ready has waited long enough.
+/// A turn is over: ready threads have waited long enough.
 pub(crate) fn lose_patience(locked: &mut Locked) {
     IDLE.of(locked).skipped = 0;
 }
@@ -274,8 +274,8 @@ const RESERVE: u32 = 1;
 const DEPUTY: u32 = 2;
 const BELL: u32 = 4;
 
-/// Has a reserve woken. What it sleeps on changes under the lock, so that it does not fall asleep
-/// meanwhile.
+/// Has a reserve woken. The word that it sleeps on changes under the lock, so that the worker does
+/// not fall asleep meanwhile.
 fn owe_call(locked: &mut Locked, call: u32) {
     CALLS.fetch_add(1, Ordering::Relaxed);
     lock::owe(locked, call);

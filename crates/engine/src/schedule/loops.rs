@@ -52,7 +52,7 @@ struct Loop {
     exists: bool,
     /// Tasks that were woken, or have not begun.
     ready: Queue,
-    /// Tasks that have had their turn. What was woken goes first: it will wait again soon.
+    /// Tasks that have had their turn. A woken task goes first, because it will wait again soon.
     behind: Queue,
     /// The tasks that have been run so far.
     turns: u32,

@@ -55,7 +55,7 @@ fn start_another(locked: &mut Locked) {
         return;
     }
     if start(locked).is_none() {
-        // The kernel has no thread or no memory left. Those that there are do the work.
+        // The kernel has no thread or no memory left. The existing workers do the work.
         START_WORKER.set(None);
     }
 }

@@ -123,7 +123,7 @@ pub(crate) fn dequeue(locked: &mut Locked, looked: bool) -> Option<ThreadRef> {
     if !computes {
         next = next.or_else(|| scheduler.common.pop(held));
     }
-    // The other queues, beginning with the next worker's: so thieves spread.
+    // The other queues, beginning with the next worker's, so that stealing workers spread.
     next = next
         .or_else(|| (1..workers).find_map(|step| scheduler.own[(own + step) % workers].pop(held)));
     if looked {
@@ -158,7 +158,7 @@ pub(crate) fn share(locked: &mut Locked) {
     }
 }
 
-/// Ends the wait of a thread or a task; does nothing to one that does not wait.
+/// Ends the wait of a thread or a task, if it waits.
 pub(crate) fn wake(locked: &mut Locked, waiter: WaiterRef, reason: Reason) {
     let (scheduler, held) = SCHEDULER.with_cells(locked);
     if waiter.state.get(held) == State::Parked {

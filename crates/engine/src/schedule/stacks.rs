@@ -105,7 +105,7 @@ impl Stacks {
         start + self.guards.get(&start).copied().unwrap_or(0)
     }
 
-    /// Takes a stack back, if it is one.
+    /// Takes memory back, if it is a stack.
     fn take_back(&mut self, start: usize, length: usize) -> Option<Free> {
         if !self.mapped.contains(&start) {
             return None;

@@ -30,7 +30,8 @@ pub(crate) enum Reason {
     Woken,
     /// The deadline passed.
     TimedOut,
-    /// For a thread, a signal that it does not block is pending; for a task, its program said so.
+    /// For a thread, a signal that it does not block is pending. For a task, its program
+    /// interrupted it.
     Interrupted,
     /// The wait is not over: a task waits, and the call must be left. See `schedule/task.rs`.
     Suspended,

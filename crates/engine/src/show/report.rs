@@ -44,7 +44,7 @@ impl Write for Line {
 /// Writes one line.
 pub(crate) fn say(text: fmt::Arguments<'_>) {
     let mut line = Line { bytes: [0; 512], length: 0 };
-    // A line has no failures: what is too long is cut.
+    // Writing a line never fails: a long line is cut.
     let _infallible = writeln!(line, "duality {}: {text}", settings::command());
     sys::complain(&line.bytes[..line.length]);
 }

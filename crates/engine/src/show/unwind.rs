@@ -66,7 +66,8 @@ impl Cursor {
         loaded_objects::find(locked, self.sought())
     }
 
-    /// An address inside the instruction: what follows a call may belong to the next function.
+    /// An address inside the instruction, because the bytes after a call may belong to the next
+    /// function.
     fn sought(&self) -> u64 {
         self.address() - u64::from(!self.exact)
     }

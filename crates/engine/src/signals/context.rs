@@ -246,8 +246,8 @@ impl Context {
     }
 
     /// Moves the context to the stack that it belongs to, in a form that `sigreturn` goes on with.
-    /// Makes this context go on at `entry`, with the new frame on top of its stack. For the handler
-    /// of signals, which has contexts of the kernel.
+    /// Makes this context go on at `entry`, with the new frame on top of its stack. It is for the
+    /// handler of signals, because the kernel made that context.
     ///
     /// # Errors
     ///
@@ -325,8 +325,8 @@ pub(crate) struct AfterCall {
 struct Legacy([u8; LEGACY_BYTES]);
 
 impl AfterCall {
-    /// A thread that goes on at `rip` with `result`. Of the vector registers, what lives across a
-    /// call is kept.
+    /// A thread that goes on at `rip` with `result`. The vector registers that live across a call
+    /// are kept.
     #[inline(always)]
     pub(crate) fn new(frame: &Frame, rip: usize, result: usize) -> Self {
         let mut area = Legacy([0; LEGACY_BYTES]);

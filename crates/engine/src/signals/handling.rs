@@ -315,7 +315,7 @@ fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
     begin_handler(&mut locked, thread, number, &action);
 }
 
-/// The instruction is executed again, and the kernel does what it does by default.
+/// The instruction is executed again, and the kernel takes the default action.
 fn die_natively(number: i32) {
     let action = Action::DEFAULT;
     sys!(SYS_rt_sigaction, number, &action, 0, 8);

@@ -12,10 +12,10 @@ use super::timing::least_blocks;
 use crate::measure::experiment::Experiment;
 use crate::record::Design;
 
-/// What of the budget is planned.
+/// The share of the budget that is planned.
 const PLANNED: f64 = 0.9;
-/// What of it an experiment aims at that may choose how long its windows are. The estimate leaves
-/// out what connections cost.
+/// The share that an experiment aims at if it may choose the length of its windows. The estimate
+/// leaves out what connections cost.
 const AIMED: f64 = 0.85;
 /// No window gets shorter.
 const SHORTEST_WINDOW: f64 = 0.5;
@@ -56,7 +56,7 @@ pub fn fit(experiments: &mut [Experiment], budget: Duration) -> Result<(), Strin
         let share = if asked <= PLANNED * whole {
             cost.asked() * whole / asked.max(f64::MIN_POSITIVE)
         } else {
-            // What is left beyond the least goes where most is asked.
+            // The time beyond the least goes to the experiments that ask for most.
             let wanted = (cost.asked() - cost.least()) / (asked - least);
             let planned = cost.least() + (PLANNED * whole - least) * wanted;
             cost.economise(planned, experiment, budget);
@@ -150,7 +150,7 @@ impl Cost {
         let warm_up = self.warm_up * load / (self.warm_up + self.window);
         let most = load - self.window.min(SHORTEST_WINDOW);
         let warm_up = warm_up.max(self.warm_up.min(SHORTEST_WARM_UP)).min(most);
-        // A hair more, lest what stays as it is loses a millisecond.
+        // A hair more, so that unchanged parts do not lose a millisecond.
         let milliseconds = |seconds: f64| (seconds * 1000.0 + 1e-6).floor() / 1000.0;
         let (warm_up, window) = (milliseconds(warm_up), milliseconds(load - warm_up));
         if (repeats, warm_up, window) == (self.repeats, self.warm_up, self.window) {

@@ -16,7 +16,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 ///
-/// What they say that contradicts the rest, or is missing.
+/// The settings that contradict the rest, or are missing.
 pub fn behaviour(settings: &Settings) -> Result<Behaviour, Misfit> {
     let said = settings.said_for(Part::OpenLoop);
     let implied = if said.is_some() { "open" } else { "closed" };

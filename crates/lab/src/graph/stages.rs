@@ -15,8 +15,8 @@ pub(super) struct Stage<'g> {
     pub(super) waited_us: f64,
 }
 
-/// The stages, in the order in which tasks first come to them. What precedes the first is called
-/// `begin`.
+/// The stages, in the order in which tasks first come to them. The part before the first stage is
+/// called `begin`.
 pub(super) fn stages(graph: &Graph) -> Vec<Stage<'_>> {
     let mut found: Vec<Stage<'_>> = Vec::new();
     for (node, of) in graph.nodes.iter().zip(owners(graph)) {

@@ -31,7 +31,7 @@ pub struct Observed {
 /// Rows of a square matrix.
 type Matrix = Vec<Vec<f64>>;
 
-/// What follows from some blocks.
+/// The effects from a set of blocks.
 #[derive(Clone, Debug)]
 pub struct Fit {
     /// The effect of each subject; none of one that no chain of blocks links with the others.
@@ -206,7 +206,7 @@ pub struct Family<'a> {
     fit: &'a Fit,
     /// How many standard errors of a difference it takes.
     errors: f64,
-    /// What each has of the error when they are tested alone.
+    /// The error of each number of connections, when they are tested alone.
     alpha_of_one: f64,
 }
 

@@ -1,5 +1,5 @@
-//! How far the figures of a row can be trusted: its noise, its outliers, and the steadiness of its
-//! windows. docs/method.md has the definitions.
+//! How far figures of a row can be trusted: noise, outliers, and the steadiness of windows.
+//! docs/method.md has the definitions.
 //!
 //! No odd value is dropped. A marked value stays in the figures, and its mark is one of the row's
 //! warnings.

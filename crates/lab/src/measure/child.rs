@@ -100,7 +100,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail where it has ended.
+        // Both calls fail if the process has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -10,13 +10,13 @@ use crate::record::{CellKey, Design, cells};
 pub(crate) const OVERHEAD: Duration = Duration::from_millis(120);
 /// What each connection adds to it, roughly: it is made, and ended.
 const OF_A_CONNECTION: Duration = Duration::from_micros(100);
-/// What a slice takes beside its length: it is seen that the server is at rest, twice.
+/// The time of a slice beside its length: the lab checks twice that the server rests.
 const OVERHEAD_OF_A_SLICE: Duration = Duration::from_micros(800);
-/// What each connection adds to it: its last reply is awaited.
+/// The addition of each connection: its last reply is awaited.
 const OF_A_LAST_REPLY: Duration = Duration::from_micros(25);
 
 impl Experiment {
-    /// How long it takes, about: what is unavailable takes no time.
+    /// About how long it takes. Unavailable cells take no time.
     pub fn length(&self) -> Duration {
         let Design { repeats, blocks, .. } = self.design;
         let windows: f64 = self.tried_cells().map(|cell| self.seconds_of_a_cell(&cell)).sum();

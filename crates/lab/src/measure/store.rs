@@ -38,7 +38,7 @@ pub enum Store {
     At(String),
 }
 
-/// What was written is no store.
+/// The text is no store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no store is called `{0}`: choose sqlite, redis, sqlite:PATH or redis://HOST:PORT")]
 pub struct InvalidStore(String);
@@ -135,7 +135,7 @@ impl OpenStore {
         &self.url
     }
 
-    /// What went wrong with it since, if anything did.
+    /// The failure of the store since then, if there was one.
     pub(crate) fn problem(&mut self) -> Option<String> {
         let ended = self.redis.as_mut()?.0.try_wait().ok()??;
         Some(format!("redis-server ended on its own ({ended})"))

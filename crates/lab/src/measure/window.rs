@@ -30,7 +30,7 @@ pub(super) struct Window<'a> {
     problem: Option<std::io::Error>,
     disturbance: Option<Disturbance>,
     queues: Vec<QueueSample>,
-    /// The server has no queues.
+    /// Whether the server has no queues.
     has_none: bool,
 }
 
@@ -222,8 +222,8 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
 }
 
 /// The processor time of a server that has answered everything, once it has also done what follows
-/// an answer. The kernel counts the time of a thread that runs only at ticks; of one that rests it
-/// is exact.
+/// an answer. The kernel counts the time of a running thread only at ticks. The time of a resting
+/// thread is exact.
 pub(super) fn settled(server: &mut dyn Server) -> std::io::Result<Duration> {
     let mut used = server.cpu()?;
     let mut left = SETTLING;

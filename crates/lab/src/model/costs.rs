@@ -76,7 +76,7 @@ impl UnitCosts {
     ///
     /// # Errors
     ///
-    /// What is wrong with it, in one line.
+    /// The error, in one line.
     pub fn read(json: &Value) -> Result<Self, String> {
         if json["version"] != 1 {
             return Err(

@@ -30,8 +30,8 @@ pub type Factors = [Option<f64>; TERMS.len()];
 /// Rounds of descent at most; it has long come to rest.
 const ROUNDS: usize = 10_000;
 
-/// A larger factor is not what an operation costs more in a server than alone: cold caches make it
-/// a few times as much.
+/// Cold caches make an operation in a server a few times as dear. They do not explain a larger
+/// factor.
 const MOST: f64 = 10.0;
 
 /// Why no factors are told.
@@ -98,7 +98,7 @@ fn least_squares(workloads: &[Workload]) -> Result<Factors, Unfit> {
         unknown += 1;
         let means: [f64; TERMS.len()] =
             std::array::from_fn(|term| mean(&|subject| subject.terms[term]));
-        // Without its mean, what is left of a workload knows no t_independent.
+        // Without its mean, the rest of a workload has no t_independent.
         rows.extend(workload.subjects.iter().map(|subject| {
             let terms = std::array::from_fn(|term| (subject.terms[term] - means[term]) / middle);
             (terms, (subject.total - middle) / middle)

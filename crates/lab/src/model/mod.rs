@@ -55,7 +55,7 @@ pub struct Model {
     pub costs: UnitCosts,
     /// One for each experiment and number of connections.
     pub workloads: Vec<Workload>,
-    /// What was predicted for loads that were not measured, or were measured only to check it.
+    /// Predictions for loads that were not measured, or were measured only for a check.
     pub checks: Vec<Check>,
 }
 

@@ -8,7 +8,7 @@ use crate::record::{Cell, Heading};
 
 use super::{Modelled, Operation, TERMS, workloads};
 
-/// What is less than this share of a request is not worth a sentence.
+/// A smaller share of a request is not worth a sentence.
 const WORTH_IT: f64 = 0.05;
 /// Sentences at most.
 const MOST: usize = 3;

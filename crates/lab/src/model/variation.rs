@@ -29,8 +29,8 @@ pub struct Coefficients {
     /// With all terms taken off, each at the price that fits best; none where there is too little
     /// to fit.
     pub fitted: Option<f64>,
-    /// The architectures that keep it above the aim: their t_independent is further from the median
-    /// than that.
+    /// The architectures that keep the coefficient above the aim. Their t_independent is further
+    /// from the median than the aim.
     pub deviations: Vec<Deviation>,
 }
 

@@ -48,9 +48,9 @@ pub struct Design {
     /// How many blocks follow the cells in each session; 0 where servers are measured in turn only.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub blocks: usize,
-    /// What is dropped before each measurement, in seconds.
+    /// The warm-up before each measurement, in seconds.
     pub warm_up_seconds: f64,
-    /// What is measured, in seconds.
+    /// The window of each measurement, in seconds.
     pub window_seconds: f64,
     /// Decides the order of the cells.
     pub seed: u64,

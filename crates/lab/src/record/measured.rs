@@ -35,7 +35,7 @@ impl Cell {
     }
 }
 
-/// What came of a cell.
+/// The outcome of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "lowercase")]
 pub enum Outcome {
@@ -110,7 +110,7 @@ pub struct Measured {
     /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<QueueSample>,
-    /// What a reader of the figures must know.
+    /// Warnings for readers of the figures.
     pub warnings: Vec<Warning>,
     /// The disturbance on the processors within the window. None if it was not watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]

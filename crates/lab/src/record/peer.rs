@@ -35,7 +35,7 @@ pub struct Peer {
     pub start_seconds: f64,
     /// The signal that ends it.
     pub stop: Stop,
-    /// Where it is started; in a new directory of its own, where nothing is said.
+    /// The folder that it is started in. By default that is a new directory of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
     /// What to do when there is no such program.
@@ -52,7 +52,7 @@ pub enum Stop {
     Term,
     /// What Ctrl-C sends.
     Int,
-    /// What some take for "when all are served".
+    /// Some servers take this signal for "end when all are served".
     Quit,
     /// For programs that ignore other signals.
     Kill,

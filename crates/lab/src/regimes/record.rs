@@ -19,7 +19,7 @@ pub const FILE: &str = "regimes.jsonl";
 /// The version of its form; a new field is no new version, another meaning is.
 /// Version 1 numbered the bins of [`Sums`] so that two had one number. It is read as well.
 const VERSION: u32 = 2;
-/// So many requests of a cell are kept as points.
+/// The number of requests of a cell that are kept as points.
 const POINTS: usize = 150;
 
 /// The first line.
@@ -101,7 +101,7 @@ pub struct Cell {
     pub outcome: Outcome,
 }
 
-/// What came of a cell.
+/// The outcome of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum Outcome {

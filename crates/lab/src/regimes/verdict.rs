@@ -173,7 +173,7 @@ fn kept(summary: &Summary<'_>, heaviest: &str) -> Vec<String> {
 }
 
 /// The rate of a subject under the heaviest load over that under the load of its best rate. Without
-/// an interval where these are one.
+/// an interval if the two loads are one.
 fn share_kept(summary: &Summary<'_>, name: &str, heaviest: &str) -> Option<Estimate> {
     let best = summary.best(name)?;
     if summary.figures(name, heaviest)?.rate >= best.rate {

@@ -212,8 +212,7 @@ impl Summary {
         (done < planned).then(|| format!("partial: {done} of {planned} cells"))
     }
 
-    /// What must be known of the figures: a line for each subject that a warning is about, or one
-    /// for many.
+    /// Warnings about the figures: a line for each subject of a warning, or one for many.
     pub(crate) fn warnings(&self) -> Vec<String> {
         /// Warnings of one kind that are about more rows than these are told together.
         const FEW: usize = 3;

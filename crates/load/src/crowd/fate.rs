@@ -45,7 +45,7 @@ pub struct Spans {
 }
 
 impl fmt::Display for Fate {
-    /// What a person reads, in one line.
+    /// The fate in one line, for people.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} of {} open at the end", self.open, self.members)?;
         if let Some(Spans { mean, min, max }) = self.cut_after_seconds {

@@ -125,7 +125,7 @@ mod tests {
 
     const RANGE: Range = Range { first: 1_000.0, lowest: 10.0, highest: 1e6, precision: 1.03 };
 
-    /// What is found when `met` decides, and in how many probes.
+    /// The result if `met` decides, and the number of probes.
     fn search(range: Range, mut met: impl FnMut(f64, Length) -> bool) -> (Option<f64>, usize) {
         let mut probes = 0;
         let found = highest(range, |rate, length| {

@@ -52,7 +52,7 @@ struct Content {
 pub(super) struct Chain {
     first: u16,
     last: u16,
-    /// How many there are.
+    /// The number of buffers.
     count: u16,
     /// How much of the first buffer has been read.
     consumed: u16,

@@ -82,7 +82,7 @@ impl TcpStream {
     pub(super) fn injected(descriptor: OwnedFd, injected: Box<Injected>) -> Self {
         let mut stream = Self::accepted(descriptor, world::here() != World::Block);
         stream.socket.injected = Some(injected);
-        // What a ring can do with it is nothing.
+        // A ring can do nothing with this stream.
         stream.socket.by_system_calls = true;
         stream
     }

@@ -167,9 +167,9 @@ impl Future for YieldNow {
 /// # });
 /// ```
 ///
-/// A future that returns `Pending` does as well. But a user-level thread has to leave all that it
-/// is in then, and to come back to it. This waits where it stands. As for [`yield_now`], the waker
-/// that it is polled with is not used.
+/// A future that returns `Pending` does as well. But a user-level thread must then leave its frames
+/// and come back to them. This waits where it stands. As for [`yield_now`], the waker that it is
+/// polled with is not used.
 #[inline]
 pub fn woken() -> impl Future<Output = ()> + Send {
     Woken { has_waited: false }

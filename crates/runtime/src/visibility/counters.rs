@@ -94,8 +94,8 @@ counters! {
     registrations,
     /// System calls for sockets beside the attempts: options, modes, poll(2) under a deadline.
     other_calls,
-    /// Pieces of work that were given to helper threads. None in the block world, where they are
-    /// done in place.
+    /// Pieces of work that were given to helper threads. 0 in the block world, where such work runs
+    /// in place.
     offloads,
     /// Files of a store that were opened.
     stores_opened,

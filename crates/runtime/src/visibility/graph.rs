@@ -154,7 +154,7 @@ pub fn graph() -> (Vec<Node>, Vec<Edge>) {
 #[derive(Debug)]
 pub(crate) struct Trace {
     at: u16,
-    /// When it came there, and when it went on.
+    /// When the task came to the node, and when it went on.
     came: u64,
     left: u64,
     /// The processor time that it has used since then, up to its last turn; and the kernel thread's

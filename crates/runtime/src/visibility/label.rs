@@ -44,8 +44,8 @@ pub(super) fn cut(name: &str) -> &str {
 #[repr(C)]
 pub(super) struct Names<const COUNT: usize = MOST>([Name; COUNT]);
 
-/// A name, which is added once and stays. A reader copies it: a child that has gone wrong may write
-/// here too, and shall harm nothing but what is shown.
+/// A name, which is added once and stays. A reader copies the name. A faulty child may write here
+/// too, and must harm nothing but the output.
 #[repr(C)]
 struct Name {
     /// Its bytes, or [`FREE`], or [`TAKEN`].

@@ -29,7 +29,7 @@ pub struct Verdict {
     /// Why those that are level may differ by more than a reader would expect. None of several is
     /// recommended then, although all others are worse for sure. No cause where all is precise.
     pub imprecise: Option<Cause>,
-    /// What it rests on.
+    /// Its evidence.
     pub evidence: Evidence,
     /// What the A/A control shows: one server under two names; none without a control.
     pub control: Option<Control>,
@@ -80,7 +80,7 @@ pub enum Finding {
         /// Its name.
         subject: String,
     },
-    /// These cannot be told from the best; all others can.
+    /// These subjects cannot be told from the best. All others can.
     Level {
         /// Their names, the best first; at least two.
         subjects: Vec<String>,

@@ -57,7 +57,7 @@ pub const COARSE: f64 = 0.15;
 /// See [`COARSE`].
 pub const COARSE_LATENCY: f64 = 1.0;
 
-/// What the verdict is a function of.
+/// The inputs of the verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// What was to be measured.
@@ -350,7 +350,7 @@ fn many(shares: impl Iterator<Item = f64>) -> (usize, f64) {
     })
 }
 
-/// What follows when nothing forbids it.
+/// The finding if nothing forbids it.
 fn finding(standings: &[Standing]) -> Finding {
     let level: Vec<String> = standings
         .iter()

@@ -27,7 +27,7 @@ pub use ready_made::{READY_MADE, REQUESTS_A_CONNECTION, ReadyMade};
 
 use crate::record::Peer;
 
-/// Where servers are that no user's path leads to.
+/// The folders of servers that are not on a user's path.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 impl Peer {
@@ -63,7 +63,7 @@ impl Peer {
     }
 }
 
-/// A program on the path, or where servers are; one with a slash in its name is there itself.
+/// A program on the path, or in the folders of servers. A name with a slash is a path itself.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(|path| path.is_file());
@@ -84,14 +84,14 @@ pub fn built() -> Option<PathBuf> {
     folders.map(|folder| folder.join("peers")).find(|peers| peers.is_dir())
 }
 
-/// What the placeholders are in a cell.
+/// The values of the placeholders in a cell.
 pub(crate) struct Places<'a> {
     pub(crate) host: &'a str,
     pub(crate) port: u16,
     pub(crate) directory: &'a Path,
     pub(crate) root: &'a Path,
     pub(crate) connections: usize,
-    /// What was made for the peer.
+    /// The files that were made for the peer.
     pub(crate) program: &'a Path,
 }
 

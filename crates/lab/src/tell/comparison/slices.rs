@@ -152,8 +152,8 @@ impl Spread {
             return Self { variance: 0.0, freedom: 0 };
         }
         let own = all - moods;
-        // A mood that was found has its part of what is each server's own. Of k servers that is
-        // V(own) / k.
+        // An estimated mood of a session includes a part of each server's own effect. Of k servers
+        // that is V(own) / k.
         let subjects = all as f64 / moods as f64;
         let mood = of_moods / moods as f64;
         let rest = if own > 0 { of_own / own as f64 * (subjects - 1.0) / subjects } else { 0.0 };

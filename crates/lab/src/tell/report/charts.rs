@@ -12,8 +12,8 @@ use crate::tell::chart::lines::{Lines, Series};
 use crate::tell::recommendation::withheld;
 use crate::tell::summary::Summary;
 
-/// How many subjects are in colour: the leader and two rivals. More lines in colour are none that
-/// an eye could follow.
+/// How many subjects are in colour: the leader and two rivals. An eye cannot follow more coloured
+/// lines.
 const IN_COLOUR: usize = 3;
 
 /// A chart and the words around it.

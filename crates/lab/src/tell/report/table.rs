@@ -21,7 +21,7 @@ pub(super) struct TableRow {
     concurrency_text: String,
     /// The figures; empty when there is none.
     figures: Vec<TableFigure>,
-    /// Why there is none.
+    /// The reason why it is missing.
     missing: Option<String>,
     /// Whether there are warnings, which stand below the table.
     warned: bool,
@@ -229,8 +229,8 @@ fn table_row(summary: &Summary, row: &Row, raw: &RawLines) -> TableRow {
     }
 }
 
-/// Half of an interval, as a share of the value, or its ends where it is large. Of two values
-/// there is none.
+/// Half of an interval, as a share of the value, or its ends where it is large. Two values have no
+/// interval.
 fn half(estimate: Option<Estimate>, show: fn(f64) -> String) -> TableFigure {
     let told = estimate.and_then(|estimate| {
         let interval = estimate.interval?;

@@ -39,8 +39,7 @@ struct State {
     done: usize,
     /// The lines that each member has said in this round.
     said: Vec<Said>,
-    /// The order in which the round was heard, by members of even index and by members of odd
-    /// index.
+    /// The order of the round's lines, as members of even index and members of odd index heard it.
     orders: [Option<u64>; 2],
     broken: bool,
 }
