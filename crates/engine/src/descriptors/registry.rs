@@ -1,9 +1,8 @@
 //! The engine's record of each descriptor: its kind, its flags, and its waiters.
 //!
-//! The engine registers a descriptor with epoll when a thread first waits for it. The registration
-//! is for all events, edge-triggered. The registration stays until the descriptor is closed.
-//! Between two edges, the engine remembers what it has seen. After a short read, for instance, the
-//! socket is empty, so the next read parks without an attempt.
+//! The engine registers a descriptor with epoll when a thread first waits for it. It is
+//! edge-triggered, for all events, until the close. Between two edges, the engine remembers what it
+//! has seen. After a short read the socket is empty, so the next read parks at once.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
@@ -332,8 +331,7 @@ impl Descriptor {
         }
     }
 
-    /// Whether the socket was empty when a thread last received by way of the ring. Only a hint:
-    /// the ring finds out.
+    /// Whether the socket was empty when a thread last received by way of the ring. A hint.
     pub(crate) fn is_drained(&self) -> bool {
         self.drained.load(Ordering::Relaxed)
     }
@@ -362,8 +360,7 @@ impl Descriptor {
         result
     }
 
-    /// Called before the number refers to nothing, or to another file. Forgets the state, and wakes
-    /// the waiters.
+    /// Before the number changes its meaning: forgets the state, and wakes the waiters.
     pub(crate) fn renew(&self, number: usize) {
         self.forget(number);
         if self.is_waited_for() {
