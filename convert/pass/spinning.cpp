@@ -1,7 +1,7 @@
-// Finds loops in which a task could go on for ever without a primitive. A thread may do so, since
-// others run at the same time. A spinning task would keep its loop from running the task that it
-// waits for. So converted code takes something off `rt_turn` there, and gives way when nothing is
-// left.
+// Finds loops in which a task could go on for ever without a primitive. A kernel thread may spin,
+// because others run at the same time. A spinning task would keep its loop from running the task
+// that it waits for. So converted code takes something off `rt_turn` there, and gives way when
+// nothing is left.
 
 #include "coroutine.h"
 

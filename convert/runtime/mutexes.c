@@ -17,7 +17,7 @@ static bool has_owner(const pthread_mutex_t *mutex) {
 }
 static bool is_shared(const pthread_mutex_t *mutex) { return mutex->__data.__kind & SHARED; }
 
-/* What the kernel does for threads, it cannot do for tasks. */
+/* The kernel's help for threads is not available to tasks. */
 static void refuse_strange(const pthread_mutex_t *mutex) {
     int kind = mutex->__data.__kind;
     if (!(kind & (ROBUST | INHERITS | PROTECTS)) && !(kind & SHARED && has_owner(mutex))) return;

@@ -51,7 +51,7 @@ fn load_until(seen: &Seen, target: Target, crowd: Crowd) -> Report {
     report
 }
 
-/// The only kind that there was.
+/// The only kind of the crowd, and its fate.
 fn only_fate(report: &Report) -> (&str, &Fate) {
     assert_eq!(report.crowd.len(), 1, "{:?}", report.crowd);
     let (kind, fate) = report.crowd.first_key_value().unwrap();

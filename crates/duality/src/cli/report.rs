@@ -17,7 +17,7 @@ use super::compare::Shown;
 use super::runs::{Found, Run, unwritten};
 use super::{ConstraintFlags, Failure, print, regimes};
 
-/// The version of what `--json` prints.
+/// The version of the output of `--json`.
 const VERSION: u32 = 1;
 
 #[derive(clap::Args)]

@@ -175,8 +175,8 @@ flags! {
         /// Which threads read files for the services on a loop [default: helpers]
         ///
         /// helpers: threads, while the loop serves others. inline: the loop itself, while all its
-        /// connections wait; quicker where all files are in the page cache. What is sent straight
-        /// from a file (sendfile) is read by the loop in both. Work on SQLite goes to helpers
+        /// connections wait; quicker where all files are in the page cache. In both, the loop reads
+        /// a file that it sends straight from the disk (sendfile). Work on SQLite goes to helpers
         /// always.
         #[arg(long, value_parser = by_name::<Disk>())]
         disk: Disk = Some(default.disk);

@@ -249,8 +249,8 @@ impl Transfer<'_> {
         }
     }
 
-    /// Whether the ring can make the call: it fills one buffer from a stream. Where others could
-    /// set `O_NONBLOCK` meanwhile, it cannot.
+    /// Whether the ring can make the call: it fills one buffer from a stream. This is not possible
+    /// where others could set `O_NONBLOCK` meanwhile.
     fn suits_ring(&self, kind: Kind) -> bool {
         let plain = match self.shape {
             Shape::Buffer => true,

@@ -103,7 +103,7 @@ fn reach(number: usize) -> bool {
     true
 }
 
-/// What is open when the program starts may be open in other processes too.
+/// A file that is open at the start may be open in other processes too.
 pub(crate) fn inherit() {
     /// Descriptors that a program inherits have low numbers.
     const LOW: usize = 256;

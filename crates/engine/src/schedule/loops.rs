@@ -162,8 +162,8 @@ pub(crate) fn add(
     home.choose_runner()
 }
 
-/// What the current thread, of the loop with this number, does next. Before it waits, it is a spare
-/// thread.
+/// The next step of the current thread, which is of the loop with this number. Before it waits, it
+/// is a spare thread.
 pub(crate) fn next(locked: &mut Locked, number: usize) -> Next {
     let thread = current();
     let (loops, held) = LOOPS.with_cells(locked);

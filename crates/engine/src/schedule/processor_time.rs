@@ -34,7 +34,7 @@ fn charge(worker: &Worker) {
     }
 }
 
-/// What the current thread has used.
+/// The processor time of the current thread.
 pub(crate) fn time_of_current() -> Nanoseconds {
     let worker = worker();
     IS_COUNTED.store(true, Ordering::Relaxed);

@@ -186,7 +186,7 @@ fn settle(locked: &mut Locked) {
     worker().switches_left.set(SWITCHES);
 }
 
-/// Has the kernel tell what has come. Returns whether the bell was all.
+/// Takes the events from the kernel. Returns whether the bell was the only one.
 fn take_events(locked: &mut Locked, timeout: Option<libc::timespec>) -> bool {
     if !ring::is_active() {
         return take_from_epoll(locked, timeout);

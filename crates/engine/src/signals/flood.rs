@@ -20,7 +20,7 @@ pub(crate) const SEAL: u64 =
 pub(crate) fn seal(worker: &Worker, mask: &mut u64) {
     let known = *mask == worker.kernel_mask.load(Ordering::Relaxed);
     *mask |= SEAL;
-    // Where the engine is about to change the mask, it goes on to do so.
+    // If the engine is about to change the mask, it goes on to do so.
     if known {
         worker.kernel_mask.store(*mask, Ordering::Relaxed);
     }

@@ -222,8 +222,8 @@ pub(crate) fn route_timer(number: i32, timer: i32, thread: i32) {
     timers.push((timer, thread));
 }
 
-/// What the engine needs of the stack of a thread that is interrupted in its own code. Where less
-/// is left, the engine looks at the signal when the thread makes its next call.
+/// What the engine needs of the stack of a thread that is interrupted in its own code. With less
+/// room, the engine looks at the signal when the thread makes its next call.
 const ROOM: u64 = 8 << 10;
 
 /// What the kernel calls for every signal.

@@ -363,7 +363,7 @@ fn concurrency(
         .filter(|(_, problem)| problem.is_none())
         .map(|(connections, _)| *connections)
         .collect();
-    // Where even the largest is wrong, it is not for being small.
+    // If even the largest number is wrong, its size is not the reason.
     match problems.into_iter().rev().find_map(|(_, problem)| problem) {
         Some(problem) if usual.is_empty() => Err(told(problem)),
         _ => Ok(usual),

@@ -134,7 +134,7 @@ impl Settings {
         said.find(|setting| setting.part == part).map(|setting| setting.key)
     }
 
-    /// Does to `experiment` what settings do by themselves.
+    /// Applies to `experiment` the settings that depend on nothing else.
     pub(super) fn apply(&self, experiment: &mut Experiment) {
         for setting in ALL {
             (setting.effect)(self, experiment);

@@ -45,7 +45,7 @@ pub(crate) enum Rounds<'a> {
     Windows { kept: Vec<Vec<(&'a str, &'a Measured)>>, dropped: usize },
 }
 
-/// What is looked at of a subject in a block or a window.
+/// The figures of a subject in a block or a window.
 pub(crate) type Figure = fn(&Sample) -> f64;
 
 /// One measurement of a subject, in a slice or a window.

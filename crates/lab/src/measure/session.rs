@@ -266,7 +266,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// What all servers have used until now, and this process.
+    /// The resources of all servers and of this process until now.
     fn used(&mut self) -> Result<Used, Lost> {
         let mut servers = Duration::ZERO;
         for (index, alive) in self.alive.iter_mut().enumerate() {

@@ -76,7 +76,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// What the server has used, and this process.
+    /// The resources of the server and of this process.
     fn used(&mut self) -> Used {
         Used { servers: self.server.cpu().unwrap_or_default(), client: own_cpu() }
     }
@@ -89,7 +89,7 @@ impl<'a> Window<'a> {
         if is_silent { failure } else { format!("{failure}; the server said: {said}") }
     }
 
-    /// What came of it, now that the load is over.
+    /// The outcome after the end of the load.
     pub(super) fn outcome(
         self,
         report: Result<Report, Error>,

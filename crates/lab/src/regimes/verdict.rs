@@ -21,8 +21,8 @@ const HOLDS: f64 = 0.95;
 const VAGUE: f64 = 1.0;
 
 impl Summary<'_> {
-    /// The conclusions, a sentence each. The first is the headline. Where nothing can be said, it
-    /// has the reason.
+    /// The conclusions, a sentence each. The first is the headline. If there is no conclusion, the
+    /// headline has the reason.
     #[must_use]
     pub fn sentences(&self) -> Vec<String> {
         let Some(heaviest) = self.regimes.last() else { return Vec::new() };

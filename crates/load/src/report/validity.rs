@@ -88,8 +88,8 @@ fn late(report: &Report) -> Option<String> {
 }
 
 /// Little's law, N = X·R: the connections that are always in use equal the requests in a second
-/// times the seconds that each takes. To the requests that the latencies tell of, this adds what is
-/// known of others, and of the time between.
+/// times the seconds that each takes. The sum has the requests of the latencies, other requests as
+/// far as known, and the time in between.
 fn unaccounted(report: &Report, options: &Options, measurement: &Measurement) -> Option<String> {
     let is_closed = !matches!(options.pattern, Pattern::Open(_));
     // The members of a chat do not make requests one by one.

@@ -12,7 +12,7 @@
 //!
 //! The service is the same straight-line code as everywhere. Here
 //! [`task::stage`](crate::task::stage()) ends a block. The task leaves the kernel thread, and is
-//! handed to `dispatch` with the stage it has reached. What a *wait* is, is a second, separate
+//! handed to `dispatch` with the stage it has reached. The kind of *wait* is a second, separate
 //! choice ([`Waits`]). In a work pool the kernel thread waits in place (Truppel & Abreu). In a
 //! staged server the task waits in a [`Reactor`], and comes back as another block when it is woken
 //! (SEDA).
@@ -332,7 +332,7 @@ impl Future for BlockByBlock {
         };
         set_ambient_deadline(outer);
         if polled.is_ready() {
-            // What its destructors do, they do as the task.
+            // Its destructors run as the task.
             *future = None;
         } else if state.leaves.swap(false, Ordering::Relaxed) {
             context.waker().wake_by_ref();
@@ -341,7 +341,7 @@ impl Future for BlockByBlock {
     }
 }
 
-/// Polls until the block is over. What it waits for by a waker, this kernel thread waits for.
+/// Polls until the block is over. While the block waits for a waker, this kernel thread waits too.
 fn poll_in_place(
     mut future: Pin<&mut (dyn Future<Output = ()> + Send)>,
     state: &TaskState,

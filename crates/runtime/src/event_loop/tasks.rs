@@ -40,7 +40,7 @@ pub(crate) struct Task {
     shown: Cell<ShownTask>,
     /// What the task waits for, as of its last turn.
     wait: Cell<Option<Wait>>,
-    /// Since when, by the loop's clock. Of a slot that is free, the next one that is.
+    /// Since when, by the loop's clock. In a free slot: the next free slot.
     since: Cell<u32>,
     /// Whether it is to run; if so, it is in the queue.
     queued: Cell<bool>,

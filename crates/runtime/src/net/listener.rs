@@ -271,7 +271,7 @@ impl TcpListener {
 pub struct Backlog(OwnedFd);
 
 impl Backlog {
-    /// Whether connections wait there.
+    /// Whether connections wait in the accept queue.
     pub fn has_connections(&self) -> bool {
         let mut queue = [PollFd::new(&self.0, PollFlags::IN)];
         poll(&mut queue, Some(&Timespec::default())).is_ok() && queue[0].revents() == PollFlags::IN

@@ -276,9 +276,9 @@ pub struct Stage {
 
 impl Stage {
     /// Chooses how urgent the stage is where stages are taken by priority (`workpool-priority`). Of
-    /// two that wait, the greater number comes first. Without this it is the number of boundaries
-    /// that the task has passed since it was at its first stage. So started requests come before
-    /// new ones.
+    /// two waiting blocks, the one with the greater number comes first. Without this it is the
+    /// number of boundaries that the task has passed since it was at its first stage. So started
+    /// requests come before new ones.
     ///
     /// ```
     /// # use duality_runtime::{block_on, task};

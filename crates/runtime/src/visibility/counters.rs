@@ -18,7 +18,7 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Makes good for an owner that died between two counts.
+    /// Corrects the count of an owner that ended between two stores.
     fn raise_to(&self, value: u64) {
         self.0.store(self.value().max(value), Ordering::Relaxed);
     }

@@ -40,7 +40,7 @@ pub struct LoopReport {
     pub tasks: usize,
     /// How many of them are ready.
     pub ready: usize,
-    /// Some of them: those that have waited longest, in that order.
+    /// The tasks that have waited longest, in that order, as many as were asked for.
     pub longest: Vec<TaskReport>,
 }
 

@@ -186,7 +186,7 @@ pub(super) struct Template {
 pub(super) struct Broken;
 
 impl Template {
-    /// Compiles a template. One that has an error is a template too, a broken one.
+    /// Compiles a template. A text with an error becomes a broken template.
     ///
     /// # Errors
     ///

@@ -172,7 +172,7 @@ pub struct Evidence {
     /// Groups of servers that were measured apart, each with one that is in all; 1 where all were
     /// alive side by side.
     pub groups: usize,
-    /// Whether a block is a round of windows, one server after the other, and not of slices side by
+    /// Whether a block is a round of windows, one server after the other, instead of slices side by
     /// side.
     pub in_turn: bool,
     /// The largest share of a processor that the hypervisor took in any block that was dropped or

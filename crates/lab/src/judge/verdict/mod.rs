@@ -80,8 +80,8 @@ pub fn verdicts(question: Question<'_>) -> Vec<Verdict> {
 struct Count<'a> {
     question: Question<'a>,
     concurrency: usize,
-    /// Everything that is measured there: what can be chosen first, then the others, and the
-    /// control last.
+    /// All subjects that are measured there: candidates first, then the others, and the control
+    /// last.
     subjects: Vec<&'a str>,
     /// How many of them can be chosen.
     candidates: usize,

@@ -32,7 +32,7 @@ pub(super) struct Process {
     address: SocketAddr,
 }
 
-/// What a server says.
+/// A message of a server.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Message {
@@ -83,7 +83,7 @@ impl Process {
         Ok(server)
     }
 
-    /// What the server says that it has used.
+    /// The server's own report of its resources.
     fn counted(&mut self) -> io::Result<Counters> {
         self.channel.get_mut().write_all(b"counters\n")?;
         match self.hear()? {

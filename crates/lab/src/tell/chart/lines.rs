@@ -282,7 +282,7 @@ mod tests {
         let svg = lines.svg();
         assert_eq!((line(&svg), svg.matches("class=\"point\"").count()), (1, 2), "{svg}");
         assert_eq!(svg.matches("class=\"point doubtful\"").count(), 1, "{svg}");
-        // Where there are no others, they and the name are drawn all the same.
+        // They and the name are drawn even if there are no others.
         lines.series[0].points.clear();
         let svg = lines.svg();
         assert!(svg.contains(">one</text>") && svg.contains("point doubtful"), "{svg}");

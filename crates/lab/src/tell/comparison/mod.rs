@@ -172,7 +172,7 @@ impl Metric {
         }
     }
 
-    /// What slices of blocks tell of it, and the rounds that do.
+    /// Its value by the slices of blocks, and the rounds of these.
     fn figure(self) -> Option<(rounds::Metric, Figure)> {
         match self {
             Self::Rate => Some((rounds::Metric::Rate, |sample| sample.requests_per_second)),
@@ -305,9 +305,9 @@ impl Comparison {
         Ok(Self { experiment, before, after, differences, pairs, only_before, only_after })
     }
 
-    /// What is worse in the second by more than `percent`, a line for each. That is a figure with
-    /// an interval that misses the number one by more, a cell that failed, or connections without a
-    /// reply.
+    /// The figures that are worse in the second by more than `percent`, a line for each. That is a
+    /// figure with an interval that misses the number one by more, a cell that failed, or
+    /// connections without a reply.
     pub fn regressions(&self, percent: f64) -> Vec<String> {
         let failed = self.only_before.iter().filter(|alone| alone.failed).map(|alone| {
             format!("{} at {}: {}", alone.subject, connections(alone.concurrency), alone.why)
@@ -406,7 +406,7 @@ impl Pair {
 }
 
 impl Alone {
-    /// A row of one, and what the other has instead.
+    /// A row of one experiment, and the other's row, if there is one.
     fn of(row: &Row, other: Option<&Row>) -> Self {
         let (why, failed) = match other.map(|other| &other.figures) {
             Some(Figures::Missing { what, reason }) if reason.is_empty() => {

@@ -6,7 +6,8 @@ use super::{Alone, Change, Comparison, Direction, Metric};
 use crate::format::{connections, how_many, multiple};
 
 impl Comparison {
-    /// Tables of ratios for the terminal, then what only one has and what else differs.
+    /// Tables of ratios for the terminal. Then the cells of only one experiment, and other
+    /// differences.
     pub fn render_text(&self) -> String {
         let mut text = String::new();
         for metric in Metric::ALL {

@@ -343,7 +343,7 @@ fn elsewhere(verdict: &Verdict, chosen: &str) -> Option<String> {
     (!names.is_empty()).then(|| format!("{names} at {}{by}", connections(verdict.concurrency)))
 }
 
-/// What disqualifies, one sentence for each kind.
+/// The disqualifying faults, one sentence for each kind.
 fn faults(summary: &Summary) -> Vec<String> {
     let told = |fault: Fault, sentence: fn(&str) -> String| {
         let at = |name: &String| {

@@ -47,7 +47,7 @@ impl Rest {
 
 /// How many connections wait in the accept queue of `listener`.
 fn queued(listener: BorrowedFd<'_>) -> usize {
-    // Of a listener, this is the length of its accept queue. What a child process has in its place
+    // For a listener, this is the length of its accept queue. What a child process has in its place
     // has none.
     tcp_info(listener).map_or(0, |info| info.tcpi_unacked as usize)
 }
