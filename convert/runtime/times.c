@@ -5,8 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* nanosleep with the time in the two arguments that it does not use, where the time that is left is
- * stored too. */
+/* nanosleep. Its two unused arguments hold the time, and later the remaining time. */
 static struct rt_ssize sleep_for(enum shape shape, long seconds, long nanoseconds) {
     long *time = &self->engine.arguments[4];
     return call_begin(self, shape, SYS_nanosleep, (const long[6]){(long)time, (long)time, 0, 0, seconds, nanoseconds});

@@ -56,7 +56,7 @@ pub fn grouped(value: f64) -> String {
     text
 }
 
-/// Microseconds → `85 µs`, `8.5 ms`, `1.2 s`; none were measured where there is a zero.
+/// Microseconds → `85 µs`, `8.5 ms`, `1.2 s`; a zero means that none was measured.
 pub(crate) fn duration(microseconds: f64) -> String {
     match microseconds {
         0.0 => "–".to_owned(),

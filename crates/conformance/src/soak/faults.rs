@@ -135,7 +135,7 @@ impl Client<'_> {
         wire.send(&bytes[..length])
     }
 
-    /// A connection on which more is to come than sockets hold. Under http that is megabytes of
+    /// A connection with a reply that is longer than sockets hold. Under http that is megabytes of
     /// replies, and elsewhere as much as a socket takes.
     fn ask_for_much(&mut self) -> io::Result<Wire> {
         let mut wire = self.connect()?;

@@ -91,7 +91,7 @@ fn again(command: &Command) -> Command {
 
 /// What the pass writes. The driver adds a line about the whole program.
 struct Report<'a> {
-    /// Where it goes; `-` is standard error.
+    /// The file of the report. `-` is standard error.
     to: &'a Path,
     folder: tempfile::TempDir,
 }

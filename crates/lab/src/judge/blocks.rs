@@ -373,7 +373,7 @@ mod tests {
             range > fit.family(10, 0.05).critical(0, 1)
         });
         let wrong = wrong.count();
-        // 20 of 400 are expected without the caution about sessions, which makes it fewer.
+        // Without the caution about sessions, 20 of 400 are expected. With it there are fewer.
         assert!((1..=30).contains(&wrong), "{wrong}");
     }
 

@@ -30,7 +30,7 @@ pub struct Block {
     pub started_at: String,
     /// What was measured, in order.
     pub slices: Vec<Slice>,
-    /// What else happened on the processors meanwhile.
+    /// The disturbance on the processors meanwhile.
     pub disturbance: Disturbance,
 }
 

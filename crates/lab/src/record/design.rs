@@ -156,7 +156,7 @@ impl Design {
         self.architectures.iter().map(String::as_str).chain(peers)
     }
 
-    /// How many blocks there are to be at each number of connections, in each group.
+    /// The planned number of blocks at each number of connections, in each group.
     pub fn planned_blocks(&self) -> usize {
         self.repeats.saturating_mul(self.blocks)
     }

@@ -10,7 +10,7 @@ use crate::judge::rounds::Metric;
 pub struct Verdict {
     /// How many connections were open at once.
     pub concurrency: usize,
-    /// What decides here: for all subjects the same.
+    /// The metric that decides here. It is the same for all subjects.
     pub metric: Metric,
     /// What follows.
     pub finding: Finding,
