@@ -94,7 +94,7 @@ impl Entry {
         stack: 16 * 1024,
     };
 
-    /// Whether `setting` means something to it.
+    /// Whether `setting` means something to the service.
     #[must_use]
     pub fn has(&self, setting: Setting) -> bool {
         self.settings.contains(&setting)

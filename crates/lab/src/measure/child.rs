@@ -21,7 +21,7 @@ pub struct Patience<'p> {
     pub interrupted: &'p AtomicBool,
 }
 
-/// A process, which does not outlive this.
+/// A process: the drop of this value ends it.
 #[derive(Debug)]
 pub struct Running(Child);
 

@@ -280,7 +280,7 @@ mod loom_tests {
 
     struct World {
         pool: HelperPool,
-        /// How many more times no thread is made.
+        /// The number of attempts to make a thread that still have to fail.
         refusals: AtomicUsize,
         done: AtomicUsize,
         threads: Mutex<Vec<loom::thread::JoinHandle<()>>>,
