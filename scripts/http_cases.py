@@ -93,8 +93,8 @@ def converse(case, address):
     """Sends a case, ends that side, and returns the status codes and the last reply in small letters."""
     received = bytearray()
     with socket.create_connection(address, timeout=PATIENCE) as connection:
-        # A server that has refused may close before it has read everything: then the rest cannot be sent, and
-        # a reset may follow what it had to say.
+        # A server that has refused may close before it has read everything. Then the rest cannot be
+        # sent, and a reset may follow what it had to say.
         with contextlib.suppress(ConnectionError):
             connection.sendall(request(case))
             connection.shutdown(socket.SHUT_WR)

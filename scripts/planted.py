@@ -105,7 +105,7 @@ def is_withheld(verdict):
 
 
 def aa(binary, times, out):
-    """One server under ten names: whether somebody was put out of the best set, and whether somebody won alone."""
+    """One server under ten names: was any put out of the best set, and did any win alone?"""
     wrong, alone, withheld, verdicts = 0, 0, 0, 0
     for number in range(times):
         close, burns = number % 4 >= 2, number % 2 == 1
@@ -133,7 +133,7 @@ def aa(binary, times, out):
 
 
 def differences(binary, what, times, out):
-    """One of ten servers is worse: how often it is put out of the best set, and nobody else."""
+    """One of ten servers is worse: how often it, and it alone, is put out of the best set."""
     settings = {
         "cpu10": ("120s", dict(concurrency=(1, 20, 200, 1000))),
         "cpu5": ("600s", dict(concurrency=(1, 20, 200, 1000))),
@@ -157,7 +157,7 @@ def differences(binary, what, times, out):
             found += not worse["level"] and not is_withheld(verdict)
             equal = [one for one in verdict["standings"] if one["subject"] != NAMES[-1]]
             others += any(not one["level"] for one in equal) and not is_withheld(verdict)
-    print(f"{what}: found at {found} of {looked} numbers of connections; withheld {withheld}; somebody else was put out {others} "
+    print(f"{what}: found at {found} of {looked} numbers of connections; withheld {withheld}; another server was put out {others} "
           "times")
     return found >= 0.8 * (looked - withheld)
 

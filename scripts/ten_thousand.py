@@ -25,7 +25,7 @@ def kernel_kib():
 
 
 def own_bytes(pid):
-    """What the process has of its own, shared with nobody: heap, stacks, tables."""
+    """What the process has of its own, shared with no other process: heap, stacks, tables."""
     lines = open(f"/proc/{pid}/smaps_rollup")
     return next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) * 1024
 

@@ -11,10 +11,10 @@ extern "C" {
 extern void duality_detach_task(void) __attribute__((weak));
 extern void duality_attach_task(void) __attribute__((weak));
 
-/* Between duality_detach and duality_attach, the calling thread is one that the kernel schedules,
- * with a stack: code that blocks or computes for long without the compiler's knowledge stops no
- * other thread there. Each costs a switch of threads. A thread that is cancelled in between ends at
- * its next cancellation point, but what blocks is not interrupted. */
+/* Between duality_detach and duality_attach, the kernel schedules the calling thread, with a stack.
+ * Code there may block or compute for long without the compiler's knowledge, and stops no other
+ * thread. Each of the two functions costs a switch of threads. A thread that is cancelled in
+ * between ends at its next cancellation point, but a blocking call is not interrupted. */
 static inline void duality_detach(void) {
     if (duality_detach_task) duality_detach_task();
 }

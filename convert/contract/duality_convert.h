@@ -1,36 +1,49 @@
 /* The contract between converted code and its runtime.
  *
- * `duality cc` links a program with a pass (convert/pass) that turns functions which may block into
- * coroutines. Converted code calls the functions below, and nothing else of the runtime. A runtime supplies all of
- * them. This page is the whole interface: what the pass emits, what it expects, and what each side frees.
+ * `duality cc` links a program with a pass (convert/pass). The pass turns functions that may block
+ * into coroutines. Converted code calls the functions below, and nothing else of the runtime. A
+ * runtime supplies all of them. This page is the whole interface: the code that the pass emits, its
+ * expectations, and which side frees what.
  *
  * WHERE CODE RUNS
- *   A task is a thread of the program whose start routine was converted. Tasks have no stack: they run on the stack
- *   of the runtime's loop, one at a time, until they return a handle.
- *   `main`, and each thread whose start routine was not converted, is an ordinary pthread. It runs the original of
- *   every function. Originals call libc, except for the functions in "Renamed everywhere" below.
+ *   A task is a thread of the program with a converted start routine. Tasks have no stack. They run
+ *   on the stack of the runtime's loop, one at a time, until they return a handle.
+ *   `main` is an ordinary pthread, and so is each thread with a start routine that was not
+ *   converted. An ordinary pthread runs the original of every function. Originals call libc, except
+ *   for the functions in "Renamed everywhere" below.
  *
  * THE CALL
- *   For a function `R f(A...)` that may block, the pass makes `{handle, R} f.async(A...)` (`handle` where R is void).
- *   A primitive of the runtime has the same shape: `ssize_t read(A...)` becomes `struct rt_ssize rt_read(A...)`.
+ *   For a function `R f(A...)` that may block, the pass makes `{handle, R} f.async(A...)` (`handle`
+ *   where R is void). A primitive of the runtime has the same shape: `ssize_t read(A...)` becomes
+ *   `struct rt_ssize rt_read(A...)`. The handle says whether the call is complete:
+ *
  *     handle == NULL   the call is complete, and the value is beside the handle;
- *     handle != NULL   the call waits. The caller stores its own handle in `handle->parent` and suspends.
- *   When what it waits for has happened, the runtime (or the callee) stores the value in `rt_ret`, and resumes
+ *     handle != NULL   the call waits. The caller stores its own handle in `handle->parent` and
+ *     suspends.
+ *
+ *   When the wait is over, the runtime (or the callee) stores the value in `rt_ret`, and resumes
  *   `handle->parent`. The parent loads the value before anything else runs.
- *   The handle of a blocked primitive belongs to the runtime. It is usually embedded in the task, because a task waits
- *   for one thing at a time, so that blocking allocates nothing.
+ *   The handle of a blocked primitive belongs to the runtime. It is usually embedded in the task,
+ *   because a task waits for one thing at a time. So blocking allocates nothing.
  *
  * THE TRAMPOLINE
- *   A resumed coroutine runs until it suspends, or until it returns. When it returns, its frame is freed, its value is
- *   in `rt_ret`, and its parent is in `rt_next`. Nothing resumes a parent from inside a child: the runtime does, so
- *   that the stack does not grow.
- *       for (struct rt_handle *handle = first; handle; handle = rt_next) { rt_next = NULL; handle->resume(handle); }
- *   A runtime's own handle (the root of a task, a thread on a side stack) has a `resume` of the runtime.
+ *   A resumed coroutine runs until it suspends, or until it returns. When it returns, its frame is
+ *   freed, its value is in `rt_ret`, and its parent is in `rt_next`. A child does not resume its
+ *   parent. The runtime does, so that the stack does not grow:
+ *
+ *       for (struct rt_handle *handle = first; handle; handle = rt_next) {
+ *           rt_next = NULL;
+ *           handle->resume(handle);
+ *       }
+ *
+ *   A runtime's own handle (the root of a task, a thread on a side stack) has a `resume` of the
+ *   runtime.
  *
  * FRAMES
- *   A coroutine's frame starts with `struct rt_handle`. It comes from rt_frame_allocate and goes back by rt_frame_free.
- *   A task that ends in the middle (pthread_exit, cancellation) suspends for ever: the runtime calls
- *   `handle->destroy(handle)` from the innermost frame outwards, by the parent links. `destroy` frees one frame.
+ *   A coroutine's frame starts with `struct rt_handle`. It comes from rt_frame_allocate and goes
+ *   back by rt_frame_free. A task that ends in the middle (pthread_exit, cancellation) suspends for
+ *   ever. The runtime then calls `handle->destroy(handle)` from the innermost frame outwards, by
+ *   the parent links. `destroy` frees one frame.
  *
  * THE STATE OF A TASK
  *   The runtime saves `errno` when a task suspends and restores it before the task is resumed.
@@ -62,9 +75,11 @@ struct rt_handle {
     struct rt_handle *parent;
 };
 
-/* Three variables of each thread: a runtime may have several loops, and may resume a task on a thread beside them.
+/* Three variables of each thread. A runtime may have several loops, and may resume a task on a
+ * thread beside them.
  *
- * The return register: the value of the call that the resumed coroutine waited for, as its C type, at the start. */
+ * The return register: the value of the call that the resumed coroutine waited for. It has that
+ * value's C type, at the start. */
 extern _Thread_local _Alignas(16) char rt_ret[64];
 /* What the trampoline resumes next: set by a coroutine that returned. */
 extern _Thread_local struct rt_handle *rt_next;
@@ -74,27 +89,27 @@ struct rt_int { struct rt_handle *handle; int value; };
 struct rt_uint { struct rt_handle *handle; unsigned value; };
 struct rt_ssize { struct rt_handle *handle; ssize_t value; };
 
-/* ---- Frames ------------------------------------------------------------------------------------------------------ */
+/* ---- Frames ---------------------------------------------------------------------------------- */
 
-/* Memory for a frame, aligned to `alignment` (a power of two, at least 16). Never NULL: a runtime
- * that has no memory left ends the process with a line, since the program has no code for a call
- * that fails. Called on every call of a coroutine, also of one that does not wait: free lists for
+/* Memory for a frame, aligned to `alignment` (a power of two, at least 16). Never NULL, because the
+ * program has no code for a call that fails. A runtime that has no memory left ends the process
+ * with a line. Called on every call of a coroutine, also of one that does not wait: free lists for
  * each size make it a few instructions. */
 void *rt_frame_allocate(size_t size, size_t alignment);
 void rt_frame_free(void *frame, size_t size, size_t alignment);
 /* Memory for a variable-length array or alloca() in a coroutine, linked into the list of that
- * frame. `list` is in the frame, and NULL at first. rt_array_release frees all that were added
- * after `mark`, which is an earlier value of `*list`; NULL frees all. */
+ * frame. `list` is in the frame, and NULL at first. `mark` is an earlier value of `*list`. The
+ * function rt_array_release frees what was added after `mark`, or all if `mark` is NULL. */
 void *rt_array_allocate(void **list, size_t size, size_t alignment);
 void rt_array_release(void **list, void *mark);
 
-/* ---- Threads ----------------------------------------------------------------------------------------------------- */
+/* ---- Threads --------------------------------------------------------------------------------- */
 
 /* What the pass says about the program: one for each program. */
 struct rt_program {
     unsigned version;          /* RT_VERSION */
     unsigned flags;            /* RT_READS_FLAGS, RT_READS_TIMES */
-    size_t locals_size;        /* of the program's thread-local variables together; 0 if it has none */
+    size_t locals_size;        /* of the program's thread-local variables; 0 if it has none */
     size_t locals_alignment;
     const void *locals_image;  /* their initial values */
 };
@@ -106,48 +121,53 @@ enum { RT_READS_FLAGS = 1, RT_READS_TIMES = 2 };
 struct rt_pointer { struct rt_handle *handle; void *value; };
 typedef struct rt_pointer (*rt_start)(void *);
 
-/* pthread_create. `async` is the converted start routine, and the new thread is a task; where it is
- * NULL, the start routine never blocks or cannot be converted, and the new thread is a pthread.
+/* pthread_create. `async` is the converted start routine, and the new thread is a task. If `async`
+ * is NULL, the start routine never blocks or cannot be converted. Then the new thread is a pthread.
  * Else `start` may be NULL. The task begins when its turn comes, never inside this call. Every
  * pthread_create of the program is this call, in originals too. */
 int rt_spawn(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument, rt_start async,
              const struct rt_program *program);
 
 /* Calls `call(arguments)` on a stack: on a thread that may block in any way, on behalf of the
- * calling task. Until it has returned, the task waits. Used for functions that cannot be converted
- * (setjmp, C++ exceptions), for library functions that may block without the pass seeing how
- * (getaddrinfo, fgets), and for library functions that are given a callback which may block
- * (qsort). `call` is a thunk that unpacks `arguments` and stores the value there. While it runs,
- * pthread_self, errno, thread-specific and thread-local data are the task's; errno is carried back.
- * A pthread_exit in it ends the task. Returns NULL if the call has completed. */
+ * calling task. The task waits until the call has returned.
+ *
+ * The pass uses it for functions that cannot be converted (setjmp, C++ exceptions). It uses it for
+ * library functions that may block in a way that the pass does not see (getaddrinfo, fgets). It
+ * uses it for library functions with a callback that may block (qsort).
+ *
+ * `call` is a thunk that unpacks `arguments` and stores the value there. While it runs,
+ * pthread_self, errno, thread-specific and thread-local data are the task's. The call's errno is
+ * carried back. A pthread_exit in it ends the task. Returns NULL if the call has completed. */
 struct rt_handle *rt_call_on_side_stack(void (*call)(void *), void *arguments);
 
-/* What stands for a function in a call by its address: its coroutine, if the function has a note of one of this shape, and of
- * its place in the table (see pass/indirect.cpp); the function itself, if it may block, but is to be called on a side stack; NULL, if it has no note, and
- * so does not block. */
+/* What a call by address runs in place of `function`. It is the function's coroutine, if the
+ * function has a note of this shape and of its place in the table (see pass/indirect.cpp). It is
+ * the function itself, if the function may block and must run on a side stack. It is NULL if the
+ * function has no note. Then the function does not block. */
 void *rt_coroutine_of(void *function, unsigned shape, void *const coroutines[]);
 
 /* The program's thread-local variables for whatever runs now: `own`, which is the native thread's,
  * or the task's. */
 void *rt_locals(void *own, const struct rt_program *program);
 
-/* pthread_once in two halves: the first returns 1 when the caller shall run the routine and then
- * call the second; 0 when it has been run. Threads that come in between wait. */
+/* pthread_once in two halves. The first returns 1 if the caller must run the routine and then call
+ * the second. It returns 0 when the routine has run. Threads that come in between wait. */
 struct rt_int rt_once_begin(pthread_once_t *once);
 void rt_once_end(pthread_once_t *once);
 
-/* What is left of the running task's turn, in calls that need not wait. Each primitive takes one off.
- * When none is left, it suspends the task behind the others that are ready. The pass does the same by
- * rt_give_way in loops that could go on for ever without a primitive. There it takes off RT_FRUITLESS
- * where the loop waits for a variable, else 1. When the time of a turn is up, one call is left. */
+/* What is left of the running task's turn, in calls that need not wait. Each primitive takes one
+ * off. When none is left, the primitive suspends the task behind the others that are ready. In
+ * loops that could go on for ever without a primitive, the pass calls rt_give_way, which does the
+ * same. That function takes off RT_FRUITLESS where the loop waits for a variable, else 1. When the
+ * time of a turn is up, one call is left. */
 extern _Thread_local volatile int rt_turn;
 struct rt_int rt_give_way(void);
 enum {
     RT_TURN = 256,
-    RT_FRUITLESS = 32 /* what a call costs that brought nothing: the task may be waiting for another */
+    RT_FRUITLESS = 32 /* the cost of a call without result: the task may wait for another */
 };
 
-/* ---- Primitives: as the function of the same name, but may return a handle ----------------------------------------- */
+/* ---- Primitives: as the function of the same name, but may return a handle ------------------- */
 
 struct rt_ssize rt_read(int, void *, size_t);
 struct rt_ssize rt_readv(int, const struct iovec *, int);
@@ -202,12 +222,13 @@ struct rt_int rt_pthread_clockjoin_np(pthread_t, void **, clockid_t, const struc
  * of POSIX. */
 struct rt_handle *rt_pthread_exit(void *);
 struct rt_handle *rt_pthread_testcancel(void);
-/* duality_detach and duality_attach (duality.h): in between, the task's frames are resumed on a thread that may block,
- * where no primitive returns a handle; and rt_ret and rt_next are of that thread. */
+/* duality_detach and duality_attach (duality.h). In between, the task's frames are resumed on a
+ * thread that may block. No primitive returns a handle there, and rt_ret and rt_next are of that
+ * thread. */
 struct rt_handle *rt_duality_detach(void);
 struct rt_handle *rt_duality_attach(void);
 
-/* ---- Renamed everywhere, in originals too: they do not wait, but must know tasks ------------------------------------ */
+/* ---- Renamed everywhere, in originals too: they do not wait, but must know tasks ------------- */
 
 /* In the child, only the calling task or thread goes on: the runtime drops the others, and its own
  * poller. */
@@ -254,12 +275,14 @@ int rt_pthread_setschedprio(pthread_t, int);
 int rt_pthread_getschedparam(pthread_t, int *, struct sched_param *);
 int rt_pthread_setaffinity_np(pthread_t, size_t, const cpu_set_t *);
 int rt_pthread_getaffinity_np(pthread_t, size_t, cpu_set_t *);
-/* Of a task, a number that rt_clock_gettime knows. */
+/* For a task, the clock is a number that rt_clock_gettime knows. */
 int rt_pthread_getcpuclockid(pthread_t, clockid_t *);
 int rt_clock_gettime(clockid_t, struct timespec *);
 
-/* ---- In originals only: what blocks and names a thread, which may be a task, or depends on who calls. The calling
- * pthread blocks. ------------------------------------------------------------------------------------------------ */
+/* ---- In originals only ----
+ *
+ * Functions that block and name a thread, which may be a task, or that depend on their caller. The
+ * calling pthread blocks. */
 
 int rt_block_pthread_join(pthread_t, void **);
 int rt_block_pthread_timedjoin_np(pthread_t, void **, const struct timespec *);

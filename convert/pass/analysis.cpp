@@ -1,8 +1,8 @@
 // The fixpoint: what calls something that may block may block.
 //
-// Direct calls are edges of the graph. A call by a pointer may lead to each function whose address
-// is taken and whose parameters fit. A library function that is given the address of a function
-// which may block is taken to call it.
+// Direct calls are edges of the graph. A call by a pointer may lead to each function that has its
+// address taken and has parameters that fit. If a library function is given the address of a
+// function that may block, the analysis assumes that it calls that function.
 
 #include "analysis.h"
 #include "runtime.h"
@@ -168,8 +168,8 @@ SmallVector<Function *, 4> Analysis::starts() const {
   return found;
 }
 
-// The functions that a library function may call: by what is known of it, or because their
-// addresses are its arguments.
+// The functions that a library function may call. It is known to call them, or their addresses are
+// its arguments.
 SmallVector<Function *, 4> Analysis::given(const CallBase &call, const Function &callee) const {
   SmallVector<Function *, 4> found;
   if (!callee.isDeclaration() || callee.isIntrinsic() || keepsCallback(callee)) return found;

@@ -44,8 +44,8 @@ public:
 
   // Whether the function may block: one of the program's, or one that the program only declares.
   bool blocks(const llvm::Function &function) const;
-  // Of each function of the program that may block, in the order in which that was found: the
-  // shortest chains first.
+  // The functions of the program that may block, in the order of discovery: the shortest chains
+  // first.
   const llvm::MapVector<llvm::Function *, Reason> &blocking() const { return reasons; }
   Call classify(const llvm::CallBase &call) const;
   // Why the function cannot become a coroutine, with the place; empty if it can.
@@ -73,7 +73,7 @@ private:
       known_candidates;
 };
 
-// Whether arguments and result of the call are those of the function, as far as registers go.
+// Whether arguments and result of the call use the same registers as those of the function.
 bool fits(const llvm::CallBase &call, const llvm::Function &function);
 // Loops that do nothing but wait for another thread. They read a volatile or atomic variable, or
 // call functions that need not wait. The result has the last instruction of each, where it begins

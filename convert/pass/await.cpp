@@ -100,7 +100,7 @@ Value *Coroutine::await(IRBuilder<> &builder, Value *returned, Type *result, con
   return value;
 }
 
-// What the functions of _FORTIFY_SOURCE check before they do what they are for.
+// The checks of the functions of _FORTIFY_SOURCE.
 void Coroutine::checkBound(IRBuilder<> &builder, CallInst &call, const Primitive &primitive) {
   LLVMContext &context = function.getContext();
   BasicBlock *next = builder.GetInsertBlock()->getNextNode();
@@ -127,7 +127,8 @@ Value *Coroutine::awaitPrimitive(IRBuilder<> &builder, CallInst &call, const Pri
   }
   auto *type = FunctionType::get(runtime.returned(call.getType()), types, false);
   FunctionCallee callee = function.getParent()->getOrInsertFunction(primitive.runtime, type);
-  // By the type of this call: a program may have declared the function in more than one way.
+  // Uses the type of this call, because a program may have declared the function in more than one
+  // way.
   Value *returned = builder.CreateCall(type, callee.getCallee(), arguments);
   return await(builder, returned, call.getType(), primitive.name);
 }

@@ -1,4 +1,4 @@
-// What happens to the module: coroutines for what tasks may run, rt_spawn for pthread_create, and
+// Changes the module: coroutines for functions that tasks may run, rt_spawn for pthread_create, and
 // the renamed functions.
 
 #include "converter.h"
@@ -17,7 +17,7 @@ namespace {
 // take minutes.
 constexpr size_t MOST = 1200;
 
-// Primitives in which no thread spends its life: output, and what others hold for a moment.
+// Primitives that no thread waits in for long: output, and locks that others hold for a moment.
 const StringRef SOON_OVER[] = {
     "write",
     "writev",
@@ -220,8 +220,8 @@ void Converter::rewriteSpawns() {
   }
 }
 
-// Functions that must know tasks. In coroutines, calls of primitives are lowered already, so what
-// is left of those that differ for originals is in originals.
+// Functions that must know tasks. In coroutines, calls of primitives are lowered already. So the
+// remaining calls that differ for originals are in originals.
 void Converter::renameFunctions() {
   SmallVector<std::pair<Function *, StringRef>, 16> found;
   for (Function &function : module) {

@@ -33,7 +33,7 @@ public:
 
   // The coroutine of a function that may block and has no obstacle.
   llvm::Function *coroutineOf(llvm::Function &function);
-  // The coroutines, with what they were made of.
+  // The coroutines, with their original functions.
   const llvm::MapVector<llvm::Function *, llvm::Function *> &coroutines() const { return made; }
   const std::vector<SideCall> &sideCalls() const { return side_calls; }
   // Start routines that stay pthreads, and why.

@@ -15,8 +15,8 @@ namespace duality {
 namespace {
 
 // Attributes that a clone keeps. All others were inferred for the original (`nocapture`,
-// `memory(...)`, a range of the result), and are wrong for a function that suspends: its memory
-// outlives the call.
+// `memory(...)`, a range of the result). They are wrong for a function that suspends, because its
+// memory outlives the call.
 const StringRef KEPT[] = {"target-cpu",
                           "target-features",
                           "tune-cpu",

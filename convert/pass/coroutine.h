@@ -1,6 +1,7 @@
 // The body of one coroutine: the clone of a function in which each call that may block is a place
 // to suspend.
 //
+// ```text
 //   entry:      static variables; id = coro.id; frame = rt_frame_allocate(coro.size);
 //               handle = coro.begin; parent = null
 //   call site:  r = call {ptr, R} @G.async(...)          or a primitive: the same shape
@@ -9,6 +10,7 @@
 //               -> [suspended: end] [resumed: value = rt_ret] [destroyed: free]
 //   return:     if parent: rt_ret = value, rt_next = parent
 //               free the frame; end: {null, value}, or {handle, -} when suspended
+// ```
 //
 // The frame is freed before the parent is resumed, and there is no final suspend, because nothing
 // looks at a coroutine that has returned.
@@ -21,7 +23,7 @@
 
 namespace duality {
 
-// What the coroutine of a function keeps of its attributes, and of those of its parameters.
+// The attributes of a function and of its parameters that its coroutine keeps.
 llvm::AttributeList attributesOfCoroutine(const llvm::Function &original);
 
 class Coroutine {

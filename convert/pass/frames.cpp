@@ -1,5 +1,5 @@
-// What a frame keeps, read off the coroutine right after LLVM has split it: accesses to the frame
-// still have the names of what they keep.
+// Finds out what a frame keeps. It reads the coroutine right after LLVM has split it. At that point
+// accesses to the frame still have the names of the variables.
 
 #include "report.h"
 

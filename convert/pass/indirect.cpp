@@ -1,14 +1,16 @@
-// Calls by a pointer: which of the functions that it may lead to, and that may block, is it?
+// Calls by a pointer: finds which blocking function the pointer leads to.
 //
 // A few are compared one by one. Where there are many, each has a note in front of its first
 // instruction, by which the runtime finds its coroutine (`rt_coroutine_of`):
 //
+// ```text
 //   -16  the shape: a hash of the type that the coroutine is called by
 //   -12  MAGIC
 //    -8  zero
 //    -4  the number of the coroutine in the table `duality.coroutines`; zero if there is none
+// ```
 //
-// What has a note of another shape, or of no coroutine, is called on a side stack.
+// A function is called on a side stack if its note has another shape, or no coroutine.
 
 #include "coroutine.h"
 
@@ -17,7 +19,7 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// So many are compared.
+// At most this many functions are compared.
 constexpr size_t FEW = 4;
 constexpr uint32_t MAGIC = 0x44554e54;
 
@@ -67,7 +69,7 @@ Value *Coroutine::awaitIndirect(IRBuilder<> &builder, CallInst &call,
     builder.SetInsertPoint(is_not);
   }
   if (!few) awaitNoted(builder, call, *join, answer);
-  // What is none of them does not block.
+  // Any other function does not block.
   auto *plain = cast<CallInst>(call.clone());
   builder.Insert(plain);
   answer(plain);
@@ -116,7 +118,7 @@ void Coroutine::awaitNoted(IRBuilder<> &builder, CallInst &call, BasicBlock &joi
 // Puts the note in front of a function that may block.
 void Converter::note(Function &target, bool alike) {
   bool converted = alike && analysis.obstacle(target).empty();
-  // One that some calls take for a function of another type may be alike to this call.
+  // A function that some calls take for another type may fit this call.
   if (target.hasPrefixData() && !(converted && noted_without_coroutine.erase(&target))) return;
   uint32_t number = 0;
   if (converted) {

@@ -14,7 +14,8 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// The second is what several functions have in common; empty where a function is alone.
+// The second is the common cause of several functions. It is empty for a function with a cause of
+// its own.
 const std::pair<StringRef, StringRef> OF_THE_THREAD[] = {
     {"inet_ntoa", ""},
     {"strerror", ""},

@@ -16,7 +16,8 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// Where each variable is in the struct, whose fields are bytes of padding and variables in turn.
+// Where each variable is in the struct. The struct's fields are bytes of padding and variables in
+// turn.
 struct Layout {
   SmallVector<Type *, 16> types;
   SmallVector<Constant *, 16> initial;

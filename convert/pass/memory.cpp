@@ -1,4 +1,5 @@
-// What a coroutine must keep in its frame, because its stack is gone once it has suspended.
+// The variables that a coroutine must keep in its frame, because its stack is gone once it has
+// suspended.
 
 #include "coroutine.h"
 
@@ -26,7 +27,7 @@ void Coroutine::copyByValueArguments() {
 }
 
 // LLVM does not split coroutines with variables of unknown size. They go to the heap, in a list
-// that the frame owns; leaving their scope (stackrestore) frees those of the scope.
+// that the frame owns. The end of a scope (stackrestore) frees the variables of the scope.
 void Coroutine::lowerDynamicAllocas() {
   SmallVector<AllocaInst *, 4> dynamic;
   SmallVector<IntrinsicInst *, 4> marks;
@@ -93,7 +94,7 @@ void Coroutine::askForErrnoAgain() {
       calls.push_back(call);
   }
   for (CallInst *call : calls) {
-    // What comes to a phi from one block more than once must be one value.
+    // Values that come to a phi from one block more than once must be one value.
     DenseMap<BasicBlock *, Value *> of_blocks;
     auto ask = [&](Instruction *before) {
       IRBuilder<> builder(before);
@@ -123,8 +124,8 @@ AllocaInst *Coroutine::temporary(Type *type, Align alignment, const Twine &name)
   return variable;
 }
 
-// Ends each variable's life on each way out. Otherwise all variables would be alive there together,
-// and LLVM could not give two that are never alive at once the same place in the frame.
+// Ends each variable's life on each way out. Otherwise all variables would be alive there together.
+// LLVM could then not give one place in the frame to two variables with separate lives.
 void Coroutine::markEndsOfLife() {
   const DataLayout &layout = function.getParent()->getDataLayout();
   SmallVector<AllocaInst *, 16> marked;

@@ -5,7 +5,7 @@
 
 namespace duality {
 
-// Adds what stands for pthread_once in converted code; null where the program does not call it.
+// Adds the replacement of pthread_once for converted code. Null if the program does not call it.
 llvm::Function *makeOnce(llvm::Module &module);
 
 } // namespace duality

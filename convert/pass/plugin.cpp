@@ -1,6 +1,6 @@
-// The pass as a plugin of LLVM 19: `ld.lld --load-pass-plugin=libduality_convert.so`, at the start
-// of full link-time optimisation, when the whole program is one module and has been optimised file
-// by file.
+// The pass as a plugin of LLVM 19: `ld.lld --load-pass-plugin=libduality_convert.so`. It runs at
+// the start of full link-time optimisation. The whole program is then one module, and each file of
+// it has been optimised.
 
 #include "converter.h"
 #include "once.h"

@@ -21,9 +21,9 @@ struct Primitive {
   Role role;
   llvm::StringRef runtime;  // what converted code calls
   llvm::StringRef original; // what originals call instead; empty: the function itself
-  // The functions of _FORTIFY_SOURCE have one more argument, the size of the buffer, which the pass
-  // checks itself. `bound` is its index (-1: not one of these), `length` the index of what must not
-  // exceed it, `unit` the bytes of each of that length.
+  // The functions of _FORTIFY_SOURCE have one more argument: the size of the buffer. The pass
+  // checks that size itself. `bound` is the argument's index (-1: not one of these functions).
+  // `length` is the index of the argument that must not exceed it, in units of `unit` bytes.
   int bound = -1;
   int length = -1;
   int unit = 1;

@@ -52,7 +52,7 @@ std::pair<size_t, size_t> counts(const Analysis &analysis, const Converter &conv
 
 void Report::explain(Module &module, const Analysis &analysis) {
   for (const auto &[function, reason] : analysis.blocking()) {
-    // Of the pass's own, not of the program.
+    // A function of the pass, not of the program.
     if (function == analysis.once()) continue;
     entries.push_back({function->getName().str(),
                        place(*function),

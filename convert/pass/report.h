@@ -1,6 +1,7 @@
-// What `duality cc --report` and `--graph` say. The report is gathered in three steps, because what
-// it tells is known at different times: why functions block (before conversion), what became of
-// them, and what their frames keep (after LLVM has split the coroutines).
+// What `duality cc --report` and `--graph` say. The report is gathered in three steps, because its
+// parts are known at different times. Before conversion it learns why functions block. Then it
+// learns what became of each. After LLVM has split the coroutines, it learns what their frames
+// keep.
 #pragma once
 
 #include "analysis.h"

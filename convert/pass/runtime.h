@@ -11,7 +11,7 @@ namespace duality {
 
 // Where the parent's handle is in a handle: behind `resume` and `destroy`.
 constexpr unsigned PARENT = 16;
-// Of rt_program: RT_READS_FLAGS and RT_READS_TIMES.
+// Bits of rt_program: RT_READS_FLAGS and RT_READS_TIMES.
 constexpr unsigned READS_FLAGS = 1, READS_TIMES = 2;
 // Bytes of the return register.
 constexpr unsigned RETURN_REGISTER = 64;
@@ -36,9 +36,8 @@ public:
     return result->isVoidTy() ? static_cast<llvm::Type *>(pointer())
                               : llvm::StructType::get(pointer(), result);
   }
-  // The address of a variable of the runtime that each thread has its own of, for the code at the
-  // builder. A coroutine may go on on another thread, so the address is never kept across a
-  // suspension.
+  // The address of a thread-local variable of the runtime, for the code at the builder. A coroutine
+  // may go on on another thread, so the address is never kept across a suspension.
   llvm::Value *local(llvm::IRBuilder<> &builder, llvm::StringRef name, llvm::Type *type) {
     llvm::GlobalVariable *variable = module.getNamedGlobal(name);
     if (!variable) {

@@ -1,6 +1,7 @@
-// Finds loops in which a task could go on for ever without a primitive. A thread may do so, since
-// others run at the same time. A task would keep its loop from running the one that it waits for.
-// So converted code takes something off `rt_turn` there, and gives way when nothing is left.
+// Finds loops in which a task could go on for ever without a primitive. A kernel thread may spin,
+// because others run at the same time. A spinning task would keep its loop from running the task
+// that it waits for. So converted code takes something off `rt_turn` there, and gives way when
+// nothing is left.
 
 #include "coroutine.h"
 
@@ -33,7 +34,7 @@ bool isOfWaiting(const CallBase &call) {
          text.contains("lock");
 }
 
-// What the instructions of a loop, or of a function that it calls, do.
+// The effects of a loop's instructions, and of the functions that it calls.
 struct Deeds {
   bool reads = false;  // a variable that other threads change
   bool asks = false;   // calls functions that need not wait

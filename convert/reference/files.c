@@ -1,5 +1,6 @@
-/* The reference runtime: flockfile. All threads of the program are one kernel thread here, so libc's functions take every
- * lock for their own. What relies on them is tested with the product's runtime only. */
+/* The reference runtime: flockfile. All threads of the program are one kernel thread here, so
+ * libc's functions take every lock for their own. What relies on them is tested with the product's
+ * runtime only. */
 #include "reference.h"
 
 #include <stdio.h>

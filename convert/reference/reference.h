@@ -1,14 +1,14 @@
 /* The reference runtime: what its files share.
  *
- * It exists to test the transformation, on one kernel thread, and is not what users' programs are
- * linked with. Each thread of the program is a task without a stack (converted) or a fiber with one
- * (`main`, threads that are not converted, calls on a side stack). Fibers come here because this
- * runtime defines the symbols read, poll, pthread_mutex_lock and so on itself (blocking.c), in
- * front of libc's.
+ * It exists to test the transformation, on one kernel thread. Users' programs are not linked with
+ * it. A thread of the program is a task without a stack if it is converted. It is a fiber with a
+ * stack otherwise: `main`, threads that are not converted, calls on a side stack. Fibers come here
+ * because this runtime defines the symbols read, poll, pthread_mutex_lock and so on (blocking.c),
+ * in front of libc's.
  *
- * An operation that may block is a function `attempt`. It is tried at once; when it cannot be
- * completed, it says what
- * it waits for (a descriptor, an object, a time), and is tried again when that may have happened.
+ * An operation that may block is a function `attempt`. The runtime tries it at once. If the
+ * operation cannot be completed, it says what it waits for: a descriptor, an object, a time. The
+ * runtime tries it again when that may have happened.
  */
 #ifndef CHECK_H
 #define CHECK_H

@@ -225,7 +225,7 @@ void forget_all(void) {
     epoll = -1;
 }
 
-/* A signal interrupts what the first thread waits for, as if the kernel had chosen it. */
+/* A signal interrupts the wait of the first thread, as if the kernel had chosen that thread. */
 static void interrupt_main(void) {
     struct task *task = &main_task;
     if (task->state != WAITING || !task->operation.interruptible) return;
@@ -253,7 +253,7 @@ void wait_for_events(void) {
             next = watch->next;
             if (!(watch->events & happened) && !(happened & (EPOLLERR | EPOLLHUP))) continue;
             struct task *task = watch->task;
-            /* Of a poll with several entries for one descriptor, all watches leave the list
+            /* If a poll has several entries for one descriptor, all watches leave the list
              * together. */
             while (next && next->task == task) next = next->next;
             retry(task);

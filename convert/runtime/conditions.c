@@ -1,5 +1,5 @@
-/* Condition variables. Tasks wait at a key of their own beside glibc's object, pthreads in it; a
- * signal goes to a task if one waits, else to glibc.
+/* Condition variables. Tasks wait at a key of their own beside glibc's object, and pthreads wait in
+ * the object. A signal goes to a task if one waits, else to glibc.
  *
  * Libraries that were not converted signal too, so these functions stand in front of libc's for all
  * of them. */
@@ -43,9 +43,9 @@ static void woken(struct rt_handle *handle) {
         complete(task, kept[VALUE]);
         return;
     }
-    /* Who was signalled does not leave: the signal would be lost. */
+    /* A task that was signalled does not leave: the signal would be lost. */
     kept[MAY_LEAVE] = task->engine.reason == ENGINE_INTERRUPTED;
-    /* Of a condition that is shared with other processes, each look is a spurious wake-up. */
+    /* For a condition that is shared with other processes, each look is a spurious wake-up. */
     if (task->engine.reason == ENGINE_TIMED_OUT && has_passed(kept[DEADLINE])) kept[VALUE] = ETIMEDOUT;
     locked(task, mutex_lock_first(task, (pthread_mutex_t *)kept[MUTEX]));
 }

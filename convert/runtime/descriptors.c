@@ -57,8 +57,8 @@ struct rt_int rt_connect(int fd, const struct sockaddr *to, socklen_t length) {
 
 /* ---- Several descriptors ----
  *
- * The masks of ppoll, pselect and epoll_pwait are for signals that come to the calling thread. A task's signals come
- * to its loop, so the masks are left out. */
+ * The masks of ppoll, pselect and epoll_pwait are for signals that come to the calling thread. A
+ * task's signals come to its loop, so the masks are left out. */
 
 struct rt_int rt_poll(struct pollfd *entries, nfds_t count, int limit) {
     return INT_CALL(poll(entries, count, limit), SYS_poll, WORD(entries), WORD(count), limit);

@@ -1,23 +1,29 @@
 /* What the runtime of converted programs asks of the engine: tasks that wait, and nothing else.
  *
- * The engine is that of `duality run` (crates/engine). It knows threads, which have stacks, and tasks, which have
- * none. Both wait in the same queues, for descriptors, futexes and times, and wake each other. These calls enter the
- * engine as a patched system call does, with numbers that no kernel has.
+ * The engine is that of `duality run` (crates/engine). It knows threads, which have stacks, and
+ * tasks, which have none. Both wait in the same queues, for descriptors, futexes and times, and
+ * wake each other. These calls enter the engine as a patched system call does, with numbers that no
+ * kernel has.
  *
  *   a loop:   for (;;) run(engine(ENGINE_NEXT));       a thread of the engine, with a stack
  *   a task:   ENGINE_TRY(task) ── done: the result
- *                              ├─ ENGINE_WAITS: later, the task comes out of ENGINE_NEXT, and is tried again
+ *                              ├─ ENGINE_WAITS: it comes out of ENGINE_NEXT later, and tries again
  *                              └─ ENGINE_BLOCKS: only a thread can make this call
  *
- * A task belongs to one loop, and is touched by the engine only while it waits or is ready.
+ * A task belongs to one loop. The engine touches it only while it waits or is ready.
  *
  * HOW IT STARTS
  *   The engine is a shared object with two symbols:
- *       unsigned long duality_engine_entry;     where the calls enter; 0 until the engine has been started
- *       void duality_engine_start(const char *settings, unsigned long vdso, unsigned long capabilities);
- *   A program that was started by `duality run` has it already, in the global scope, and started. Any other loads it with
- *   dlopen and starts it before it makes a thread, with the settings of crates/engine/src/entry/settings.rs (for instance
- *   "cores=1:tick=10000:uring=0", the tick in microseconds), getauxval(AT_SYSINFO_EHDR) and getauxval(AT_HWCAP2).
+ *
+ *       unsigned long duality_engine_entry;   where the calls enter; 0 until the engine has started
+ *       void duality_engine_start(const char *settings, unsigned long vdso,
+ *                                 unsigned long capabilities);
+ *
+ *   In a program that `duality run` started, the engine is already in the global scope, and has
+ *   started. Any other program loads it with dlopen, and starts it before it makes a thread. The
+ *   arguments are the settings of crates/engine/src/entry/settings.rs, getauxval(AT_SYSINFO_EHDR)
+ *   and getauxval(AT_HWCAP2). An example of settings is "cores=1:tick=10000:uring=0", with the tick
+ *   in microseconds.
  */
 #ifndef DUALITY_ENGINE_H
 #define DUALITY_ENGINE_H
@@ -27,41 +33,46 @@ enum engine_call {
     ENGINE_FIRST = 0x44550000,
     /* () -> ENGINE_VERSION; any other answer means that there is no engine, or a different one. */
     ENGINE_HELLO = ENGINE_FIRST,
-    /* (index, turn, name): the calling thread is one of the loop with this number, from 0 to 63,
-     * from now on. The engine sets *turn, an int, to 1 when the loop has run for a tick without a
-     * call of ENGINE_NEXT. The function `name` returns the name of a task, for a line about one that
+    /* (index, turn, name): from now on the calling thread is one of the loop with this number, from
+     * 0 to 63. The engine sets *turn, an int, to 1 when the loop has run for a tick without a call
+     * of ENGINE_NEXT. The function `name` returns the name of a task, for a line about a task that
      * has held the loop for too long. It is called anywhere, as a signal's handler is. -> 0 */
     ENGINE_LOOP,
-    /* () -> the next ready task of the calling loop; waits until there is one. It is in no queue any more. 0 if a signal
-     * came first, whose handler has run. ENGINE_MAKE_SPARE if the loop needs another thread, which calls ENGINE_LOOP with its number and
-     * ENGINE_NEXT too: one of a loop's threads at a time runs tasks, and when that one blocks in some library, another one
-     * does until it returns. */
+    /* () -> the next ready task of the calling loop, which is in no queue any more. Waits until
+     * there is one. 0 if a signal came first and its handler has run. ENGINE_MAKE_SPARE if the loop
+     * needs another thread, which calls ENGINE_LOOP with its number and ENGINE_NEXT too. One of a
+     * loop's threads at a time runs tasks. When that one blocks in some library, another one does
+     * until it returns. */
     ENGINE_NEXT,
-    /* (task, index, behind): a task that does not wait is put at the end of the ready ones of a loop,
-     * which becomes its own. With `behind`, a boolean, it has had its turn: those that have waited go
-     * first, but for a share of the turns. Any thread may call this, once for each time that the task
-     * comes out of ENGINE_NEXT. -> 0 */
+    /* (task, index, behind): puts a task that does not wait at the end of the ready ones of a loop.
+     * That loop becomes its own. With `behind`, a boolean, the task has had its turn: tasks that
+     * have waited go first, except for a share of the turns. Any thread may call this, once for
+     * each time that the task comes out of ENGINE_NEXT. -> 0 */
     ENGINE_READY,
-    /* (task): makes the system call `task->number` with `task->arguments`, as its loop. -> the kernel's result (an
-     * error is -errno), ENGINE_WAITS or ENGINE_BLOCKS. A task that waited and has come out of ENGINE_NEXT is tried again
-     * with the same call; the engine remembers what was transferred and when time is up. A wait that was interrupted
-     * (ENGINE_INTERRUPT) ends with -EINTR, or with what was transferred.
-     * For read, readv, recvfrom, recvmsg, write, writev, sendto, sendmsg, sendfile, accept, accept4, connect, poll,
-     * ppoll, select, pselect6, epoll_wait, nanosleep and clock_nanosleep. Masks of signals are ignored. */
+    /* (task): makes the system call `task->number` with `task->arguments`, as its loop. -> the
+     * kernel's result (an error is -errno), ENGINE_WAITS or ENGINE_BLOCKS. A task that waited and
+     * has come out of ENGINE_NEXT tries again with the same call. The engine remembers what was
+     * transferred and when time is up. A wait that was interrupted (ENGINE_INTERRUPT) ends with
+     * -EINTR, or with what was transferred.
+     *
+     * For read, readv, recvfrom, recvmsg, write, writev, sendto, sendmsg, sendfile, accept,
+     * accept4, connect, poll, ppoll, select, pselect6, epoll_wait, nanosleep and clock_nanosleep.
+     * Masks of signals are ignored. */
     ENGINE_TRY,
-    /* (task, key, expected, deadline): has the task wait for ENGINE_WAKE or FUTEX_WAKE at `key`. An even key is the
-     * address of a 32-bit word, and the task only waits if that holds `expected`; else the result is -EAGAIN. An odd
-     * key is any number. `deadline` is in nanoseconds on CLOCK_MONOTONIC, or 0. -> ENGINE_WAITS; afterwards
-     * `task->reason` says how the wait ended. */
+    /* (task, key, expected, deadline): has the task wait for ENGINE_WAKE or FUTEX_WAKE at `key`. An
+     * even key is the address of a 32-bit word. The task only waits if that word holds `expected`;
+     * else the result is -EAGAIN. An odd key is any number. `deadline` is in nanoseconds on
+     * CLOCK_MONOTONIC, or 0. -> ENGINE_WAITS; afterwards `task->reason` says how the wait ended. */
     ENGINE_WAIT,
-    /* (key, count) -> how many were woken, tasks and threads (those that wait in FUTEX_WAIT, private). */
+    /* (key, count) -> how many were woken, tasks and threads (those that wait in FUTEX_WAIT,
+     * private). */
     ENGINE_WAKE,
     /* (task, restarts): a task that waits is made ready, with the reason ENGINE_INTERRUPTED. With
      * `restarts`, only where it waits in a call that SA_RESTART does not restart, see signal(7). ->
      * whether it waited */
     ENGINE_INTERRUPT,
-    /* () -> the processor time of the calling thread in nanoseconds. It is counted from the first such
-     * call of the process on. */
+    /* () -> the processor time of the calling thread in nanoseconds. It is counted from the first
+     * such call of the process on. */
     ENGINE_TIME,
 };
 enum { ENGINE_VERSION = 3 };

@@ -1,8 +1,9 @@
-/* What the processor and libc keep of a thread: the floating-point environment (rounding, traps, flags, flush to zero) and
- * the locale of uselocale.
+/* What the processor and libc keep of a thread. These are the floating-point environment (rounding,
+ * traps, flags, flush to zero) and the locale of uselocale.
  *
- * Between turns, a thread of a loop has `common` and the global locale. A task that changes them keeps its own, and has
- * them for its turns. A task that changes nothing costs two reads of the processor's control words for each turn. */
+ * Between turns, a thread of a loop has `common` and the global locale. A task that changes them
+ * keeps its own, and has them for its turns. A task that changes nothing costs two reads of the
+ * processor's control words for each turn. */
 #include "runtime.h"
 
 /* What tasks have that have nothing of their own: that of the first thread that made one. */

@@ -1,4 +1,5 @@
-/* flockfile: the locks of stdio's files, in glibc's own layout. Tasks, pthreads and libc share them.
+/* flockfile: the locks of stdio's files, in glibc's own layout. Tasks, pthreads and libc share
+ * them.
  *
  * glibc's functions (printf, fgets, …) lock a file too, as the kernel thread that they run on. An
  * owner may lock again. So the owner of a task's lock is the kernel thread that runs the task.
@@ -12,14 +13,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What `_lock` of a FILE is. `word` is as a mutex's: 0 free, 1 held, 2 held and waited for. */
+/* The type of `_lock` of a FILE. `word` is as a mutex's: 0 free, 1 held, 2 held and waited for. */
 struct file_lock {
     unsigned word;
     int count;
     void *owner;
 };
 
-/* A file of which a task has the lock. */
+/* A file that a task has locked. */
 struct held_file {
     struct held_file *next;
     FILE *file;
@@ -134,7 +135,7 @@ void rt_funlockfile(FILE *file) {
     funlockfile(file);
 }
 
-/* It takes the lock with it. */
+/* The thread takes the lock with it. */
 int rt_fclose(FILE *file) {
     if (identity()) forget(identity(), file);
     return fclose(file);

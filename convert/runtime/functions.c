@@ -4,7 +4,8 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-/* As in duality_convert.h, which would need the whole of the runtime's headers: the reference runtime takes this file too. */
+/* As in duality_convert.h, which would need the whole of the runtime's headers. The reference
+ * runtime takes this file too. */
 void *rt_coroutine_of(void *function, unsigned shape, void *const coroutines[]);
 
 /* In front of a function that may block: pass/indirect.cpp. */
@@ -31,7 +32,7 @@ static void find_code(void) {
         if (last > end) end = last;
     }
     __atomic_store_n(&code_start, start, __ATOMIC_RELAXED);
-    /* Last, since it says that both are known. */
+    /* This is stored last, because it says that both are known. */
     __atomic_store_n(&code_end, end, __ATOMIC_RELEASE);
 }
 

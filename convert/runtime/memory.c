@@ -16,9 +16,9 @@
 #endif
 
 enum { STEP = 16, LARGEST = 4096, CLASSES = LARGEST / STEP, BLOCK = 65536 };
-/* Of one size, a loop keeps so many for itself. What a task allocates between duality_detach and
- * duality_attach may be freed on its loop, and the other way round: so each takes what the other
- * has too much of. */
+/* A loop keeps so many blocks of one size for itself. A task may allocate a block between
+ * duality_detach and duality_attach, and free it on its loop, or the other way round. So each side
+ * takes what the other has too much of. */
 enum { KEPT = 4096 };
 
 struct pool {
@@ -165,8 +165,8 @@ static bool reserve(void) {
     return false;
 }
 
-/* For debuggers (gdb.py): where the tasks are, and the offsets of what they ask for. A task waits if the engine has PARKED as
- * its state. */
+/* For debuggers (gdb.py): where the tasks are, and the offsets of what they ask for. A task waits
+ * if its state is the engine's PARKED. */
 enum { ENGINE_STATE = 69, PARKED = 3 };
 static const struct {
     struct task **first;

@@ -1,8 +1,8 @@
 /* Mutexes, in glibc's own layout, so that tasks and pthreads share them.
  *
- * The lock's word: 0 free, 1 held, 2 held and waited for. A task that finds it held sets it to 2
- * and waits at it; whoever unlocks it wakes there, be it glibc by FUTEX_WAKE. The owner of what
- * checks its owner is the task's number.
+ * The lock's word: 0 free, 1 held, 2 held and waited for. A task that finds the lock held sets the
+ * word to 2 and waits at it. The next unlock wakes the waiters there, also glibc's, which uses
+ * FUTEX_WAKE. A mutex that checks its owner has the task's number as the owner.
  */
 #include "runtime.h"
 
@@ -17,7 +17,7 @@ static bool has_owner(const pthread_mutex_t *mutex) {
 }
 static bool is_shared(const pthread_mutex_t *mutex) { return mutex->__data.__kind & SHARED; }
 
-/* What the kernel does for threads, it cannot do for tasks. */
+/* The kernel's help for threads is not available to tasks. */
 static void refuse_strange(const pthread_mutex_t *mutex) {
     int kind = mutex->__data.__kind;
     if (!(kind & (ROBUST | INHERITS | PROTECTS)) && !(kind & SHARED && has_owner(mutex))) return;

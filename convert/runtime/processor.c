@@ -1,7 +1,8 @@
-/* The processor time of threads. A task's is that of its turns, on whatever thread they ran.
+/* The processor time of threads. A task's time is that of its turns, on whatever thread they ran.
  *
- * It is counted from the task's beginning where the pass has seen that the program asks, else from the
- * first question on. The clock of a task is its number, which no clock of the kernel has. */
+ * It is counted from the task's beginning where the pass has seen that the program asks. Elsewhere
+ * it is counted from the first question on. The clock of a task is its number, which no clock of
+ * the kernel has. */
 #include "runtime.h"
 
 /* Never 0. */

@@ -7,9 +7,9 @@
  *                          │                     │ needs a stack: handed to a side thread
  *   side thread (a pthread): the call ──ENGINE_READY
  *
- * A task stays on its loop for ever. `start.c` finds the engine; `tasks.c` makes tasks and runs
- * their turns; `waiting.c` is how a task waits; `side.c` has side threads; the other files are the
- * functions of the contract (contract/duality_convert.h), by what they are about.
+ * A task stays on its loop for ever. `start.c` finds the engine. `tasks.c` makes tasks and runs
+ * their turns. `waiting.c` is how a task waits. `side.c` has side threads. The other files are the
+ * functions of the contract (contract/duality_convert.h), one subject each.
  */
 #ifndef DUALITY_RUNTIME_H
 #define DUALITY_RUNTIME_H
@@ -28,9 +28,9 @@
 
 enum { LOOPS = 64, NANOSECONDS = 1000000000, MILLISECOND = 1000000 };
 
-/* What is rare: a task that needs it has one of its own. */
+/* The rare part of a task. A task that needs it has one of its own. */
 struct rare {
-    struct side *side;          /* the side thread that makes `call` now; guarded by the lock of side.c */
+    struct side *side;          /* the side thread that makes `call` now; under side.c's lock */
     struct task *next;          /* in the queue of tasks that wait for a side thread */
     void (*call)(void *);       /* what a side thread shall call; NULL: nothing */
     void *argument;
@@ -70,9 +70,9 @@ enum shape { SHAPE_ERRNO, SHAPE_NUMBER, SHAPE_SLEEP };
 
 /* A task: small, since there may be a million. */
 struct task {
-    struct engine_task engine; /* first: the engine knows tasks by this address. `saved_errno` is in it too */
+    struct engine_task engine; /* first: its address names the task. Also has `saved_errno` */
     union {
-        /* What the innermost frame waits for; `resume` is what to do at the next turn. */
+        /* The handle that the innermost frame waits for. `resume` runs at the next turn. */
         struct rt_handle waiter;
         struct {
             void (*resume)(struct rt_handle *);
@@ -122,7 +122,8 @@ static inline bool is_cancelled(struct task *task) {
 /* Takes a call off the turn. */
 static inline bool has_had_its_turn(void) { return --rt_turn <= 0; }
 
-/* For a function that need not wait: `result` says that another thread has what the task asks for. */
+/* For a function that need not wait: `result` says that another thread has what the task asks
+ * for. */
 static inline int fruitless(int result) {
     if (result && self) rt_turn -= RT_FRUITLESS;
     return result;
@@ -150,7 +151,8 @@ void memory_after_fork(bool child);
 
 /* tasks.c */
 void task_run(struct task *);
-/* Around what a thread runs of a task: the thread has what is the task's own meanwhile. */
+/* Called around code that a thread runs for a task. Meanwhile the thread has the task's own
+ * state. */
 void enter_turn(struct task *);
 void leave_turn(struct task *);
 void trampoline(struct rt_handle *);
@@ -167,19 +169,20 @@ void complete(struct task *, long value);
 struct rt_ssize call_begin(struct task *, enum shape, long number, const long arguments[6]);
 /* The task goes behind those that are ready; `resume` is its next turn. */
 void give_way(struct task *, void (*resume)(struct rt_handle *));
-/* The same after a call, whose value the task gets then. */
+/* The same after a call. The task then gets the call's value. */
 struct rt_int give_way_with(int value);
 /* A primitive that may wait at an object, until a time on a clock (NULL: for ever). */
 typedef struct rt_int object_call(struct task *, void *object, clockid_t, const struct timespec *until);
 struct rt_int later(object_call *, void *object, clockid_t, const struct timespec *until);
-/* Has the task wait at `key`; false: the word has another value than expected. `deadline` 0: none. */
+/* Has the task wait at `key`; false: the word has another value than expected. `deadline` 0:
+ * none. */
 bool wait_at(struct task *, unsigned long key, unsigned expected, unsigned long deadline);
 /* The task was cancelled before it waited: it shall not wait. */
 void reconsider(struct task *);
 unsigned long now(void);
 /* The time on CLOCK_MONOTONIC, never 0. False: the time is not valid. */
 bool deadline_of(clockid_t, const struct timespec *, unsigned long *deadline);
-/* For objects that are shared with other processes, whose wake-ups the engine does not see. */
+/* For objects that are shared with other processes: the engine does not see wake-ups by these. */
 unsigned long soon(unsigned long deadline);
 bool has_passed(unsigned long deadline);
 /* The calling pthread blocks, until the word may have another value. */
@@ -187,11 +190,12 @@ void block_at(unsigned *word, unsigned expected, unsigned long deadline);
 void wake_all(unsigned *word);
 
 /* side.c */
-/* A side thread calls `call(argument)` when the task has suspended; then `resume` is its next turn. */
+/* A side thread calls `call(argument)` when the task has suspended; then `resume` is its next
+ * turn. */
 void side_call(struct task *, void (*call)(void *), void *argument, void (*resume)(struct rt_handle *));
 void side_begin(struct task *);
-/* If a side thread makes a call for the task: cancels it, or sends it a signal. The latter is ESRCH if there
- * is none, unless the task blocks the signal. */
+/* If a side thread makes a call for the task: cancels it, or sends it a signal. The latter is ESRCH
+ * if there is none, unless the task blocks the signal. */
 bool side_cancel(struct task *);
 int side_kill(struct task *, int signal, const union sigval *value);
 bool in_side_call(void);
@@ -220,11 +224,11 @@ void mask_inherit(struct task *);
 void mask_apply(struct task *);
 void mask_of_loop(bool first);
 void mask_of_side(struct task *);
-/* Whether the task blocks the signal, which then waits for it. The caller sees to it that the task's rare
- * part stays. */
+/* Whether the task blocks the signal, which then waits for it. The caller sees to it that the
+ * task's rare part stays. */
 bool signal_waits(struct task *, int signal, const union sigval *value);
-/* The side thread that works for the task gets what waits for the task, and gives back what it has not
- * taken. */
+/* The side thread that works for the task gets the signals that wait for the task. It gives back
+ * the signals that it has not taken. */
 void signals_to_side(struct task *);
 void signals_from_side(struct task *);
 /* Nothing is pending in the child. */
@@ -258,7 +262,8 @@ void files_after_fork(void);
 void conditions_after_fork(void);
 void rwlocks_after_fork(void);
 
-/* The running task calls at an object, when it is its turn. A task gives way before it has a lock, not with it. */
+/* The running task calls it at an object, when it is its turn. A task gives way before it has a
+ * lock, not with it. */
 static inline struct rt_int in_turn(object_call *call, void *object, clockid_t clock, const struct timespec *until) {
     return has_had_its_turn() ? later(call, object, clock, until) : call(self, object, clock, until);
 }

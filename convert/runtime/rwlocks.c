@@ -1,9 +1,9 @@
 /* Locks for readers and writers: glibc's, tried. Tasks that find one busy wait at a key of their
  * own, and an unlock wakes them all.
  *
- * glibc has the number of the thread that writes. A task puts its own there, by which it finds that
- * it would wait for itself. Libraries that were not converted unlock too, so that function stands in
- * front of libc's for all of them. */
+ * glibc keeps the number of the writing thread in the lock. A task puts its own number there, and
+ * so detects that it would wait for itself. Libraries that were not converted unlock too. For them,
+ * this unlock function stands in front of libc's. */
 #include "runtime.h"
 
 #include <dlfcn.h>
@@ -40,7 +40,7 @@ static void wait(struct task *task) {
     suspend(task, woken);
     __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
     wait_at(task, key_of(lock), 0, lock->__data.__shared ? soon(kept[DEADLINE]) : kept[DEADLINE]);
-    /* Who unlocked it before this did not see the task wait. */
+    /* A thread that unlocked it before this did not see the task wait. */
     kept[RESULT] = attempt(task, lock, kept[WRITES]);
     if (kept[RESULT] != EBUSY) engine(ENGINE_INTERRUPT, task, 0l);
 }

@@ -1,5 +1,5 @@
-/* Semaphores, in glibc's own layout on 64-bit machines: the value in the low half of a word, and
- * how many wait in the high half. sem_post wakes by FUTEX_WAKE at the value when any wait. */
+/* Semaphores, in glibc's own layout on 64-bit machines. The low half of a word is the value, and
+ * the high half is how many wait. If any wait, sem_post wakes by FUTEX_WAKE at the value. */
 #include "runtime.h"
 
 struct semaphore {

@@ -1,6 +1,7 @@
 /* Side threads: pthreads that make calls for tasks, on a stack of their own.
  *
- *   loop: task suspends, HANDED ──▶ side thread: makes the call, as the task ──ENGINE_READY──▶ loop: the task goes on
+ *   loop: task suspends, HANDED ──▶ side thread: makes the call, as the task
+ *   side thread: ENGINE_READY   ──▶ loop: the task goes on
  *
  * Between duality_detach and duality_attach the frames of the task run there too.
  *
@@ -12,7 +13,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-/* So many stay for the next call. */
+/* How many side threads stay for the next call. */
 enum { IDLE_MOST = 64 };
 
 struct side {
@@ -157,7 +158,7 @@ static bool create(struct task *task) {
     return !error;
 }
 
-/* No thread could be made: one that there is will take the task. */
+/* No thread could be made: an existing one will take the task. */
 static void wait_for_side(struct task *task) {
     pthread_mutex_lock(&lock);
     bool any = count > 0;
@@ -233,7 +234,7 @@ struct rt_handle *rt_duality_attach(void) {
     return &task->waiter;
 }
 
-/* Where originals call them: they are on a pthread already. */
+/* The versions for originals, which run on a pthread already. */
 void duality_detach_task(void) {}
 void duality_attach_task(void) {}
 

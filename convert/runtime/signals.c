@@ -3,10 +3,10 @@
  * The thread that runs a task has the task's mask meanwhile. As long as all masks are alike,
  * nothing is changed.
  *
- * A signal for a task that blocks it waits in the task's rare part, for the loop's thread will have
- * other masks. The thread that runs the task gets it when the task unblocks it. A side thread that
- * makes a call for the task gets it before the call, which may be sigwait. One of each number
- * waits. */
+ * A signal for a task that blocks it waits in the task's rare part, because the loop's thread will
+ * have other masks. The thread that runs the task gets it when the task unblocks it. A side thread
+ * that makes a call for the task gets the signal before the call, which may be sigwait. One of each
+ * number waits. */
 #include "runtime.h"
 
 #include <signal.h>
@@ -161,7 +161,8 @@ int rt_sigprocmask(int how, const sigset_t *set, sigset_t *before) {
     return error ? -1 : 0;
 }
 
-/* Ends the task's wait with EINTR, if a handler runs for the signal and the call is not restarted. */
+/* Ends the task's wait with EINTR, if a handler runs for the signal and the call is not
+ * restarted. */
 static void interrupt(struct task *task, int signal) {
     struct sigaction action;
     if (sigaction(signal, NULL, &action)) return;
@@ -173,7 +174,7 @@ static void interrupt(struct task *task, int signal) {
 static int send_signal(struct task *task, int signal, const union sigval *value) {
     int error = side_kill(task, signal, value);
     if (error != ESRCH) return error;
-    /* That of the loop which runs the task, or another one of the loop. */
+    /* The thread of the loop which runs the task, or another thread of the loop. */
     if (task == self) return signal_send(pthread_self(), signal, value);
     error = signal_send(loops[task->loop].thread, signal, value);
     if (!error) interrupt(task, signal);

@@ -45,7 +45,8 @@ static void start_engine(void *library) {
     char text[200];
     int length = snprintf(text, sizeof text, "cores=%u:uring=%d:tick=%lu:stats=%d", core_count, poller && !strcmp(poller, "uring"),
                           setting("DUALITY_TICK", 10000), secure_getenv("DUALITY_STATS") != NULL);
-    /* Calls of the kernel that take so long are told too, and a value that is no number is none. */
+    /* Calls of the kernel that take so long are reported too. A value that is no number is
+     * ignored. */
     unsigned long stall = setting("DUALITY_STALL", ULONG_MAX);
     if (stall != ULONG_MAX) snprintf(text + length, sizeof text - length, ":stall=%lu:held=%lu", stall, stall);
     start(text, getauxval(AT_SYSINFO_EHDR), getauxval(AT_HWCAP2));
@@ -70,8 +71,8 @@ static void load_engine(void) {
         else if (count < 0 && errno != EINTR) break;
     }
     if (file < 0 || done < size) give_up("the engine cannot be loaded: no memory for its file (memfd_create)");
-    /* Debuggers open the file by this name. So it is that of this process, not of their own; and of a number that the
-     * program is not likely to use for a pipe. */
+    /* Debuggers open the file by this name. So the name has this process's number, not the
+     * debugger's. Its number is one that the program is not likely to use for a pipe. */
     int high = fcntl(file, F_DUPFD_CLOEXEC, 900);
     if (high >= 0) {
         close(file);

@@ -16,9 +16,10 @@ static unsigned next_loop;
 
 /* ---- The end of the process ----
  *
- * A process ends when its last thread has ended. Loops and side threads never do, so the program's
- * threads are counted: `main`, tasks, and the pthreads that rt_spawn made. (What a library made
- * natively is not counted; it matters only when `main` has called pthread_exit.) */
+ * A process ends when its last thread has ended. Loops and side threads never end. So the runtime
+ * counts the program's threads: `main`, tasks, and the pthreads that rt_spawn made. It does not
+ * count threads that a library made natively. These matter only when `main` has called
+ * pthread_exit. */
 
 static unsigned live = 1;
 static pthread_key_t end_key;
@@ -198,13 +199,13 @@ void task_run(struct task *task) {
 
 static int loop_thread(struct loop *loop, pthread_t *thread);
 
-/* What the program calls the thread, for the engine, which tells of it. */
+/* The program's name of the thread, for the engine's reports. */
 static const char *name_of(struct engine_task *engine) {
     struct rare *rare = load(&((struct task *)engine)->rare);
     return rare ? rare->name : "";
 }
 
-/* The calling thread is one of the loop, for the engine. */
+/* Tells the engine that the calling thread is one of the loop. */
 static void join_engine(struct loop *loop) {
     if (engine(ENGINE_LOOP, loop - loops, &rt_turn, name_of)) give_up("the engine refuses a loop");
 }
@@ -299,7 +300,7 @@ void tasks_after_fork(bool child) {
     for (unsigned index = 0; index < LOOPS; index++) {
         struct loop *loop = &loops[index];
         if (loop == own_loop) continue;
-        /* Its thread may have been using its pool. */
+        /* The task's thread may have been using its pool. */
         *loop = (struct loop){0};
     }
     if (own_loop) join_engine(own_loop);

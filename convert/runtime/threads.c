@@ -1,4 +1,5 @@
-/* What names a thread: to join it, to end it, to cancel it. A task's pthread_t is its address. */
+/* Functions that name a thread: to join it, to end it, to cancel it. A task's pthread_t is its
+ * address. */
 #include "runtime.h"
 
 pthread_t rt_pthread_self(void) {
@@ -8,8 +9,8 @@ pthread_t rt_pthread_self(void) {
 
 /* ---- Joining ---- */
 
-/* The word `state` of a task is what joiners wait at, so JOINED is set first: who ends wakes those
- * only. */
+/* Joiners wait at the word `state` of a task. So JOINED is set first: a task that ends wakes only
+ * those. */
 static int join_begin(struct task *task) {
     if (task == identity()) return EDEADLK;
     return set_bits(&task->state, JOINED) & (JOINED | DETACHED) ? EINVAL : 0;

@@ -5,8 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* nanosleep with the time in the two arguments that it does not use, where the time that is left is
- * stored too. */
+/* nanosleep. Its two unused arguments hold the time, and later the remaining time. */
 static struct rt_ssize sleep_for(enum shape shape, long seconds, long nanoseconds) {
     long *time = &self->engine.arguments[4];
     return call_begin(self, shape, SYS_nanosleep, (const long[6]){(long)time, (long)time, 0, 0, seconds, nanoseconds});
@@ -39,7 +38,7 @@ struct rt_int rt_clock_nanosleep(clockid_t clock, int flags, const struct timesp
 
 struct rt_int rt_give_way(void) {
     if (self) return give_way_with(0);
-    /* The thread has no turns, but may look at what is left as one that has. */
+    /* The thread has no turns, but may read what is left of a turn. */
     rt_turn = RT_TURN;
     return (struct rt_int){NULL, sched_yield()};
 }

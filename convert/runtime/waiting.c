@@ -1,4 +1,5 @@
-/* How a task waits: for a system call, or at a key. Also times, and how a pthread waits for a task. */
+/* How a task waits: for a system call, or at a key. Also times, and how a pthread waits for a
+ * task. */
 #include "runtime.h"
 
 #include <limits.h>
@@ -110,7 +111,8 @@ static long value_of(struct task *task, long result) {
     return task->shape == SHAPE_SLEEP ? task->engine.arguments[4] : -1;
 }
 
-/* On a side thread: a call that only a thread can make. The result takes the place of the number. */
+/* On a side thread: a call that only a thread can make. The result takes the place of the
+ * number. */
 static void call_aside(void *argument) {
     struct task *task = argument;
     long *a = task->engine.arguments;

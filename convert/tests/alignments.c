@@ -1,5 +1,6 @@
-/* Hard case: what is aligned to more than a register, or to less than LLVM expects of its type, lives over a wait: in
- * frames, arguments, results, variable arguments and on side stacks.
+/* Hard case: values that are aligned to more than a register, or to less than LLVM expects of their
+ * type. They live over a wait: in frames, arguments, results, variable arguments and on side
+ * stacks.
  * Flags: -mavx */
 #include "test.h"
 typedef _BitInt(200) wide;

@@ -1,4 +1,5 @@
-/* duality_detach: a converted thread that computes, or waits without the pass knowing, beside others that it needs.
+/* duality_detach: a converted thread that computes, or waits in a way that the pass does not see,
+ * beside other threads that it needs.
  * Runtime: product */
 #include "../contract/duality.h"
 #include "test.h"

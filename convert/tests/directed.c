@@ -1,4 +1,5 @@
-/* What is of one thread: signals that are sent to it, kinds of mutexes, locks on files, its scheduling.
+/* State of one thread: signals that are sent to it, kinds of mutexes, locks on files, its
+ * scheduling.
  * Runtime: product */
 #include "test.h"
 static sem_t begun, sent;

@@ -1,5 +1,5 @@
-/* Hard case: the floating-point environment and the locale of uselocale are of the thread, over waits, on side stacks,
- * and in threads that a thread makes.
+/* Hard case: the floating-point environment and the locale of uselocale belong to the thread. That
+ * holds over waits, on side stacks, and in threads that a thread makes.
  * Runtime: product
  * Flags: -lm */
 #include "test.h"
@@ -120,7 +120,7 @@ int main(void) {
         printf("%zu\n", index);
     }
     run(makes_one, NULL);
-    /* What main has is what its threads begin with. */
+    /* Threads begin with main's environment. */
     fesetround(FE_UPWARD);
     run(inherits, NULL);
     CHECK(fegetround() == FE_UPWARD);

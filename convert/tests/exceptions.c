@@ -1,4 +1,5 @@
-/* Hard case: code with clean-up for exceptions, which runs on a side stack; also attribute cleanup without.
+/* Hard case: code with clean-up for exceptions, which runs on a side stack; also attribute cleanup
+ * without exceptions.
  * Flags: -fexceptions */
 #include "test.h"
 static int cleaned;

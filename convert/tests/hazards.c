@@ -1,4 +1,5 @@
-/* What the report warns of: a lock held across a wait, a lost update; and what it does not. */
+/* The warnings of the report: a lock held across a wait, and a lost update. Also code without a
+ * warning. */
 #include "test.h"
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static long balance, safe;

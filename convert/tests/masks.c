@@ -1,5 +1,5 @@
-/* Signals to converted threads: pthread_kill interrupts what they wait for unless the handler says SA_RESTART; each has
- * its own mask.
+/* Signals to converted threads. pthread_kill interrupts what they wait for unless the handler says
+ * SA_RESTART. Each thread has its own mask.
  * Runtime: product */
 #include "test.h"
 static volatile sig_atomic_t came;

@@ -1,5 +1,5 @@
-/* Converted threads, main and a thread that cannot be converted share locks, conditions, semaphores and the rest, and
- * join each other.
+/* Converted threads, main and a thread that cannot be converted share locks, conditions, semaphores
+ * and the rest, and join each other.
  * Runtime: product */
 #include "test.h"
 #include <dlfcn.h>
@@ -54,7 +54,7 @@ static NOINLINE void works(int index) {
             pthread_rwlock_unlock(&rwlock);
         }
     }
-    /* Each in its turn: a signal or a broadcast, by the program or as a library would. */
+    /* A signal or a broadcast in turn, by the program or as a library would. */
     for (int round = 0; round < 20; round++) {
         pthread_mutex_lock(&mutex);
         while (turn % ALL != index) pthread_cond_wait(&condition, &mutex);

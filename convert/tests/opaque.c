@@ -1,4 +1,5 @@
-/* Calls that block in a library, of which the compiler knows nothing: other threads of the loop go on meanwhile.
+/* Calls that block in a library that the compiler does not see. Other threads of the loop go on
+ * meanwhile.
  * Runtime: product */
 #include "test.h"
 

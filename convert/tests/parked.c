@@ -1,5 +1,6 @@
-/* Each primitive that waits, once: a thread that waits in it takes no processor time. The program runs itself with each
- * poller, and once more for each thread where all together took some.
+/* Each primitive that waits, once: a thread that waits in it takes no processor time. The program
+ * runs itself with each poller. If the threads together took some time, it runs itself once more
+ * for each thread.
  * Runtime: product */
 #include "test.h"
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
-/* Calls by pointers that may lead to many functions: of the same type, of another one, that cannot be converted, that do
- * not block, of a library. */
+/* Calls by pointers that may lead to many functions. Some are of another type, some cannot be
+ * converted, some do not block, some are a library's. */
 #include "test.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* A descriptor is replaced, or closed and opened anew, while a thread waits for its file: the call goes on with that file.
+/* A descriptor is replaced, or closed and opened anew, while a thread waits for its file. The call
+ * goes on with that file.
  * Runtime: product */
 #include "test.h"
 #include <arpa/inet.h>
@@ -42,8 +43,8 @@ static struct ends events(void) {
     ends.theirs = inner.theirs;
     return ends;
 }
-/* What the other side does, so that the call is complete: with a letter, by which the file is known. It fails where the file is
- * gone, since the call had not yet begun. */
+/* What the other side does, so that the call is complete. It uses a letter, which identifies the
+ * file. It fails where the file is gone, since the call had not yet begun. */
 static void tells(struct ends ends, char letter) { write(ends.theirs, &letter, 1); }
 static void connects(struct ends ends, char letter) {
     struct sockaddr_in address;
@@ -90,8 +91,8 @@ static int waits_for_event(void) {
     close(event.data.fd);
     return letter_of(count, byte);
 }
-/* Those that write fill the file; the other side counts what has come. A call ends early only where the number comes to mean
- * another file before the call waits. */
+/* Calls that write fill the file, and the other side counts the bytes. A call ends early only where
+ * the number comes to mean another file before the call waits. */
 static int writes(void) {
     long done = 0, count = 1;
     for (; done < MUCH && count > 0; done += count) count = write(number, much, MUCH - done);
@@ -148,7 +149,7 @@ static bool completes(int which, struct ends old, struct ends new, pthread_t thr
         CHECK((long)result == 'o' || (long)result == 'n');
         return (long)result == 'o';
     }
-    /* The numbers of the files' ends are no others' meanwhile, so the old file ends with the call. */
+    /* The numbers of the files' ends stay unused meanwhile, so the old file ends with the call. */
     struct pollfd entries[2] = {{old.theirs, POLLIN, 0}, {new.theirs, POLLIN, 0}};
     long from[2] = {0, 0};
     while (from[0] + from[1] < MUCH) {

@@ -1,5 +1,5 @@
-/* A handler of SA_RESTART, as by signal(): calls with a limit in time end with EINTR nevertheless, and
- * so do those that wait for several descriptors (signal(7)); the others go on.
+/* A handler of SA_RESTART, as by signal(). Calls with a limit in time end with EINTR nevertheless.
+ * So do those that wait for several descriptors (signal(7)). The others go on.
  * Runtime: product */
 #include "test.h"
 #include <sys/time.h>

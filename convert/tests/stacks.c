@@ -2,7 +2,7 @@
  * Runtime: product */
 #include "test.h"
 enum { COUNT = 200 };
-/* Of the runtime: natively it is not there. */
+/* A function of the runtime. Natively it does not exist. */
 __attribute__((weak)) void *rt_coroutine_of(void *, unsigned, void *const *);
 static sem_t reading;
 static NOINLINE bool read_line(FILE *file, char *line, int size) {

@@ -1,5 +1,5 @@
-/* Threads whose calls need not wait, and that go on until another thread has done something: each lets the others of its
- * loop run.
+/* Threads with calls that need not wait. They go on until another thread has done something. Each
+ * lets the others of its loop run.
  * Runtime: product */
 #include "test.h"
 enum { ROUNDS = 50 };

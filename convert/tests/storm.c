@@ -1,5 +1,5 @@
-/* Threads are cancelled at any time, wherever they wait; what they waited for goes on to work.
- * Runtime: product */
+/* Threads are cancelled at any time, wherever they wait. The objects that they waited for go on to
+ * work. Runtime: product */
 #include "test.h"
 enum { THREADS = 48, WAYS = 13 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

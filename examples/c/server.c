@@ -1,10 +1,12 @@
-/* A threaded web server in the style of Knot: an accept loop, a thread for each connection,
+/* A threaded web server in the style of Knot. It has an accept loop, a thread for each connection,
  * blocking calls, and a page cache shared by all threads. It serves the files of one folder.
  *
- *   cc -O2 -pthread -o server server.c
- *   ./server 8080 FOLDER                      a kernel thread for each connection
- *   duality run -- ./server 8080 FOLDER       a user-level thread for each connection
- *   ./server 8080 FOLDER 10000                beside 10,000 threads that wait for ever
+ * ```sh
+ * cc -O2 -pthread -o server server.c
+ * ./server 8080 FOLDER                    # a kernel thread for each connection
+ * duality run -- ./server 8080 FOLDER     # a user-level thread for each connection
+ * ./server 8080 FOLDER 10000              # beside 10,000 threads that wait for ever
+ * ```
  *
  * Nothing here knows of Duality. A connection costs a stack of 64 KiB, of which two pages
  * are used. */

@@ -3,9 +3,10 @@
 #
 #   examples/load/mariadb-server.sh PORT [OPTIONS OF mariadbd]
 #
-# The shell becomes mariadbd (exec), so `duality run -- examples/load/mariadb-server.sh PORT` runs mariadbd on user-level threads.
-# An empty database is made once, and copied for each server. A database whose server has ended goes when the next one starts.
-# Commits are not flushed to the disk one by one, since a measurement of the disk says nothing about threads.
+# The shell becomes mariadbd (exec), so `duality run -- examples/load/mariadb-server.sh PORT` runs
+# mariadbd on user-level threads. An empty database is made once, and copied for each server. A
+# database goes after its server has ended, when the next one starts. Commits are not flushed to the
+# disk one by one, because a measurement of the disk says nothing about threads.
 set -eu
 port=$1
 shift

@@ -1,4 +1,4 @@
-//! Results files, which may come from anybody, up to the report.
+//! Results files, which may come from any source, up to the report.
 //!
 //! There is a report, whatever the figures are. No text in the file brings a script into it.
 

@@ -197,7 +197,7 @@ def in_mariadb(number, rounds):
     said = b""
     for turn in range(rounds):
         changed = yield query(f"REPLACE INTO t VALUES ({number}, REPEAT('{turn} {number},', 5))"), clients.result
-        # How many rows a REPLACE changes depends on who was there before.
+        # How many rows a REPLACE changes depends on what was there before.
         said += changed if turn else b""
         said += yield query(f"SELECT a, b, LENGTH(b) FROM t WHERE a = {number}"), clients.result
     return said

@@ -1,9 +1,13 @@
-/* What threads cost: nanoseconds of processor time for each operation, of this process. Natively and by `duality run`:
+/* What threads cost: nanoseconds of this process's processor time for each operation. Run it
+ * natively and by `duality run`:
  *
- *   cc -O2 -pthread -o threads scripts/run/threads.c
- *   taskset -c 0 ./threads; taskset -c 0 duality run -- ./threads
- *   ./threads sleep 100000          so many sleeping threads: how many there can be, and what each takes
- *   ./threads read 15000            so many threads, each of which waits for a descriptor of its own; then each is woken */
+ * ```sh
+ * cc -O2 -pthread -o threads scripts/run/threads.c
+ * taskset -c 0 ./threads; taskset -c 0 duality run -- ./threads
+ * ./threads sleep 100000    # so many sleeping threads: how many there can be, and what each takes
+ * ./threads read 15000      # so many threads, which wait for a descriptor each, and are woken
+ * ```
+ */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

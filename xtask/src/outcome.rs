@@ -11,7 +11,7 @@ use crate::Workspace;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
-    /// It passed, but for tests that this machine cannot run.
+    /// It passed, without the tests that this machine cannot run.
     Partly(String),
     Failed(String),
     /// Not run, because of something that this machine lacks.

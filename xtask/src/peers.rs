@@ -1,8 +1,8 @@
 //! `cargo xtask peers`: the programs of peers/, which `duality model --costs` and `duality compare
 //! --peers` measure beside what is ours.
 //!
-//! They go to `target/peers`, where those commands look for them. A peer whose package cannot be
-//! had is left out, with a line that names it; users of Duality need none of them.
+//! They go to `target/peers`, where those commands look for them. A peer is left out if its package
+//! cannot be had, with a line that names the package. Users of Duality need none of them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -52,8 +52,8 @@ const fn c(
     Peer { name, folder: PEERS_FOLDER, needs: Needs::C { library, header, package } }
 }
 
-/// Builds all peers that this machine has, or (as root) can have, the packages of; returns a line
-/// for each that it could not build for want of one.
+/// Builds all peers with packages that this machine has, or (as root) can install. Returns a line
+/// for each peer that lacks a package.
 ///
 /// # Errors
 ///

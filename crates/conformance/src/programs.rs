@@ -31,7 +31,7 @@ pub fn compile(sources: &[PathBuf], flags: &[&str], program: &Path) {
     assert!(status.success(), "{sources:?} do not compile");
 }
 
-/// A program of `programs/`, compiled; it goes with this.
+/// A compiled program of `programs/`. The drop of this value removes it.
 #[derive(Debug)]
 pub struct Program {
     path: PathBuf,

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::eventually;
 
-/// A Redis that keeps what it is told in a directory; killed when it is dropped.
+/// A Redis with its data in a directory. It is killed when it is dropped.
 pub struct Redis {
     child: Child,
     address: SocketAddr,

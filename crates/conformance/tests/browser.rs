@@ -8,7 +8,7 @@ use std::process::Command;
 
 use duality_conformance::ServerProcess;
 
-/// What a guest of this test writes; the browser must show it as text.
+/// The remark of a guest. The browser must show it as text.
 const REMARKS: &str = "fish & <chips>, naïve \"quotes\" +%41";
 
 /// A page that does what a guest does, and the form's fields as the built-in page has them.

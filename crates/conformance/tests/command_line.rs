@@ -104,8 +104,7 @@ fn failures_are_told_in_one_line() {
 }
 
 /// Loads an http server for a while, and something happens to it in the middle. Returns the exit
-/// code, and what was said on standard output and standard error. What `happens` returns lives
-/// until the load ends.
+/// code, standard output and standard error. What `happens` returns lives until the load ends.
 fn load_while<T>(happens: impl FnOnce(ServerProcess) -> T) -> (Option<i32>, String, String) {
     let served = || Command::new(env!("CARGO_BIN_EXE_served"));
     let server = ServerProcess::start(served().args([
@@ -152,7 +151,7 @@ fn a_load_whose_server_goes_away_fails_and_says_so() {
 fn a_server_that_stands_still_is_told() {
     let (_, told, said) = load_while(|server| {
         server.signal(Signal::STOP);
-        // Longer than what counts as standing still; a busy machine may make it longer still.
+        // Longer than the limit for standing still. A busy machine may make it longer still.
         thread::sleep(Duration::from_millis(1200));
         server.signal(Signal::CONT);
         server

@@ -75,7 +75,7 @@ fn what_is_not_written_by_hand_is_refused_by_handwritten() {
     }
 }
 
-/// What the protocol says of a symbol: FNV-1a, 32 bits, made a price.
+/// The protocol's price of a symbol, from FNV-1a with 32 bits.
 fn price(symbol: &str) -> String {
     let hash = symbol
         .bytes()

@@ -1,7 +1,7 @@
 //! `plans/conversion.toml`: every subject of every experiment is built and serves.
 //!
-//! What needs clang 19, the pass of `duality cc`, its runtime or a library of Debian is left out
-//! where that is missing, with a line.
+//! A peer that needs clang 19, the pass of `duality cc`, its runtime or a library of Debian is left
+//! out without it. A line says so.
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! The echo servers of peers/ send back every byte, or nothing that is measured of them would mean
 //! anything.
 //!
-//! `cargo xtask peers` builds them; one that is not built is not tried, with a line that says so.
+//! `cargo xtask peers` builds them. A peer that is not built is skipped, with a line that says so.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -65,8 +65,8 @@ mod straight_line_code {
     for_every_architecture_of_straight_line_code!(for_straight_line_code);
 }
 
-/// Whether a lack is ours to handle, under an architecture that runs here. libdispatch ends the
-/// process where it gets no thread or no descriptor, and chooses its threads' stacks.
+/// Whether the runtime can handle a lack under an architecture that runs here. libdispatch chooses
+/// its threads' stacks. It ends the process where it gets no thread or no descriptor.
 fn can_be_tried(architecture: &[&str]) -> bool {
     architecture[0] != "gcd" && runs_here(architecture)
 }
@@ -132,7 +132,7 @@ fn replies(
     replies
 }
 
-/// Ends the server, which must not have failed; what it complained of.
+/// Ends the server, which must not have failed. Returns its complaints.
 fn end(server: ServerProcess, complaints: Complaints) -> Vec<String> {
     server.signal(Signal::TERM);
     let (status, _) = server.wait();

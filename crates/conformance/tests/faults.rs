@@ -83,7 +83,7 @@ fn without_descriptors_clients_wait(architecture: &[&str]) {
             stream
         })
         .collect();
-    // Each is served once others have gone; on several cores, in no particular order.
+    // Each client is served once others have gone. On several cores, the order is open.
     let waiting: Vec<_> = clients
         .into_iter()
         .map(|mut stream| thread::spawn(move || stream.read_exact(&mut [0; 5]).unwrap()))

@@ -1,5 +1,5 @@
-//! The blocking graph: of one service and one conversation it is the same under every architecture,
-//! and what comes to a node leaves it.
+//! The blocking graph of one service and one conversation. It is the same under every architecture,
+//! and a task that comes to a node leaves it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -112,8 +112,8 @@ fn the_graph_is_that_of_threads(architecture: &[&str]) {
     assert_eq!(graph, *THREADS.get_or_init(|| conversation(&["threads"])), "{architecture:?}");
 }
 
-/// What comes to a node leaves it, but for the first and the last; and what is expected of the
-/// service is there.
+/// A task that comes to a node leaves it, except for the first and the last node. The expected
+/// nodes of the service are there.
 fn flows(graph: &Graph) {
     let names: BTreeSet<&str> = graph.nodes.keys().map(String::as_str).collect();
     for (name, count) in &graph.nodes {

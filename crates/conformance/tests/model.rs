@@ -154,7 +154,7 @@ fn real_peers_answer_to_every_cost() {
 }
 
 /// The same price list, in which everything takes 100 ns for sure. A busy machine does not know its
-/// prices, and what adds up to more than was measured is not modelled.
+/// prices. An architecture with terms above its measured time is not modelled.
 fn cheap(json: &str) -> String {
     let mut json: Value = serde_json::from_str(json).unwrap();
     for cost in json["costs"].as_array_mut().unwrap() {
@@ -167,7 +167,7 @@ fn cheap(json: &str) -> String {
     json.to_string()
 }
 
-/// Over real sockets: what a request takes of each operation is known for these.
+/// Over real sockets: the number of operations of a request is known for these.
 #[test]
 fn a_model_counts_what_architectures_do() {
     let out = tempfile::tempdir().unwrap();
@@ -243,6 +243,6 @@ fn one_for_each_request(results: &str) {
     }
 }
 
-/// The unit costs that a model is made of, but for the slow one of many descriptors.
+/// The unit costs that a model is made of, except the slow one of many descriptors.
 const NEEDED: &str =
     "spawn,yield-2,lock,contended,condition,offload,kernel,poller-50,poller-1000,poller-full";

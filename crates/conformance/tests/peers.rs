@@ -1,7 +1,7 @@
 //! The http servers of peers/ answer right, or nothing that is measured beside them would mean
 //! anything.
 //!
-//! `cargo xtask peers` builds them; one that is not built is not tried, with a line that says so.
+//! `cargo xtask peers` builds them. A peer that is not built is skipped, with a line that says so.
 //! `http_cc` is `http_pthreads` as `duality cc` converts it.
 
 use std::io::{Read, Write};

@@ -110,7 +110,8 @@ fn the_pages_are_written_anew_from_the_results_alone() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let after = pages.map(|page| lab.read(page));
     assert_eq!(before[0], after[0]);
-    // What is read from JSON may differ from what was written in the last of seventeen digits.
+    // A number that is read from JSON may differ from the written one in the last of seventeen
+    // digits.
     let words = |page: &String| page.replace(|letter: char| letter.is_ascii_digit(), "");
     assert!(before.iter().map(words).eq(after.iter().map(words)), "a page differs");
     let output = lab.run(&["report", "out", "--markdown", "rate,switches"]);
@@ -271,8 +272,8 @@ fn peers_are_measured_beside_architectures_and_never_recommended() {
     );
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("mine (peer)"), "{said}");
-    // Peers are no candidates, so there is one at most, and whatever the load was, there is nothing
-    // to choose between.
+    // Peers are no candidates, so there is one candidate at most. So there is no choice, whatever
+    // the load was.
     assert!(said.contains("No recommendation") && !said.contains("Choose "), "{said}");
     assert!(lab.read("out/beside/report.html").contains("mine (peer)"));
     let (experiment, Records { cells, .. }) = lab.results("beside");

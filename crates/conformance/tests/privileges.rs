@@ -78,7 +78,7 @@ fn a_server_of_root_becomes_the_user_that_is_named() {
     if !is_root() {
         return;
     }
-    // One with threads, one with child processes, and one that keeps what it is told.
+    // A server with threads, one with child processes, and one with a store.
     for (service, architecture) in [("http", "threads"), ("http", "prefork"), ("phone", "epoll")] {
         let folder = open_folder();
         let mut command = Command::new(folder.path().join("duality"));

@@ -1,5 +1,6 @@
-//! Architectures made of processes. What happens to a server when one of its processes is
-//! signalled, killed, or ends as soon as it has begun? And which programs may fork at all?
+//! Architectures made of processes. They tell what happens to a server when one of its processes is
+//! signalled, killed, or ends as soon as it has begun. They also tell which programs may fork at
+//! all.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};

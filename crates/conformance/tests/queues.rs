@@ -1,5 +1,5 @@
-//! The gauges of queues: pools of a staged server grow under a step of load and shrink after it,
-//! and a work pool's blocks are counted.
+//! The gauges of queues. Pools of a staged server grow under a step of load, and shrink after it. A
+//! work pool's blocks are counted.
 
 use std::fs;
 use std::io::{Read, Write};

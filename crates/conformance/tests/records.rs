@@ -1,5 +1,5 @@
-//! The records of requests, under every architecture: as many as answers, each of which satisfies
-//! Truppel's definitions.
+//! The records of requests, under every architecture. There are as many as answers, and each
+//! satisfies Truppel's definitions.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -60,8 +60,8 @@ impl Recorded {
         Self { server: ServerProcess::start(&mut command), directory }
     }
 
-    /// Ends the server; returns its rows, how many boundaries its tasks have passed, and what it
-    /// said.
+    /// Ends the server. Returns its rows, the number of boundaries that its tasks have passed, and
+    /// its output.
     fn end(self) -> (Vec<Row>, u64, String) {
         self.server.signal(Signal::TERM);
         let (status, said) = self.server.wait();
@@ -83,7 +83,7 @@ impl Recorded {
     }
 }
 
-/// T, #B, TP and #CP follow from each row, and are what they can be in a server of so many
+/// T, #B, TP and #CP follow from each row. They are possible values in a server of so many
 /// boundaries and clients.
 fn check(rows: &[Row], stages: u64, connections: u64) {
     for row in rows {

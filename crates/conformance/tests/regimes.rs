@@ -1,5 +1,5 @@
-//! Plans of regimes from the command line: measured, gone on with, reported; and what cannot be
-//! carried is told, never a zero.
+//! Plans of regimes from the command line: measured, resumed, reported. A cell that cannot be
+//! carried has a reason, and is never a zero.
 
 use std::fs;
 use std::path::Path;

@@ -174,7 +174,7 @@ fn ask(server: &ServerProcess, request: &str) -> String {
     masked(&server.ask(request.as_bytes()))
 }
 
-/// The head of a 200 for the page, which says what `fate` says of the connection.
+/// The head of a 200 for the page, with the connection's `fate`.
 fn page_head(fate: &str) -> String {
     format!(
         "HTTP/1.1 200 OK\r\nServer: duality\r\nDate: {DATE}\r\n\

@@ -1,5 +1,4 @@
-//! The end of a server under every architecture: what one signal ends, and what the second cuts
-//! off.
+//! The end of a server under every architecture, by one signal and by a second one.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

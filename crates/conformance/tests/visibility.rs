@@ -1,5 +1,5 @@
-//! What a server shows of itself: counters that equal what was done, dumps with each task and its
-//! wait, stalls with the task that held the loop. And it goes on serving.
+//! What a server shows of itself. Counters equal what was done. Dumps have each task and its wait.
+//! Stalls name the task that held the loop. The server goes on serving.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -35,7 +35,7 @@ macro_rules! visibility {
 
 for_every_architecture_of_straight_line_code!(visibility);
 
-/// It has no tasks: what asks about them is refused, and the signal does no harm.
+/// It has no tasks. Flags about tasks are refused, and the signal does no harm.
 #[test]
 fn handwritten_has_nothing_to_tell() {
     for flag in [
@@ -127,8 +127,8 @@ fn counters_equal_what_was_done(architecture: &[&str]) {
     // A read and a write for each request, if the reads were not cut, and the reads that saw the
     // end.
     assert!(count("attempts") >= CONNECTIONS * (2 * REQUESTS + 1), "{line}");
-    // To wait for each request, and for the end; to reply to what is new on the connection; the
-    // architecture has its own.
+    // A wait for each request, one for the end, and one for each reply. The architecture has its
+    // own.
     assert!(count("stages") >= CONNECTIONS * (REQUESTS + 2), "{line}");
     assert!(count("task_state_allocated_bytes") > 0, "{line}");
     // How often a loop found nothing to do depends on how quick its clients are.
@@ -206,7 +206,7 @@ fn the_server_survives_any_number_of_dumps(architecture: &[&str]) {
     assert_eq!((status.code(), said.as_str()), (Some(0), ""));
 }
 
-/// To look at a stack takes some of it; one that lacks the room is not looked at.
+/// To look at a stack takes some room on it. A stack without that room is not looked at.
 #[test]
 fn a_dump_leaves_small_stacks_whole() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! On a kernel that refuses io_uring, as containers' system call filters do: what is unavailable
-//! says why, and what can do without it does, and says so.
+//! On a kernel that refuses io_uring, as the system call filters of containers do. A variant that
+//! needs a ring is unavailable, and says why. A variant that can do without a ring does, and says
+//! so.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -45,7 +46,7 @@ fn run(arguments: &[&str]) -> (Output, String) {
     (output, said)
 }
 
-/// Serves one client, and returns what the server said on standard error until its end.
+/// Serves one client, and returns the server's standard error until its end.
 fn serve(arguments: &[&str]) -> String {
     let mut command = served();
     command.args(["serve", "echo", "--listen=127.0.0.1:0"]).args(arguments);

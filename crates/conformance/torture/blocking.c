@@ -1,5 +1,6 @@
-/* Every call that waits, under the same five conditions: it returns once what it waits for comes, other threads go on meanwhile, a
- * handler without SA_RESTART interrupts it, one with SA_RESTART does not (where the kernel restarts the call), and pthread_cancel ends it. */
+/* Every call that waits, under the same five conditions. It returns once what it waits for comes,
+ * and other threads go on meanwhile. A handler without SA_RESTART interrupts it, and one with
+ * SA_RESTART does not (where the kernel restarts the call). pthread_cancel ends it. */
 #include "test.h"
 #include <mqueue.h>
 #include <sys/file.h>

@@ -1,4 +1,5 @@
-/* Calls that wait while another thread closes or replaces their descriptors: natively they keep the file. */
+/* Calls that wait while another thread closes or replaces their descriptors. Natively, such calls
+ * keep the file. */
 #include "test.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -9,7 +10,7 @@ struct wait {
     void (*call)(struct wait *wait);
     volatile pid_t id;
     volatile int result;
-    /* What a poll or a select says of the descriptor. */
+    /* The result of a poll or a select for the descriptor. */
     volatile int said;
     struct sockaddr_in address;
 };
@@ -59,7 +60,7 @@ static void call_select(struct wait *wait) {
     wait->result = result;
 }
 
-/* What they say of the number in the end is what it refers to by then. */
+/* In the end they report the file that the number refers to by then. */
 static int several_keep(void (*call)(struct wait *), int other, int said) {
     enum { WAITS = 3 };
     int ends[2];

@@ -1,4 +1,5 @@
-/* Details that the test suites of POSIX, glibc and the kernel look at: who comes first, which error it is, what a process leaves. */
+/* Details that the test suites of POSIX, glibc and the kernel look at. Examples are the order of
+ * waiters, the error number, and what a process leaves. */
 #include "test.h"
 #include <dirent.h>
 #include <linux/futex.h>
@@ -30,7 +31,7 @@ TEST(pending_signals_come_in_the_order_of_their_numbers) {
     for (int number = SIGRTMIN; number < SIGRTMIN + 3; number++) CHECK(sigwaitinfo(&set, NULL) == number);
     CHECK(!kill(getpid(), SIGRTMIN + 3) && !kill(getpid(), SIGRTMIN + 1));
     CHECK(sigwaitinfo(&set, NULL) == SIGRTMIN + 1 && sigwaitinfo(&set, NULL) == SIGRTMIN + 3);
-    /* Of one number, the oldest is first. */
+    /* Among signals of one number, the oldest is first. */
     for (int value = 1; value <= 3; value++) CHECK(!sigqueue(getpid(), SIGRTMIN, (union sigval){.sival_int = value}));
     for (int value = 1; value <= 3; value++) {
         siginfo_t info;
@@ -110,7 +111,8 @@ static void *lock_and_stay(void *argument) {
     sem_post(&shared->locked);
     return pause_forever(NULL);
 }
-/* A process dies with the mutex: its main thread's, or that of another thread; by itself, or killed. */
+/* A process dies with the mutex: its main thread's, or that of another thread; by itself, or
+ * killed. */
 static int die_with_mutex(bool in_thread, bool killed) {
     struct shared *shared = share(PTHREAD_MUTEX_NORMAL, true, PTHREAD_PRIO_NONE);
     pid_t child = fork();
@@ -142,7 +144,8 @@ static void *try_lock(void *argument) {
     struct timespec soon = from_now(CLOCK_REALTIME, 20);
     return (void *)(long)pthread_mutex_timedlock(&shared->mutex, &soon);
 }
-/* The owner of a mutex is known by its number: threads of two processes must not have equal ones. */
+/* A number identifies the owner of a mutex. So threads of two processes must not have equal
+ * numbers. */
 TEST(threads_of_two_processes_are_not_mistaken) {
     struct shared *shared = share(PTHREAD_MUTEX_ERRORCHECK, false, PTHREAD_PRIO_NONE);
     pid_t child = fork();
@@ -607,7 +610,8 @@ TEST(signals_on_small_stacks_that_compute) {
     pthread_attr_init(&attributes);
     pthread_t probe;
     size_t size = 16384;
-    /* What libc itself needs depends on the program's thread-local variables; a handler needs some 4 KiB natively too. */
+    /* What libc itself needs depends on the program's thread-local variables; a handler needs some
+     * 4 KiB natively too. */
     for (; pthread_attr_setstack(&attributes, smallest, size) || pthread_create(&probe, &attributes, nothing, NULL); size += 4096) {
     }
     join(probe);

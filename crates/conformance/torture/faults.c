@@ -1,11 +1,13 @@
-/* Where a program meets limits of its own making: timers without a pause, tiny stacks for handlers, words that it moves. */
+/* Where a program meets limits of its own making: timers without a pause, tiny stacks for handlers,
+ * words that it moves. */
 #include "test.h"
 #include <linux/futex.h>
 #include <sys/prctl.h>
 #include <sys/uio.h>
 
-/* A thread may have the kernel clear another word when it ends, and put the old one back: stress-ng does. Without an
- * emulated PR_GET_TID_ADDRESS, it gets the word of the main thread, and the join never ends. */
+/* A thread may have the kernel clear another word when it ends, and put the old one back: stress-ng
+ * does. Without an emulated PR_GET_TID_ADDRESS, it gets the word of the main thread, and the join
+ * never ends. */
 static void *move_word(void *argument) {
     int *word = NULL, other = 0;
     (void)argument;
@@ -30,8 +32,8 @@ static void count_expiration(int number) {
     if (++expirations == 300) timer_settime(storm, 0, &never, NULL);
 }
 
-/* A timer that is due again before its signal has been dealt with. Without a storm's end in the engine
- * (`signals::endure`), the engine is interrupted for ever. */
+/* A timer that is due again before its signal has been dealt with. Without a storm's end in the
+ * engine (`signals::endure`), the engine is interrupted for ever. */
 TEST(a_timer_without_a_pause) {
     struct sigaction action = {.sa_handler = count_expiration};
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};
@@ -86,7 +88,8 @@ static void *on_small_stack(void *argument) {
     return argument;
 }
 
-/* Ticks while handlers run on stacks that hold one frame and little else: the engine's own frame has no room there. */
+/* Ticks while handlers run on stacks that hold one frame and little else. The engine's own frame
+ * has no room there. */
 TEST(handlers_compute_on_tiny_stacks) {
     struct sigaction action = {.sa_handler = compute_in_handler, .sa_flags = SA_ONSTACK};
     pthread_t threads[4];
@@ -105,7 +108,8 @@ static void note_depth(int number) {
     count_expiration(number);
 }
 
-/* Handlers that follow each other without a pause begin at the same place of the stack, as natively. */
+/* Handlers that follow each other without a pause begin at the same place of the stack, as
+ * natively. */
 TEST(handlers_do_not_go_down_the_stack) {
     struct sigaction action = {.sa_handler = note_depth};
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};
@@ -120,8 +124,9 @@ TEST(handlers_do_not_go_down_the_stack) {
     return 0;
 }
 
-/* Every call that the engine answers, with an address where nothing is: EFAULT, as from the kernel. Where the engine reads or
- * writes the program's memory by itself, the access is one that may fault (`user.rs`); without that, the program dies. */
+/* Every call that the engine answers, with an address where nothing is: EFAULT, as from the kernel.
+ * Where the engine reads or writes the program's memory by itself, it uses an access that may fault
+ * (`user.rs`). A plain access would end the program. */
 TEST(bad_addresses_in_every_call) {
     const long bad = 0x1000, nowhere = (long)UINT64_C(0xffff800000000000);
     int ends[2], pair[2], peer[2];

@@ -1,5 +1,5 @@
-/* What a program sees at its limits. `tests/run.rs` sets the limits, and compares what these tests print with what they print
- * natively; without limits they pass at once. */
+/* What a program sees at its limits. `tests/run.rs` sets the limits, and compares what these tests
+ * print with what they print natively. Without limits they pass at once. */
 #include "test.h"
 
 /* For signals from outside: SIGTERM, SIGKILL and their likes, with threads under way. */
@@ -36,7 +36,7 @@ static int open_epoll(void) { return epoll_create1(0); }
 static int open_copy(void) { return dup(0); }
 
 TEST(limits_descriptors) {
-    /* As many as are to be had, whatever the limit is, if it is not large. */
+    /* As many as the limit allows, if it is not large. */
     struct {
         const char *name;
         int (*function)(void);

@@ -1,4 +1,4 @@
-/* Processes, signals, descriptors, memory: what the engine stands between. */
+/* Processes, signals, descriptors and memory, which the engine emulates in part. */
 #include "test.h"
 #include <sys/un.h>
 #include <dlfcn.h>
@@ -451,7 +451,8 @@ TEST(a_process_may_use_our_memory) {
     CHECK(join(start(give_seven, NULL)) == 7);
     return 0;
 }
-/* A program's own system call: not libc's, and in a function whose vector registers are alive across it. */
+/* A program's own system call: not libc's, and in a function with vector registers that are alive
+ * across the call. */
 struct birth {
     bool newer, vfork, stack;
     int (*life)(void);

@@ -90,7 +90,8 @@ TEST(futex_times_out) {
     return 0;
 }
 
-/* A ring with one read of a pipe under way. Where the kernel forbids rings, the pipe alone is waited for. */
+/* A ring with one read of a pipe under way. Where the kernel forbids rings, the test waits for the
+ * pipe alone. */
 struct ring {
     int ring, in, out;
 };
@@ -148,13 +149,15 @@ static int others_go_on_with(uint32_t flags) {
 
 TEST(others_go_on_while_a_ring_is_waited_for) { return others_go_on_with(0); }
 
-/* The kernel would post the completion when the thread enters it, which on the engine sleeps in epoll. */
+/* The kernel would post the completion when the thread enters it. On the engine, the thread sleeps
+ * in epoll. */
 TEST(a_ring_may_post_when_it_is_entered) {
     enum { COOP_TASKRUN = 1 << 8, TASKRUN_FLAG = 1 << 9 };
     return others_go_on_with(COOP_TASKRUN | TASKRUN_FLAG);
 }
 
-/* A ring of one kernel thread: on the engine, the one that submits and the one that waits may differ. */
+/* A ring of one kernel thread. On the engine, the thread that submits and the one that waits may
+ * differ. */
 static void *use_ring_of_its_own(void *argument) {
     enum { SINGLE_ISSUER = 1 << 12, DEFER_TASKRUN = 1 << 13 };
     struct ring ring;

@@ -1,5 +1,6 @@
-/* Threads wait for bytes while something happens to the thread, the socket, the descriptor or the process. No byte is lost, none comes
- * twice, and none is written to memory that the reader has left. */
+/* Threads wait for bytes while something happens to the thread, the socket, the descriptor or the
+ * process. No byte is lost, none comes twice, and none is written to memory that the reader has
+ * left. */
 #include "test.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -78,7 +79,8 @@ TEST(receive_all_through_timeouts) {
         struct timespec pause = {.tv_nsec = 900000 + sent * 1000};
         nanosleep(&pause, NULL);
     }
-    /* Nothing comes any more: however late the reader is, it times out. The limit of the whole test ends a wait in vain. */
+    /* Nothing comes any more, so the reader times out, however late it is. The limit of the whole
+     * test ends a wait in vain. */
     while (!reader.timeouts) sleep_ms(1);
     close(sockets[1]);
     join(thread);
@@ -107,9 +109,10 @@ TEST(receive_nothing_after_a_cancellation) {
     return 0;
 }
 
-/* The number means another file before the kernel has heard of the wait: the wait is for the first one.
- * A reader in the middle of fget() holds the first file for an instant and then looks again: what is
- * written in that instant is lost, natively as well, so a few such rounds are no mistake. */
+/* The number means another file before the kernel has heard of the wait. The wait is for the first
+ * file. A reader in the middle of fget() holds the first file for an instant and then looks again.
+ * What is written in that instant is lost, natively as well. So a few such rounds are no
+ * mistake. */
 static int number_changes(bool replaced) {
     enum { LOST_AT_MOST = 5 };
     int lost = 0;

@@ -1,4 +1,5 @@
-/* A test is a function that returns 0; CHECK returns 1 and says where. `torture` lists the tests, `torture NAME` runs one. */
+/* A test is a function that returns 0; CHECK returns 1 and says where. `torture` lists the tests,
+ * `torture NAME` runs one. */
 #ifndef TEST_H
 #define TEST_H
 #define _GNU_SOURCE
@@ -115,7 +116,8 @@ static inline pid_t ticker_id(struct ticker *ticker) {
     return ticker->id;
 }
 
-/* Waits until the others have gone on for a while; the limit of the whole test ends a wait in vain. */
+/* Waits until the others have gone on for a while; the limit of the whole test ends a wait in
+ * vain. */
 static inline void ticker_wait(struct ticker *ticker) {
     for (long before = ticker->ticks; ticker->ticks < before + 3;) sleep_ms(5);
 }

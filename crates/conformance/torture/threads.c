@@ -288,7 +288,8 @@ static void *compute(void *argument) {
     return NULL;
 }
 TEST(vector_registers_survive_preemption) {
-    /* Each thread adds in registers while the others interrupt it; the same sum again shows that none is lost. */
+    /* Each thread adds in registers while the others interrupt it; the same sum again shows that
+     * none is lost. */
     double expected = 0, again = 0;
     for (long step = 1; step < 20000000; step++) expected += 1.0 / (double)(step % 1000 + 1);
     pthread_t threads[3];
@@ -392,7 +393,8 @@ static int end_detached(int count) {
 }
 TEST(detached) { return end_detached(300); }
 
-// A deadline that comes while a worker waits for a later one: it must hear of it, though another looks meanwhile.
+// A deadline that comes while a worker waits for a later one. That worker must hear of it, though
+// another worker looks meanwhile.
 TEST(workers_earlier_deadlines_are_heard_of) {
     for (int round = 0; round < 25; round++)
         if (end_detached(300)) return 1;

@@ -126,7 +126,8 @@ TEST(workers_share_a_pipe) {
     return 0;
 }
 
-/* Several threads accept: each connection goes to one, and none of them holds up a kernel thread. */
+/* Several threads accept. Each connection goes to one, and none of them holds up a kernel
+ * thread. */
 static int listener;
 static volatile int accepted;
 

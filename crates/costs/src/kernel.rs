@@ -264,8 +264,8 @@ impl Asks {
     }
 }
 
-/// The time of `threads` threads, each of which answers bytes by bytes on its own connection. There
-/// are `count` answers in all.
+/// The time of `threads` threads. Each answers bytes by bytes on its own connection. There are
+/// `count` answers in all.
 fn answers(count: u64, threads: usize, asks: Asks) -> io::Result<Reading> {
     /// Answers before the timed ones. There are no more of them for a reason. After some hundred
     /// exchanges with sleep on both sides, each further exchange takes 8 µs more here, whatever

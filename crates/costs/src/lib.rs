@@ -6,9 +6,9 @@
 //! count and answers with one line:
 //!
 //! ```text
-//!   duality model --costs ──┬─▶ duality model --measure park switch 200000 ─┐
-//!    (calibrates, alternates├─▶ peers/st switch 200000 ─────────────────────┼─▶ "switch 200000 5100000 ns"
-//!     between the subjects) └─▶ peers/go switch 200000 ─────────────────────┘    (line.rs)
+//!   duality model --costs ┬▶ duality model --measure park switch 200000 ┐
+//!     (calibrates,        ├▶ peers/st switch 200000 ────────────────────┼▶ "switch 200000 5100000
+//!     alternates)         └▶ peers/go switch 200000 ────────────────────┘   ns" (line.rs)
 //! ```
 //!
 //! So a measurement leaves nothing behind for the next one (heap, stacks, branch predictors), and
@@ -49,7 +49,7 @@ pub struct Cost {
     measure: Measure,
 }
 
-/// How a cost is measured. This decides for which subjects.
+/// How a cost is measured. This decides which subjects a cost is measured for.
 #[derive(Clone, Copy)]
 enum Measure {
     /// In a world, so many times.
@@ -58,7 +58,7 @@ enum Measure {
     OurWorld(fn(World, u64) -> io::Result<Reading>),
     /// With a poller: so many descriptors are registered, and so many of them are ready.
     Poller(usize, usize),
-    /// Of the kernel, so many times, whatever the world.
+    /// An operation of the kernel, so many times, whatever the world.
     Kernel(fn(u64) -> io::Result<Reading>),
 }
 
@@ -84,7 +84,7 @@ pub const ALL: &[Cost] = &[
     time("yield-1000", "one of 1,000 tasks lets the others run", |world, count| {
         tasks::yields(world, 1000, count)
     }),
-    time("lock", "a lock that nobody else wants: taken and given back", |world, count| {
+    time("lock", "an uncontended lock: taken and given back", |world, count| {
         world.time(count, tasks::lock(count))
     }),
     time(
@@ -114,7 +114,7 @@ pub const ALL: &[Cost] = &[
     kernel("kernel-switch-process", "the same between processes", kernel::process_switch),
     kernel(
         "kernel-wake",
-        "an answer that wakes who asked, on another processor: how much longer",
+        "an answer that wakes the asking task, on another processor: how much longer",
         kernel::wake,
     ),
     kernel("kernel-woken", "a thread that waits, woken from another processor", kernel::woken),

@@ -1,7 +1,7 @@
-//! The line with which a measurement answers, from our own process or from a peer's.
+//! The line that a measurement prints, in our own process or in a peer's.
 //!
 //! ```text
-//!   switch 200000 5100000 ns          the cost, how often it was done, what that took in all, in ns
+//!   switch 200000 5100000 ns          the cost, how often it was done, what that took in all
 //!   memory 4000 45056000 bytes        the same in bytes
 //!   unavailable no header st.h        why it cannot be measured
 //! ```
@@ -39,7 +39,7 @@ impl Unit {
 pub struct Reading {
     /// The number of operations; at least one.
     pub count: u64,
-    /// What they took in all.
+    /// The total of all operations.
     pub total: u64,
     /// In what.
     pub unit: Unit,
@@ -77,7 +77,7 @@ impl std::error::Error for Malformed {}
 ///
 /// # Errors
 ///
-/// What is wrong with the text: it is not one line of the format, or it is about another cost.
+/// The error of the text: it is not one line of the format, or it is about another cost.
 pub(crate) fn read(cost: &str, text: &str) -> Result<Result<Reading, Trouble>, Malformed> {
     let wrong = |what: &str| Malformed(format!("{what} in the answer `{}`", shortened(text)));
     let line = text.strip_suffix('\n').unwrap_or(text);

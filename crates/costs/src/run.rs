@@ -2,8 +2,8 @@
 //! the subjects in turns.
 //!
 //! ```text
-//!   for each cost:   calibrate park, st, go …          a count whose batch is long enough for the clock
-//!                    park st go   st go park   …       batches; who begins changes with each turn
+//!   for each cost:   calibrate park, st, go …    a count with a batch that is long for the clock
+//!                    park st go   st go park   …   batches; the first one changes with each turn
 //! ```
 //!
 //! A machine's speed changes within seconds. Since subjects take turns, a change meets all of them
@@ -39,7 +39,7 @@ pub struct Plan {
 pub enum Peers {
     /// The peers that `cargo xtask peers` has built.
     Built,
-    /// Those in this folder.
+    /// The peers in this folder.
     In(PathBuf),
     /// No peers.
     Nobody,
@@ -84,7 +84,8 @@ pub struct Row {
 pub struct Cell {
     /// The subject.
     pub subject: &'static str,
-    /// What one operation took in each batch, in the cost's unit; or why this is unknown.
+    /// The cost of one operation in each batch, in the cost's unit. Or the reason why it is
+    /// unknown.
     pub outcome: Result<Vec<f64>, String>,
     /// The number of operations in each batch.
     pub count: u64,

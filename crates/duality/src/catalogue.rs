@@ -16,7 +16,7 @@ pub(crate) enum Catalogue {
     Own(Service),
 }
 
-/// What lists show of a service.
+/// The entry of a service in lists.
 pub(crate) struct Listed {
     pub(crate) name: String,
     pub(crate) summary: String,
@@ -32,8 +32,8 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
-    /// What the service needs of an architecture beyond what that gives, and the remedy if there is
-    /// one, in words.
+    /// The service's needs that the architecture does not meet, in words, with the remedy if there
+    /// is one.
     pub(crate) fn missing_from(&self, given: Needs) -> Option<String> {
         let missing = self.needs.missing_from(given)?;
         let needs_only_memory = Needs { shared_memory: false, ..self.needs };
@@ -78,13 +78,14 @@ impl Catalogue {
                 is_own: true,
                 persistent: true,
                 store: false,
-                // It knows; we do not.
+                // The service knows that; this program does not.
                 stack: 0,
             }],
         }
     }
 
-    /// What `compare` sends to a service of the user's own and expects of it.
+    /// The bytes that `compare` sends to a service of the user's own, and the bytes that it
+    /// expects.
     pub(crate) fn exchange(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
             Self::BuiltIn => None,

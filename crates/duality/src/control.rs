@@ -1,14 +1,19 @@
 //! The server's end of the lab's control channel: lines of JSON over a socket on standard input.
 //!
-//! | direction | line | meaning |
-//! | --- | --- | --- |
-//! | to the lab | `{"ready":{"address":…,"pid":…}}` | it listens |
-//! | to the lab | `{"unavailable":"…"}` | the architecture cannot carry the service, and why |
-//! | to the server | `counters` | asks for … |
-//! | to the lab | `{"counters":{"cpu_us":…,"voluntary_switches":…,"involuntary_switches":…,"operations":{…}}}` | … what it has used, and what it has counted (docs/visibility.md) |
-//! | to the server | `queues` | asks for … |
-//! | to the lab | `{"queues":[{"name":…,"length":…,"threads":…}]}` | … how its queues are now |
-//! | to the server | `drain`, or the end of the channel | drain and exit |
+//! Each line has a direction:
+//!
+//! ```text
+//!   to the lab     {"ready":{"address":…,"pid":…}}    it listens
+//!   to the lab     {"unavailable":"…"}                the architecture cannot carry it: the reason
+//!   to the server  counters                           asks for …
+//!   to the lab     {"counters":{"cpu_us":…,"voluntary_switches":…,"involuntary_switches":…,
+//!                  "operations":{…}}}                 … what it has used, and what it has counted
+//!   to the server  queues                             asks for …
+//!   to the lab     {"queues":[{"name":…,"length":…,"threads":…}]}     … how its queues are now
+//!   to the server  drain, or the end of the channel   drain and exit
+//! ```
+//!
+//! docs/visibility.md explains the counters.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;

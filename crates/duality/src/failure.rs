@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked, and with which exit code it ends.
+//! Why a command failed, and the exit code of the process.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use duality_lab::ask::settings::Misfit;
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
 pub enum Failure {
-    /// It was asked wrongly: exit code 2.
+    /// The command line is wrong: exit code 2.
     Misuse(String),
-    /// It could not: exit code 1.
+    /// The work failed: exit code 1.
     Failed(String),
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Failure {
 pub(crate) fn flag(misfit: Misfit) -> Failure {
     let Misfit { key, problem } = misfit;
     Failure::misuse(match key {
-        // These are no flags: the service is an argument of its own, the whole is all of them.
+        // These are no flags. The service is an argument of its own, and the whole is all settings.
         "service" | Misfit::WHOLE => problem,
         key => format!("--{key}: {problem}"),
     })

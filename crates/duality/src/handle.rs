@@ -1,4 +1,4 @@
-//! A service that is being served by a thread of this program.
+//! A service that a thread of this program serves.
 
 use std::fmt;
 use std::io;

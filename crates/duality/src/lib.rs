@@ -91,13 +91,13 @@
 //! built on them wait for their own reactor, which does not run here. Call a blocking client
 //! through [`task::offload`].
 //!
-//! **Blocking calls on a loop.** Under uthreads and the event loops, all connections of a loop wait
-//! for a task that blocks: `std::fs`, `std::thread::sleep`, a lock that another task holds, a long
-//! computation.
+//! **Blocking calls on a loop.** Under uthreads and the event loops, a task that blocks holds up
+//! all connections of its loop. Examples are `std::fs`, `std::thread::sleep`, a lock that another
+//! task holds, and a long computation.
 //!
 //! **A `std` lock held across `.await`.** The next task of the same loop that takes the lock blocks
-//! the kernel thread, and the holder never runs again. Use [`sync::Mutex`], or release the lock
-//! before the wait.
+//! the kernel thread. The holder never runs again. Use [`sync::Mutex`], or release the lock before
+//! the wait.
 //!
 //! **Deep stacks.** Under uthreads, threads and pool a connection has 128 KiB of stack
 //! ([`Options::stack_size`]). An overflow ends the process with a line that names the task. Run
@@ -113,10 +113,13 @@
 //! [`Handle::shutdown`]:
 //!
 //! - Listeners accept no more connections.
+//!
 //! - An *accepted* connection that waits for input sees the end of input: `read` returns 0. The
 //!   service finishes its current request, writes the reply and returns. No code is needed for
 //!   this.
+//!
 //! - Other waits go on: sleeps, locks, connections that the service has opened itself.
+//!
 //! - When all connections have ended, the server ends. On a loop, spawned tasks that are left are
 //!   dropped. In the block world they are kernel threads, and run on.
 //!

@@ -15,7 +15,7 @@ use duality_runtime::net::TcpStream;
 use crate::cli;
 use crate::handle::{self, Handle};
 
-/// A service, and what a load generator needs to know of it.
+/// A service, with the facts that a load generator needs.
 pub struct Service {
     pub(crate) served: Served,
     pub(crate) exchange: Option<(Vec<u8>, Vec<u8>)>,
@@ -52,11 +52,11 @@ impl Service {
         Self { served: Served::new(name, needs, Handler::new(serve)), exchange: None }
     }
 
-    /// Says that no connection sees what another has changed in memory. Each may then be served in
-    /// a process of its own, so fork and prefork can carry the service.
+    /// Says that no connection sees another connection's changes in memory. Each may then be served
+    /// in a process of its own, so fork and prefork can carry the service.
     ///
-    /// Nothing checks this. A service that shares memory after all loses, under those two, what one
-    /// connection tells another.
+    /// Nothing checks this. If connections share memory after all, they do not see each other's
+    /// data under these two.
     #[must_use]
     pub fn independent_connections(mut self) -> Self {
         let needs = Needs { shared_memory: false, ..self.served.needs() };
@@ -95,7 +95,8 @@ impl Service {
         self
     }
 
-    /// What `compare` sends as one request, and the reply that it must get, byte for byte.
+    /// The bytes that `compare` sends as one request, and the reply that it must get, byte for
+    /// byte.
     #[must_use]
     pub fn exchange(mut self, request: impl Into<Vec<u8>>, reply: impl Into<Vec<u8>>) -> Self {
         self.exchange = Some((request.into(), reply.into()));
@@ -131,11 +132,14 @@ impl Service {
     /// # Errors
     ///
     /// - `InvalidInput`: there is no such architecture.
+    ///
     /// - `Unsupported`: the architecture makes child processes (fork, prefork), lacks what the
     ///   service needs, or is not available on this machine.
-    /// - Those of `bind(2)` and `listen(2)`, and of the name look-up. `AddrInUse` comes after a
-    ///   second, in which the address may become free.
-    /// - No thread could be made.
+    ///
+    /// - Errors of `bind(2)`, `listen(2)` and the name look-up. `AddrInUse` comes after a second,
+    ///   because the address may become free meanwhile.
+    ///
+    /// - The error of a thread that could not be made.
     pub fn serve(&self, architecture: &str, address: impl ToSocketAddrs) -> io::Result<Handle> {
         self.serve_with(architecture, address, &Options::default())
     }
@@ -157,7 +161,7 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// Those of [`serve`](Service::serve).
+    /// The errors of [`serve`](Service::serve).
     pub fn serve_with(
         &self,
         architecture: &str,

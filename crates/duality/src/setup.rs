@@ -12,7 +12,7 @@ use duality_services::{Entry, Setting, Setup};
 ///
 /// # Errors
 ///
-/// A [`Misfit`] when it asks for something that there is not.
+/// A [`Misfit`] if it asks for something that does not exist.
 pub(crate) fn of(settings: &Settings) -> Result<Setup, Misfit> {
     let redis_calls = settings.redis_calls.as_deref().map(|name| {
         RedisCalls::ALL.into_iter().find(|calls| calls.name() == name).ok_or_else(|| {
@@ -32,8 +32,8 @@ pub(crate) fn of(settings: &Settings) -> Result<Setup, Misfit> {
     })
 }
 
-/// Refuses what means nothing to the service called `name`. Its `entry` is `None` for a program's
-/// own.
+/// Refuses what means nothing to the service called `name`. Its `entry` is `None` for a service of
+/// the program's own.
 ///
 /// # Errors
 ///
@@ -73,7 +73,7 @@ pub(crate) fn misfit(name: &str, setting: Setting) -> Misfit {
     Misfit::new(setting.name(), format!("the service `{name}` {}: leave it out", setting.absence()))
 }
 
-/// The arguments that say the same again, but for the store, to a server that is started as a
+/// The arguments that repeat these settings, except the store, for a server that is started as a
 /// child.
 pub(crate) fn to_arguments(setup: &Setup) -> Vec<String> {
     let paths = [

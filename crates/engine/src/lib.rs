@@ -14,8 +14,8 @@
 //!          the kernel: a few threads
 //! ```
 //!
-//! libc stays whole. Threads are made by its own `pthread_create`, locks are its own; only what it
-//! asks of the kernel is answered here.
+//! libc stays whole. Its own `pthread_create` makes threads, and locks are its own. Only its system
+//! calls are answered here.
 //!
 //! The library is built as a shared object by the build script of the `duality` command (`--cfg
 //! engine_object`), which carries it. It has no std, no libc calls except `memcpy` and its kin, no
@@ -41,8 +41,7 @@ pub use entry::start::{ENTRY, duality_engine_start, start};
 
 #[cfg(engine_object)]
 mod object {
-    //! What a shared object needs beyond the code: its constructor, and an end for what cannot
-    //! happen.
+    //! The other parts of a shared object: its constructor, and a panic handler.
 
     use core::panic::PanicInfo;
 
@@ -57,8 +56,8 @@ mod object {
         crate::kernel::sys::exit_group(70)
     }
 
-    // Tables of the core library mention them; nothing unwinds here. Hidden, for the program has
-    // its own.
+    // Tables of the core library mention them; nothing unwinds here. Hidden, because the program
+    // has its own.
     core::arch::global_asm!(
         ".globl rust_eh_personality, _Unwind_Resume",
         ".hidden rust_eh_personality, _Unwind_Resume",

@@ -16,7 +16,7 @@ use crate::switch::{self, StackPointer};
 ///
 /// # Panics
 ///
-/// With what `body` panics with; it must not [`suspend`](crate::suspend).
+/// Panics if `body` panics, with the same payload. `body` must not [`suspend`](crate::suspend).
 #[inline]
 pub fn below<R>(body: impl FnOnce() -> R + Send) -> R {
     HERE.with(|here| {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a fiber's stack                        this kernel thread's signal stack
-//!   │ guard │ ◀── one call too deep        │ guard │ ◀── handler: whose guard? │
+//!   │ guard │ ◀── one call too deep        │ guard │ ◀── handler: which guard? │
 //!      ▲                                       one line to standard error, SIGABRT
 //!      └─ SIGSEGV ─────────────────────────────▶
 //! ```
@@ -58,7 +58,7 @@ pub type Name = fn(&mut dyn Write) -> fmt::Result;
 ///
 /// # Errors
 ///
-/// Those of mmap(2) and sigaltstack(2), if memory is lacking.
+/// The errors of mmap(2) and sigaltstack(2), if memory is lacking.
 pub unsafe fn watch(name: Name) -> io::Result<Watch> {
     let stack = if has_signal_stack()? { None } else { Some(SignalStack::new()?) };
     NAME.get_or_init(|| name);

@@ -86,7 +86,7 @@ impl StackPool {
     ///
     /// # Errors
     ///
-    /// Those of [`take`](StackPool::take).
+    /// The errors of [`take`](StackPool::take).
     #[inline]
     pub fn take_leaving(&mut self, reserve: usize) -> io::Result<Stack> {
         match self.spare.pop() {
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(kept(&tops), 3 * WARM);
         stacks.drain(..).for_each(|stack| pool.put(stack));
         assert_eq!(kept(&tops), WARM);
-        // Those that were put back last are the warm ones.
+        // The stacks that were put back last are the warm ones.
         assert_eq!(kept(&tops[WARM / 2..3 * WARM / 2]), WARM);
         let taken = pool.take().unwrap();
         assert_eq!(highest_page(&taken), tops[3 * WARM / 2 - 1]);

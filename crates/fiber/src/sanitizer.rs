@@ -13,7 +13,7 @@ mod told {
     pub(crate) struct Bounds;
 
     impl Bounds {
-        /// Those of the kernel thread's own stack.
+        /// The bounds of the kernel thread's own stack.
         pub(crate) const UNKNOWN: Self = Self;
 
         #[inline(always)]
@@ -31,7 +31,7 @@ mod told {
             Self
         }
 
-        /// What a fresh stack is to say, which was never left.
+        /// The value of a fresh stack, which was never left.
         #[inline(always)]
         pub(crate) const fn never() -> Self {
             Self
@@ -78,7 +78,7 @@ mod told {
             Self(Some(bounds()))
         }
 
-        /// These, or those of the kernel thread's own stack.
+        /// These bounds, or those of the kernel thread's own stack.
         fn get(self) -> (*const c_void, usize) {
             let (lowest, size) = self.0.unwrap_or_else(of_kernel_thread);
             (ptr::with_exposed_provenance(lowest), size)

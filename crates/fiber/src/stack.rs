@@ -53,7 +53,7 @@ impl Stack {
     ///
     /// # Errors
     ///
-    /// Those of [`StackPool::take`].
+    /// The errors of [`StackPool::take`].
     pub fn new(size: usize) -> io::Result<Self> {
         StackPool::new(size).take_alone()
     }
@@ -151,7 +151,7 @@ impl Occupied {
         unsafe { (*self.header()).limit.get() }
     }
 
-    /// From the guard to the end of the header.
+    /// The bytes from the guard to the end of the header.
     #[inline(always)]
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds::new(|| (self.guard(), self.base() + HEADER - self.guard()))

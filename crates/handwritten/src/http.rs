@@ -7,7 +7,7 @@
 //!                 │ ├───────── on disk ───────▶ Disk ─────────┤
 //!                 │ └─▶ Body ──────────────────────┴──────────┤ answered, and the last
 //!                 │       │                                   ├──────▶ End ─▶ closed
-//!                 │       │                                   │         │ not all left in one packet
+//!                 │       │                                   │         │ a part has not left
 //!    refused ─────┴───────┴─ cannot be read ─▶ Linger ◀───────┴─────────┘
 //!                                                │  the client may still be sending
 //!                                                └──▶ Discard ─▶ closed
@@ -34,7 +34,7 @@ use crate::{Next, StateMachine, Why};
 /// The result of a helper thread that looked on the disk.
 type Found = Result<Arc<Page>, Reply>;
 
-/// `Ok`: the machine goes on. `Err`: what it must wait for.
+/// `Ok`: the machine goes on. `Err`: the wait that is needed.
 type Step = Result<(), Next<Found>>;
 
 /// State that the connections of one loop share.

@@ -1,4 +1,4 @@
-//! Numbers as people read them, with their units; shared by the terminal's tables and the report.
+//! Numbers as people read them, with their units. The terminal's tables and the report share them.
 
 use crate::statistics::{Estimate, Interval};
 
@@ -56,7 +56,7 @@ pub fn grouped(value: f64) -> String {
     text
 }
 
-/// Microseconds → `85 µs`, `8.5 ms`, `1.2 s`; none were measured where there is a zero.
+/// Microseconds → `85 µs`, `8.5 ms`, `1.2 s`; a zero means that none was measured.
 pub(crate) fn duration(microseconds: f64) -> String {
     match microseconds {
         0.0 => "–".to_owned(),
@@ -77,8 +77,8 @@ pub(crate) fn bytes(bytes: f64) -> String {
     }
 }
 
-/// A share as people read it: `6.3 %`. What is many times as much is told so, and what is beyond
-/// all measure not in digits.
+/// A share as people read it: `6.3 %`. A large ratio is written as a multiple. A ratio beyond all
+/// measure has no digits.
 pub(crate) fn percent(share: f64) -> String {
     match 100.0 * share {
         percent if !percent.is_finite() || percent >= 1000.0 => "more than 1,000 %".to_owned(),

@@ -1,5 +1,5 @@
-//! Thin functions over the private parts, for the fuzz targets in `fuzz/`. They are there only
-//! under `cfg(fuzzing)`, and nothing else is different then.
+//! Thin functions over the private parts, for the fuzz targets in `fuzz/`. They exist only under
+//! `cfg(fuzzing)`, which changes nothing else.
 
 use std::path::Path;
 
@@ -8,13 +8,13 @@ use crate::record::{Heading, Records};
 use crate::tell::answer::Answer;
 use crate::tell::report;
 
-/// What is in a results file with this text, if it is one.
+/// The content of a results file with this text, if the text is one.
 #[must_use]
 pub fn results(text: &str) -> Option<(Heading, Records)> {
     results::parse(Path::new("results.jsonl"), text).ok()
 }
 
-/// The report, but for the library that draws its plots.
+/// The report without the library that draws its plots.
 #[must_use]
 pub fn report(heading: &Heading, records: &Records) -> String {
     report::render(&Answer::of(heading, records), &report::RawLines::default())

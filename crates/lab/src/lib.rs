@@ -9,10 +9,10 @@
 //!   record/     what is kept of it all: results.jsonl
 //! ```
 //!
-//! Each uses those below it, and none above. Beside the pipeline stand four questions of their own:
-//! [`regimes`] compares architectures along rising load, [`model`] explains costs, [`graph`] draws
-//! where a service blocks. Beneath all are [`statistics`], [`format`](mod@format), [`units`],
-//! [`page`] and [`random`].
+//! Each module uses the modules below it, and none above. Beside the pipeline stand four questions
+//! of their own: [`regimes`] compares architectures along rising load, [`model`] explains costs,
+//! [`graph`] draws where a service blocks. Beneath all are [`statistics`], [`format`](mod@format),
+//! [`units`], [`page`] and [`random`].
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Chance that can be repeated: the order of cells, and the draws of the bootstrap, and what
-//! soaking clients do.
+//! Repeatable chance, for the order of cells, the draws of the bootstrap, and the choices of
+//! soaking clients.
 
 /// Steele, Lea and Flood's generator (OOPSLA 2014): small, seeded, and the same everywhere.
 pub struct SplitMix64(u64);

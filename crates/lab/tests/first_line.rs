@@ -87,8 +87,7 @@ fn who_serves_more_than_the_best_is_explained() {
         "{limited}"
     );
     assert!(
-        limited
-            .ends_with("for the load generator was the limit of epoll, whose rate may be higher."),
+        limited.ends_with("for the load generator was the limit of epoll: its rate may be higher."),
         "{limited}"
     );
     let moved = explained(20.0, 30_000.0);

@@ -26,15 +26,15 @@ pub(crate) struct ListenCounters {
 /// What happened during a load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Meanwhile {
-    /// Of the server's own listeners; zeroes where the kernel does not tell, and of a server on
-    /// another machine.
+    /// The counts of the server's own listeners. They are zeroes if the kernel does not tell, and
+    /// for a server on another machine.
     pub(crate) listen: ListenCounters,
     /// The quota that ran out, if one did.
     pub(crate) exhausted: Option<Exhausted>,
 }
 
 impl Counters {
-    /// What the kernel says now, for a server at this address.
+    /// The kernel's counts now, for a server at this address.
     pub(crate) fn read(address: SocketAddr) -> Self {
         let listen = || {
             let overflows = overflows(&fs::read_to_string("/proc/net/netstat").ok()?)?;
@@ -100,7 +100,7 @@ IpExt: 0 9
     fn a_difference_is_never_negative() {
         let (small, large) =
             (ListenCounters { overflows: 1, drops: 5 }, ListenCounters { overflows: 4, drops: 7 });
-        // One of the three overflows was another server's.
+        // Another server had one of the three overflows.
         assert_eq!(large.since(small), ListenCounters { overflows: 2, drops: 2 });
         assert_eq!(small.since(large), ListenCounters::default());
     }

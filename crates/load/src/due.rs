@@ -1,5 +1,5 @@
-//! Between the pacer and the connections: requests that are due wait for a connection, or
-//! connections for a request that is due.
+//! The queue between the pacer and the connections. Due requests wait for a connection, or
+//! connections wait for a due request.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

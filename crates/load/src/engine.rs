@@ -35,7 +35,7 @@ const PARTS: u32 = 20;
 /// The outcome of a load.
 pub(crate) struct Outcome {
     pub(crate) measurement: Measurement,
-    /// It was interrupted before its end.
+    /// The load was interrupted before its end.
     pub(crate) interrupted: bool,
     /// What has become of the crowd.
     pub(crate) crowd: BTreeMap<String, Fate>,

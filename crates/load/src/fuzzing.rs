@@ -1,5 +1,5 @@
-//! Thin functions over the private parsers, for the fuzz targets in `fuzz/`. They are there only
-//! under `cfg(fuzzing)`, and nothing else is different then.
+//! Thin functions over the private parsers, for the fuzz targets in `fuzz/`. They exist only under
+//! `cfg(fuzzing)`, which changes nothing else.
 
 use std::io;
 

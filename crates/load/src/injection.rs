@@ -21,7 +21,7 @@ const LATE: Duration = Duration::from_micros(100);
 pub struct Injection {
     /// The waits between them.
     pub waits: Arrivals,
-    /// How many there are.
+    /// The number of clients.
     pub clients: u64,
 }
 

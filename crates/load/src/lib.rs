@@ -3,8 +3,8 @@
 //! Written with this project's own runtime, on its event world (suspend, epoll), so that one kernel
 //! thread drives any number of connections. [`run`] makes requests in some [`Pattern`], checks
 //! every answer (a wrong byte is an error, not a success) and returns a [`Report`].
-//! [`peak_goodput`] does so at one rate after the other, to find the highest that the server is
-//! equal to.
+//! [`peak_goodput`] does so at one rate after the other, to find the highest rate that the server
+//! keeps up with.
 //!
 //! ```text
 //!   run ── target ── client/{http, echo, …}: what a request is
@@ -15,8 +15,8 @@
 //!                           └─ recorder: the window, latencies, failures ──▶ report
 //! ```
 //!
-//! Beside them there may be a `crowd` of connections that hardly do a thing; `sources` says from
-//! which addresses all of them come.
+//! Beside them there may be a `crowd` of connections that are almost idle. `sources` chooses the
+//! addresses that all of them come from.
 //!
 //! A pattern decides when a request is made. A client decides what the request is. Neither knows
 //! the other.
@@ -118,8 +118,8 @@ pub struct Options {
 /// When a load stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// When the measured window has been open for so long; what is under way then is dropped, and
-    /// is no error.
+    /// The length of the measured window. Requests under way at its end are dropped, and are no
+    /// error.
     After(Duration),
     /// When exactly so many requests have been made and have ended, correctly or not. Of 10,000 or
     /// more, the first and the last 1,000 lie outside the window. The load thins out at the very
@@ -265,7 +265,7 @@ pub enum Error {
     Pin {
         /// The CPUs asked for.
         cpus: Vec<usize>,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// The machine refused something that every load needs.
@@ -273,7 +273,7 @@ pub enum Error {
     System {
         /// What was being done.
         doing: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
     /// Interrupted before the window opened.
@@ -285,7 +285,7 @@ pub enum Error {
 ///
 /// One request is made before the load. It shows that there is a server, and the other replies are
 /// compared with its reply. The connections live on a kernel thread of their own. Setting
-/// `interrupted` ends the load early; what had been measured by then is reported, with a warning.
+/// `interrupted` ends the load early. The report then has the figures so far, with a warning.
 ///
 /// The soft limit of descriptors of this process is raised to the hard one when it must be.
 ///
@@ -306,7 +306,7 @@ pub fn run(
     Ok(Report::new(options, &outcome, meanwhile))
 }
 
-/// Makes a load; what was measured, and what the kernel counted meanwhile.
+/// Makes a load. Returns the measurement, and the kernel's counts meanwhile.
 fn measure(
     options: &Options,
     observer: &mut dyn Observer,

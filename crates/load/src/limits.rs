@@ -64,7 +64,7 @@ enum Plan {
     Refuse { needed: u64, hard: u64 },
 }
 
-/// Decides what to do under `limit`, in which `None` means unlimited.
+/// Decides what to do under `limit`. `None` means unlimited.
 fn plan(limit: &Rlimit, connections: u64) -> Plan {
     let needed = connections.saturating_add(SPARE_DESCRIPTORS);
     match (limit.current, limit.maximum) {

@@ -1,5 +1,5 @@
-//! What the kernel tells of the listeners at an address, by sock_diag(7): how long their accept
-//! queues are, and what each has dropped.
+//! Facts about the listeners at an address, by sock_diag(7): the lengths of their accept queues,
+//! and their drops.
 //!
 //! `ListenOverflows` of /proc/net/netstat counts all servers of the network namespace. A listener's
 //! own drops are in its socket (`ss -tlm` shows them as `d`), so that no server is blamed for
@@ -73,7 +73,8 @@ const DUMP: u16 = 0x301;
 const TCP: u8 = 6;
 /// A mask of states: `TCP_LISTEN` is 10.
 const LISTENING: u32 = 1 << 10;
-/// `INET_DIAG_SKMEMINFO` of linux/inet_diag.h, an attribute; what is asked for is a mask, from 1.
+/// `INET_DIAG_SKMEMINFO` of linux/inet_diag.h, an attribute. A request has a mask of attributes,
+/// from 1.
 const MEMORY: u16 = 7;
 /// The index of the drops among that attribute's numbers: `SK_MEMINFO_DROPS`.
 const DROPS: usize = 8;
@@ -119,7 +120,8 @@ fn local(message: &[u8]) -> Option<IpAddr> {
     Some(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]).into())
 }
 
-/// The drops among a message's attributes: each has its length, its kind, and what it holds.
+/// The drops among a message's attributes. Each attribute has its length, its kind, and its
+/// content.
 fn drops(message: &[u8]) -> Option<u32> {
     let mut attributes = message.get(ATTRIBUTES..)?;
     loop {
@@ -159,7 +161,7 @@ mod tests {
     fn knock(address: SocketAddr) -> OwnedFd {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let client = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
-        // It is under way, or dropped.
+        // The connection is under way, or dropped.
         let _ = rustix::net::connect(&client, &address);
         client
     }

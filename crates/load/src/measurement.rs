@@ -21,7 +21,7 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// Of a request that begins when it may.
+    /// The latency of a request without a due time.
     pub(crate) fn at(now: Instant) -> Self {
         Self { due: now, sent: now, free: now }
     }
@@ -58,7 +58,7 @@ pub(crate) struct Measurement {
     pub(crate) connections_served: u64,
     /// Failures in the window by kind, and one of each in words.
     pub(crate) failures: BTreeMap<&'static str, FailureCount>,
-    /// Failures before the window opened or after it closed, but for wrong replies.
+    /// Failures before the window opened or after it closed, without wrong replies.
     pub(crate) failures_outside: u64,
     /// Wrong replies before the window opened or after it closed.
     pub(crate) wrong_outside: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Measurement {
     pub(crate) silence: Silence,
 }
 
-/// What was counted of an open loop; histograms are in nanoseconds.
+/// The counts of an open loop. Histograms are in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenCounts {
     /// Requests that were due in the window.
@@ -78,10 +78,9 @@ pub(crate) struct OpenCounts {
     pub(crate) raw: Histogram<u64>,
     /// From due to sent, for whatever reason.
     pub(crate) send_lag: Histogram<u64>,
-    /// The part of that for which the generator is to blame: a connection was free.
+    /// The generator's part of it: the time in which a connection was free.
     pub(crate) generator_lag: Histogram<u64>,
-    /// How long what had not been answered, or not even been sent, had waited when the window
-    /// closed.
+    /// How long unanswered and unsent requests had waited when the window closed.
     pub(crate) unanswered: Histogram<u64>,
 }
 

@@ -9,11 +9,12 @@
 //!      d                   │                          ├─────┼────┤       not counted
 //! ```
 //!
-//! *Requests* are the correct replies that were complete within the window. So their number over
-//! its length is the throughput (b makes up for d, which is cut off). *Latencies* are those of
-//! requests that also began in it (c). So they contain no ramp-up. Nor do they contain the halts at
-//! both edges, in which the observer reads counters. A request that was still unanswered at the
-//! end, and had waited longer than any latency, is counted apart: a closed loop hides it otherwise.
+//! *Requests* are the correct replies that were complete within the window. So their number divided
+//! by the length of the window is the throughput (b makes up for d, which is cut off). *Latencies*
+//! are those of requests that also began in it (c). So they contain no ramp-up. Nor do they contain
+//! the halts at both edges, in which the observer reads counters. A request that was still
+//! unanswered at the end, and had waited longer than any latency, is counted apart: a closed loop
+//! hides it otherwise.
 //!
 //! In an open loop a request begins when it is *due*, whether or not there is a connection to send
 //! it on. It belongs to that time, and its latency counts from then. The *raw* latency counts from
@@ -363,7 +364,7 @@ impl State {
         self.count_unanswered(opened.instant, closed.instant);
     }
 
-    /// Counts what is under way, or due and not even sent, as the window closes.
+    /// Counts the requests that are under way, or due and not sent, as the window closes.
     fn count_unanswered(&mut self, opened: Instant, closed: Instant) {
         let counts = &mut self.counts;
         let longest = Duration::from_nanos(counts.latencies.max());
@@ -646,8 +647,8 @@ mod tests {
         };
         clock.set(100);
         recorder.open();
-        // The first is due before the window. The second is due in it and sent late by 10 ms, for 6
-        // of which its connection was free. The third is due in it and not answered, the fourth due
+        // The first is due before the window. The second is due in it and sent late by 10 ms. For 6
+        // of these its connection was free. The third is due in it and not answered, the fourth due
         // in it and not sent.
         let (before, late, open) = (start(90, 0, 101), start(110, 114, 120), start(150, 0, 150));
         for (connection, start) in [before, late, open].into_iter().enumerate() {

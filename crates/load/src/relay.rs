@@ -1,10 +1,10 @@
-//! A relay: several loads that take turns on one kernel thread. So servers which are all alive can
-//! be driven one at a time, for a few hundredths of a second each.
+//! A relay: several loads that take turns on one kernel thread. So all servers stay alive, and the
+//! load drives one at a time, for a few hundredths of a second each.
 //!
 //! ```text
 //!   load 0   join: warm-up, window │ rests ······ │ slice │ rests ············· │ slice │
 //!   load 1        (not there yet)  │ join: … │ rests ·····  │ slice │ rests ·················
-//!                                                           └─ the next slice begins when nothing is under way
+//!                                                           └─ begins when nothing is under way
 //! ```
 //!
 //! Noise on a shared machine has a flat spectrum, so servers must alternate faster than the noise
@@ -81,7 +81,7 @@ enum Command {
 }
 
 impl Relay {
-    /// One without loads, on these CPUs (see [`Options::cpus`]).
+    /// A relay without loads, on these CPUs (see [`Options::cpus`]).
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl Relay {
     ///
     /// # Errors
     ///
-    /// Those of [`run`](crate::run). The load has not joined then.
+    /// The errors of [`run`](crate::run). The load has not joined then.
     ///
     /// # Panics
     ///
@@ -177,7 +177,7 @@ impl Drop for Relay {
         // The end of the commands ends the thread, and with it every connection.
         self.commands = None;
         if let Some(thread) = self.thread.take() {
-            // Its panic was told when it happened.
+            // Its panic was reported when it happened.
             let _ = thread.join();
         }
     }
@@ -188,7 +188,7 @@ fn gone() -> Error {
     Error::System { doing: "asking the load's thread", error }
 }
 
-/// The load thread: does what it is told, one thing at a time.
+/// The load thread. It executes one command at a time.
 fn serve(orders: Receiver<Command>) {
     let mut event_loop = match event_loop() {
         Ok(event_loop) => event_loop,

@@ -35,8 +35,8 @@ const MOST: u32 = 65_534;
 /// How many addresses a load's connections come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sources {
-    /// One address; but as many as the connections need if the server is on the loopback device
-    /// (127.0.0.0/8).
+    /// One address. On the loopback device (127.0.0.0/8), as many addresses as the connections
+    /// need.
     #[default]
     Automatic,
     /// So many addresses: 127.0.0.1 and its successors, at most 65,534. More than one needs a
@@ -104,7 +104,7 @@ impl Route {
         self.connect_with(limit, ConnectOptions::default()).await
     }
 
-    /// The same for a connection that is special.
+    /// The same for a special connection.
     pub(crate) async fn connect_with(
         &self,
         limit: Duration,

@@ -18,8 +18,8 @@ use crate::client::{ALL, Protocol};
 use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
 
-/// A service at an address, and what to ask of it. It is read from text. Functions make the targets
-/// that text cannot fully describe.
+/// A service at an address, and the request to make. It is read from text. Functions make the
+/// targets that text cannot fully describe.
 #[derive(Clone, Debug)]
 pub struct Target {
     address: SocketAddr,

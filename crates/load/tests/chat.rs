@@ -130,7 +130,7 @@ fn lines_of_one_sender_in_another_order_or_with_one_missing_are_wrong() {
             }
             line
         });
-        // In rounds of 5 lines of each, the next line is in the same round but for one in five.
+        // In rounds of 5 lines of each, four of five next lines are in the same round.
         let reply_timeout = Duration::from_millis(500);
         let report = load(&Options { reply_timeout, ..options(target, 6, 3_000) });
         let (kind, failed) = only_error(&report);

@@ -51,7 +51,7 @@ fn load_until(seen: &Seen, target: Target, crowd: Crowd) -> Report {
     report
 }
 
-/// The only kind that there was.
+/// The only kind of the crowd, and its fate.
 fn only_fate(report: &Report) -> (&str, &Fate) {
     assert_eq!(report.crowd.len(), 1, "{:?}", report.crowd);
     let (kind, fate) = report.crowd.first_key_value().unwrap();
@@ -223,13 +223,13 @@ fn the_bytes_of_a_slow_sender_come_one_by_one() {
             let (mut request, mut pieces) = ([0; 5], 0);
             let mut filled = 0;
             while filled < 4 {
-                // As much as is there; more than a request never is.
+                // Reads all that is there. That is never more than a request.
                 match stream.read(&mut request[filled..]) {
                     Ok(count @ 1..) => filled += count,
                     _ => return,
                 }
                 pieces += 1;
-                // That it goes on shows that it has had its answer.
+                // A member that goes on has had its answer.
                 sees.fetch_or(one_by_one, Ordering::Relaxed);
             }
             assert_eq!(&request[..filled], b"ping");

@@ -52,8 +52,8 @@ fn loads_make_requests_in_their_turns_and_at_no_other_time() {
         let done = relay.slice(turn, SLICE).unwrap();
         let after = answered();
         for number in 0..servers.len() {
-            // What the server has answered is what the load has counted: nothing is under way at
-            // either end.
+            // The server's answers are equal to the load's count: nothing is under way at either
+            // end.
             let expected = if number == turn { done.requests } else { 0 };
             assert_eq!(
                 after[number] - before[number],

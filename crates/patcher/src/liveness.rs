@@ -1,9 +1,9 @@
 //! Whether a vector register is alive across a system call: the dispatcher would clobber it.
 //!
 //! In libc, the code after the call is followed: a register that is read before it is written is
-//! alive. A function call ends the path, for no vector register survives one, and libc passes none
-//! across a system call. In other objects a compiler may have placed a system call anywhere. So
-//! there, a call counts if its function uses vector registers at all.
+//! alive. A function call ends the path, because no vector register survives a call. libc passes
+//! none across a system call. In other objects a compiler may have placed a system call anywhere.
+//! So there, a call counts if its function uses vector registers at all.
 
 use alloc::vec::Vec;
 

@@ -165,8 +165,8 @@ fn sweep_around(candidate: u64, whole: &Range<u64>) -> Range<u64> {
     start..(start + SWEEP_BYTES).min(whole.end)
 }
 
-/// Where a function's first instruction is. The entry of glibc's `__restore_rt` starts one byte
-/// before it, for the sake of unwinders; decoded from there, its instructions come out wrong.
+/// Where a function's first instruction is. For unwinders, the entry of glibc's `__restore_rt`
+/// starts one byte before it. Decoded from there, its instructions come out wrong.
 fn true_start(segment: &Segment<'_>, range: Range<u64>) -> Range<u64> {
     /// mov $15, %rax; syscall
     const RETURN_FROM_SIGNAL: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
@@ -449,7 +449,7 @@ mod tests {
         assert!(!find(&[
             0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0x66, 0x0f, 0xef, 0xc0, 0x0f, 0x29, 0x04, 0x24, 0xc3,
         ]));
-        // mov $1,%eax; syscall; call; movaps %xmm0,(%rsp): what a call leaves is not from before
+        // mov $1,%eax; syscall; call; movaps %xmm0,(%rsp): a value after a call is not from before
         assert!(!find(&[
             0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0xe8, 0, 0, 0, 0, 0x0f, 0x29, 0x04, 0x24, 0xc3,
         ]));

@@ -1,4 +1,4 @@
-//! Writes the replacement of a site: a jump in the text, and the stub to which it leads.
+//! Writes the replacement of a site: a jump in the text, and the stub that it leads to.
 //!
 //! ```text
 //!   text                                   stub, within two gibibytes of the text

@@ -35,7 +35,7 @@ use rustix::io::Errno;
 use crate::{Direction, Event, Poller, Token, timespec};
 
 pub(crate) const SUMMARY: &str =
-    "the kernel queues who became ready; a round costs O(ready descriptors) (Linux, 2002)";
+    "the kernel queues ready descriptors; a round costs O(ready descriptors) (Linux, 2002)";
 
 const READ: EventFlags = EventFlags::IN.union(EventFlags::RDHUP);
 const WRITE: EventFlags = EventFlags::OUT;
@@ -55,7 +55,7 @@ const BATCH: usize = 64;
 
 pub(crate) struct Epoll {
     descriptor: OwnedFd,
-    /// The registered directions by token: IN and OUT, the bits of which fit a byte.
+    /// The registered directions by token: IN and OUT. Their bits fit a byte.
     registered: Vec<u8>,
     /// Where the kernel writes; empty between rounds.
     ready: Vec<epoll::Event>,

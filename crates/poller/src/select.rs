@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!    descriptor       0 1 2 3 4 5 …                     bound
-//!    read.interest  [ 0 0 0 1 0 1 … 1 ]  ── copy ──▶ read.ready   ─┐
-//!    write.interest [ 0 0 0 0 0 1 … 0 ]  ── copy ──▶ write.ready  ─┴─▶ pselect6 keeps the ready bits
-//!    tokens         [ · · · 7 · 2 … 9 ]  ◀── whose bit is it? ────────────┘
+//!    read.interest  [ 0 0 0 1 0 1 … 1 ]  ─ copy ─▶ read.ready   ┐
+//!    write.interest [ 0 0 0 0 0 1 … 0 ]  ─ copy ─▶ write.ready  ┴▶ pselect6 keeps the ready bits
+//!    tokens         [ · · · 7 · 2 … 9 ]  ◀─ the token of a bit ─────────┘
 //! ```
 //!
 //! A round costs O(highest descriptor), in the kernel and here, though 64 numbers share a word. The
 //! famous limit of 1,024 descriptors is libc's `fd_set`; the kernel takes bitmaps of any size, and
-//! so does this poller. It cannot tell a hang-up from data: [`Event::hangup`] stays false, which a
-//! level-triggered poller may do.
+//! so does this poller. The poller cannot tell a hang-up from data: [`Event::hangup`] stays false,
+//! which a level-triggered poller may do.
 //!
 //! Source: 4.2BSD, 1983; select(2).
 

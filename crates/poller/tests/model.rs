@@ -44,7 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// One connection, and what the model knows of it.
+/// One connection, and the model's state of it.
 struct Connection {
     near: OwnedFd,
     far: OwnedFd,
@@ -74,7 +74,8 @@ impl Connection {
         })
     }
 
-    /// A task's read: to the end, to "would block", or to a short read where that will do.
+    /// A task's read. It reads to the end, to "would block", or to a short read where that is
+    /// enough.
     fn read(&mut self, size: usize) -> io::Result<()> {
         loop {
             match read_once(&self.near, size)? {

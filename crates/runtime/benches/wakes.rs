@@ -6,13 +6,13 @@
 //! ```
 //!
 //! `cargo bench -p duality-runtime --bench wakes [-- THREADS…]`, pinned to one processor
-//! (taskset(1)), prints a table: for each number of threads, processor time in nanoseconds for each
-//! wake (the median of seven runs, least and greatest in brackets); beside it that of the *floor*,
-//! which touches as many lines of as many pages in the same order and does nothing else, with the
-//! ratio of the two; and of a
-//! *bare switch*, fibers resumed from a queue without any runtime. All three in turn, so that they
-//! meet the same machine. A second table has the cost of a sleep, its timer and the switches. It is
-//! a program of its own because what counts is the ratio.
+//! (taskset(1)), prints a table. For each number of threads it has the processor time for each wake
+//! in nanoseconds. That is the median of seven runs, with the least and the greatest in brackets.
+//! Beside it stands that of the *floor*, and the ratio of the two. The floor touches as many lines
+//! of as many pages in the same order, and does nothing else. Another column is the *bare switch*:
+//! fibers resumed from a queue without any runtime. All three run in turn, so that they meet the
+//! same machine. A second table has the cost of a sleep, its timer and the switches. The bench is a
+//! program of its own because what counts is the ratio.
 
 #![expect(clippy::print_stdout, reason = "what it prints is its result")]
 
@@ -113,7 +113,7 @@ fn measure(threads: usize) {
         for index in 0..threads {
             drop(task::spawn(member(index, ring.clone())).unwrap());
         }
-        // Each registers, then is woken once to learn which thread to wake.
+        // Each thread registers. Then it is woken once to learn which thread to wake.
         task::yield_now().await;
         let wakers = ring.wakers.lock().unwrap().clone();
         assert_eq!(wakers.len(), threads);
@@ -175,8 +175,8 @@ fn cpu_time() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// The same memory in the same layout, and nothing but touching it: for each thread a line of a
-/// table, and the highest lines of a page of its own, where it finds which thread to wake.
+/// The same memory in the same layout, and nothing but touching it. Each thread has a line of a
+/// table, and the highest lines of a page of its own. There it finds which thread to wake.
 struct Floor {
     table: Vec<Line>,
     stacks: *mut u8,
@@ -192,7 +192,8 @@ struct Line {
 }
 
 /// Cache lines of its stack that a thread touches from its wake to its next wait, from the
-/// assembly: two for where it was left and the calls from there, one of its future.
+/// assembly. Two are for the place where it was left and the calls from there, and one is its
+/// future's.
 const STACK_LINES: usize = 3;
 
 /// The distance of the runtime's stacks: with a guard, and rounded up.

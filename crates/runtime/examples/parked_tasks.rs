@@ -5,11 +5,11 @@
 //! cargo run --release -p duality-runtime --example parked_tasks -- 10000000 notify
 //! ```
 //!
-//! What each waits for is `notify`, a place in the queue of one `Notify`; `timer`, a deadline; or
-//! `joinable`, which is `notify` for tasks that were started by `task::spawn`, so that another
+//! Each task waits for one of three things. `notify` is a place in the queue of one `Notify`, and
+//! `timer` is a deadline. `joinable` is `notify` for tasks of `task::spawn`, so that another task
 //! could wait for their results. Memory is the growth of this process's resident set
-//! (`/proc/self/statm`), so that what an allocator rounds up counts as well. Kerneis and Chroboczek
-//! had room for 50,190,000 threads of CPC in 4 GB: 86 bytes for each.
+//! (`/proc/self/statm`), so what an allocator rounds up counts as well. Kerneis and Chroboczek had
+//! room for 50,190,000 threads of CPC in 4 GB: 86 bytes for each.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "what it prints is its result")]
 

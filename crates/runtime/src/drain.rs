@@ -1,13 +1,14 @@
-//! Draining: how a server stops without cutting anyone off.
+//! Draining: how a server stops without cutting off a client.
 //!
-//! From the moment a drain is requested, every *accepted* connection that waits for input sees the
-//! end of its input, as if the client had closed. So a service finishes what it is doing, writes
-//! its reply, and returns. What has come before is read first. Listeners accept what is in their
-//! queues, and no more. No service needs a line of code for it, and it is the same in every world:
+//! A drain ends the input of every *accepted* connection that waits for input, as if the client had
+//! closed. So a service finishes what it is doing, writes its reply, and returns. What has come
+//! before is read first. Listeners accept what is in their queues, and no more. No service needs a
+//! line of code for a drain, and a drain is the same in every world:
 //!
-//! - a loop looks at the flag in each round, and its reads return 0 where they would have waited;
-//! - in the block world, the descriptors that kernel threads may be blocked on are listed here, and
-//!   `shutdown(2)` for reading lets them go.
+//! - A loop looks at the flag in each round, and its reads return 0 where they would have waited.
+//!
+//! - In the block world, the descriptors that kernel threads may be blocked on are listed here.
+//!   `shutdown(2)` for reading lets these threads go.
 //!
 //! `shutdown(2)` resets the connections in the queue of a listener. So a drain makes the listener
 //! non-blocking, and shuts it down once its queue is empty. That is at once, or else done by the
@@ -68,8 +69,8 @@ pub fn requested() -> bool {
         || with_scope(|scope| scope.is_some_and(Scope::is_requested))
 }
 
-/// The same for a loop that has just made the wakeup by which a drain interrupts it, before it
-/// first sleeps.
+/// The same for a new loop, before it first sleeps. It has just made the wakeup that a drain
+/// interrupts it by.
 ///
 /// A request sets the flag and then interrupts the loops that there are. The fence here and the one
 /// in the request ensure that either the request finds the wakeup, or this finds the flag.
@@ -177,8 +178,7 @@ impl Listed {
     ///
     /// # Errors
     ///
-    /// Where the listener is another process's: `EMFILE`, for it takes a descriptor of its own to
-    /// leave it.
+    /// If the listener is another process's: `EMFILE`, because leaving it takes a descriptor.
     pub(crate) fn new(descriptor: BorrowedFd<'_>, input: DrainTarget) -> io::Result<Self> {
         if matches!(input, DrainTarget::Listener(maker) if maker != getpid()) {
             make_not_listening()?;
@@ -230,7 +230,7 @@ fn end_input(number: RawFd, input: DrainTarget) {
 /// queue. Async-signal-safe.
 pub(crate) fn end_listener(listener: BorrowedFd<'_>, input: DrainTarget) {
     if input == DrainTarget::Listener(getpid()) {
-        // One that has been shut down already makes this fail.
+        // A descriptor that has been shut down already makes this fail.
         let _ = shutdown(listener, Shutdown::Read);
     }
 }
@@ -317,7 +317,7 @@ impl Drain {
 
     /// Walks the list for a request of the process that found the lock held. A later request walks
     /// the list itself. The fences here and in [`request`](Drain::request) ensure that at least one
-    /// of the two sees what the other has done.
+    /// of the two sees the other's store.
     fn make_up(&self, end: impl Fn(RawFd, DrainTarget)) {
         fence(Ordering::SeqCst);
         if self.requested.load(Ordering::Relaxed) {

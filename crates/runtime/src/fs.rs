@@ -82,7 +82,7 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// Those of `open_file`.
+    /// The errors of `open_file`.
     pub async fn stat(&self, path: &str) -> io::Result<Metadata> {
         let root = self.clone();
         let path = Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
@@ -99,7 +99,7 @@ impl Root {
         };
         match opened {
             Ok(descriptor) => Ok(File { descriptor: Arc::new(descriptor) }),
-            // It would leave the root, or it is a link where none is followed.
+            // The path would leave the root, or it is a link where none is followed.
             Err(Errno::XDEV | Errno::LOOP) => Err(io::ErrorKind::PermissionDenied.into()),
             // A file where the path has a directory.
             Err(Errno::NOTDIR | Errno::NAMETOOLONG) => Err(io::ErrorKind::NotFound.into()),
@@ -192,7 +192,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// Those of `fstat(2)`.
+    /// The errors of `fstat(2)`.
     pub async fn metadata(&self) -> io::Result<Metadata> {
         // In place in every world: opening the file has read what this answers from.
         self.metadata_now()
@@ -202,7 +202,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// Those of `pread(2)`; `OutOfMemory`.
+    /// The errors of `pread(2)`; `OutOfMemory`.
     #[track_caller]
     pub fn read_at(
         &self,
@@ -217,7 +217,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// Those of `pwrite(2)`: the file was opened for reading, the disk is full.
+    /// The errors of `pwrite(2)`: the file was opened for reading, the disk is full.
     #[track_caller]
     pub fn write_at<B: AsRef<[u8]> + Send + 'static>(
         &self,
@@ -271,7 +271,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// Those of `open(2)`.
+    /// The errors of `open(2)`.
     pub fn open_to_write(path: impl AsRef<Path>) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(path.as_ref(), flags, Mode::empty())?;
@@ -283,7 +283,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// Those of `open(2)` and `pwrite(2)`.
+    /// The errors of `open(2)` and `pwrite(2)`.
     pub fn temporary(content: &[u8]) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::TMPFILE;
         let descriptor = rustix::fs::open(env::temp_dir(), flags, Mode::RUSR | Mode::WUSR)?;
@@ -296,7 +296,7 @@ impl File {
     ///
     /// # Errors
     ///
-    /// Those of `fstat(2)`.
+    /// The errors of `fstat(2)`.
     pub fn length(&self) -> io::Result<u64> {
         Ok(self.metadata_now()?.length)
     }

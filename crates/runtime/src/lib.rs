@@ -7,8 +7,8 @@
 //! | world | a blocking operation … | driven by |
 //! | --- | --- | --- |
 //! | block | is the plain blocking system call | [`block_on`] |
-//! | park | tries, and on "would block" switches to another stack | [`event_loop`], `LoopWorld::Park` |
-//! | suspend | tries, and on "would block" returns `Pending` | [`event_loop`], `LoopWorld::Suspend` |
+//! | park | tries, and on "would block" switches stacks | [`event_loop`], `LoopWorld::Park` |
+//! | suspend | tries, and on "would block" is `Pending` | [`event_loop`], `LoopWorld::Suspend` |
 //! | reactor | tries, and on "would block" leaves its kernel thread | [`blocks`], the reactor |
 //!
 //! These rules keep the worlds equivalent. A task waits for one thing at a time, as a thread does.

@@ -56,7 +56,7 @@ mod source {
     ///
     /// # Safety
     ///
-    /// It has as many bytes as were asked for, and is not looked at again.
+    /// The mapping has as many bytes as were asked for, and is not looked at again.
     pub(crate) unsafe fn give_back(place: NonNull<u8>, bytes: usize) {
         // SAFETY: it is a mapping of its own, and it is not used again, by what is asked of the
         // caller.

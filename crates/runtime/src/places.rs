@@ -1,10 +1,11 @@
-//! Places: kernel threads that serve one connection at a time, of which a server has only so many.
+//! Places: kernel threads that serve one connection at a time. A server has only so many.
 //!
 //! A client that is silent holds its place, and other clients wait. So where others wait, a
 //! connection that keeps its place in vain sees the end of its input, as at a
 //! [drain](crate::drain). It keeps its place in vain in two cases:
 //!
 //! - Nothing has passed over it, in either direction, for `SILENCE`.
+//!
 //! - Its client sends more slowly than `LEAST_RATE`, and has had `SLOW` for its request.
 //!
 //! A connection never ends so while a reply is on its way.
@@ -34,7 +35,7 @@ const LEAST_RATE: u64 = 1024;
 /// What waits may be on its way to a thread that is free. So it has to wait for so long.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
-/// So many reads without a write make a thread look at how slowly a request comes.
+/// After so many reads without a write, a thread checks how slowly a request comes.
 const MANY_READS: u32 = 3;
 
 thread_local! {
@@ -49,7 +50,7 @@ thread_local! {
 /// The places of one server.
 #[derive(Debug, Default)]
 pub struct Places {
-    /// Others waited at the last look.
+    /// Other connections waited at the last look.
     are_wanted: AtomicBool,
 }
 
@@ -78,7 +79,7 @@ impl Places {
 /// Calls `operation` with the place that this kernel thread is, if it is one.
 #[inline]
 pub(crate) fn here<R>(operation: impl FnOnce(Option<&Place<'_>>) -> R) -> R {
-    // SAFETY: non-null only while `enter`, on the stack of which it lies, has not returned. The
+    // SAFETY: non-null only while `enter` has not returned. It lies on the stack of `enter`. The
     // operation is called now, and can keep no reference.
     operation(unsafe { PLACE.get().as_ref() })
 }
@@ -96,8 +97,8 @@ impl Place<'_> {
         READS.get() >= MANY_READS || self.places.are_wanted.load(Ordering::Relaxed)
     }
 
-    /// How long a read of `connection`, for which nothing is there, may wait until the next look;
-    /// `None` when the connection is to end.
+    /// How long an empty read of `connection` may wait until the next look. `None` if the
+    /// connection must end.
     #[cold]
     pub(crate) fn look(&self, connection: BorrowedFd<'_>) -> Option<Duration> {
         let are_wanted = &self.places.are_wanted;
@@ -113,8 +114,8 @@ impl Place<'_> {
     }
 }
 
-/// How long a connection, for which nothing is there to be read, may still keep its place; `None`
-/// when a reply is on its way.
+/// How long a connection without unread bytes may still keep its place. `None` if a reply is on its
+/// way.
 fn left(connection: BorrowedFd<'_>) -> Option<Duration> {
     let info = tcp_info(connection)?;
     if info.tcpi_unacked > 0 || info.tcpi_notsent_bytes > 0 {

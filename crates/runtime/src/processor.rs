@@ -1,8 +1,8 @@
 //! The processor's features, detected once, before fork.
 //!
 //! A micro-optimisation. Parsers that choose their instructions by the processor's features ask for
-//! them at their first use. In a process that serves one connection that is always. Under a virtual
-//! machine each of the some twenty `cpuid` instructions of the answer goes by way of the host.
+//! them at their first use. A process for one connection pays for that each time. The answer takes
+//! some twenty `cpuid` instructions, and under a virtual machine the host executes each.
 //!
 //! | gain | measured by | delete it if it gains less than |
 //! | --- | --- | --- |

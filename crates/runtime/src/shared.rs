@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-/// So many numbers, all zero, that this process and its later children see alike. They are never
+/// Makes so many numbers, all zero, that this process and its later children share. They are never
 /// freed, so this is for what a service makes once. Where there is no memory to share, each process
 /// has its own.
 #[must_use]
@@ -16,8 +16,8 @@ pub fn words<const COUNT: usize>() -> &'static [AtomicU64; COUNT] {
     // SAFETY: a new anonymous mapping at an address of the kernel's choice aliases nothing.
     let mapped = unsafe { mmap_anonymous(ptr::null_mut(), length, protection, MapFlags::SHARED) };
     match mapped.ok().and_then(NonNull::new) {
-        // SAFETY: the mapping is never unmapped, begins at a page, is at least `length` bytes long,
-        // and is all zeroes, which is a valid value of atomic integers.
+        // SAFETY: the mapping is never unmapped, begins at a page, and is at least `length` bytes
+        // long. It is all zeroes, which is a valid value of atomic integers.
         Some(words) => unsafe { words.cast().as_ref() },
         None => Box::leak(Box::new([const { AtomicU64::new(0) }; COUNT])),
     }

@@ -65,8 +65,8 @@ impl Future for Sleep {
 /// Runs `future`, and drops it where it waits if it is not done when `limit` has passed since this
 /// call.
 ///
-/// This holds in every world, for what waits by this crate's operations: a kernel thread that
-/// blocks in a read leaves it too. A task that computes without waiting is not interrupted.
+/// This holds in every world for waits by this crate's operations. A kernel thread that blocks in a
+/// read leaves it too. A task that computes without waiting is not interrupted.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -91,8 +91,8 @@ pub fn timeout<F: Future>(
 }
 
 pin_project! {
-    /// By hand, since an `async fn` would keep the future twice: as its argument, and as what it
-    /// polls.
+    /// Written by hand: an `async fn` would keep the future twice, as its argument and as its
+    /// await.
     struct Timeout<F> {
         deadline: Option<Instant>,
         // `None` when it has ended.
@@ -133,7 +133,7 @@ impl From<Elapsed> for std::io::Error {
     }
 }
 
-/// Polls with `deadline` as the ambient one; see [`world`](crate::world) for what that does.
+/// Polls with `deadline` as the ambient deadline (see [`world`](crate::world)).
 fn poll_before<F: Future>(
     deadline: Option<Instant>,
     future: Pin<&mut F>,

@@ -1,4 +1,4 @@
-//! What every wait shares, whatever the world: how it ends, and the ambient deadline.
+//! The common part of waits in all worlds: how a wait ends, and the ambient deadline.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! What a forked child calls its stage reaches the parent as text, wherever the child keeps it.
 //!
-//! One test in a process of its own, since it forks.
+//! One test in a process of its own, because the test forks.
 
 use std::io::{Read, Write, pipe};
 
@@ -19,7 +19,7 @@ fn a_stage_that_a_child_has_named_by_itself_is_seen_by_the_parent() {
         drop(gone);
         slot.occupy();
         block_on(async {
-            // So long that it is a mapping of its own, which the parent does not have.
+            // The name is so long that it has a mapping of its own, which the parent does not have.
             let name = format!("named by {}{}", std::process::id(), ": long".repeat(1 << 18));
             task::stage(Box::leak(name.into_boxed_str())).await;
             is_ready.write_all(b"!").unwrap();

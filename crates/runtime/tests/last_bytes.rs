@@ -1,5 +1,5 @@
-//! What a stream wrote last arrives, though its peer has sent what was not read: in every world, on
-//! every poller.
+//! The last bytes of a stream arrive, although unread bytes of its peer are left. In every world,
+//! on every poller.
 
 #[macro_use]
 mod common;

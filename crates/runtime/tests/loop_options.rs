@@ -1,5 +1,4 @@
-//! What a loop can be told to do beyond running its tasks: to look before it sleeps, and to read
-//! files itself.
+//! Options of a loop: to poll before it sleeps, and to read files itself.
 
 use std::future::{Future, poll_fn};
 use std::io;

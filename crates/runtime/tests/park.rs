@@ -1,5 +1,5 @@
-//! What a user-level thread must not notice of its stack, and of those it shares a kernel thread
-//! with: here it is as in the other worlds.
+//! A user-level thread must not notice its stack, nor the threads that share its kernel thread.
+//! Here it behaves as in the other worlds.
 
 #[macro_use]
 mod common;
@@ -57,8 +57,8 @@ async fn a_panic_in_a_leaf_is_its_tasks() {
     sleep(MOMENT).await;
 }
 
-/// The processor goes from one to the next without the loop; whose turn ends, and how, must not be
-/// confused.
+/// The processor goes from one fiber to the next without the loop. The loop must still know which
+/// turn ends, and how.
 async fn each_task_ends_as_it_does() {
     let run = |number: usize| async move {
         for _ in 0..number % 7 {

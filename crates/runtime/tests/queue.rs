@@ -13,7 +13,7 @@ use duality_runtime::sync::Notify;
 use duality_runtime::task;
 use proptest::prelude::*;
 
-/// What a task does, one after the other.
+/// The steps of a task, one after the other.
 #[derive(Clone, Debug)]
 enum Step {
     Yield,

@@ -21,7 +21,7 @@ use proptest::sample::Index;
 /// Long enough never to pass in a test that works.
 const EVER: Duration = Duration::from_secs(20);
 
-/// What happens next, to one of those that wait.
+/// The next step of one of the waiters.
 #[derive(Clone, Debug)]
 enum Step {
     Begin,
@@ -54,7 +54,7 @@ impl Wake for Woken {
     }
 }
 
-/// One that waits, or has not begun to.
+/// A task that waits, or has not begun to.
 struct Waiter<'a, R> {
     number: usize,
     future: Pin<Box<dyn Future<Output = R> + 'a>>,
@@ -63,11 +63,11 @@ struct Waiter<'a, R> {
     has_waited: bool,
 }
 
-/// Those that wait, and the queue as it should be.
+/// The waiters, and the expected queue.
 struct Waiters<'a, R> {
     all: Vec<Waiter<'a, R>>,
     queue: VecDeque<usize>,
-    /// Those that were handed something and have not come for it.
+    /// Tasks that were handed something and have not come for it.
     handed: Vec<usize>,
     begun: usize,
 }
@@ -111,7 +111,7 @@ impl<'a, R> Waiters<'a, R> {
         }
     }
 
-    /// One gives up; true when it gives back what it was handed, and nothing else waits for that.
+    /// A task gives up. True if it gives back what it was handed, and no other task waits for that.
     fn give_up(&mut self, index: usize) -> bool {
         let waiter = self.all.remove(index);
         self.queue.retain(|number| *number != waiter.number);
@@ -184,7 +184,7 @@ fn semaphore(permits: usize, steps: &[Step]) {
 fn notify(steps: &[Step]) {
     let notify = Notify::new();
     let mut waiters = Waiters::<()>::new();
-    // Of each that has begun: how often all had been told before.
+    // For each waiter that has begun: the number of broadcasts before.
     let mut seen = Vec::new();
     let (mut kept, mut broadcasts) = (false, 0);
     for step in steps {

@@ -1,5 +1,5 @@
-//! One body, every world: each promise of the runtime is kept by block, park (on epoll), suspend
-//! (on every poller) and reactor, and the name of a failing test says which world broke it.
+//! One body, every world: block, park (on epoll), suspend (on every poller) and reactor keep each
+//! promise of the runtime. The name of a failing test says which world broke it.
 
 #[macro_use]
 mod common;
@@ -79,7 +79,7 @@ async fn connections_rest() {
         task::yield_now().await;
     }
     client.write_all(b"b").await.unwrap();
-    // Who gives up, and who closes, rests no longer.
+    // A task that gives up, or closes, rests no longer.
     assert_eq!(reader.await, Ok(io::ErrorKind::TimedOut));
     assert_eq!(resting(), 0);
     // What is waited for from a server of one's own choice is no rest.
@@ -241,7 +241,8 @@ async fn a_narrow_receiver_holds_up_its_peer() {
     let mut sent = 0;
     while let Ok(written) = timeout(MOMENT, server.write(&[7; 1024])).await {
         sent += written.unwrap();
-        // Ten times what fits; with the buffers and segments of a loopback device, megabytes do.
+        // Ten times the bytes that fit. With the buffers and segments of a loopback device, that is
+        // megabytes.
         assert!(sent < 512 << 10, "nothing held it up");
     }
     drop(server);

@@ -1,5 +1,5 @@
-//! The blocks service: a request of five stages, of which two touch a file and one computes
-//! (Truppel & Abreu, section II).
+//! The blocks service: a request of five stages. Two touch a file and one computes (Truppel &
+//! Abreu, section II).
 //!
 //! ```text
 //!   receive ──▶ read ──────────▶ xor ──────▶ write ─────────▶ send

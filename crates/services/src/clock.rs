@@ -1,5 +1,5 @@
-//! The time of day in whole seconds, cheaply: what the `Date` of a reply and the line of the time
-//! service are made of.
+//! The time of day in whole seconds, cheaply, for the `Date` of a reply and the line of the time
+//! service.
 
 use rustix::time::{ClockId, clock_gettime};
 

@@ -1,5 +1,5 @@
-//! Thin functions over the private parsers, for the fuzz targets in `fuzz/`. They are there only
-//! under `cfg(fuzzing)`, and nothing else is different then.
+//! Thin functions over the private parsers, for the fuzz targets in `fuzz/`. They exist only under
+//! `cfg(fuzzing)`, which changes nothing else.
 
 use crate::{
     chat::log::{Log, Prefix},
@@ -41,9 +41,9 @@ pub fn phone(line: &[u8]) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// What one member of a chat hears when all members, itself included, have said these lines. It
-/// reads all of them at the end, in stretches, from a log of `capacity` bytes. `None` if the log
-/// has dropped lines before it read them.
+/// The bytes that one member of a chat hears after all members, itself included, have said these
+/// lines. It reads all of them at the end, in stretches, from a log of `capacity` bytes. `None` if
+/// the log has dropped lines before it read them.
 #[must_use]
 pub fn chat(said: &[(u64, &[u8])], hearer: u64, capacity: usize) -> Option<Vec<u8>> {
     let mut log = Log::new(capacity);
@@ -67,7 +67,7 @@ pub use redis_protocol::resp2::types::OwnedFrame as Reply;
 ///
 /// # Errors
 ///
-/// It is not a reply, or beyond all bounds.
+/// The bytes are no reply, or beyond all bounds.
 pub fn redis_reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>, ()> {
     codec::decode_reply(bytes).map_err(|_| ())
 }

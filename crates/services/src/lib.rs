@@ -9,7 +9,7 @@
 //! * A header that says what the protocol is and where it is specified.
 //! * An `async` function or method `serve`, with a future that is `Send`. It takes a [`TcpStream`]
 //!   and whatever the connections share, and returns `io::Result<()>`. `Ok` means that the
-//!   conversation ended in order, be it with an error reply. `Err` means that the connection broke
+//!   conversation ended in order, maybe with an error reply. `Err` means that the connection broke
 //!   or ran out of time.
 //! * A bound on everything a client decides: lengths, counts, and the time it may take.
 //! * A constant `ENTRY: Entry`, which says what the service asks of an architecture and of its
@@ -94,7 +94,7 @@ impl Entry {
         stack: 16 * 1024,
     };
 
-    /// Whether `setting` means something to it.
+    /// Whether `setting` means something to the service.
     #[must_use]
     pub fn has(&self, setting: Setting) -> bool {
         self.settings.contains(&setting)

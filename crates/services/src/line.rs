@@ -1,5 +1,5 @@
-//! Lines from a stream, each of bounded length: what the services that people can speak with `nc`
-//! share.
+//! Lines from a stream, each of bounded length. The services that people can speak with `nc` share
+//! them.
 //!
 //! A line ends with LF; a CR before it is not part of the line. What follows the last LF is not a
 //! line. [`Lines`] gives out the same lines however the network cuts the bytes.
@@ -69,7 +69,7 @@ impl Lines {
     ///
     /// # Errors
     ///
-    /// Those of [`TcpStream::read`], but for its time-out.
+    /// The errors of [`TcpStream::read`], except its time-out.
     pub(crate) async fn next(&mut self, stream: &mut TcpStream) -> io::Result<Line<'_>> {
         loop {
             match self.take() {
@@ -83,11 +83,11 @@ impl Lines {
         }
     }
 
-    /// Waits until something has come, be it a whole line or not; false at the end.
+    /// Waits until something has come, a whole line or a part. False at the end.
     ///
     /// # Errors
     ///
-    /// Those of [`TcpStream::read`], but for its time-out.
+    /// The errors of [`TcpStream::read`], except its time-out.
     pub(crate) async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
         match stream.read(self.room()).await {
             Ok(count) => {

@@ -13,10 +13,10 @@
 //! ← ERROR what is wrong
 //! ```
 //!
-//! `ADD` replaces an earlier number. `ADDED` is said once the entry is kept in the [`Store`]: it
-//! survives `kill -9` (with `--durable`, a power cut too). While the store is away, the reply is
-//! `ERROR the store is unavailable`, and the connection goes on; what was to be added may have been
-//! kept nevertheless.
+//! `ADD` replaces an earlier number. The reply `ADDED` means that the entry is kept in the
+//! [`Store`]: it survives `kill -9` (with `--durable`, a power cut too). While the store is away,
+//! the reply is `ERROR the store is unavailable`, and the connection goes on. The entry may have
+//! been kept nevertheless.
 //!
 //! A line longer than 256 bytes is answered by a line that begins with `ERROR`, and then the
 //! connection ends. It also ends, without a word, after 60 seconds of silence.

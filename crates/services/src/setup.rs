@@ -1,5 +1,4 @@
-//! What a service is set up with: files, templates, sizes, and where and how it keeps what it is
-//! told.
+//! The set-up of a service: files, templates, sizes, and its store.
 
 use std::{io, path::PathBuf};
 

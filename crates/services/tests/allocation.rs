@@ -197,8 +197,8 @@ where
     most
 }
 
-/// What the server asks of the heap for `connections` connections, one after the other, of
-/// `requests` requests each; and how many seconds they take.
+/// The server's allocations for `connections` connections, one after the other, of `requests`
+/// requests each. Also how many seconds they take.
 fn cost<S, F>(
     world: World,
     serve: S,

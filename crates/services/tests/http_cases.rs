@@ -1,4 +1,4 @@
-//! The cases of `http_cases.toml`, which says what they are, against our http service.
+//! Our http service against the cases of `http_cases.toml`. That file describes them.
 
 mod http_client;
 

@@ -116,8 +116,8 @@ fn silence_ends_a_connection_without_a_word() {
     for world in World::ALL {
         let address = demo(world, Limits { idle_time: SHORT, ..patient() });
         Client::connect(address).expect_end();
-        // After a request it is the same; but a test that is held up finds the connection closed
-        // before it has asked.
+        // The same holds after a request. But if the test is held up, the connection closes before
+        // the request.
         let mut client = loop {
             let mut client = Client::connect(address);
             let asked = client.stream.write_all(get("/").as_bytes());

@@ -109,7 +109,7 @@ impl Client {
         self.stream.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// The next line, its end included; what there is of it when the connection ends before.
+    /// The next line, its end included. If the connection ends before, the part that has come.
     async fn line(&mut self) -> String {
         loop {
             if let Some(feed) = self.received.iter().position(|&byte| byte == b'\n') {

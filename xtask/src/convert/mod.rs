@@ -5,11 +5,12 @@
 //!   target/convert/libduality_convert.so   the pass, a plugin of LLVM 19 (convert/pass)
 //!   target/convert/reference.o             the reference runtime, for tests (convert/reference)
 //!   target/convert/reference-asan.o        the same with AddressSanitizer
-//!   target/convert/runtime                 the product's runtime, to see its warnings: the driver compiles its own
+//!   target/convert/runtime                 the product's runtime, built to see its warnings
 //!   target/convert/tests                   what the suite compiles and runs
 //! ```
 //!
-//! Nothing else needs LLVM's headers: who does not convert C programs never builds this.
+//! Nothing else needs LLVM's headers. A developer that does not convert C programs never builds
+//! this.
 
 mod driver;
 mod suite;

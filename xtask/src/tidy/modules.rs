@@ -1,6 +1,6 @@
 //! The rule about the modules of one crate: none imports another one in a circle.
 //!
-//! Looked at is the production code: each path that begins with `crate::`, `super::` or `self::`,
+//! The rule looks at production code: each path that begins with `crate::`, `super::` or `self::`,
 //! with all that its braces hold. The modules of one folder make a graph, at every level of the
 //! tree; a folder is one module in the graph above it. What stands in a `mod.rs` belongs to its
 //! folder, and its modules may use it.

@@ -153,9 +153,9 @@ fn paragraphs(text: &str, is_page: bool) -> Vec<(usize, String)> {
         let is_prose = !in_fence
             && match is_page {
                 true => !body.starts_with(['|', '#']) && !body.starts_with("    "),
-                false => !body.contains(['│', '─', '┌', '└', '▶', '▼']),
+                false => !is_drawn(body),
             };
-        let item = if is_page { after_bullet(body.trim()) } else { None };
+        let item = after_bullet(body.trim());
         is_open &= item.is_none();
         let words = item.unwrap_or_else(|| body.trim());
         if !is_prose || words.is_empty() {
@@ -172,6 +172,11 @@ fn paragraphs(text: &str, is_page: bool) -> Vec<(usize, String)> {
         is_open = true;
     }
     paragraphs
+}
+
+/// Whether a line of a comment belongs to a table or a diagram.
+fn is_drawn(body: &str) -> bool {
+    body.trim_start().starts_with('|') || body.contains(['│', '─', '┌', '└', '▶', '▼'])
 }
 
 /// What a line of nothing but a comment says, in Rust, C or C++.
@@ -277,6 +282,7 @@ mod tests {
             assert_eq!(lines(&text, true), [], "{text}");
         }
         assert_eq!(lines(&format!("// ```\n// {long}\n// ```\n// a ─▶ {long}\n"), false), []);
+        assert_eq!(lines(&format!("//! | {long} |\n//! | {long} |\n"), false), []);
     }
 
     #[test]
@@ -289,6 +295,7 @@ mod tests {
         ] {
             assert_eq!(lines(&text, true), [], "{text}");
         }
+        assert_eq!(lines(&format!("/// - {half}\n/// - {half}\n"), false), []);
         assert_eq!(lines(&format!("a\n\n{half}\n{half}\n"), true), [(3, "40 words".into())]);
     }
 

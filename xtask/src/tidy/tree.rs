@@ -17,7 +17,7 @@ const SUBJECTS: usize = 15;
 /// The workspace, as text.
 pub(crate) struct Tree {
     pub(crate) sources: Vec<Source>,
-    /// Markdown, but for what runs have written.
+    /// Markdown, except pages that runs have written.
     pub(crate) pages: Vec<Page>,
     /// Sources in C and C++.
     pub(crate) natives: Vec<Page>,

@@ -111,7 +111,7 @@ fn macro_calls<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = usize> 
     words(code, name).filter(|start| code[start + name.len()..].starts_with('!'))
 }
 
-/// Where one of `names` is reached through `module::`, alone or in braces.
+/// The places that reach one of `names` through `module::`, alone or in braces.
 fn imports<'a>(
     code: &'a str,
     module: &'a str,

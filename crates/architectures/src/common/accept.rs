@@ -17,7 +17,7 @@ use super::pressure::{PAUSE, Pressure};
 use super::served::{ConnectionTask, Served};
 use super::server::Server;
 
-/// The threads of a process, each of which accepts for itself.
+/// The threads of a process. Each accepts for itself.
 pub(crate) struct Members {
     count: usize,
     /// The connections of all members together.
@@ -27,7 +27,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// So many members, all at one listener.
+    /// The number of members, all at one listener.
     ///
     /// # Errors
     ///

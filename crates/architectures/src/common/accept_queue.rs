@@ -1,8 +1,8 @@
 //! The accept queue of an event loop: accepted connections that have no started task yet.
 //!
 //! ```text
-//!   kernel's accept queue ▶ [ acceptor ] ─── not full ──────────────────▶ ( a task: under way, or at rest )
-//!                               └─ full ─▶ loop's accept queue ▶ [ starter ] ▶ (  …                       )
+//!   kernel's accept queue ▶ [ acceptor ] ─ not full ──────────▶ ( a task: under way, or at rest )
+//!                               └─ full ▶ loop's accept queue ▶ [ starter ] ▶ ( …               )
 //! ```
 //!
 //! A connection is *under way* unless it rests. It rests while it waits for its client to send or
@@ -131,7 +131,7 @@ impl AcceptQueue {
         }
     }
 
-    /// Waits until there is a connection. False if there will be none.
+    /// Waits until there is a connection. False if no connection will come any more.
     async fn has_connection(&self) -> bool {
         loop {
             {

@@ -2,8 +2,8 @@
 //! memory.
 //!
 //! ```text
-//!   descriptors:  │ in use at the start │ connections, each with those that its service keeps │ reserve │
-//!   memory:       │ whatever is in use                                                        │ reserve │
+//!   descriptors:  │ in use at start │ connections, each with its service's descriptors │ reserve │
+//!   memory:       │ whatever is in use                                                 │ reserve │
 //! ```
 //!
 //! A server that accepts as long as accept(2) succeeds uses up all descriptors, and then cannot
@@ -17,10 +17,10 @@ use duality_runtime::net::TcpListener;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, getrlimit};
 
-/// What must be left over when a connection is accepted.
+/// The resources that must be left over when a connection is accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct Admission {
-    /// The most connections that there are descriptors for.
+    /// The most connections that the descriptors allow.
     most: usize,
     memory: Reserve,
 }
@@ -57,7 +57,7 @@ impl Admission {
         Self { most: usize::MAX, memory: Reserve::default() }
     }
 
-    /// The most connections that there are descriptors for.
+    /// The most connections that the descriptors allow.
     pub fn most(&self) -> usize {
         self.most
     }

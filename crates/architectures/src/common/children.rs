@@ -77,7 +77,7 @@ impl Children {
     ///
     /// # Errors
     ///
-    /// Those of [`may_fork`].
+    /// The errors of [`may_fork`].
     pub fn new() -> io::Result<Self> {
         may_fork()?;
         Ok(Self { living: HashMap::new() })
@@ -93,8 +93,7 @@ impl Children {
         let slot = ChildSlot::reserve();
         processor::detect_features();
         // SAFETY: the child goes on with a copy of this one kernel thread. `new` has found no other
-        // threads than helpers, and what a parent does from then on, its architecture and its
-        // helpers, starts none.
+        // threads than helpers. From then on, the parent's architecture and its helpers start none.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
@@ -124,7 +123,7 @@ impl Children {
     ///
     /// # Errors
     ///
-    /// Those of [`start`](Self::start).
+    /// The errors of [`start`](Self::start).
     pub(crate) fn give(
         &mut self,
         stream: &mut Option<TcpStream>,

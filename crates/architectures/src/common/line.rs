@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A connection waits before it is refused. While slots become free, no waiting connection is
-//! refused. A refusal costs as much as a short request. So a server that refused at once would be
-//! busy with refusals, since clients try again and again. At five times the limit it would refuse
+//! refused. A refusal costs as much as a short request, and clients try again and again. So a
+//! server that refused at once would be busy with refusals. At five times the limit it would refuse
 //! four of five connections.
 //!
 //! If no slots become free, at most a thousand connections a second are refused, however many come.
@@ -77,11 +77,11 @@ pub struct Line<T> {
 /// What becomes of the connection that has waited longest.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn<T> {
-    /// It has a slot.
+    /// The connection has a slot.
     Serve(T),
-    /// It has waited too long.
+    /// The connection has waited too long.
     Refuse(T),
-    /// It goes on waiting, or no connection waits.
+    /// The connection goes on waiting, or no connection waits.
     Wait,
 }
 

@@ -1,4 +1,4 @@
-//! A service as architectures see it: what it does with a connection, and what it needs.
+//! A service as architectures see it: its handler of connections, and its needs.
 
 use std::fmt;
 use std::io;
@@ -27,14 +27,14 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// These needs, and that connections can reach the same memory.
+    /// These needs, and shared memory for connections.
     #[must_use]
     pub const fn with_shared_memory(mut self) -> Self {
         self.shared_memory = true;
         self
     }
 
-    /// These needs, and that more than one connection is served at a time.
+    /// These needs, and more than one connection at a time.
     #[must_use]
     pub const fn with_concurrent_connections(mut self) -> Self {
         self.concurrent_connections = true;
@@ -66,7 +66,7 @@ pub type ByHand = Arc<dyn Fn(Limit) -> io::Result<OpenedByHand> + Send + Sync>;
 /// Runs an open loop with its listener, and accepts within the given bounds.
 pub type OpenedByHand = Box<dyn FnOnce(TcpListener, Admission)>;
 
-/// What is done with one connection, under every architecture.
+/// The handler of one connection, under every architecture.
 #[derive(Clone)]
 pub struct Served {
     name: Arc<str>,

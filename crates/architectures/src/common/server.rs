@@ -38,7 +38,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Those of [`TcpListener::bind`]. An address in use is an error only after a second.
+    /// The errors of [`TcpListener::bind`]. An address in use is an error only after a second.
     pub fn bind(
         architecture: &dyn Architecture,
         service: Served,
@@ -61,8 +61,8 @@ impl Server {
         Ok(Self { service, options, listeners, address })
     }
 
-    /// A server of connections that come from the injector instead of a network. It ends after it
-    /// has served all of them.
+    /// A server of connections that come from the injector instead of a network. The server ends
+    /// after it has served all of them.
     ///
     /// # Errors
     ///

@@ -31,7 +31,7 @@ static LIMIT: AtomicU32 = AtomicU32::new(30);
 ///
 /// # Errors
 ///
-/// Those of `sigaction(2)`.
+/// The errors of `sigaction(2)`.
 pub fn install(limit_seconds: u32) -> io::Result<()> {
     LIMIT.store(limit_seconds.max(1), Ordering::Relaxed);
     SERVER.store(getpid().as_raw_pid(), Ordering::Relaxed);

@@ -131,7 +131,7 @@ struct Serial {
 
 struct Entry {
     queue: Arc<Queue>,
-    /// Its blocks that wait or run.
+    /// The queue's blocks that wait or run.
     blocks: usize,
 }
 

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   every 100 ms, for each stage:
-//!     queue longer than LONG and no shorter than at the last look? ──▶ one thread more    (idle threads end by themselves)
-//!     executed since the last look                                 ──▶ batch: smaller while the rate holds, larger when it falls
+//!     queue longer than LONG and no shorter than at the last look? ──▶ one thread more
+//!       (idle threads end by themselves)
+//!     executed since the last look ──▶ batch: smaller while the rate holds, larger when it falls
 //! ```
 //!
 //! Source: Welsh, Culler, Brewer 2001, section 4.2. Their controller looks every two seconds and
@@ -85,7 +86,7 @@ impl Batching {
         Self { executed, rate: 0.0, best: 0.0 }
     }
 
-    /// The batch from now on, after an interval with `batch`.
+    /// The next batch, after an interval with `batch`.
     ///
     /// The batch shrinks for as long as the rate holds. A small batch leaves events to idle threads
     /// and answers the first ones sooner. A large one needs fewer looks at the queue.

@@ -9,7 +9,7 @@
 //!        │ ▢▢▢     │──▶│ ▢▢▢▢▢▢▢         │──▶│ ▢▢            │── a task that waits ────────┘
 //!        │ ( )     │   │ ( ) ( ) ( )     │   │ ( )           │
 //!        └─────────┘   └─────────────────┘   └───────────────┘
-//!          ▲ threads added as the queue grows, ended when idle; batches as throughput allows: the controllers
+//!          ▲ the controllers: a long queue gets threads, idle threads end; batches by throughput
 //! ```
 //!
 //! A stage is the code after `task::stage(name)`. An event is a task that has come to the stage or

@@ -1,4 +1,4 @@
-//! A service that echoes, and panics or recurses without an end when it is told to.
+//! A service that echoes. On request it panics, or recurses without an end.
 
 #![forbid(unsafe_code)]
 

@@ -2,8 +2,8 @@
 //! find.
 //!
 //! The lab starts this program for each of its servers, and tells them apart only by `--backlog`,
-//! which no load here comes near. So the length of the queue says what is planted; the lab itself
-//! knows of nothing.
+//! which no load here comes near. So the length of the queue says what is planted, and the lab does
+//! not know it.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use duality::net::TcpStream;
 struct Plant {
     /// Processor time of each request.
     work: Duration,
-    /// What each request waits, without using a processor.
+    /// The time that each request waits, without using a processor.
     wait: Duration,
     /// Memory that is held.
     bytes: usize,
@@ -23,7 +23,7 @@ struct Plant {
 
 static PLANT: OnceLock<Plant> = OnceLock::new();
 
-/// What a backlog stands for.
+/// The fault that a backlog stands for.
 fn planted(backlog: &str) -> Plant {
     let plant = Plant::default();
     match backlog {

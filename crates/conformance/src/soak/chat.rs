@@ -1,5 +1,5 @@
-//! Chat, rightly: two clients talk among all the others, and each hears the other's lines, all of
-//! them, in order, and none of its own.
+//! Right chat requests. Two clients talk among all the others. Each hears all of the other's lines,
+//! in order, and none of its own.
 
 use std::io;
 
@@ -15,7 +15,7 @@ type Send = fn(&mut Wire, &[u8], &mut Client<'_>) -> io::Result<()>;
 /// A member of the room.
 struct Talker {
     wire: Wire,
-    /// What stands before its lines.
+    /// The text before its lines.
     label: Vec<u8>,
 }
 
@@ -31,7 +31,7 @@ pub(super) fn leave(client: &mut Client<'_>) -> Result<(), String> {
     let [mut ann, mut bob] = [Talker::enter(client)?, Talker::enter(client)?];
     ann.says_to(&mut bob, |wire, lines, _| wire.send(lines), client)?;
     ann.wire.half_close().map_err(|error| unsent(&error))?;
-    // What the others say meanwhile is told as well.
+    // The lines of the others come as well.
     let heard = ann.wire.into_rest(64 << 20);
     let heard = heard.map_err(|error| format!("instead of the end of the connection: {error}"))?;
     match heard.split(|&byte| byte == b'\n').any(|line| line.starts_with(&ann.label)) {
@@ -71,7 +71,7 @@ impl Talker {
         Ok(())
     }
 
-    /// The next line of the one with this label, without the label.
+    /// The next line of the client with this label, without the label.
     fn hears(&mut self, label: &[u8]) -> Result<Vec<u8>, String> {
         loop {
             let line = self.wire.until(b"\n").map_err(|error| format!("not heard: {error}"))?;

@@ -1,4 +1,4 @@
-//! A client, and what the clients of a round share.
+//! A client, and the shared state of the clients of a round.
 
 use std::io;
 use std::net::SocketAddr;
@@ -55,7 +55,7 @@ impl Scene {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// From now on, no reply is owed to anybody.
+    /// From now on, no client is owed a reply.
     pub(super) fn drain(&self) {
         self.draining.store(true, Ordering::SeqCst);
     }
@@ -69,7 +69,7 @@ impl Scene {
         self.counts[kind].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was found, and is then forgotten.
+    /// The findings so far, which are then forgotten.
     pub(super) fn findings(&self) -> Vec<String> {
         std::mem::take(&mut self.findings.lock().unwrap_or_else(PoisonError::into_inner))
     }

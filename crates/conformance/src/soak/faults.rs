@@ -1,5 +1,5 @@
-//! What clients do wrong, or the network to them. Each is bounded in time by itself and ends early
-//! with the round; no reply is owed.
+//! Faults of clients and of their network. Each is bounded in time and ends early with the round.
+//! No client is owed a reply.
 
 use std::io;
 use std::thread::sleep;
@@ -49,7 +49,7 @@ pub(super) fn reset_in_reply(client: &mut Client<'_>) -> io::Result<()> {
     wire.reset()
 }
 
-/// Sends a part of a request and ends its side; then takes what comes.
+/// Sends a part of a request and ends its side. Then it takes what comes.
 pub(super) fn half_close_within(client: &mut Client<'_>) -> io::Result<()> {
     let mut wire = client.connect()?;
     client.send_part(&mut wire)?;
@@ -135,7 +135,7 @@ impl Client<'_> {
         wire.send(&bytes[..length])
     }
 
-    /// A connection on which more is to come than sockets hold. Under http that is megabytes of
+    /// A connection with a reply that is longer than sockets hold. Under http that is megabytes of
     /// replies, and elsewhere as much as a socket takes.
     fn ask_for_much(&mut self) -> io::Result<Wire> {
         let mut wire = self.connect()?;
@@ -144,7 +144,7 @@ impl Client<'_> {
             Protocol::Http | Protocol::Guestbook => {
                 b"GET /large.txt HTTP/1.1\r\nHost: soak\r\n\r\n".repeat(1 + self.below(100))
             }
-            // Lines of 64 bytes, all of which are echoed or told to the others.
+            // Lines of 64 bytes. All of them are echoed, or sent to the others.
             Protocol::Echo => [b'e'; 64].repeat(1 << (4 + self.below(10))),
             Protocol::Chat => format!("{:>63}\n", "much").into_bytes().repeat(1 + self.below(50)),
         };

@@ -1,4 +1,4 @@
-//! What is acknowledged is kept: `kill -9` of a server, or of its store, under clients that add
+//! Acknowledged entries are kept: `kill -9` of a server, or of its store, under clients that add
 //! entries.
 //!
 //! Each client numbers its entries, and makes one after the other. So each entry is known to be
@@ -27,7 +27,7 @@ const BETWEEN: usize = 50;
 /// Tried where no architecture is named: one of each world, and one with several processes.
 const ARCHITECTURES: [&str; 4] = ["prefork", "threads", "uthreads", "epoll"];
 
-/// What is killed, and where the entries are kept.
+/// The killed process, and the store of the entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
     /// The server, with its store in a file.
@@ -81,7 +81,7 @@ pub fn run(settings: &Settings, count: usize) -> usize {
 ///
 /// # Errors
 ///
-/// What was lost, doubled, out of order or never answered.
+/// Entries that were lost, doubled, out of order or never answered.
 ///
 /// # Panics
 ///
@@ -184,7 +184,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Makes one entry after the other; returns what became of each.
+    /// Makes one entry after the other. Returns the fate of each.
     fn client(&self, number: usize) -> Vec<Fate> {
         let mut fates = Vec::new();
         let mut connection = None;
@@ -261,7 +261,7 @@ fn name(client: usize, number: usize) -> String {
     format!("c{client}e{number}")
 }
 
-/// Compares what a client knows with what was kept, in its order if there is one.
+/// Compares a client's entries with the store, in the store's order if it has one.
 fn compare(
     client: usize,
     fates: &[Fate],

@@ -14,7 +14,7 @@ pub(super) struct Kind {
 }
 
 enum Act {
-    /// What comes back is checked: the error is a finding.
+    /// The reply is checked. The error is a finding.
     Right(fn(&mut Client<'_>) -> Result<(), String>),
     /// A fault of the client, after which anything may happen to its connection.
     Fault(fn(&mut Client<'_>) -> io::Result<()>),
@@ -67,7 +67,7 @@ pub(super) fn run(client: &mut Client<'_>) {
             },
             Fault(act) => drop(act(client)),
         }
-        // What meets a server that is about to go, or has gone, proves nothing.
+        // A fault at a server that is about to end, or has ended, proves nothing.
         if !client.scene.is_draining() {
             client.scene.count(chosen);
         }

@@ -10,7 +10,7 @@
 //!        faults: anything may happen ────────┘
 //! ```
 //!
-//! Choices follow the seed; how they fall together in time does not.
+//! Choices follow the seed. Their timing does not.
 
 #![expect(clippy::print_stdout, reason = "what it prints is its result")]
 
@@ -55,13 +55,13 @@ pub struct Settings {
     pub duration: Duration,
     /// What the clients' choices follow.
     pub seed: u64,
-    /// By name; all, if there is none.
+    /// The names to choose. Without a name, all.
     pub architectures: Vec<String>,
-    /// By name; all, if there is none.
+    /// The names to choose. Without a name, all.
     pub services: Vec<String>,
 }
 
-/// The rounds that these names stand for, as they are shown; without a name, of all there are.
+/// The rounds of these names, in words. Without a name, all rounds.
 ///
 /// # Errors
 ///
@@ -96,7 +96,7 @@ pub fn run(settings: &Settings) -> Result<usize, String> {
     let mut around = Duration::ZERO;
     for (number, round) in rounds.into_iter().take(count).enumerate() {
         let start = Instant::now();
-        // What servers have taken to start and end so far, the next ones will.
+        // The next servers are expected to start and end in the same time as those so far.
         let share = end.saturating_duration_since(start) / (count - number) as u32;
         let share = share.saturating_sub(around / (number as u32).max(1));
         let seed = SplitMix64::new(settings.seed.wrapping_add(number as u64));
@@ -127,7 +127,7 @@ fn title(round: Round) -> String {
     format!("{} {}", round.variant.join(" "), round.service.name())
 }
 
-/// What came of a round.
+/// The outcome of a round.
 #[derive(Default)]
 struct Outcome {
     counts: Vec<u64>,

@@ -33,8 +33,7 @@ pub(super) fn kept_alive(client: &mut Client<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A request and the end of what the client has to say; then the reply, and the end of the
-/// connection.
+/// A request and the end of the client's side. Then the reply, and the end of the connection.
 pub(super) fn half_closed(client: &mut Client<'_>) -> Result<(), String> {
     if client.scene.service == Protocol::Chat {
         return chat::leave(client);

@@ -23,8 +23,8 @@ pub(super) struct Round {
     pub(super) service: Protocol,
 }
 
-/// Those that differ in the unsafe code that runs beneath them. `iterative` is not among them: a
-/// silent client there holds up all others, as it should.
+/// The services that differ in the unsafe code that runs beneath them. `iterative` is not among
+/// them: a silent client there holds up all others, as it should.
 ///
 /// A work pool has a worker for every connection that the clients can have open at a time, a
 /// burst's among them. A connection at rest holds a worker there, and the next that a burst waits
@@ -96,7 +96,7 @@ impl Round {
 ///
 /// # Errors
 ///
-/// A name that nothing has.
+/// A name that no round has.
 pub(super) fn chosen(
     architectures: &[String],
     services: &[String],
@@ -123,7 +123,7 @@ pub(super) fn chosen(
     Ok((rounds, unable.collect()))
 }
 
-/// Those of `all` that have one of these names; all, if there is none.
+/// The rounds of `all` with one of these names. Without a name, all rounds.
 fn named<T: Copy>(
     what: &str,
     names: &[String],

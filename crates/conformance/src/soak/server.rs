@@ -17,7 +17,7 @@ use super::rounds::Round;
 /// Fake stacks would move locals off the fibers' stacks, which is where they are to be looked at.
 const SANITIZER: &str = "exitcode=86:detect_stack_use_after_return=0:strict_string_checks=1:check_initialization_order=1:detect_leaks=1";
 
-/// What no server says that is well: the sanitizer, a panic, a stack that has overflowed.
+/// Output of a server with a fault: the sanitizer's report, a panic, a stack overflow.
 const COMPLAINTS: &[&str] = &["Sanitizer", "panicked at", "has overflowed its stack"];
 
 /// A server process; killed when it is dropped.
@@ -25,12 +25,12 @@ pub(super) struct Server {
     child: Child,
     address: SocketAddr,
     log: PathBuf,
-    /// Sockets that it had before the first client came.
+    /// The server's sockets before the first client came.
     sockets: usize,
 }
 
 impl Server {
-    /// Starts `program` for a round; what it says on standard error goes to `NAME.log` in `folder`.
+    /// Starts `program` for a round. Its standard error goes to `NAME.log` in `folder`.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl Server {
         }
     }
 
-    /// Waits for the end after SIGTERM, and looks at what was said until then.
+    /// Waits for the end after SIGTERM, and looks at the output until then.
     ///
     /// # Errors
     ///

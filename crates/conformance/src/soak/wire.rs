@@ -15,7 +15,7 @@ const LONGEST: usize = 64 << 10;
 
 pub(super) struct Wire {
     stream: TcpStream,
-    /// What has come and has not been taken.
+    /// Bytes that have come and have not been taken.
     ahead: Vec<u8>,
 }
 
@@ -93,12 +93,12 @@ impl Wire {
         taken.map(|_| self.ahead)
     }
 
-    /// Ends the sending side; what the server sends still arrives.
+    /// Ends the sending side. The server's bytes still arrive.
     pub(super) fn half_close(&self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)
     }
 
-    /// Ends the connection by a reset, and drops what is under way.
+    /// Ends the connection by a reset, and drops the bytes under way.
     pub(super) fn reset(self) -> io::Result<()> {
         Ok(set_socket_linger(&self.stream, Some(Duration::ZERO))?)
     }

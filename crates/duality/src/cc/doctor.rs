@@ -1,4 +1,5 @@
-//! `duality cc --doctor`: what is there, what is missing, and what brings it.
+//! `duality cc --doctor`: which tools are installed, which are missing, and which packages bring
+//! them.
 
 use std::path::PathBuf;
 

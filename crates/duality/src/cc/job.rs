@@ -168,8 +168,8 @@ impl Job {
     }
 }
 
-/// The arguments with those of response files (`@FILE`) in their place. What cannot be read is left
-/// for clang to report.
+/// The arguments with those of response files (`@FILE`) in their place. clang reports a file that
+/// cannot be read.
 fn expand(arguments: &[OsString]) -> Vec<OsString> {
     let mut expanded = Vec::new();
     for argument in arguments {

@@ -1,4 +1,4 @@
-//! Links a program: loads the pass, adds the runtime, and tells what has become of the program.
+//! Links a program: loads the pass, adds the runtime, and reports the result.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -18,11 +18,12 @@ use super::toolchain::Toolchain;
 use super::{Wishes, cannot_run, runtime};
 use crate::failure::Failure;
 
-/// What the pass is told by its environment; lld reads its own options before it loads the pass.
+/// The environment for the pass. It cannot have options, because lld reads its own before it loads
+/// the pass.
 const REPORT: &str = "DUALITY_CONVERT_REPORT";
 const GRAPH: &str = "DUALITY_CONVERT_GRAPH";
 const NO_RUNTIME: &str = "DUALITY_CONVERT_NO_RUNTIME";
-/// What the program is called in a line about the whole of it.
+/// The name of the program in a line about the whole of it.
 const PROGRAM: &str = "DUALITY_CONVERT_PROGRAM";
 
 /// Links, with a command that has everything but the pass and the runtime.
@@ -88,9 +89,9 @@ fn again(command: &Command) -> Command {
     again
 }
 
-/// What the pass writes, to which the driver adds a line about the whole program.
+/// What the pass writes. The driver adds a line about the whole program.
 struct Report<'a> {
-    /// Where it goes; `-` is standard error.
+    /// The file of the report. `-` is standard error.
     to: &'a Path,
     folder: tempfile::TempDir,
 }

@@ -18,10 +18,10 @@ use tempfile::TempDir;
 use super::job::Job;
 use super::{runtime, toolchain};
 
-/// So many programs stay in the cache.
+/// The number of programs that stay in the cache.
 const KEPT: usize = 24;
 
-/// What a link may write beside the program, or say: with these it is made anew.
+/// Options by which a link writes or says more than the program. Such a link is made anew.
 const MORE_THAN_A_PROGRAM: &[&str] = &[
     "-Map",
     "-M",
@@ -51,7 +51,7 @@ pub(super) struct Link {
     /// The list of its inputs in the cache, behind the name of its program there.
     list: PathBuf,
     output: PathBuf,
-    /// For what is not whole yet.
+    /// A name for files that are not whole yet.
     work: TempDir,
 }
 
@@ -83,7 +83,7 @@ impl Link {
         argument
     }
 
-    /// Makes the program of the one in the cache, if all of its inputs are what they were.
+    /// Copies the program from the cache, if all of its inputs are unchanged.
     pub(super) fn take(&self) -> bool {
         let Ok(list) = fs::read_to_string(&self.list) else { return false };
         let Some((program, inputs)) = list.split_once('\n') else { return false };
@@ -99,10 +99,11 @@ impl Link {
         fs::copy(self.list.with_file_name(program), &self.output).is_ok()
     }
 
-    /// Keeps the program that was made. What cannot be kept is linked again the next time.
+    /// Keeps the program that was made. A program that cannot be kept is linked again the next
+    /// time.
     pub(super) fn keep(&self) {
         let rule = fs::read_to_string(self.work.path().join("rule"));
-        // Of an object that clang has made for this link alone, nothing is left.
+        // An object that clang has made for this link alone does not exist any more.
         let Some(inputs) = rule.ok().as_deref().and_then(inputs) else { return };
         let Some(hash) = contents(&self.output) else { return };
         let program = format!("{hash:016x}.program");
@@ -121,7 +122,7 @@ impl Link {
 fn makes_more(argument: &OsStr) -> bool {
     let bytes = argument.as_bytes();
     let Some(words) = bytes.strip_prefix(b"-Wl,") else {
-        // The linker's options one by one, and what is written in a file, would need as much care.
+        // The linker's own options, and options in a file, would need as much care.
         let hidden: &[&[u8]] =
             &[b"-Xlinker", b"-v", b"-###", b"-t", b"-M", b"-save-temps", b"-mllvm"];
         return hidden.contains(&bytes) || bytes.starts_with(b"@") || bytes == b"-";
@@ -135,7 +136,7 @@ fn makes_more(argument: &OsStr) -> bool {
     })
 }
 
-/// The arguments, but for the name of the program.
+/// The arguments without the name of the program.
 fn without_output<'a>(arguments: &'a [&'a OsStr]) -> impl Iterator<Item = &'a &'a OsStr> {
     arguments.iter().enumerate().filter_map(|(index, argument)| {
         let is_name = index > 0 && arguments[index - 1] == "-o";
@@ -143,8 +144,8 @@ fn without_output<'a>(arguments: &'a [&'a OsStr]) -> impl Iterator<Item = &'a &'
     })
 }
 
-/// Which libraries are where the command looks for them first: a new one stands in front of one
-/// that was read.
+/// The libraries in the folders that the command searches. A new library could stand in front of
+/// one that was read.
 fn libraries(arguments: &[&OsStr]) -> Vec<PathBuf> {
     let all = |option: &[u8]| -> Vec<&OsStr> {
         let named = arguments.iter().enumerate().filter_map(|(index, argument)| {

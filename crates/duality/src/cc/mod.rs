@@ -2,8 +2,8 @@
 //!
 //! A driver around clang. Objects are bitcode, so that the linker sees the whole program. At link
 //! time lld loads the pass of `convert`. The pass turns each function that may block into a
-//! coroutine where threads run it. Everything else that a C compiler is asked for goes to clang as
-//! it is: preprocessing, assembly, shared libraries, versions.
+//! coroutine where threads run it. All other work of a C compiler goes to clang unchanged:
+//! preprocessing, assembly, shared libraries, versions.
 //!
 //! [`job`] reads the command line as cc(1) does, and [`toolchain`] finds the programs.
 //! [`runtime`] has what converted programs are linked with. [`link`] links, and reports.
@@ -30,7 +30,7 @@ use toolchain::Toolchain;
 
 use crate::failure::Failure;
 
-/// What is asked for beside the compilation.
+/// Actions other than compilation.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Wishes {
     /// Where the report goes; `-` is standard error.
@@ -57,8 +57,8 @@ pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCod
         Kind::Compile => {
             clang.args(debugging(&job, wishes.report.is_some()));
             // Native code beside the bitcode, so that every ar, nm and linker can read the object.
-            // What checks a program is put into the native code only, so that is not for programs
-            // that check themselves.
+            // Checks such as sanitizers are put into the native code only. So this is not for
+            // programs that check themselves.
             if !job.sanitized {
                 clang.arg("-ffat-lto-objects");
             }
@@ -79,7 +79,7 @@ pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCod
         }
     }
     clang.args(arguments);
-    // Last, so that they win over the program's own -flto=… and -fuse-ld=….
+    // These come last, so that they win over the program's own -flto=… and -fuse-ld=….
     if job.kind != Kind::Other {
         clang.args(["-flto=full", "-Wno-unused-command-line-argument"]);
     }

@@ -1,9 +1,9 @@
-//! What converted programs are linked with: the one place where that is decided.
+//! Decides what converted programs are linked with.
 //!
 //! The command carries the sources of the runtime (`convert/runtime`) and the engine. The clang
 //! that compiles the program compiles them into one object, native code that the pass does not see.
-//! The object is kept in the user's cache folder, since a build links often. The linker takes it
-//! only where the pass has left calls of it.
+//! A build links often, so the object is kept in the user's cache folder. The linker takes it only
+//! if the pass has left calls of it.
 
 use std::collections::hash_map::DefaultHasher;
 use std::env;
@@ -83,7 +83,7 @@ const FLAGS: &[&str] =
 const IN_FRONT: &[&str] =
     &["pthread_cond_signal", "pthread_cond_broadcast", "pthread_rwlock_unlock"];
 
-/// So many objects stay in the cache.
+/// The number of objects that stay in the cache.
 const KEPT: usize = 4;
 
 /// What the linker is given.
@@ -93,7 +93,7 @@ pub(super) struct Runtime {
     _folder: Option<TempDir>,
 }
 
-/// The runtime for a program, or why there is none.
+/// The runtime for a program, or the reason why it is missing.
 pub(super) fn choose(job: &Job, clang: &Path) -> Result<Runtime, String> {
     if let Some(objects) = hidden() {
         return Ok(Runtime { arguments: objects, _folder: None });
@@ -120,7 +120,7 @@ fn hidden() -> Option<Vec<OsString>> {
     Some(env::split_paths(&named).map(OsString::from).collect())
 }
 
-/// Where the runtime comes from, if there is one.
+/// The origin of the runtime, if there is one.
 pub(super) fn place() -> Option<PathBuf> {
     match hidden() {
         Some(objects) => objects.into_iter().next().map(PathBuf::from),
@@ -159,11 +159,11 @@ pub(super) fn cache() -> Option<PathBuf> {
     let base = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty());
     let cache = base.map(PathBuf::from).or_else(home)?.join("duality");
     fs::create_dir_all(&cache).ok()?;
-    // That it exists does not mean that it can be written to.
+    // A folder may exist and not be writable.
     tempfile::tempfile_in(&cache).ok().map(|_| cache)
 }
 
-/// Removes the oldest files of one kind, but for so many.
+/// Removes the oldest files of one kind, and keeps so many.
 pub(super) fn prune(cache: &Path, extension: &str, kept: usize) {
     let Ok(entries) = fs::read_dir(cache) else { return };
     let mut files: Vec<_> = entries

@@ -1,4 +1,4 @@
-//! Where the programs are that do the work: clang, lld and the binary utilities of LLVM 19, and the
+//! Finds the programs that do the work: clang, lld and the binary utilities of LLVM 19, and the
 //! pass.
 
 use std::env;

@@ -61,7 +61,7 @@ impl Words {
 
 /// What the flags of the command line say of a server.
 pub(super) struct BinaryFlags<'a> {
-    /// The command that starts it.
+    /// The command that starts the server.
     pub(super) command: &'a str,
     /// The command that starts it as `duality cc` compiled it.
     pub(super) compiled: Option<&'a str>,
@@ -79,13 +79,13 @@ pub(super) struct Binary {
     path: Option<String>,
     /// Arguments of `duality run` before the program.
     options: Vec<String>,
-    /// What the compiled program is told by its environment.
+    /// The environment of the compiled program.
     environment: BTreeMap<String, String>,
 }
 
 /// A way to run the server.
 struct Way {
-    /// What it is called in results.
+    /// Its name in results.
     name: &'static str,
     command: Vec<String>,
     environment: BTreeMap<String, String>,
@@ -188,7 +188,7 @@ fn command(flag: &str, text: &str) -> Result<Vec<String>, Failure> {
     Ok(words)
 }
 
-/// What `duality run` is told before the program.
+/// The arguments of `duality run` before the program.
 fn options(tuning: Tuning, tick: Option<Duration>) -> Result<Vec<String>, Failure> {
     let mut options = tuning.given();
     let name = |option: &String| option.split('=').next().unwrap_or_default().to_owned();
@@ -201,7 +201,7 @@ fn options(tuning: Tuning, tick: Option<Duration>) -> Result<Vec<String>, Failur
     Ok(options)
 }
 
-/// The same for a compiled program: its environment tells its runtime. Its threads have no stacks.
+/// The same for a compiled program, as the environment of its runtime. Its threads have no stacks.
 fn environment(tuning: Tuning, tick: Option<Duration>) -> BTreeMap<String, String> {
     let given = tuning.given();
     let cores = given.iter().find_map(|option| option.strip_prefix("--cores="));
@@ -225,8 +225,8 @@ fn check(name: &str) -> Result<(), Failure> {
     }
 }
 
-/// Refuses a compiled program that is not there or is the native one, and says so where it does not
-/// look like one of `duality cc`.
+/// Refuses a compiled program that is missing or is the native one. Warns if it does not look like
+/// a program of `duality cc`.
 fn check_compiled(compiled: &[String], native: &[String]) -> Result<(), Failure> {
     let name = &compiled[0];
     let refused = |problem: String| Err(Failure::misuse(format!("--compiled: {problem}")));
@@ -240,8 +240,8 @@ fn check_compiled(compiled: &[String], native: &[String]) -> Result<(), Failure>
             "it is the command of --binary: name the program that `duality cc` made".to_owned(),
         );
     }
-    // What cannot be read is told when it is started. A program that starts another one may have no
-    // mark.
+    // A file that cannot be read is reported when it is started. A program that starts another one
+    // may have no mark.
     let program = fs::read(&path).unwrap_or_default();
     if program.starts_with(b"\x7fELF") && !program.windows(MARK.len()).any(|part| part == MARK) {
         log::tell(format_args!(

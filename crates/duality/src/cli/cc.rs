@@ -1,4 +1,4 @@
-//! `duality cc`: the arguments that are its own. All others are those of a C compiler.
+//! `duality cc`: its own arguments. All others are those of a C compiler.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,4 +1,5 @@
-//! The flags that say how clients behave: those of `load` and of `compare`, as a plan has them too.
+//! The flags that say how clients behave. `load` and `compare` have them, and plans have the same
+//! keys.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

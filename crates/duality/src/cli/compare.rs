@@ -26,7 +26,7 @@ use super::{
 };
 use crate::catalogue::Catalogue;
 
-/// What is said of servers of ours. The flags of a server of the user's own must name them, too:
+/// The flags about our own servers. The flags of a server of the user's own must name them, too:
 /// clap asks for no `--binary` where that would conflict.
 const NOT_OF_A_BINARY: [&str; 5] = ["subject", "architectures", "peers", "store", "baseline"];
 
@@ -419,10 +419,9 @@ pub(super) fn announce(experiment: &Experiment) {
     }
 }
 
-/// Measures what operations cost on this machine, so that there are reasons for what is
-/// recommended. That takes two seconds, which are nothing beside an experiment of minutes. A short
-/// experiment goes without. On a slow machine it gives up after a twentieth of the time that there
-/// is.
+/// Measures the costs of operations on this machine, for the reasons of a recommendation. That
+/// takes two seconds, which are nothing beside an experiment of minutes. A short experiment goes
+/// without. On a slow machine it gives up after a twentieth of the available time.
 pub(super) fn find_prices(experiments: &mut [Experiment], clock: Clock<'_>) {
     const LONG: Duration = Duration::from_secs(60);
     const SHARE: u32 = 20;

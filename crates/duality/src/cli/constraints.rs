@@ -1,4 +1,4 @@
-//! What an architecture must keep to be recommended: flags of `compare` and of `report`.
+//! The limits that a recommended architecture must keep: flags of `compare` and of `report`.
 
 use duality_lab::ask::settings::parse_bytes;
 use duality_lab::record::{Constraints, kept_slo};
@@ -27,7 +27,7 @@ impl ConstraintFlags {
         self.current.as_deref()
     }
 
-    /// What is asked for; none if nothing is.
+    /// The limits of the flags, if there are any.
     pub(super) fn constraints(&self) -> Option<Constraints> {
         let constraints = Constraints { slo: self.slo.clone(), memory: self.memory };
         (!constraints.is_empty()).then_some(constraints)

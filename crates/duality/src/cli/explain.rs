@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::record::Design;
 
-/// What is measured of an experiment, where, for how long, and what cannot be; a line for each.
+/// The lines about an experiment: its cells, the processors, the time, and the unavailable cells.
 pub(super) fn explain(experiment: &Experiment) -> String {
     let design = &experiment.design;
     let mut lines = Vec::new();
@@ -66,7 +66,7 @@ pub(super) fn explain(experiment: &Experiment) -> String {
     if let Some(store) = &design.store {
         line("store", store.clone());
     }
-    // By reason, since a subject mostly has the same one at all numbers of connections.
+    // By reason: a subject mostly has one reason at all numbers of connections.
     let mut unavailable: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
     for ((subject, connections), why) in &experiment.unavailable {
         unavailable.entry((subject, why)).or_default().push(*connections);

@@ -23,7 +23,7 @@ pub(super) struct InjectionFlags {
     /// Listen nowhere; inject clients instead, so long one after the other, such as 20us or
     /// 2us..200us, and end
     ///
-    /// Two times are those between which the wait swings as a cosine does, from the longer to the
+    /// With two times, the wait swings between them as a cosine does, from the longer to the
     /// shorter and back. Each client has one request. As in the experiments of Truppel and Abreu,
     /// no network is involved; the service runs as it does over TCP. For `blocks`.
     #[arg(long, value_name = "WAIT", value_parser = waits, conflicts_with_all = ["listen", "control"])]
@@ -45,7 +45,7 @@ pub(super) struct InjectionFlags {
     json: bool,
 }
 
-/// One time, or the shortest and the longest.
+/// A single wait, or the shortest and the longest.
 fn waits(text: &str) -> Result<Waits, String> {
     if text.contains("..") {
         return text.parse();
@@ -82,7 +82,7 @@ impl InjectionFlags {
         })
     }
 
-    /// Has the architecture serve the clients, and prints what came of them.
+    /// Has the architecture serve the clients, and prints the results.
     pub(super) fn serve(
         &self,
         injection: Injection,

@@ -184,7 +184,7 @@ mod tests {
         arguments: Arguments,
     }
 
-    /// What a command line asks for, or what is wrong with it.
+    /// The options of a command line, or its error.
     fn options(line: &str) -> Result<Options, String> {
         let words = "load echo://127.0.0.1:7".split(' ').chain(line.split_whitespace());
         let parsed = CommandLine::try_parse_from(words).map_err(|error| error.to_string())?;

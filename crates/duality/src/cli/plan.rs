@@ -111,7 +111,7 @@ pub(super) fn run(
     log::tell(format_args!("results in {}", out.display()));
     let interrupted = load::on_interrupt()?;
     let clock = Clock::new(&interrupted, flags.limit(&plan));
-    // It goes when all is measured, with the programs that were made in it.
+    // The folder is removed after the measurements, with the programs in it.
     let programs = tempfile::tempdir()
         .map_err(|error| Failure::failed(format!("a folder for programs: {error}")))?;
     build(&mut experiments, programs.path());
@@ -151,7 +151,7 @@ pub(super) fn run(
     )))
 }
 
-/// Makes the programs of the peers that have to be made. Those of which it fails are unavailable.
+/// Makes the programs of the peers that have to be made. Peers for which it fails are unavailable.
 fn build(experiments: &mut [Experiment], folder: &Path) {
     let all = experiments.iter().flat_map(|experiment| &experiment.design.peers);
     let failed = peers::build(all, folder);
@@ -187,7 +187,7 @@ fn announce(plan: &Plan, experiments: &[Experiment]) {
         if experiments.len() == 1 { "" } else { "s" },
         length.as_secs_f64(),
     ));
-    // Those that the plan defines may be anything: the user is to see what.
+    // Peers of the plan can be any command, so the user must see them.
     for peer in &plan.peers {
         let Peer { name, command, build, .. } = peer;
         if !build.is_empty() {
@@ -205,7 +205,7 @@ fn read(
 ) -> Result<(Plan, Vec<Experiment>), Failure> {
     let told = |problem: String| Failure::misuse(format!("{}: {problem}", path.display()));
     let mut text = String::new();
-    // One byte more than a plan may have tells the parser that it is too long.
+    // One byte above the limit tells the parser that the plan is too long.
     File::open(path)
         .and_then(|opened| opened.take(file::LARGEST as u64 + 1).read_to_string(&mut text))
         .map_err(|error| told(error.to_string()))?;

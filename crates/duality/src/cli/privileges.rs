@@ -1,5 +1,5 @@
-//! `serve --user`: a server that is started as root, for a port below 1024 or a log, and does not
-//! stay so.
+//! `serve --user`: a server that starts as root, for a port below 1024 or a log, and then gives
+//! root up.
 //!
 //! ```text
 //! root ──lower──▶ the service is opened: its store belongs to the user
@@ -47,7 +47,7 @@ impl Privileges {
         }
     }
 
-    /// Until [`raise`](Self::raise), what is opened is the user's.
+    /// Until [`raise`](Self::raise), the user opens all files.
     pub(super) fn lower(&self) -> Result<(), Failure> {
         let Some((user, name)) = &self.user else { return Ok(()) };
         initgroups(name, user.gid)
@@ -78,7 +78,7 @@ impl Privileges {
         setresgid(user.gid, user.gid, user.gid)
             .and_then(|()| setresuid(user.uid, user.uid, user.uid))
             .map_err(failed)?;
-        // It must not be possible to come back.
+        // The process must not be able to become root again.
         match (setuid(Uid::from_raw(0)), setgid(Gid::from_raw(0))) {
             (Err(Errno::EPERM), Err(Errno::EPERM)) => Ok(()),
             _ => Err(Failure::failed("--user: the kernel lets this process be root again")),

@@ -21,7 +21,7 @@ use crate::handle::named;
 pub(super) struct Invocation<'r> {
     /// The file of the plan.
     pub(super) file: &'r Path,
-    /// What is in it.
+    /// Its content.
     pub(super) text: &'r str,
     /// Where results go.
     pub(super) out: &'r Path,
@@ -100,7 +100,7 @@ pub(super) fn tables(directory: &Path, which: &[Table]) -> Result<(), Failure> {
     print(&tables.collect::<Result<Vec<String>, Failure>>()?.join("\n"))
 }
 
-/// Prints what a run came to, and writes its page.
+/// Prints the results of a run, and writes its page.
 pub(super) fn show(directory: &Path, page: Option<PathBuf>) -> Result<(), Failure> {
     let (heading, cells) = record::read(directory).map_err(Failure::misuse)?;
     let page = page.unwrap_or_else(|| directory.join("report.html"));

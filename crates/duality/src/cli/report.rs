@@ -1,4 +1,4 @@
-//! `duality report`: what was measured before, read again; and two runs laid over each other.
+//! `duality report`: reads results again, and compares two runs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::compare::Shown;
 use super::runs::{Found, Run, unwritten};
 use super::{ConstraintFlags, Failure, print, regimes};
 
-/// The version of what `--json` prints.
+/// The version of the output of `--json`.
 const VERSION: u32 = 1;
 
 #[derive(clap::Args)]
@@ -145,7 +145,7 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// What runs today: the subject that is named now, or else the one that was named then.
+/// What runs today: the subject of this command line, or else that of the results.
 fn current(named: Option<&str>, heading: &Heading) -> Result<Option<String>, Failure> {
     let Some(name) = named else { return Ok(heading.current.clone()) };
     let subjects: Vec<&str> = heading.design.subjects().collect();
@@ -245,7 +245,7 @@ fn text(comparisons: &[Comparison], alone: &[String]) -> String {
     text
 }
 
-/// What CI is to think of it.
+/// The verdict for CI.
 fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Result<(), Failure> {
     if regressions.is_empty() && !comparisons.iter().any(Comparison::is_sure_of_anything) {
         return Err(Failure::misuse(

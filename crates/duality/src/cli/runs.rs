@@ -30,7 +30,7 @@ pub(super) struct Found {
 }
 
 impl Run {
-    /// Reads a results file, or the one of a directory, or those of a plan's.
+    /// Reads a results file, that of a directory, or those of a plan's directory.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let told = |error| Failure::misuse(format!("{}: {error}", path.display()));
         let own = path.join(RESULTS);
@@ -76,7 +76,7 @@ impl Found {
         Ok(Self { file, results })
     }
 
-    /// Its name in the plan; none if it is of no plan.
+    /// Its name in the plan, if it is of a plan.
     pub(super) fn name(&self) -> Option<&str> {
         self.results.0.plan.as_ref().map(|plan| plan.experiment.as_str())
     }

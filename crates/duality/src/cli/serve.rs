@@ -30,8 +30,8 @@ pub(super) struct Arguments {
     architecture: String,
     /// Where to listen; port 0 takes a free one
     ///
-    /// A port alone, as in 8080 or :8080, is one of 127.0.0.1. 0.0.0.0:8080 is one of all addresses
-    /// of this machine.
+    /// A port alone, as in 8080 or :8080, is a port of 127.0.0.1. With 0.0.0.0:8080 the server
+    /// listens on all addresses of this machine.
     #[arg(short, long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT", value_parser = listen_address)]
     listen: SocketAddr,
     #[command(flatten)]
@@ -184,7 +184,7 @@ fn prepare(arguments: &Arguments) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))
 }
 
-/// As many connections as the system lets us have, unless there are to be fewer.
+/// As many connections as the system allows, unless the options say fewer.
 fn limit(tuning: Tuning) -> Result<(), Failure> {
     let both = |limit| Rlimit { current: limit, maximum: limit };
     let most = getrlimit(Resource::Nofile).maximum;

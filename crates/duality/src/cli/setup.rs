@@ -38,7 +38,7 @@ pub(crate) struct SetupFlags {
 }
 
 impl SetupFlags {
-    /// What they say; of the store they say nothing.
+    /// The setup that the flags give, without the store.
     pub(super) fn setup(&self) -> Setup {
         let Self { root, templates, redis_calls, data, data_size, read_size } = self.clone();
         Setup {

@@ -1,5 +1,5 @@
-//! What can be chosen about an architecture. `serve` takes these flags, and `compare` hands them on
-//! to the servers that it starts; so does the key `server-arguments` of a plan.
+//! The options of an architecture. `serve` takes these flags, and `compare` hands them on to the
+//! servers that it starts. So does the key `server-arguments` of a plan.
 //!
 //! A new flag is an entry of the list below, and the field of its name in [`Options`].
 
@@ -26,7 +26,7 @@ macro_rules! flags {
         options { $($(#[$about:meta])* $option:ident: $type:ty = $told:expr;)* }
         limits { $($(#[$about_limit:meta])* $limit:ident: $limit_type:ty;)* }
     ) => {
-        /// What was chosen; what was not has its default.
+        /// The options of the flags. A flag that is absent has its default.
         #[derive(Clone, Copy, Default, Args)]
         #[command(next_help_heading = heading::SERVER)]
         pub(crate) struct Tuning {
@@ -35,7 +35,7 @@ macro_rules! flags {
         }
 
         impl Tuning {
-            /// These flags, and those of `other` that are absent here.
+            /// These flags. A flag that is absent here is taken from `other`.
             pub(super) fn or(self, other: Self) -> Self {
                 Self {
                     $($option: self.$option.or(other.$option),)*
@@ -155,9 +155,9 @@ flags! {
         ///
         /// A server is full at `--max-connections`. With delay, a connection waits up to a second
         /// for a slot before it is refused. With shed, it waits up to 100 ms, so that a client or a
-        /// load balancer can go elsewhere soon. staged has two more limits: `--admit`, and a queue
-        /// longer than `--stage-queue`. Connections beyond these wait in the kernel's accept queue
-        /// (delay), or are refused (shed).
+        /// load balancer can go elsewhere soon. For staged there are two more limits: `--admit`,
+        /// and a queue longer than `--stage-queue`. Connections beyond these wait in the kernel's
+        /// accept queue (delay), or are refused (shed).
         #[arg(long, value_parser = by_name::<WhenFull>())]
         when_full: WhenFull = Some(default.when_full);
         /// Which queues of libdispatch gcd has [default: concurrent]
@@ -175,8 +175,8 @@ flags! {
         /// Which threads read files for the services on a loop [default: helpers]
         ///
         /// helpers: threads, while the loop serves others. inline: the loop itself, while all its
-        /// connections wait; quicker where all files are in the page cache. What is sent straight
-        /// from a file (sendfile) is read by the loop in both. Work on SQLite goes to helpers
+        /// connections wait; quicker where all files are in the page cache. In both, the loop reads
+        /// a file that it sends straight from the disk (sendfile). Work on SQLite goes to helpers
         /// always.
         #[arg(long, value_parser = by_name::<Disk>())]
         disk: Disk = Some(default.disk);
@@ -247,7 +247,7 @@ impl ByName for WhenFull {
 
 impl ByName for GcdQueues {
     const NAMES: [(Self, &str, &str); 2] = [
-        (Self::Concurrent, "concurrent", "One for all, whose blocks run side by side"),
+        (Self::Concurrent, "concurrent", "One for all; its blocks run side by side"),
         (Self::Serial, "serial", "One for each connection, as in workpool-serial"),
     ];
 }

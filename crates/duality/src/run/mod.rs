@@ -2,8 +2,8 @@
 //!
 //! The command carries the engine (`crates/engine`, built by `build.rs`), and puts it into a file
 //! in memory. The dynamic linker loads that file before all else (`LD_PRELOAD`, ld.so(8)). The
-//! command then becomes the program (execve(2)): same process, same exit status. [`program`] looks
-//! at the program's file first and refuses what cannot work.
+//! command then becomes the program (execve(2)): same process, same exit status. First, [`program`]
+//! looks at the program's file and refuses a program that cannot work.
 
 mod program;
 
@@ -133,8 +133,8 @@ fn engine_file() -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Moves a descriptor above those that the program may have, or at least to the end of them: it may
-/// count on the low ones.
+/// Moves a descriptor above the program's limit, or at least to its end. The program may count on
+/// low numbers.
 fn out_of_the_way(file: OwnedFd) -> io::Result<OwnedFd> {
     const MOST: u64 = 1 << 20;
     const ROOM: u64 = 16;

@@ -32,11 +32,11 @@ pub(crate) struct Program {
 pub(crate) enum Verdict {
     /// It can.
     Works,
-    /// It cannot: the reason, and what to do instead.
+    /// The program cannot run: the reason, and the remedy.
     Refused(String),
 }
 
-/// What was found in one of the objects that a program consists of.
+/// The findings in one of the program's objects.
 #[derive(Debug)]
 pub(crate) struct Finding {
     pub(crate) object: PathBuf,
@@ -81,7 +81,7 @@ impl Program {
     /// One line that names the file.
     pub(crate) fn verdict(&self) -> Result<Verdict, String> {
         let named = |reason: &dyn fmt::Display| format!("{}: {reason}", self.binary.display());
-        // Of a program of many megabytes, a few pages are read.
+        // Only a few pages of a large program are read.
         let file = fs::File::open(&self.binary).map_err(|error| named(&error))?;
         let bytes = ReadCache::new(file);
         if let Some(reason) = refusal(&bytes).or_else(|| privileges(&self.binary)) {
@@ -103,7 +103,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// One line that says what the dynamic linker said.
+    /// One line with the dynamic linker's message.
     pub(crate) fn objects(&self) -> Result<Vec<PathBuf>, String> {
         let output = Command::new(&self.binary)
             .env("LD_TRACE_LOADED_OBJECTS", "1")
@@ -169,7 +169,7 @@ fn refusal<'a>(bytes: impl ReadRef<'a>) -> Option<&'static str> {
     }
     if is_go(header, endian, bytes) {
         return Some(
-            "written in Go, whose goroutines are user-level threads already; run it without duality",
+            "written in Go: goroutines are user-level threads already; run it without duality",
         );
     }
     let Some(interpreter) = interpreter(header, endian, bytes) else {
@@ -196,11 +196,11 @@ fn sanitizer<'a>(
     let symbols = sections.symbols(endian, bytes, SHT_DYNSYM).ok()?;
     symbols.iter().find_map(|symbol| match symbol.name(endian, symbols.strings()).ok()? {
         b"__asan_init" => Some(
-            "built with AddressSanitizer, whose runtime must be loaded first, and whose memory is where the engine's is; \
+            "built with AddressSanitizer: its runtime must be loaded first, and its memory is where the engine's is; \
              build it without, or run it without duality",
         ),
         b"__lsan_init" => Some(
-            "built with LeakSanitizer, whose search for leaks does not end on the engine; build it without, or run it \
+            "built with LeakSanitizer: its search for leaks does not end on the engine; build it without, or run it \
              without duality",
         ),
         b"__tsan_init" if symbol.st_shndx(endian) != SHN_UNDEF => Some(
@@ -234,7 +234,7 @@ fn is_go<'a>(
     })
 }
 
-/// Programs that gain privileges ignore what they are told to load (ld.so(8)).
+/// Programs that gain privileges ignore `LD_PRELOAD` (ld.so(8)).
 fn privileges(path: &Path) -> Option<&'static str> {
     const SET_USER: u32 = 0o4000;
     const SET_GROUP: u32 = 0o2000;

@@ -1,4 +1,4 @@
-//! A dump: every task, its stage, what it waits for, for how long, and where its stack stands.
+//! A dump: every task with its stage, its wait, the length of the wait, and the place of its stack.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -52,7 +52,7 @@ pub(super) fn dump(subject: &Subject) -> String {
     for thread in &threads.longest {
         lines.push((thread.waited, thread_line(thread)));
     }
-    // A stable sort, so that what began together stays in its order.
+    // A stable sort, so that waits of one moment stay in their order.
     lines.sort_by_key(|(waited, _)| std::cmp::Reverse(*waited));
     lines.truncate(LISTED);
     let listed = lines.len();

@@ -2,8 +2,8 @@
 //! requests (`--records`). It dumps the tasks when SIGUSR1 asks for it (`--dump`), and names the
 //! task that holds up a loop (`--stall`). See docs/visibility.md.
 //!
-//! It sleeps until one of them is due. A server that forks has its one watcher in the parent, which
-//! sees the children through their slots (`duality_runtime::visibility`).
+//! It sleeps until one of these is due. A server that forks has one watcher, in the parent. The
+//! watcher sees the children through their slots (`duality_runtime::visibility`).
 
 mod dump;
 mod graph;
@@ -64,7 +64,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// What cannot be had, with the flag that asked for it.
+    /// A file that cannot be opened, with its flag.
     pub(crate) fn start(settings: &Settings, subject: Subject) -> Result<Self, String> {
         let stats = match &settings.stats {
             Some(path) => Some(Stats::new(Output::open(path, "--stats")?, subject.clone())),
@@ -131,7 +131,7 @@ impl Watcher {
             if let (Some(due), Some(every), Some(stats)) = (&mut stats_due, self.every, &self.stats)
                 && now >= *due
             {
-                // What is late is left out, not made up for.
+                // A late line is left out, not made up for.
                 *due = now + every;
                 complain(write_stats(stats));
             }

@@ -1,4 +1,5 @@
-//! Files that a watched server writes: fresh, the server's own, and for its user's eyes only.
+//! Files that a watched server writes. They are new, the server's own, and readable by its user
+//! alone.
 //!
 //! A server may run as root and be told to write into /tmp, where others can plant names. So it
 //! follows no symbolic link (`O_NOFOLLOW` of open(2)), and writes to no file of another user. A new
@@ -26,7 +27,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// Those of [`create`].
+    /// The errors of [`create`].
     pub(super) fn open(path: &Path, flag: &str) -> Result<Self, String> {
         if path == Path::new("-") {
             return Self::standard_error();
@@ -68,7 +69,7 @@ pub(super) fn create(path: &Path, flag: &str) -> Result<File, String> {
             let problem = "another user or name has it: remove it, or name a new file";
             return Err(told(problem.into()));
         }
-        // Not by O_TRUNC: what is another's is left as it was.
+        // Not by O_TRUNC, so that a file of another user keeps its content.
         file.set_len(0).map_err(|error| told(error.to_string()))?;
     }
     Ok(file)

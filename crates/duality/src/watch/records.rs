@@ -11,7 +11,7 @@ use duality_runtime::visibility::{self, Record};
 
 use super::output;
 
-/// Where records go, and how.
+/// The file of the records, and its form.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordsFile {
     path: PathBuf,

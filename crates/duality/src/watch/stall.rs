@@ -1,8 +1,8 @@
 //! Finds the task that holds up a loop.
 //!
 //! A loop counts each turn that it gives to a task, and says which task has it. A watcher that sees
-//! the same turn for longer than the threshold has found a stall, while it lasts. The loop reads no
-//! clock for it. So a stall is found if it lasts for the threshold and one look more.
+//! one turn for longer than the threshold has found a stall, while the stall lasts. The loop reads
+//! no clock for that. So a stall is found if it lasts for the threshold and one look more.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ impl Stalls {
         self.threshold / LOOKS
     }
 
-    /// Looks at all loops, and tells what is new.
+    /// Looks at all loops, and reports new stalls.
     pub(super) fn look(&mut self) {
         let now = Instant::now();
         for turn in visibility::loops() {
@@ -120,7 +120,7 @@ impl Quota {
         self.untold == 0
     }
 
-    /// Begins another second, if it is time; returns what was not told in the last.
+    /// Begins another second, if it is time. Returns how many stalls were not reported in the last.
     fn renew(&mut self, now: Instant) -> Option<String> {
         if now - self.second < Duration::from_secs(1) {
             return None;

@@ -11,7 +11,7 @@ use super::output::Output;
 /// The version of the form; a new field is no new version, another meaning is.
 const VERSION: u32 = 1;
 
-/// Where the counters go, and what goes with them.
+/// The file of the counters, and the constant fields.
 pub(super) struct Stats {
     output: Output,
     subject: Subject,

@@ -80,7 +80,7 @@ pub(crate) fn message_queue(frame: &mut Frame) -> isize {
         Ok(time) if time.is_none_or(|time| crate::kernel::clock::valid(&time)) => {
             try_first(frame, arguments, ETIMEDOUT, Interrupted::Restarts)
         }
-        // The kernel says what is wrong with it.
+        // The kernel reports the error.
         _ => frame.pass(),
     }
 }

@@ -61,7 +61,7 @@ fn accept_among_processes(frame: &Frame, descriptor: &'static Descriptor) -> isi
     loop {
         let seen = descriptor.seen(direction);
         if sys::is_ready(number, libc::POLLIN) {
-            // There may be more connections for those in line.
+            // There may be more connections for the threads in line.
             descriptor.has_connections();
             return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
         }
@@ -113,7 +113,7 @@ fn wait_for(
     }
 }
 
-/// What ends a call after a wait that was over for `reason`, if anything does.
+/// The result that ends a call after a wait with this `reason`, if the call ends.
 fn ended(
     frame: &Frame,
     descriptor: &Descriptor,

@@ -1,4 +1,4 @@
-//! Users and groups, which belong to kernel threads, and which programs mean for the process.
+//! Users and groups. They belong to kernel threads, but programs mean them for the process.
 
 use crate::entry::frame::Frame;
 use crate::kernel::lock::{Guarded, Locked, lock};
@@ -9,8 +9,8 @@ use crate::schedule::scheduler;
 use crate::schedule::thread::ThreadRef;
 use crate::schedule::worker::current;
 
-/// A change of credentials that libc has announced to every thread (setuid(2) and its likes), each
-/// of which then makes the same call.
+/// A change of credentials that libc has announced to every thread (setuid(2) and its likes). Each
+/// thread then makes the same call.
 #[derive(Clone, Copy)]
 struct Broadcast {
     initiator: ThreadRef,
@@ -37,8 +37,8 @@ pub(crate) fn announce_credentials(locked: &mut Locked) {
 
 /// setuid(2) and its likes: helpers of the old user and group take no more calls.
 ///
-/// Natively every thread has its own credentials. Here the kernel thread has them, so one call
-/// stands for those of all threads: a second one would begin with the credentials that the first
+/// Natively every thread has its own credentials. Here the kernel thread has them. So one call
+/// stands for those of all threads. A second call would begin with the credentials that the first
 /// one left.
 pub(crate) fn credentials(frame: &mut Frame) -> isize {
     let mut locked = lock();

@@ -92,7 +92,7 @@ pub(crate) fn open(frame: &mut Frame) -> isize {
     result
 }
 
-/// The thread and the file of a path beneath `/proc/self/task`, if the thread is one of ours.
+/// The thread and the file of a path beneath `/proc/self/task`, if the thread is ours.
 fn task_path(path: &[u8]) -> Option<(i32, &[u8])> {
     let rest = path.strip_prefix(b"/proc/self/task/").or_else(|| {
         let rest = path.strip_prefix(b"/proc/")?;
@@ -108,7 +108,7 @@ fn task_path(path: &[u8]) -> Option<(i32, &[u8])> {
     is_ours(i64::from(id)).then_some((id, &rest[digits..]))
 }
 
-/// A thread's name is ours to tell; the rest is that of the main thread.
+/// The engine knows a thread's name. The rest is that of the main thread.
 fn open_task(id: i32, file: &[u8], flags: i32) -> isize {
     let mut locked = lock();
     let Some(thread) = thread::find(&mut locked, id) else { return sys::error(libc::ENOENT) };
@@ -143,7 +143,7 @@ fn open_task(id: i32, file: &[u8], flags: i32) -> isize {
     opened
 }
 
-/// A descriptor to which libc writes the name of another thread.
+/// A descriptor that libc writes the name of another thread to.
 fn open_name(id: i32) -> isize {
     let flags = libc::O_WRONLY | libc::O_CLOEXEC;
     let made = sys!(SYS_openat, libc::AT_FDCWD, c"/dev/null", flags);
@@ -320,7 +320,7 @@ pub(crate) fn dup(frame: &mut Frame) -> isize {
     if frame.rdi as i32 == frame.rsi as i32 {
         return frame.pass();
     }
-    // Should the call fail, what waits for the number goes on with the same file all the same.
+    // If the call fails, the waiters for the number go on with the same file.
     closed::for_waiters(frame.rsi as i32 as usize);
     registry::renewed(frame.rsi as i32 as isize);
     let result = frame.pass();

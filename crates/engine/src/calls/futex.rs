@@ -103,7 +103,7 @@ fn from(held: Held<'_>, mut waiter: Option<WaiterRef>, key: usize) -> Option<Wai
     None
 }
 
-/// Wakes up to `most` of those that wait at `key` with one of `bits`; returns how many.
+/// Wakes up to `most` waiters at `key` with one of `bits`. Returns how many.
 pub(crate) fn wake_at(locked: &mut Locked, key: usize, most: i32, bits: u32) -> isize {
     let mut woken = 0;
     let mut next = first_at(locked, key);
@@ -295,12 +295,12 @@ fn wake_operation(frame: &Frame) -> Result<isize, isize> {
     Ok(woken)
 }
 
-/// Takes a lock with priority inheritance. One worker has no priorities to pass on, so what is left
-/// is ownership.
+/// Takes a lock with priority inheritance. One worker has no priorities to pass on, so only
+/// ownership is left.
 ///
-/// The kernel knows nothing of the owner of a lock in shared memory, if the owner is a thread of
-/// ours or of another process on an engine. So a lock with an owner in another process is looked at
-/// again and again.
+/// A lock in shared memory may belong to a thread of ours, or of another process on an engine. The
+/// kernel does not know such an owner. So the engine looks at a lock with an owner in another
+/// process again and again.
 fn own(frame: &Frame, operation: i32, command: i32, is_shared: bool) -> Result<isize, isize> {
     /// Nanoseconds between two looks.
     const LOOKS: Nanoseconds = 1_000_000;

@@ -1,10 +1,10 @@
-//! What system calls do: one file for each family, each row of `entry/table.rs` leads to a function
-//! here.
+//! What system calls do, in one file for each family. Each row of `entry/table.rs` leads to a
+//! function here.
 //!
 //! ```text
-//!   transfer connections attempts            bytes     files mappings task_folder   numbers, memory, /proc
-//!   polling masked rings socket_timeouts     waits     futex shared_memory rseq      locks and joins
-//!   processes children threads tasks         lives     signals credentials           masks, users
+//!   transfer connections attempts        bytes   files mappings task_folder numbers, memory, /proc
+//!   polling masked rings socket_timeouts waits   futex shared_memory rseq    locks and joins
+//!   processes children threads tasks     lives   signals credentials         masks, users
 //! ```
 //!
 //! A call reads and writes the program's memory by `kernel/user.rs` alone, and waits by `schedule`.

@@ -157,7 +157,8 @@ fn park_for_all(polls: &[libc::pollfd], deadline: Nanoseconds, seen: Seen) -> Re
         }
     }
     if registry::all_seen() != seen {
-        // Another worker has taken an event since the caller looked: it may be one of these.
+        // Another worker has taken an event since the caller looked. The event may be for these
+        // descriptors.
         return Reason::Woken;
     }
     let nodes = nodes.into_boxed_slice();
@@ -316,7 +317,7 @@ fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
         if failed(ready) {
             return ready;
         }
-        // One that is closed while the call waits is ready, in the kernel too.
+        // A descriptor that is closed while the call waits is ready, in the kernel too.
         if !waited && polls.iter().any(|poll| poll.revents & POLLNVAL != 0) {
             return sys::EBADF;
         }

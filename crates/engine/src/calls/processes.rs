@@ -37,8 +37,8 @@ const VFORK: u64 = libc::CLONE_VFORK as u64;
 /// Another process executes in our memory, and may do so at any time.
 pub(crate) static MEMORY_IS_SHARED: AtomicBool = AtomicBool::new(false);
 
-/// Another process has the same table of descriptors: what the engine opened is to be closed at the
-/// end.
+/// Another process has the same table of descriptors. So the engine's own descriptors must be
+/// closed at the end.
 static FILES_ARE_SHARED: AtomicBool = AtomicBool::new(false);
 
 /// What a clone asks for.
@@ -159,7 +159,7 @@ pub(crate) fn vfork(frame: &mut Frame) -> isize {
 
 /// fork(2)
 pub(crate) fn fork(frame: &mut Frame) -> isize {
-    // What another worker is changing would stay half changed in the child.
+    // Data that another worker is changing would stay half changed in the child.
     let mut locked = lock();
     let result = crate::HEAP.while_locked(|| frame.pass());
     match result {
@@ -192,7 +192,7 @@ fn thread(frame: &Frame, request: &Request) -> Result<isize, isize> {
     }
 }
 
-/// Writes the frame with which a new thread begins to its stack. Returns its address.
+/// Writes the first frame of a new thread to its stack. Returns its address.
 fn first_frame(frame: &Frame, request: &Request) -> Result<usize, isize> {
     /// What the dispatcher uses of the new stack before anything else.
     const ROOM: usize = 64;
@@ -211,7 +211,7 @@ fn first_frame(frame: &Frame, request: &Request) -> Result<usize, isize> {
     Ok(place)
 }
 
-/// What a new thread has of its parent, and of the request.
+/// The state that a new thread gets from its parent, and from the request.
 fn prepare(locked: &mut Locked, request: &Request, child: ThreadRef) -> Result<(), isize> {
     let parent = current();
     let asks = |flag: i32| request.flags & flag as u64 != 0;

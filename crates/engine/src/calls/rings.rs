@@ -1,10 +1,10 @@
 //! Rings of io_uring(7): a program waits for completions like for a descriptor.
 //!
-//! A ring can ask the kernel to post completions only when the thread that submits enters the
-//! kernel for them (`IORING_SETUP_COOP_TASKRUN`, `IORING_SETUP_DEFER_TASKRUN`), or to serve one
-//! kernel thread alone (`IORING_SETUP_SINGLE_ISSUER`). Here that thread sleeps in epoll, which
-//! would never hear of a completion, and its threads share workers. The flags only save time, so
-//! the kernel does not see them.
+//! A ring has flags that save time. It can post completions only when the submitting thread enters
+//! the kernel for them (`IORING_SETUP_COOP_TASKRUN`, `IORING_SETUP_DEFER_TASKRUN`). It can serve
+//! one kernel thread alone (`IORING_SETUP_SINGLE_ISSUER`). Here the submitting thread sleeps in
+//! epoll, which would never hear of a completion, and threads share workers. So the engine removes
+//! these flags.
 
 use libc::POLLIN;
 
@@ -28,12 +28,12 @@ const HINTS: u32 = COOP_TASKRUN | TASKRUN_FLAG | SINGLE_ISSUER | DEFER_TASKRUN;
 
 /// io_uring_setup(2)
 pub(crate) fn io_uring_setup(frame: &mut Frame) -> isize {
-    /// Of the flags in `struct io_uring_params`.
+    /// The offset of the flags in `struct io_uring_params`.
     const FLAGS: usize = 8;
     let flags_at = frame.rsi.wrapping_add(FLAGS);
     let Ok(flags) = user::read::<u32>(flags_at) else { return EFAULT };
     if flags & DEFER_TASKRUN != 0 && flags & SINGLE_ISSUER == 0 {
-        // The kernel's own check, which it cannot make without the flags.
+        // A check of the kernel's, which the kernel cannot make without the flags.
         return EINVAL;
     }
     if user::write(flags_at, &(flags & !HINTS)).is_err() {

@@ -1,9 +1,9 @@
 //! Restartable sequences (rseq(2)), which belong to kernel threads.
 //!
-//! glibc registers an area in the main thread's storage with the kernel thread that the process
-//! begins with. Once there are several workers, the main thread may run on another one: then the
-//! area would tell of a kernel thread that it has nothing to do with. So the registration is taken
-//! back. glibc asks the kernel instead.
+//! glibc registers an area in the main thread's storage with the process's first kernel thread.
+//! With several workers, the main thread may run on another kernel thread. The area would then
+//! describe the wrong kernel thread. So the engine takes the registration back, and glibc asks the
+//! kernel instead.
 
 use crate::entry::frame::duality_rseq_offset;
 use crate::entry::settings;

@@ -138,7 +138,7 @@ pub(crate) fn rt_sigtimedwait(frame: &mut Frame) -> isize {
 /// Takes a signal of `set`: from what waits in the engine, or from the kernel.
 fn wait_for_signal(set: u64, deadline: u64) -> Result<Pending, isize> {
     let thread = current();
-    // Before the first look: what another worker assigns from then on ends the wait.
+    // Before the first look. A signal that another worker assigns from then on ends the wait.
     thread.awaited.set(set);
     let found = wait_for_one_of(thread, set, deadline);
     thread.awaited.set(0);
@@ -190,8 +190,8 @@ fn take_now(thread: ThreadRef, set: u64) -> Result<Option<Pending>, isize> {
     if let Some(taken) = take_pending(&mut locked, thread, set) {
         return Ok(Some(taken));
     }
-    // The kernel holds what every thread blocks, the engine what came before: the lower number is
-    // first.
+    // The kernel holds signals that every thread blocks, and the engine holds earlier ones. The
+    // lower number is first.
     let ours = process_bits() & set;
     let lower = if ours == 0 { set } else { set & ((1 << ours.trailing_zeros()) - 1) };
     match take_from_kernel(lower)? {
@@ -347,7 +347,7 @@ fn most_pending() -> u64 {
     limits[0]
 }
 
-/// What a signal says that the process sends to itself.
+/// The fields of a signal that the process sends to itself.
 fn from_us(number: i32, code: i32) -> libc::siginfo_t {
     let mut info = info::bare(number, code);
     let sender = [MAIN.id.get(), sys!(SYS_getuid) as i32];

@@ -106,7 +106,7 @@ fn ready(frame: &Frame) -> isize {
 fn attempt(frame: &Frame) -> isize {
     let task = task(frame);
     if task.is_resumed() && has_lost_its_file(task) {
-        // Nothing keeps the file. What is left of the call is not for another one.
+        // Nothing keeps the file. The rest of the call must not be used for another one.
         let done = task.done.get() as isize;
         task.end(false);
         if done > 0 {
@@ -139,7 +139,7 @@ fn has_lost_its_file(task: TaskRef) -> bool {
 fn wait(frame: &Frame) -> isize {
     let task = task(frame);
     let (key, expected, deadline) = (frame.rsi, frame.rdx as u32, frame.r10 as u64);
-    // It begins anew: the deadline and the end of the last wait are not this one's.
+    // The task begins a new wait: the deadline and the end of the last wait are not this one's.
     task.end(false);
     task.begin();
     let mut locked = lock();

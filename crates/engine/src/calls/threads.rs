@@ -1,4 +1,4 @@
-//! What threads ask about themselves and about others: numbers, names, processors.
+//! Calls by which threads ask about themselves and others: numbers, names, processors.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -44,8 +44,8 @@ pub(crate) fn get_robust_list(frame: &mut Frame) -> isize {
     written.map_or_else(|fault| fault, |()| 0)
 }
 
-/// rseq(2): the area of the main thread is the kernel's, where there is one worker; the others
-/// learn that there is none.
+/// rseq(2). With one worker, the area of the main thread is the kernel's. All other threads learn
+/// that there is none.
 pub(crate) fn rseq(frame: &mut Frame) -> isize {
     const UNREGISTER: usize = 1;
     const REGISTRATION_FAILED: i32 = -2;
@@ -69,8 +69,8 @@ pub(crate) fn prctl(frame: &mut Frame) -> isize {
             ring::retire(&mut lock());
             frame.pass()
         }
-        // It would trap the engine's calls, and none of the program's that the engine answers: as
-        // on a kernel without it.
+        // It would trap the engine's calls, but not the program's calls that the engine answers. So
+        // the engine behaves as a kernel without it.
         PR_SET_SYSCALL_USER_DISPATCH => EINVAL,
         libc::PR_SET_NAME => {
             let mut name = [0; 16];
@@ -129,7 +129,7 @@ pub(crate) fn ptrace(frame: &mut Frame) -> isize {
     }
 }
 
-/// Calls with a thread as their first argument: one of ours stands for the worker.
+/// Calls with a thread as their first argument. A thread of ours stands for the worker.
 pub(crate) fn about_thread(frame: &mut Frame) -> isize {
     match translated(frame.rdi) {
         Some(id) => {
@@ -167,7 +167,7 @@ pub(crate) fn about_kind_and_thread(frame: &mut Frame) -> isize {
     }
 }
 
-/// The kernel's number for a thread: zero, which is the caller, for one of ours that lives.
+/// The kernel's number for a thread. It is zero, which is the caller, for a living thread of ours.
 fn translated(id: usize) -> Option<usize> {
     if !is_ours(i64::from(id as i32)) {
         return Some(id);

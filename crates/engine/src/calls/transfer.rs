@@ -38,11 +38,11 @@ struct Transfer<'a> {
     direction: Direction,
     number: usize,
     descriptor: &'static Descriptor,
-    /// That of the descriptor when the call began, or went on.
+    /// The generation of the descriptor when the call began, or went on.
     generation: u32,
     /// What has been transferred so far.
     done: usize,
-    /// What must be transferred before the call returns; zero where any amount will do.
+    /// The bytes that must be transferred before the call returns. Zero if any amount will do.
     wanted: usize,
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn writev(frame: &mut Frame) -> isize {
     }
 }
 
-/// Flags of a receiving call that does not wait: what it asks for is there or not.
+/// Flags of a receiving call that does not wait: it fails if nothing is there.
 const AT_ONCE: i32 = MSG_DONTWAIT | MSG_ERRQUEUE | MSG_OOB;
 
 /// recvfrom(2)
@@ -158,7 +158,8 @@ fn many(frame: &mut Frame, number: i64, mut call: impl FnMut(&mut Frame) -> isiz
     count as isize
 }
 
-/// The bytes of all buffers of a list, or nothing if the kernel should say what is wrong with it.
+/// The bytes of all buffers of a list. Nothing if the list is wrong and the kernel must report the
+/// error.
 fn total(list: usize, count: usize) -> Option<usize> {
     if count > 1024 {
         return None;
@@ -248,8 +249,8 @@ impl Transfer<'_> {
         }
     }
 
-    /// Whether the ring can make the call: it fills one buffer from a stream. Where others could
-    /// set `O_NONBLOCK` meanwhile, it cannot.
+    /// Whether the ring can make the call: it fills one buffer from a stream. This is not possible
+    /// where others could set `O_NONBLOCK` meanwhile.
     fn suits_ring(&self, kind: Kind) -> bool {
         let plain = match self.shape {
             Shape::Buffer => true,
@@ -271,7 +272,7 @@ impl Transfer<'_> {
         receive(self.number, at, left, deadline)
     }
 
-    /// Parks; returns what ends the call, if anything does.
+    /// Parks. Returns the end of the call, if the wait ended it.
     fn wait(&self, deadline: u64, seen: Seen) -> Option<isize> {
         let mut locked = lock();
         if self.is_cut_off() {
@@ -328,7 +329,7 @@ impl Transfer<'_> {
         offload_on_kept(frame.number(), frame.arguments(), Interrupted::Restarts)
     }
 
-    /// What has been transferred, or else the error.
+    /// The number of transferred bytes, or else the error.
     fn so_far(&self, error: isize) -> isize {
         if self.done > 0 { self.done as isize } else { error }
     }

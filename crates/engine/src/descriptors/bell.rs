@@ -1,7 +1,7 @@
 //! The bell that ends a worker's sleep, and the epoll that tells of the program's descriptors.
 //!
-//! They have numbers that the program does not use. The bell is an eventfd that is never read: each
-//! ring is an edge, of which epoll tells one worker.
+//! They have numbers that the program does not use. The bell is an eventfd that is never read. Each
+//! ring is an edge, and epoll tells one worker of it.
 
 use crate::kernel::lock::Setting;
 use crate::kernel::sys::sys;

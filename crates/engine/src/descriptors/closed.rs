@@ -1,8 +1,8 @@
 //! Files that calls wait for although their descriptors have been closed.
 //!
 //! Natively a call that waits keeps its file open. Here the engine keeps a copy of the descriptor,
-//! out of the program's way, with which the calls go on. The last of them closes it. A thread asks
-//! for the copy when it has been woken. A task gets the copy as the argument of its call.
+//! out of the program's way. The calls go on with that copy. The last of them closes it. A thread
+//! asks for the copy when it has been woken. A task gets the copy as the argument of its call.
 
 use alloc::vec::Vec;
 
@@ -51,7 +51,7 @@ pub(crate) fn for_waiters(number: usize) -> bool {
     let mut locked = lock();
     let mut users = 0;
     for side in [&descriptor.read, &descriptor.write] {
-        // Those of a former file of this number go on with another copy.
+        // Calls on a former file of this number go on with another copy.
         for waiter in side.iter(locked.held()).filter(|waiter| waiter.waits_for.get() == number) {
             waiter.waits_for.set(kept);
             if waiter.home().is_some() {
@@ -70,15 +70,15 @@ pub(crate) fn for_waiters(number: usize) -> bool {
     // A call that is woken from here on uses the copy.
     descriptor.forget(number);
     if polls > 0 {
-        // What epoll does not tell of is always ready.
+        // A descriptor that epoll refuses is always ready.
         let _ready = other.register(kept);
     }
     KEPT.of(&mut locked).push(Kept { number: kept, users: users + polls });
     true
 }
 
-/// The descriptor with which the current thread's call goes on, after its own one was closed. The
-/// caller gives it back. A task has it already.
+/// The descriptor that the current thread's call goes on with, after its own was closed. The caller
+/// gives it back. A task has it already.
 pub(crate) fn goes_on_with(number: usize) -> Option<usize> {
     if current().task.get().is_some() {
         return None;
@@ -110,8 +110,8 @@ pub(crate) fn end_call(task: TaskRef) {
     }
 }
 
-/// A wait for several descriptors is over: takes its nodes out of their lists, and gives back what
-/// was kept for it.
+/// A wait for several descriptors is over. Takes its nodes out of their lists, and gives back the
+/// descriptors that were kept for it.
 pub(crate) fn end_wait(locked: &mut Locked, nodes: &[PollNode]) {
     for node in nodes {
         node.unlink(locked);

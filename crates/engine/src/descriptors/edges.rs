@@ -1,4 +1,4 @@
-//! What is known of a descriptor in one direction: the edges that have come, and what waits.
+//! The state of a descriptor in one direction: the edges that have come, and what waits.
 //!
 //! Edges are counted, since another worker may take one between an attempt and the wait that
 //! follows it. A call says how many had been `seen` before its attempt, and does not park if there
@@ -57,7 +57,7 @@ impl Side {
         unsafe { self.first.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// Those that wait, and those that have been woken and have not yet gone on.
+    /// The waiters, and the threads that have been woken and have not yet gone on.
     pub(crate) fn iter(&self, held: Held<'_>) -> impl Iterator<Item = WaiterRef> {
         core::iter::successors(self.first(), move |waiter| waiter.next_waiter.get(held))
     }
@@ -72,7 +72,7 @@ impl Side {
         }
     }
 
-    /// Takes a waiter out, if it is one of them.
+    /// Takes a waiter out, if it is in the list.
     pub(crate) fn remove(&self, locked: &mut Locked, waiter: WaiterRef) {
         let held = locked.held();
         let next = waiter.next_waiter.get(held);

@@ -12,7 +12,7 @@ pub(crate) const NONBLOCKING: u8 = 8;
 pub(crate) const SHARED: u8 = 16;
 /// The other side is gone: a short read says nothing any more.
 pub(crate) const HUNG_UP: u8 = 32;
-/// A folder of which the engine makes the entries, see `tasks`.
+/// A folder with entries that the engine makes, see `tasks`.
 pub(crate) const LISTS_THREADS: u8 = 128;
 /// The socket's timeouts are known.
 pub(crate) const TIMEOUTS_KNOWN: u8 = 64;

@@ -15,7 +15,7 @@ use crate::schedule::waiter::WaiterRef;
 /// The first node of a list. Without the lock, it says no more than whether there is one.
 pub(crate) type PollList = AtomicPtr<PollNode>;
 
-/// What waits for several descriptors stands in the list of each.
+/// A waiter for several descriptors stands in the list of each.
 pub(crate) struct PollNode {
     pub(crate) waiter: WaiterRef,
     /// The events of epoll that end the wait.
@@ -23,7 +23,7 @@ pub(crate) struct PollNode {
     list: UnderLock<&'static PollList>,
     next: UnderLock<*const PollNode>,
     previous: UnderLock<*const PollNode>,
-    /// The descriptor that is kept for it, and in the list of which it stands: see
+    /// The descriptor that is kept for it. The node stands in that descriptor's list: see
     /// `descriptors/closed.rs`.
     kept: UnderLock<Option<usize>>,
 }

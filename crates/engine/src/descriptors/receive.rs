@@ -7,7 +7,7 @@
 //!     a signal, a deadline ──▶ cancel ──▶ completion: ECANCELED, or what came first
 //! ```
 //!
-//! The thread does not go on before the completion has come: until then, the kernel may write to
+//! The thread does not go on before the completion has come. Until then, the kernel may write to
 //! its buffer, and the completion refers to its stack. The request keeps the file open, as a native
 //! call does.
 

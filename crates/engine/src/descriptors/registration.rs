@@ -26,7 +26,7 @@ impl Descriptor {
         if self.has(facts::REFUSED) {
             return Err(error(libc::EPERM));
         }
-        // Set first: what closes the number looks afterwards, see `gone`.
+        // Set first, because the code that closes the number looks at it afterwards, see `gone`.
         self.set(facts::REGISTERED);
         let events = EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP | EPOLLET;
         let event = libc::epoll_event { events: events as u32, u64: data(number, self) };

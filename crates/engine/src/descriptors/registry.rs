@@ -1,9 +1,8 @@
-//! What the engine knows of each descriptor: its kind, its flags, and what waits for it.
+//! The engine's record of each descriptor: its kind, its flags, and its waiters.
 //!
-//! A descriptor is registered with epoll when a thread first waits for it, for all events,
-//! edge-triggered, and stays so until it is closed. Between two edges, the engine remembers what it
-//! has seen: a read that came up short has emptied the socket, so the next one parks without
-//! another attempt.
+//! The engine registers a descriptor with epoll when a thread first waits for it. It is
+//! edge-triggered, for all events, until the close. Between two edges, the engine remembers what it
+//! has seen. After a short read the socket is empty, so the next read parks at once.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
@@ -74,12 +73,12 @@ static ROOM: Setting<usize> = Setting::new(0);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 /// Events so far, of all descriptors.
 static ALL_EDGES: AtomicU32 = AtomicU32::new(0);
-/// So many entries of the table can be used.
+/// The number of entries of the table that can be used.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
-/// What had a lower number when the process started or was forked last is shared.
+/// A descriptor with a lower number, when the process started or was forked last, is shared.
 static FORKED_BELOW: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes room for the table. All zeros are descriptors of which nothing is known.
+/// Makes room for the table. All zeros are unknown descriptors.
 pub(crate) fn reserve() -> bool {
     let room = sys::affordable(MOST_DESCRIPTORS, size_of::<Descriptor>());
     ROOM.set(room);
@@ -104,7 +103,7 @@ fn reach(number: usize) -> bool {
     true
 }
 
-/// What is open when the program starts may be open in other processes too.
+/// A file that is open at the start may be open in other processes too.
 pub(crate) fn inherit() {
     /// Descriptors that a program inherits have low numbers.
     const LOW: usize = 256;
@@ -207,7 +206,7 @@ impl Descriptor {
         }
     }
 
-    /// Wakes one that waits, or all. The one passes on what it leaves, see `pass_on`.
+    /// Wakes one that waits, or all. The woken thread passes on what it leaves, see `pass_on`.
     fn wake_next(&self, locked: &mut Locked, direction: Direction, all: bool) {
         let mut next = self.side(direction).first();
         while let Some(waiter) = next {
@@ -332,8 +331,7 @@ impl Descriptor {
         }
     }
 
-    /// Whether the socket was empty when a thread last received by way of the ring. A hint, for the
-    /// ring finds out.
+    /// Whether the socket was empty when a thread last received by way of the ring. A hint.
     pub(crate) fn is_drained(&self) -> bool {
         self.drained.load(Ordering::Relaxed)
     }
@@ -348,8 +346,8 @@ impl Descriptor {
         facts & (facts::MODE_KNOWN | facts::NONBLOCKING) == facts::MODE_KNOWN
     }
 
-    /// Makes a call while no other worker makes one like it: a look whether the call would block,
-    /// or a change of the file's flags, would not hold.
+    /// Makes a call while no other worker makes one like it. The other call could take away what
+    /// this one relies on: that the call would not block, or a change of the file's flags.
     pub(crate) fn alone<T>(&self, call: impl FnOnce() -> T) -> T {
         if !lock::is_shared() {
             return call();
@@ -362,8 +360,7 @@ impl Descriptor {
         result
     }
 
-    /// Before the number refers to nothing, or to another file: forgets what was known, and wakes
-    /// what waits.
+    /// Before the number changes its meaning: forgets the state, and wakes the waiters.
     pub(crate) fn renew(&self, number: usize) {
         self.forget(number);
         if self.is_waited_for() {
@@ -450,7 +447,7 @@ pub(crate) fn opened(number: isize, kind: Kind, nonblocking: bool) {
     }
 }
 
-/// A descriptor of which nothing is known yet.
+/// A descriptor that is still unknown.
 pub(crate) fn renewed(number: isize) {
     if let Some(descriptor) = get(number as usize) {
         descriptor.renew(number as usize);
@@ -474,7 +471,7 @@ pub(crate) fn replaced(from: usize, to: isize) {
     }
 }
 
-/// Two numbers refer to one file now, of which the second is a new one.
+/// Two numbers refer to one file now. The second is new.
 pub(crate) fn duplicated(from: usize, to: isize) {
     if let (Some(old), Some(new)) = (get(from), get(to as usize)) {
         new.renew(to as usize);
@@ -483,7 +480,7 @@ pub(crate) fn duplicated(from: usize, to: isize) {
     }
 }
 
-/// After a fork, parent and child share what is open. The child's epoll is a new one.
+/// After a fork, parent and child share the open files. The child's epoll is a new one.
 pub(crate) fn share_all(in_child: bool) {
     FORKED_BELOW.store(HIGHEST.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     for number in 0..=HIGHEST.load(Ordering::Relaxed) {

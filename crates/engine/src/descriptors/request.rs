@@ -8,7 +8,7 @@ use crate::schedule::scheduler::wake;
 use crate::schedule::thread::ThreadRef;
 use crate::schedule::waiter::Reason;
 
-/// What a thread on whose stack it is waits for.
+/// What a thread waits for. It lies on the stack of that thread.
 pub(crate) struct Request {
     thread: ThreadRef,
     result: Relaxed<i32>,

@@ -36,7 +36,8 @@ const CQSIZE: u32 = 1 << 3;
 const TASKRUN_FLAG: u32 = 1 << 9;
 const SINGLE_ISSUER: u32 = 1 << 12;
 const DEFER_TASKRUN: u32 = 1 << 13;
-/// One mapping, no lost completions, polls inside, waits with a time, silent successes.
+/// Needed features: one mapping, no lost completions, polls inside, waits with a time, silent
+/// successes.
 const FEATURES: u32 = 1 | 1 << 1 | 1 << 5 | 1 << 8 | 1 << 11;
 const ENTRIES_AT: usize = 0x1000_0000;
 /// `io_uring_enter(2)`.
@@ -253,7 +254,7 @@ fn push(locked: &mut Locked, submission: Submission) {
     }
     let tail = ring.submissions.tail.load(Ordering::Relaxed);
     // SAFETY: the mask keeps the index inside the entries. The queue is not full, so the kernel has
-    // taken what was in this place. The caller holds the lock.
+    // taken the former entry of this place. The caller holds the lock.
     unsafe { ring.entries.add((tail & ring.submissions.mask) as usize).write(submission) };
     ring.submissions.tail.store(tail.wrapping_add(1), Ordering::Release);
 }
@@ -274,7 +275,8 @@ pub(crate) fn poll_epoll(locked: &mut Locked) {
 
 /// Has the kernel receive into `length` bytes at `address`, once there is something.
 ///
-/// The memory, and what is at the address `data`, are the kernel's until the completion has come.
+/// The memory, and the value at the address `data`, belong to the kernel until the completion has
+/// come.
 pub(crate) fn receive(
     locked: &mut Locked,
     number: usize,
@@ -315,7 +317,8 @@ pub(crate) fn cancel(locked: &mut Locked, data: usize) {
     flush(locked);
 }
 
-/// Before a descriptor is closed: the kernel takes what names it, and so has hold of its file.
+/// Called before a descriptor is closed. The kernel takes the submissions that name it, and so has
+/// hold of its file.
 pub(crate) fn take_before_close(locked: &mut Locked, number: usize) {
     let Some(ring) = *RING.of(locked) else { return };
     if ring.waiting().any(|entry| entry.operation == RECV && entry.descriptor == number as i32) {

@@ -14,8 +14,8 @@
 //!   │ dispatch …            │
 //! ```
 //!
-//! Unwinders find their way: the entry describes itself as the frame of a signal handler, whose
-//! caller is the instruction after the call in libc.
+//! Unwinders find their way, because the entry describes itself as the frame of a signal handler.
+//! That frame's caller is the instruction after the call in libc.
 //!
 //! `gs` points to the [`Worker`](crate::schedule::worker::Worker) of the kernel thread; programs on
 //! x86_64 Linux do not use it.
@@ -59,7 +59,7 @@ global_asm!(
     "jmp *%rcx",
     ".cfi_endproc", ".size duality_entry, . - duality_entry",
 
-    // Keeps the vector registers too, in an area of XSAVE beneath the red zone; the red zone has
+    // Keeps the vector registers too, in an area of XSAVE beneath the red zone. The red zone has
     // moved, but what the program keeps there stays where it is.
     ".globl duality_entry_vectors", ".hidden duality_entry_vectors",
     ".type duality_entry_vectors, @function",
@@ -93,10 +93,10 @@ global_asm!(
     "xrstor64 (%r11)",
     "mov (%rsp), %rax", "mov 16(%rsp), %rdx", "mov 8(%rsp), %rcx", "mov 24(%rsp), %rsp",
     "jmp *%rcx",
-    // For a call that the kernel is to execute with the program's own stack and registers: they are
-    // restored as above, but for the number of the call, and the stub's own `syscall` comes next. A
-    // child that shares this memory would overwrite the area, and one with a stack of its own would
-    // not find it.
+    // For a call that the kernel is to execute with the program's own stack and registers. These
+    // are restored as above, except for the number of the call. The stub's own `syscall` comes
+    // next. A child that shares this memory would overwrite the area. A child with a stack of its
+    // own would not find it.
     ".globl duality_vectors_leave", ".hidden duality_vectors_leave",
     "duality_vectors_leave:",
     "lea 32(%rsp), %r11",
@@ -130,13 +130,13 @@ global_asm!(
     ".globl duality_worker_start", ".hidden duality_worker_start",
     "duality_worker_start:", "xor %ebp, %ebp", "call {worker_loop}", "ud2",
 
-    // A thread that was stopped in the middle of its own code comes here on the frame of a signal;
-    // when it is its turn again, the frame is returned from.
+    // A thread that was stopped in the middle of its own code comes here on the frame of a signal.
+    // When it is its turn again, it returns from that frame.
     ".globl duality_preempted", ".hidden duality_preempted",
     "duality_preempted:",
     "add $8, %rsp",
     // rsp: the frame's context. What the engine does before the thread goes on may take the thread
-    // to another worker; so what belongs to the worker is filled in last. A signal that comes after
+    // to another worker. So what belongs to the worker is filled in last. A signal that comes after
     // the look at `attention` finds the thread between the marks, and has it come here again.
     ".globl duality_resume", ".hidden duality_resume",
     "duality_resume:",
@@ -174,8 +174,8 @@ global_asm!(
     ".globl duality_restorer", ".hidden duality_restorer",
     "duality_restorer: mov $15, %eax", "syscall", "ud2",
 
-    // clone(flags, stack) -> tid: the child takes a function and its argument from the new
-    // stack. What returns is a worker, whose loop begins.
+    // clone(flags, stack) -> tid: the child takes a function and its argument from the new stack.
+    // When the function returns, the child is a worker, and the loop of that worker begins.
     ".globl duality_clone", ".hidden duality_clone",
     "duality_clone:",
     "mov $56, %eax", "xor %edx, %edx", "xor %r10d, %r10d", "xor %r8d, %r8d", "syscall",

@@ -47,7 +47,7 @@ pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
         None => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
     };
     if frame.rip != frame.after {
-        // It goes on elsewhere: in the kernel, or where a handler's frame is returned from.
+        // The thread goes on elsewhere: in the kernel, or where a handler's frame is returned from.
         return result;
     }
     finish(frame, result)
@@ -64,7 +64,7 @@ fn timed(frame: &Frame) -> isize {
     result
 }
 
-/// A new thread's first code; what it returns to is the program, after the call that made it.
+/// A new thread's first code. It returns to the program, after the call that made the thread.
 pub(crate) extern "C" fn thread_begins(frame: &mut Frame) -> isize {
     drop(Locked::taken_over());
     finish(frame, 0)
@@ -108,9 +108,9 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
     }
 }
 
-/// Before a thread goes on from a frame in the kernel's format: where it was interrupted in its own
-/// code, or where a handler returns to. Returns what the kernel is to block from then on. The entry
-/// executes it again if a signal comes before the thread has gone on.
+/// Runs before a thread goes on from a frame in the kernel's format. It goes on where it was
+/// interrupted in its own code, or where a handler returns to. Returns what the kernel is to block
+/// from then on. The entry calls it again if a signal comes before the thread has gone on.
 pub(crate) extern "C" fn resume(context: &mut Context) -> u64 {
     current().place.set(&raw const *context as usize + 1);
     let entered = worker().attention.swap(0, Ordering::Relaxed) & HANDLER_ENTERED != 0;
@@ -125,7 +125,7 @@ pub(crate) extern "C" fn resume(context: &mut Context) -> u64 {
     }
     if delivery::deliver_on_context(context) {
         flood::count_delivery();
-        // There may be more: the entry looks again, beneath the handler's frame.
+        // There may be more signals: the entry looks again, beneath the handler's frame.
         worker().attention.fetch_or(HANDLER_ENTERED, Ordering::Relaxed);
     }
     worker().mask_is_stale.set(0);

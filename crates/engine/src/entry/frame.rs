@@ -46,7 +46,8 @@ impl Frame {
     /// Has the kernel execute the call that the program asked for, here and now.
     #[inline(always)]
     pub(crate) fn pass(&self) -> isize {
-        // SAFETY: the program's own call. What would harm the engine has a class of its own.
+        // SAFETY: the program's own call. Calls that would harm the engine have a class of their
+        // own.
         unsafe { sys::call(self.number(), self.arguments()) }
     }
 

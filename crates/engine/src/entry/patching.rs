@@ -205,8 +205,7 @@ impl Pages {
                     let end = segment.address + segment.bytes.len() as u64;
                     segment.executable && address < end && segment.address < address + PAGE
                 })?;
-                // A segment may begin or end inside the page; what is beside it in memory is
-                // padding.
+                // A segment may begin or end inside the page. The rest of the page is padding.
                 let end = segment.address + segment.bytes.len() as u64;
                 let from = address.max(segment.address);
                 let to = (address + PAGE).min(end);

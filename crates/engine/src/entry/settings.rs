@@ -1,4 +1,5 @@
-//! What `duality run` tells the engine, in one environment variable that the program does not see.
+//! The settings of `duality run` for the engine, in one environment variable that the program does
+//! not see.
 //!
 //! `DUALITY_RUN=fd=19990:cores=2:uring=0:tick=10000:stats=1:children=0:signal=0:stack=0:preload=…`
 //! and `LD_PRELOAD`. Its value before ours is the last item.

@@ -146,7 +146,7 @@ fn prepare() -> Result<(), isize> {
     let mut name = [0u8; 16];
     sys!(SYS_prctl, libc::PR_GET_NAME, &mut name);
     MAIN.name.set(lock().held(), name);
-    // What the kernel would clear when the main thread ends is ours to clear.
+    // The kernel would clear this word when the main thread ends. Here the engine clears it.
     let mut clear_id = 0usize;
     sys!(SYS_prctl, libc::PR_GET_TID_ADDRESS, &mut clear_id);
     MAIN.clear_id.set(clear_id);

@@ -1,7 +1,7 @@
 //! Every system call of the kernel, and what the engine does with it.
 //!
-//! A call that is passed on and blocks stops the whole program. So each number has a class, and a
-//! number without a row, of a later kernel, is offloaded: it may block.
+//! A call that is passed on and blocks stops the whole program. So each number has a class. A
+//! number without a row is of a later kernel: it may block, so it is offloaded.
 //!
 //! Source: `arch/x86/entry/syscalls/syscall_64.tbl` of Linux 6.18.
 
@@ -18,7 +18,7 @@ use Class::{Direct, Emulated, Offloaded};
 /// What is done with a call.
 #[derive(Clone, Copy)]
 pub(crate) enum Class {
-    /// It never waits for anybody: the kernel executes it at once.
+    /// It never waits for another thread: the kernel executes it at once.
     Direct,
     /// The engine's own business, or a call that parks the thread instead of blocking it.
     Emulated(fn(&mut Frame) -> isize),

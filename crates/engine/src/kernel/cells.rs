@@ -44,8 +44,8 @@ impl<T: Copy> UnderLock<T> {
 }
 
 /// A value of a thread, a task or a worker. The worker that runs it uses the value without the
-/// lock. While no worker runs it, the value is used under the lock: so the lock hands the value from
-/// one worker to the next.
+/// lock. While no worker runs it, the value is used under the lock. So the lock hands the value
+/// from one worker to the next.
 #[repr(transparent)]
 pub(crate) struct Own<T>(Cell<T>);
 

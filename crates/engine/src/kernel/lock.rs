@@ -4,8 +4,8 @@
 //! is switched to releases it. So no worker sees a thread as parked before its stack has been left.
 //!
 //! With one worker, the lock is not taken at all: nothing else changes the engine's state. The
-//! second worker makes it real (`share`). A worker that finds it taken spins for a moment, then
-//! sleeps.
+//! second worker activates the lock (`share`). A worker that finds it taken spins for a moment,
+//! then sleeps.
 
 use core::cell::{Cell, UnsafeCell};
 use core::marker::PhantomData;
@@ -209,8 +209,8 @@ impl Locked {
 /// State that the lock protects.
 pub(crate) struct Guarded<T>(UnsafeCell<T>);
 
-// SAFETY: the content is reached through a mutable borrow of the proof that the lock is held, of
-// which there is one at a time.
+// SAFETY: the content is reached through a mutable borrow of the proof that the lock is held. There
+// is one such proof at a time.
 unsafe impl<T> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
@@ -232,9 +232,9 @@ impl<T> Guarded<T> {
     }
 }
 
-/// A cell in a static that is changed only while no other worker reads it: before a second worker
-/// exists, in the child of a fork, where it is read under the lock too, or by a protocol of its own
-/// (`schedule/every_worker.rs`). All else is an atomic, or `Guarded`.
+/// A cell in a static that changes only while no other worker reads it. That is before a second
+/// worker exists, or by a protocol of its own (`schedule/every_worker.rs`). It is also in the child
+/// of a fork, where the cell is read under the lock too. All else is an atomic, or `Guarded`.
 pub(crate) struct Setting<T>(Cell<T>);
 
 // SAFETY: see the type.

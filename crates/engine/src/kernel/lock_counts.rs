@@ -1,4 +1,4 @@
-//! What `--stats` counts of the lock: how often it is taken, how long it is held, and how long
+//! The counts of the lock for `--stats`: how often it is taken, how long it is held, and how long
 //! workers wait for it.
 //!
 //! Nothing is counted without `--stats`: to read the processor's clock costs some 20 ns each time.
@@ -21,7 +21,7 @@ static SLEPT: AtomicU64 = AtomicU64::new(0);
 static HELD: AtomicU64 = AtomicU64::new(0);
 static WAITED: AtomicU64 = AtomicU64::new(0);
 
-/// What was counted; times are sums in nanoseconds.
+/// The counts. Times are sums in nanoseconds.
 pub(crate) struct Counts {
     pub(crate) taken: u64,
     /// How often it was held by another worker.
@@ -75,7 +75,7 @@ pub(crate) fn released() {
     add(&HELD, ticks().wrapping_sub(SINCE.load(Ordering::Relaxed)));
 }
 
-/// What has been counted; none if the lock has never been real, or is not counted.
+/// The counts so far. None if the lock was never activated, or is not counted.
 pub(crate) fn counts() -> Option<Counts> {
     let [ticks_then, then] = [0, 1].map(|place| BEGAN[place].load(Ordering::Relaxed));
     if ticks_then == 0 {

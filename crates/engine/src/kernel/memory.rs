@@ -1,8 +1,7 @@
 //! The engine's own heap: size classes of powers of two, carved from anonymous mappings.
 //!
 //! The program's `malloc` cannot serve: a thread may enter the engine while it holds the lock of
-//! `malloc`. What is freed is used again, and not returned to the kernel, except for blocks above
-//! 64 KiB.
+//! `malloc`. Freed blocks are used again. Only blocks above 64 KiB return to the kernel.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
@@ -93,7 +92,7 @@ fn class_of(layout: Layout) -> usize {
 }
 
 // SAFETY: blocks are disjoint, and aligned to their size, which is a power of two, or to a page
-// where that is less. What is to be aligned to more than a page is refused.
+// where that is less. An alignment above a page is refused.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() > PAGE {

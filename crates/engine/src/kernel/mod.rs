@@ -1,4 +1,4 @@
-//! The kernel's interface, and what stands on nothing else.
+//! The kernel's interface, and code that needs nothing else.
 //!
 //! ```text
 //!   sys: raw system calls     user: the program's memory     clock: the vDSO's time

@@ -4,7 +4,7 @@
 //! kernel writes only through references that may change, or where the program asked it to. Other
 //! calls are made by the unsafe `call`, or by the functions for mappings below.
 //!
-//! No function of libc is called: inside libc, the very instructions are patched that lead here.
+//! No function of libc is called, because libc's own system calls are patched to lead here.
 
 use core::arch::asm;
 use core::ffi::CStr;
@@ -175,8 +175,8 @@ pub(crate) const ETIMEDOUT: isize = error(libc::ETIMEDOUT);
 /// kernel calls `ERESTARTSYS`. It never reaches the program.
 pub(crate) const RESTART: isize = -512;
 
-/// The call of a task waits; what the task has come to is kept (`schedule/task.rs`). These two
-/// reach the runtime of a converted program alone.
+/// The call of a task waits, and its state is kept (`schedule/task.rs`). These two reach the
+/// runtime of a converted program alone.
 pub(crate) const SUSPENDED: isize = -0x4455_0001;
 /// A task cannot make the call, since only a thread can wait for it.
 pub(crate) const NEEDS_THREAD: isize = -0x4455_0002;
@@ -257,17 +257,17 @@ pub(crate) unsafe fn advise(start: usize, length: usize, advice: i32) -> isize {
     unsafe { call(libc::SYS_madvise, [start, length, advice as usize, 0, 0, 0]) }
 }
 
-/// Addresses for a table, or nothing: the table is there as far as it is opened, see
-/// [`open_reserved`], so that a program that locks its memory (mlockall(2)) does not lock all of
-/// it. The addresses lie far from the program's libraries, whose neighbourhood is for the stubs.
+/// Addresses for a table, without memory. A table exists as far as it is opened, see
+/// [`open_reserved`]. So a program that locks its memory (mlockall(2)) does not lock the whole
+/// table. The addresses lie far from the program's libraries: the space near them is for the stubs.
 pub(crate) fn reserve(length: usize) -> Option<usize> {
     const FAR: usize = 0x0800_0000_0000;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     map_near(FAR, length, libc::PROT_NONE, flags, -1, 0).ok()
 }
 
-/// How many of `entries` entries a table may have, such that the most of a limit of the address
-/// space (RLIMIT_AS) is left to the program: a multiple of the steps in which tables grow.
+/// How many of `entries` entries a table may have, in multiples of the steps in which tables grow.
+/// Most of a limit of the address space (RLIMIT_AS) is left to the program.
 pub(crate) fn affordable(entries: usize, size: usize) -> usize {
     const SHARE: u64 = 16;
     const STEP: usize = 1024;

@@ -109,7 +109,7 @@ fn copy_in(address: usize, into: *mut u8, length: usize) -> Result<(), isize> {
     if fault == 0 { Ok(()) } else { Err(EFAULT) }
 }
 
-/// Writes bytes, of which `from` has so many.
+/// Writes `length` bytes of `from`.
 pub(crate) fn write_bytes(address: usize, from: *const u8, length: usize) -> Result<(), isize> {
     check(address, length)?;
     // SAFETY: `from` has `length` bytes; a fault at the other address is caught.
@@ -139,7 +139,7 @@ pub(crate) fn probe_for_writing(address: usize, length: usize) -> Result<(), isi
     let end = address + length;
     let pages = (address & !(PAGE - 1)..end).step_by(PAGE);
     for place in pages.map(|page| page.max(address).min(end - WORD)) {
-        // It blocks nothing, and writes there what is blocked.
+        // The call blocks nothing, and writes the present mask there.
         let written = sys!(SYS_rt_sigprocmask, 0, 0, place, WORD);
         if failed(written) {
             return Err(written);

@@ -1,6 +1,6 @@
-//! System calls that other workers make: the kernel applies them to the calling thread alone, and
-//! the program means them for the process, as `setuid`; or it has one thread alone make them, as
-//! `ptrace`.
+//! System calls that other workers make. The kernel applies some calls to the calling thread alone,
+//! and the program means them for the process, as `setuid`. Others the kernel accepts from one
+//! thread alone, as `ptrace`.
 
 use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 
@@ -37,8 +37,8 @@ pub(crate) fn everywhere(number: i64, arguments: Arguments) {
     send(&mut lock(), number, arguments, EVERYBODY);
 }
 
-/// Has the other workers execute a call, one after the other, until one returns something else than
-/// `refusal`: for calls that the kernel allows one thread alone.
+/// For calls that the kernel accepts from one thread alone. Has the other workers execute the call,
+/// one after the other, until one of them returns something else than `refusal`.
 pub(crate) fn until_done(number: i64, arguments: Arguments, refusal: isize) -> isize {
     let mut locked = lock();
     for other in worker::others(&mut locked) {

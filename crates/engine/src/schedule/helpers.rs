@@ -7,8 +7,7 @@
 //! ```
 //!
 //! A helper has no thread-local storage and no libc, only a stack and the raw call. It blocks every
-//! signal except the engine's own, by which a call is interrupted on behalf of the thread that
-//! waits for it.
+//! signal except the engine's own. That signal interrupts a call on behalf of the waiting thread.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
@@ -29,9 +28,9 @@ use crate::signals::disposition::{self, HELPER_SIGNAL, HELPER_VALUE};
 /// What becomes of a call that a signal interrupts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interrupted {
-    /// It is executed again if the handler says `SA_RESTART`.
+    /// The call is executed again if the handler says `SA_RESTART`.
     Restarts,
-    /// It fails with `EINTR` in any case.
+    /// The call fails with `EINTR` in any case.
     Fails,
 }
 
@@ -89,9 +88,9 @@ pub(crate) fn offload(number: i64, arguments: Arguments, interrupted: Interrupte
     offload_until(number, arguments, interrupted, || None)
 }
 
-/// Has a helper execute a call on a file of which the descriptor, `arguments[0]`, was closed while
-/// the current thread waited. Nothing: the thread did not wait yet, and its call is for what the
-/// number means now.
+/// Has a helper execute a call on a file. Its descriptor, `arguments[0]`, was closed while the
+/// current thread waited. Nothing: the thread did not wait yet, and its call is for the number's
+/// present file.
 pub(crate) fn offload_on_kept(
     number: i64,
     arguments: Arguments,
@@ -186,7 +185,7 @@ fn submit(job: &Job) -> bool {
     !with_queue(|| unlink(address))
 }
 
-/// Gives helpers the time to begin what waits for them, before the worker sleeps.
+/// Gives helpers the time to begin waiting jobs, before the worker sleeps.
 pub(crate) fn let_begin(locked: &mut Locked) {
     const PATIENCE: u32 = 64;
     for _ in 0..PATIENCE {
@@ -250,7 +249,7 @@ fn start_helper() -> bool {
     // thread.
     let helper = unsafe { start_kernel_thread(stack + HELPER_STACK, helper, 0) };
     if failed(helper) {
-        // SAFETY: mapped just now, for a helper that there is not.
+        // SAFETY: mapped just now, for a helper that does not exist yet.
         unsafe { sys::unmap(stack, HELPER_STACK) };
         return false;
     }
@@ -291,7 +290,7 @@ extern "C" fn helper(_: usize) {
 enum Next {
     Job(&'static Job),
     Wait,
-    /// It has been retired.
+    /// The helper has been retired.
     Nothing,
 }
 
@@ -315,7 +314,7 @@ fn take(me: i32) -> Next {
 }
 
 fn execute(job: &'static Job) {
-    // SAFETY: the program's call, the thread of which waits until the job is done.
+    // SAFETY: the program's call. Its thread waits until the job is done.
     job.result.set(unsafe { sys::call(job.number, job.arguments) });
     with_queue(|| {
         job.next.set(DONE.load(Ordering::Relaxed));

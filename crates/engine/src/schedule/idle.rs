@@ -6,17 +6,17 @@
 //!            └──▶ reserve: sleeps on a futex ──▶ deputy: looks again after a millisecond ◀─┘
 //! ```
 //!
-//! One worker at a time is the watcher, so an event wakes one, and the worker that ran a thread
-//! last is the one that waits for its next event. While the watcher runs a thread, a reserve stands
-//! in for it as deputy: if nobody has looked at the descriptors for a millisecond, the deputy
+//! One worker at a time is the watcher, so an event wakes one worker. The worker that ran a thread
+//! last waits for that thread's next event. While the watcher runs a thread, a reserve stands in
+//! for it as deputy. If no worker has looked at the descriptors for a millisecond, the deputy
 //! becomes the watcher.
 //!
 //! A reserve is summoned when threads are ready. A single ready thread often runs in a moment, when
 //! the current one waits, and then the reserve has come for nothing. So after each such time some
-//! single threads are skipped. One that is skipped is looked at again when the lock is released
-//! next, and at the latest when the current turn is over.
+//! single threads are skipped. A skipped thread is looked at again when the lock is released next,
+//! and at the latest when the current turn is over.
 //!
-//! To wake a worker costs more than many a thread runs for. After several workers that came and
+//! A worker's wake-up costs more than many threads run for. After several workers that came and
 //! soon had nothing to run, the next one without work does not watch while others run. It is deputy
 //! at once, and the others find the events when they have run what is ready.
 
@@ -49,9 +49,9 @@ struct Idle {
     deputy: Deputy,
     /// A worker has been woken that has not come yet.
     summoned: bool,
-    /// Single ready threads for which nobody is summoned.
+    /// Single ready threads without a summoned worker.
     skipped: u32,
-    /// So many will be skipped after the next worker that came for nothing.
+    /// How many will be skipped after the next worker that came for nothing.
     patience: u32,
     /// Workers that came for little: one more each time, half of them for one that had enough to
     /// do.
@@ -73,15 +73,15 @@ const AWAKE: Idle = Idle {
 
 static IDLE: Guarded<Idle> = Guarded::new(AWAKE);
 
-/// What reserves sleep on: it changes whenever one is woken.
+/// The word that reserves sleep on. It changes whenever a reserve is woken.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
 /// What starts one more worker, while there may be more.
 pub(crate) static START_WORKER: Setting<Option<fn(&mut Locked)>> = Setting::new(None);
 
-/// So many workers that came for little make the next one deputy.
+/// After this many workers that came for little, the next one becomes deputy.
 const FEW_RUNS: u32 = 8;
-/// How long a deputy waits for somebody to look.
+/// How long a deputy waits for some worker to look at the descriptors.
 const STAND_IN: Nanoseconds = 1_000_000;
 
 /// Before the lock is released: so many threads are ready. Perhaps another worker should come.
@@ -108,7 +108,7 @@ pub(crate) fn distribute(locked: &mut Locked, ready: usize) {
     }
 }
 
-/// A turn is over: what is ready has waited long enough.
+/// A turn is over: ready threads have waited long enough.
 pub(crate) fn lose_patience(locked: &mut Locked) {
     IDLE.of(locked).skipped = 0;
 }
@@ -132,7 +132,7 @@ pub(crate) fn remind_watcher(locked: &mut Locked) {
     }
 }
 
-/// Somebody looks at the descriptors.
+/// Takes note that a worker looks at the descriptors.
 pub(crate) fn looked(locked: &mut Locked) {
     let idle = IDLE.of(locked);
     idle.looks = idle.looks.wrapping_add(1);
@@ -151,7 +151,7 @@ pub(crate) fn begin_watch(locked: &mut Locked, deadline: Option<Nanoseconds>) {
     idle.hurried = false;
 }
 
-/// It is so no longer.
+/// This worker is the watcher no longer.
 pub(crate) fn end_watch(locked: &mut Locked) {
     IDLE.of(locked).watched = false;
 }
@@ -214,7 +214,7 @@ fn others_run(idle: &Idle, workers: usize) -> bool {
 }
 
 /// Sleeps in reserve while there is nothing to do: no thread is ready, as `ready` counts, and no
-/// signal waits. As a deputy, it ends too when nobody looks at the descriptors any more.
+/// signal waits. A deputy's sleep also ends when no worker looks at the descriptors any more.
 pub(crate) fn stand_by(
     locked: &mut Locked,
     mut serving: bool,
@@ -234,8 +234,8 @@ pub(crate) fn stand_by(
         let timed_out = sleep(locked, calls, serving);
         let found = ready(locked);
         if IDLE.of(locked).summoned {
-            // Also after a time-out: the summons may have come at the same moment, and nobody else
-            // would answer it.
+            // Also after a time-out: the summons may have come at the same moment, and no other
+            // worker would answer it.
             came(locked, found);
         }
         let idle = IDLE.of(locked);
@@ -274,8 +274,8 @@ const RESERVE: u32 = 1;
 const DEPUTY: u32 = 2;
 const BELL: u32 = 4;
 
-/// Has a reserve woken. What it sleeps on changes under the lock, so that it does not fall asleep
-/// meanwhile.
+/// Has a reserve woken. The word that it sleeps on changes under the lock, so that the worker does
+/// not fall asleep meanwhile.
 fn owe_call(locked: &mut Locked, call: u32) {
     CALLS.fetch_add(1, Ordering::Relaxed);
     lock::owe(locked, call);

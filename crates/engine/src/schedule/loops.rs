@@ -3,15 +3,14 @@
 //! ```text
 //!   a task's wait is over ──▶ ready (the loop's queue) ──▶ next() ──▶ the loop's runner runs it
 //!                                  │                         ▲
-//!                                  └── the first calls a spare thread, if nobody runs the loop
+//!                                  └── the first calls a spare thread, if the loop has no runner
 //!
 //!   the runner blocks in a library ──▶ a spare thread runs the loop
 //!   its call is over ──▶ it returns, and goes on when the runner asks for the next task
 //! ```
 //!
-//! So a call that blocks the thread of a loop, because nobody knew that it would, stops one task
-//! and not all. Of a loop's threads, one at a time is the runner: what the tasks share without
-//! locks stays right.
+//! So an unexpected blocking call in a loop's thread stops one task, not all. Of a loop's threads,
+//! one at a time is the runner. So the tasks can share data without locks.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -22,18 +21,19 @@ use crate::schedule::thread::{MAIN, ThreadRef};
 use crate::schedule::waiter::{Queue, State, WaiterRef};
 use crate::schedule::worker::current;
 
-/// So many loops, and no more.
+/// The most loops.
 pub(crate) const MOST_LOOPS: usize = 64;
 /// So often, a task that has had its turn goes before those that were woken.
 const BEHIND_EVERY: u32 = 8;
 
 /// The turn of a task.
 struct Turn {
-    /// None: another task of the loop has run since, while the runner's call in a library blocked.
+    /// None if another task of the loop has run since, while the runner's call in a library
+    /// blocked.
     task: Option<WaiterRef>,
     /// When the turn was found to be over; zero before.
     over_since: Nanoseconds,
-    /// That it takes too long has been told.
+    /// Whether the stall has been reported.
     told: bool,
 }
 
@@ -52,7 +52,7 @@ struct Loop {
     exists: bool,
     /// Tasks that were woken, or have not begun.
     ready: Queue,
-    /// Tasks that have had their turn. What was woken goes first: it will wait again soon.
+    /// Tasks that have had their turn. A woken task goes first, because it will wait again soon.
     behind: Queue,
     /// The tasks that have been run so far.
     turns: u32,
@@ -62,7 +62,7 @@ struct Loop {
     runner: Option<ThreadRef>,
     /// Threads that wait in `next`.
     spares: Vec<ThreadRef>,
-    /// Threads whose blocking calls are over.
+    /// Threads that come back from blocking calls.
     returning: VecDeque<ThreadRef>,
     /// The program has been asked to make a spare thread, which has not come yet.
     promised: bool,
@@ -95,7 +95,7 @@ impl Loop {
         next
     }
 
-    /// Nobody runs the loop: who goes on?
+    /// Chooses the next runner for a loop that has none.
     fn choose_runner(&mut self) -> Option<ThreadRef> {
         if self.runner.is_some() {
             return None;
@@ -162,8 +162,8 @@ pub(crate) fn add(
     home.choose_runner()
 }
 
-/// What the current thread, of the loop with this number, does next. Before it waits, it is a spare
-/// thread.
+/// The next step of the current thread, which is of the loop with this number. Before it waits, it
+/// is a spare thread.
 pub(crate) fn next(locked: &mut Locked, number: usize) -> Next {
     let thread = current();
     let (loops, held) = LOOPS.with_cells(locked);

@@ -1,4 +1,4 @@
-//! Who runs: threads and tasks, the workers that run them, and where they wait.
+//! What runs: threads and tasks, the workers that run them, and where they wait.
 //!
 //! ```text
 //!   thread, task ─▶ waiter ─▶ scheduler     run queues, parked ones   timers: their deadlines
@@ -6,7 +6,7 @@
 //!   ticks: preemption   loops: tasks of converted programs   helpers: calls that block
 //! ```
 //!
-//! Everything here is under the one lock (`kernel/lock.rs`), but what belongs to one worker.
+//! Everything here is under the one lock (`kernel/lock.rs`), except data of a single worker.
 
 pub(crate) mod every_worker;
 pub(crate) mod helpers;

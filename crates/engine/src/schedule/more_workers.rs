@@ -55,7 +55,7 @@ fn start_another(locked: &mut Locked) {
         return;
     }
     if start(locked).is_none() {
-        // The kernel has no thread or no memory left. Those that there are do the work.
+        // The kernel has no thread or no memory left. The existing workers do the work.
         START_WORKER.set(None);
     }
 }
@@ -65,7 +65,7 @@ fn start(locked: &mut Locked) -> Option<()> {
     let length = STACK + handling::STACK_BYTES;
     let memory = sys::map(length, protection, libc::MAP_NORESERVE)?;
     let Some(added) = worker::add(locked) else {
-        // SAFETY: mapped just now, for a worker that there is not.
+        // SAFETY: mapped just now, for a worker that does not exist yet.
         unsafe { sys::unmap(memory, length) };
         return None;
     };
@@ -76,7 +76,7 @@ fn start(locked: &mut Locked) -> Option<()> {
     let made = unsafe { start_kernel_thread(memory + length, begin, &raw const *added as usize) };
     if failed(made) {
         worker::take_back(locked);
-        // SAFETY: mapped just now, for a worker that there is not.
+        // SAFETY: mapped just now, for a worker that does not exist yet.
         unsafe { sys::unmap(memory, length) };
         return None;
     }
@@ -99,7 +99,7 @@ extern "C" fn begin(argument: usize) {
     lock().hand_over();
 }
 
-/// In the child of a fork, whose one kernel thread is this worker's.
+/// In the child of a fork, which has one kernel thread: that of this worker.
 pub(crate) fn reset_after_fork(locked: &mut Locked) {
     crate::kernel::lock::unshare(locked);
     worker::stand_alone(locked);

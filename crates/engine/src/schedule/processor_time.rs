@@ -18,7 +18,7 @@ pub(crate) fn leave_thread(worker: &Worker) {
     }
 }
 
-/// The thread that runs on this worker has used what the worker has used since it was charged last.
+/// Charges the running thread with the worker's time since the last charge.
 #[cold]
 fn charge(worker: &Worker) {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -34,7 +34,7 @@ fn charge(worker: &Worker) {
     }
 }
 
-/// What the current thread has used.
+/// The processor time of the current thread.
 pub(crate) fn time_of_current() -> Nanoseconds {
     let worker = worker();
     IS_COUNTED.store(true, Ordering::Relaxed);

@@ -137,7 +137,7 @@ fn wait(locked: &mut Locked) {
     // From here on, a signal ends the sleep.
     worker.set_idle(true);
     ticks::hurry(false);
-    // Whoever sees the process asleep may take it that its calls have begun.
+    // A process that is seen asleep has begun its calls: observers may rely on that.
     helpers::let_begin(locked);
     let workers = worker::count(locked);
     if worker.came_at.get() != 0 {
@@ -186,7 +186,7 @@ fn settle(locked: &mut Locked) {
     worker().switches_left.set(SWITCHES);
 }
 
-/// Has the kernel tell what has come. Returns whether the bell was all.
+/// Takes the events from the kernel. Returns whether the bell was the only one.
 fn take_events(locked: &mut Locked, timeout: Option<libc::timespec>) -> bool {
     if !ring::is_active() {
         return take_from_epoll(locked, timeout);

@@ -10,17 +10,16 @@
 //!                                                     the worker's own stack: epoll_pwait2
 //! ```
 //!
-//! A thread switches directly to the next ready one. Only where there is none is the worker's own
-//! stack switched to, on which it waits for an event: a descriptor, the next deadline, a helper
-//! that is done.
+//! A thread switches directly to the next ready one. If none is ready, it switches to the worker's
+//! own stack. There the worker waits for an event: a descriptor, the next deadline, a helper that
+//! is done.
 //!
-//! Each worker has a run queue, to which it adds the threads that it wakes. A thread at the end of
-//! its turn goes to the common queue, and so does one that yields. There the one that has waited
+//! Each worker has a run queue, and adds the threads that it wakes to it. A thread at the end of
+//! its turn goes to the common queue, and so does one that yields. There the thread that has waited
 //! longest is next, whichever worker it ran on. A worker takes from its own queue, then from the
 //! common one, then from another worker's. A thread that computes comes after all that have woken,
-//! within a credit (`schedule/ticks.rs`), and after a look at the descriptors. Whether a worker
-//! that sleeps is woken for what is ready is decided when the lock is released
-//! (`schedule/idle.rs`).
+//! within a credit (`schedule/ticks.rs`), and after a look at the descriptors. The release of the
+//! lock decides whether a sleeping worker is woken for ready threads (`schedule/idle.rs`).
 
 use crate::entry::frame::duality_switch;
 use crate::kernel::clock::{self, NEVER, Nanoseconds};
@@ -88,7 +87,8 @@ pub(crate) fn enqueue(locked: &mut Locked, thread: ThreadRef) {
     lock::attend(locked, true);
 }
 
-/// Puts a thread behind all that wait for their turn. It `computes` if its turn was taken from it.
+/// Puts a thread behind all that wait for their turn. The thread `computes` if the end of its turn
+/// was forced.
 fn enqueue_behind(locked: &mut Locked, thread: ThreadRef, computes: bool) {
     let (scheduler, held) = SCHEDULER.with_cells(locked);
     thread.state.set(held, State::Ready);
@@ -123,7 +123,7 @@ pub(crate) fn dequeue(locked: &mut Locked, looked: bool) -> Option<ThreadRef> {
     if !computes {
         next = next.or_else(|| scheduler.common.pop(held));
     }
-    // The other queues, beginning with the next worker's: so thieves spread.
+    // The other queues, beginning with the next worker's, so that stealing workers spread.
     next = next
         .or_else(|| (1..workers).find_map(|step| scheduler.own[(own + step) % workers].pop(held)));
     if looked {
@@ -158,7 +158,7 @@ pub(crate) fn share(locked: &mut Locked) {
     }
 }
 
-/// Ends the wait of a thread or a task; does nothing to one that does not wait.
+/// Ends the wait of a thread or a task, if it waits.
 pub(crate) fn wake(locked: &mut Locked, waiter: WaiterRef, reason: Reason) {
     let (scheduler, held) = SCHEDULER.with_cells(locked);
     if waiter.state.get(held) == State::Parked {
@@ -168,7 +168,8 @@ pub(crate) fn wake(locked: &mut Locked, waiter: WaiterRef, reason: Reason) {
     }
 }
 
-/// A thread goes to the run queue; a task to its loop, whose thread does if it waits for one.
+/// Makes a thread or a task ready. A thread goes to the run queue. A task goes to its loop, and the
+/// loop's thread goes to the run queue if it waits for a task.
 pub(crate) fn make_ready(locked: &mut Locked, waiter: WaiterRef) {
     match waiter.home() {
         None => {
@@ -176,7 +177,7 @@ pub(crate) fn make_ready(locked: &mut Locked, waiter: WaiterRef) {
             if loops::may_go_on(locked, thread) {
                 enqueue(locked, thread);
             } else {
-                // It is parked no longer, and in no queue: its loop has it go on.
+                // The thread is parked no longer, and in no queue: its loop has it go on.
                 thread.state.set(locked.held(), State::Ready);
             }
         }

@@ -1,10 +1,10 @@
 //! The stacks of threads.
 //!
-//! libc maps a stack for each thread and protects its lower end: two regions each, of which the
-//! kernel allows 65,530. The engine carves them out of few large regions, and guards them with
-//! `MADV_GUARD_INSTALL` where the kernel has it (Linux 6.13), which takes no region at all.
+//! libc maps a stack for each thread and protects its lower end. These are two regions each, and
+//! the kernel allows 65,530. The engine carves its stacks out of few large regions. It guards them
+//! with `MADV_GUARD_INSTALL` where the kernel has it (Linux 6.13), which takes no region at all.
 //!
-//! The kernel is asked without the lock, since it takes longer than all else here. Meanwhile the
+//! The calls of the kernel take longest here, so they are made without the lock. Meanwhile the
 //! stack is in no list.
 
 use alloc::collections::BTreeMap;
@@ -33,7 +33,7 @@ struct Free {
 
 /// All stacks.
 pub(crate) struct Stacks {
-    /// What has been mapped for stacks, and what of it has been given out.
+    /// The memory that was mapped for stacks, and the part of it that was given out.
     mapped: Range<usize>,
     next: usize,
     free: Vec<Free>,
@@ -92,7 +92,7 @@ impl Stacks {
         Some(())
     }
 
-    /// Takes the stack of which this is the upper part out of the fresh ones.
+    /// Takes the stack with this upper part out of the fresh ones.
     fn take_fresh(&mut self, address: usize, length: usize) -> Option<Free> {
         let is_upper_part =
             |fresh: &Free| address >= fresh.start && address + length == fresh.start + fresh.length;
@@ -105,7 +105,7 @@ impl Stacks {
         start + self.guards.get(&start).copied().unwrap_or(0)
     }
 
-    /// Takes a stack back, if it is one.
+    /// Takes memory back, if it is a stack.
     fn take_back(&mut self, start: usize, length: usize) -> Option<Free> {
         if !self.mapped.contains(&start) {
             return None;

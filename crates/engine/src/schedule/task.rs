@@ -12,7 +12,7 @@
 //!   TRY ──▶ the call from its beginning, which finds here what it had come to
 //! ```
 //!
-//! So each call that a task can make is written once, for threads; where a thread would go on after
+//! So each call that a task can make is written once, for threads. Where a thread would go on after
 //! `park`, a task's call begins anew.
 
 use alloc::boxed::Box;
@@ -46,8 +46,8 @@ pub(crate) struct Task {
     ended: Own<Option<Reason>>,
     /// The descriptor of the call is one that is kept for it: see `descriptors/closed.rs`.
     kept: Own<bool>,
-    /// What the generation of the descriptor was when it began to wait for it, plus one; zero if it
-    /// did not.
+    /// The generation of the descriptor when the task began to wait for it, plus one. Zero without
+    /// such a wait.
     generation: Own<u32>,
     pub(crate) number: Own<i64>,
     pub(crate) arguments: Own<[usize; 6]>,
@@ -68,15 +68,15 @@ impl Task {
     /// The task that waits by `waiter`.
     pub(crate) fn of(waiter: WaiterRef) -> TaskRef {
         debug_assert!(waiter.home().is_some());
-        // SAFETY: what has a loop is the first field of a task, whose layout is C's.
+        // SAFETY: a waiter with a loop is the first field of a task, and a task has C's layout.
         unsafe { &*(&raw const *waiter).cast::<Self>() }
     }
 
     /// Makes the task one of the loop with this number.
     pub(crate) fn adopt(&'static self, home: usize) {
         let waiter = (&raw const self.waiter).cast_mut();
-        // SAFETY: the task is in no queue, so that nothing else refers to this part of it; and the
-        // caller runs it, or has made it just now.
+        // SAFETY: the task is in no queue, so nothing else refers to this part of it. The caller
+        // runs it, or has made it just now.
         unsafe { waiter.write(Waiter::of_task(home)) };
     }
 
@@ -109,8 +109,8 @@ impl Task {
         if self.deadline.get() == NEVER { deadline } else { self.deadline.get() }
     }
 
-    /// Whether it waits in a call that ends with EINTR also for a handler with SA_RESTART: one that
-    /// has a limit in time, or waits for several descriptors (signal(7)). What waits for an object
+    /// Whether it waits in a call that ends with EINTR also for a handler with SA_RESTART. Such a
+    /// call has a limit in time, or waits for several descriptors (signal(7)). A wait for an object
     /// is no call.
     pub(crate) fn is_never_restarted(&self, held: Held<'_>) -> bool {
         let waits_for_several = matches!(
@@ -130,7 +130,7 @@ impl Task {
         self.deadline.set(deadline);
     }
 
-    /// It waits in the list of a descriptor, which had this generation.
+    /// The task waits in the list of a descriptor, which had this generation.
     pub(crate) fn waits_in(&self, side: &'static Side, generation: u32) {
         self.side.set(Some(side));
         self.generation.set(generation.wrapping_add(1));
@@ -155,13 +155,13 @@ impl Task {
         self.kept.take().then(|| self.arguments.get()[0])
     }
 
-    /// It waits in several lists.
+    /// The task waits in several lists.
     pub(crate) fn waits_by(&self, nodes: Box<[PollNode]>) {
         self.nodes.set(Some(Box::new(Nodes(nodes))));
     }
 
-    /// Its wait is over: it leaves the list of its descriptor, and the call is told how it ended.
-    /// Returns its places in the lists of several, which it is to leave too.
+    /// The task's wait is over. The task leaves the list of its descriptor, and the call learns how
+    /// the wait ended. Returns its places in the lists of several, which it is to leave too.
     pub(crate) fn leave(&'static self, locked: &mut Locked) -> Option<Box<[PollNode]>> {
         if let Some(side) = self.side.take() {
             side.remove(locked, &self.waiter);

@@ -12,17 +12,17 @@ use crate::kernel::sys;
 use crate::schedule::task::TaskRef;
 use crate::schedule::waiter::{Queue, Reason, State, Waiter, WaiterRef};
 
-/// A thread. Its memory is never given back, so references to it stay good; what they refer to may
-/// be a later thread in the same place.
+/// A thread. Its memory is never given back, so references to it stay valid. They may refer to a
+/// later thread in the same place.
 pub(crate) type ThreadRef = &'static Thread;
 
 /// Thread numbers start here: above all that the kernel gives (`PID_MAX_LIMIT` is 2²²), and small
 /// enough for the owner field of a mutex (30 bits).
 const FIRST_ID: i32 = 1 << 22;
-/// So many threads, and no more.
+/// The most threads.
 pub(crate) const MAX_THREADS: usize = 1 << 20;
-/// So many ranges of thread numbers are there. Processes whose numbers are near each other have
-/// different ones, for a mutex in shared memory names its owner by the thread's number alone.
+/// The number of ranges of thread numbers. Processes with numbers near each other have different
+/// ranges. A mutex in shared memory names its owner by the thread's number alone.
 const RANGES: i32 = 1019;
 const LAST_ID: i32 = FIRST_ID + RANGES * MAX_THREADS as i32 - 1;
 
@@ -66,16 +66,16 @@ pub(crate) struct Thread {
     /// Where its own code was left, for debuggers: its `Frame`, or its `Context` plus one where it
     /// was interrupted.
     pub(crate) place: Relaxed<usize>,
-    /// The call that it is in, for those who look.
+    /// The call that it is in, for observers.
     pub(crate) call: Relaxed<u32>,
     pub(crate) name: UnderLock<[u8; 16]>,
-    /// Its last turn was taken from it, and it has not waited since.
+    /// The end of its last turn was forced, and it has not waited since.
     pub(crate) computes: UnderLock<bool>,
     /// Its processor time, as far as it is counted: see `schedule/processor_time.rs`.
     pub(crate) used: Own<Nanoseconds>,
     /// The CPUs that it asked for, if any.
     pub(crate) affinity: UnderLock<[u64; 2]>,
-    /// The task on whose behalf it makes a call.
+    /// The task that it makes a call for.
     pub(crate) task: Own<Option<TaskRef>>,
     /// The number of the loop that it runs, plus one.
     pub(crate) loop_number: Relaxed<u32>,
@@ -143,7 +143,8 @@ impl Deref for Thread {
 /// The thread that waits by `waiter`, which is not a task's.
 pub(crate) fn of(waiter: WaiterRef) -> ThreadRef {
     debug_assert!(waiter.home().is_none());
-    // SAFETY: what is not of a task is the first field of a thread, whose layout is C's.
+    // SAFETY: a waiter that is not of a task is the first field of a thread, and a thread has C's
+    // layout.
     unsafe { &*(&raw const *waiter).cast::<Thread>() }
 }
 
@@ -180,7 +181,7 @@ pub(crate) static MAIN: Thread = Thread::new();
 
 /// The table grows by so many places; `MAX_THREADS` is a multiple.
 const STEP: usize = 1024;
-/// As many places lie idle before one is used again.
+/// The number of places that lie idle before one is used again.
 const RESTED: usize = 256;
 
 /// Stands for the thread of a worker that runs none. It is never alive.
@@ -335,7 +336,7 @@ impl Each {
     }
 }
 
-/// Whether a number is one of ours, of a living thread or not, in this process or another one.
+/// Whether a number can be of a thread of ours, living or not, in this process or another one.
 pub(crate) fn is_ours(id: i64) -> bool {
     (i64::from(FIRST_ID)..=i64::from(LAST_ID)).contains(&id)
 }

@@ -1,14 +1,14 @@
 //! Preemption: a thread that computes gives way to others after a tick.
 //!
-//! A timer measures the processor time of the worker and signals it, so an idle program is never
-//! disturbed. The handler sets the interrupted context aside on the thread's own stack;
-//! `dispatch::resume` is then executed there like a call of the program, and may switch to another
-//! thread. A tick inside `malloc` or `printf` is harmless: their locks are futexes, for which
-//! others park.
+//! A timer measures the processor time of the worker and signals it, so it never disturbs an idle
+//! program. The handler sets the interrupted context aside on the thread's own stack. Then
+//! `dispatch::resume` is executed there like a call of the program, and may switch to another
+//! thread. A tick inside `malloc` or `printf` is harmless: their locks are futexes, and other
+//! threads park at them.
 //!
-//! A turn ends with its second tick. The first may come a moment after the turn began, and the
-//! thread may hold a lock for which others spin: each of them would spin for a whole turn before
-//! the thread has its next one.
+//! A turn ends with its second tick, because the first may come a moment after the turn began. The
+//! thread may then hold a lock for which others spin. Each of them would spin for a whole turn
+//! before the thread has its next one.
 //!
 //! A thread *computes* if the end of its turn was forced. Threads that wake go before those that
 //! compute, since they mostly wait again soon. They have a credit of so many ticks; when the credit
@@ -92,8 +92,8 @@ pub(crate) fn pass_turn(worker: &Worker) {
     worker.ticks.store(1, Ordering::Relaxed);
 }
 
-/// After a turn. Where others were waiting for their turn, the next ticks come sooner: threads that
-/// compute, or spin until another one acts, pass the worker on faster.
+/// After a turn. If other threads were waiting for their turn, the next ticks come sooner. So
+/// threads that compute, or spin until another one acts, pass the worker on faster.
 pub(crate) fn hurry(others_waited: bool) {
     const FASTER: u64 = 8;
     if worker().short_ticks.replace(others_waited) != others_waited {

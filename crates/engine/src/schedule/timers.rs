@@ -1,8 +1,8 @@
 //! Deadlines of parked threads: a binary heap in which every thread knows its place.
 //!
-//! `duality-poller` has a timing wheel with O(1) operations. It rounds up to a millisecond, and a
-//! program that sleeps for 50 microseconds here would natively wake after 50; so deadlines are
-//! exact here, and cost O(log n) for threads that wait with one.
+//! `duality-poller` has a timing wheel with O(1) operations, which rounds up to a millisecond. A
+//! program that sleeps for 50 microseconds natively wakes after 50. So deadlines are exact here,
+//! and cost O(log n) for threads that wait with one.
 
 use alloc::vec::Vec;
 

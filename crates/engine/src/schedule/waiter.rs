@@ -1,4 +1,4 @@
-//! What waits in the engine's queues: a thread of the program, or a task of a converted program,
+//! A waiter in the engine's queues: a thread of the program, or a task of a converted program,
 //! which has no stack.
 
 use core::ptr;
@@ -30,9 +30,10 @@ pub(crate) enum Reason {
     Woken,
     /// The deadline passed.
     TimedOut,
-    /// For a thread, a signal that it does not block is pending; for a task, its program said so.
+    /// For a thread, a signal that it does not block is pending. For a task, its program
+    /// interrupted it.
     Interrupted,
-    /// It is not over: a task waits, and the call must be left. See `schedule/task.rs`.
+    /// The wait is not over: a task waits, and the call must be left. See `schedule/task.rs`.
     Suspended,
 }
 
@@ -87,7 +88,7 @@ impl Waiter {
         }
     }
 
-    /// One of a task that belongs to the loop with this number.
+    /// A waiter of a task that belongs to the loop with this number.
     pub(crate) fn of_task(home: usize) -> Self {
         Self { home: home as u32 + 1, ..Self::new() }
     }

@@ -18,7 +18,7 @@ use crate::signals::disposition::{self, NUDGE_VALUE, TICK_SIGNAL};
 
 /// Events taken from epoll at a time.
 const EVENTS: usize = 256;
-/// So many workers, and no more.
+/// The most workers.
 pub(crate) const MOST_WORKERS: usize = 64;
 
 /// A signal has come.
@@ -56,7 +56,7 @@ pub(crate) struct Worker {
     pub(crate) index: Own<usize>,
     /// Where the worker's own stack was left.
     pub(crate) stack_pointer: Own<usize>,
-    /// A thread that has ended on this worker, and whose stack has been left.
+    /// A thread that has ended on this worker. Its stack is no longer in use.
     pub(crate) ended: Own<Option<ThreadRef>>,
     /// Ticks in the turn of the thread that runs, see `schedule/ticks.rs`.
     pub(crate) ticks: AtomicU32,
@@ -107,7 +107,8 @@ static WORKERS: Guarded<Workers> = Guarded::new(Workers { list: [None; MOST_WORK
 #[inline(always)]
 pub(crate) fn worker() -> &'static Worker {
     let this: usize;
-    // SAFETY: `gs` points to the worker of the kernel thread, whose first field is its own address.
+    // SAFETY: `gs` points to the kernel thread's worker, and a worker's first field is its own
+    // address.
     unsafe {
         asm!("mov {}, gs:[0]", out(reg) this, options(nostack, pure, readonly, preserves_flags));
         &*(this as *const Worker)
@@ -136,7 +137,7 @@ pub(crate) fn current() -> ThreadRef {
     worker().current.get()
 }
 
-/// What waits when a call waits: the current thread, or the task on whose behalf it makes the call.
+/// What waits when a call waits: the current thread, or the task that it makes the call for.
 #[inline(always)]
 pub(crate) fn waiter() -> WaiterRef {
     let thread = current();
@@ -151,7 +152,8 @@ pub(crate) fn first_deadline(deadline: Nanoseconds) -> Nanoseconds {
     current().task.get().map_or(deadline, |task| task.first_deadline(deadline))
 }
 
-/// Adds a worker whose kernel thread has not begun, or `None` if there are too many, or no memory.
+/// Adds a worker without a kernel thread, which begins later. `None` if there are too many, or no
+/// memory.
 pub(crate) fn add(locked: &mut Locked) -> Option<&'static Worker> {
     let workers = WORKERS.of(locked);
     if workers.count == MOST_WORKERS {
@@ -174,7 +176,7 @@ fn enlist(workers: &mut Workers, worker: &'static Worker) {
     workers.count += 1;
 }
 
-/// Takes back the worker that was added last, whose kernel thread could not be made.
+/// Takes back the worker that was added last, if its kernel thread could not be made.
 pub(crate) fn take_back(locked: &mut Locked) {
     let workers = WORKERS.of(locked);
     workers.count -= 1;
@@ -264,7 +266,7 @@ impl Worker {
         self.idle.get() != 0
     }
 
-    /// Interrupts what the worker does, so that it looks at what has come for its thread.
+    /// Interrupts the worker, so that it looks at the signals for its thread.
     pub(crate) fn nudge(&self) {
         disposition::send(self.kernel_id.get(), TICK_SIGNAL, NUDGE_VALUE);
     }
@@ -277,7 +279,7 @@ impl Worker {
         sys!(SYS_epoll_pwait2, epoll, room, EVENTS, timeout, 0, 8).max(0) as usize
     }
 
-    /// One of the events that were taken last.
+    /// An event of the last look.
     pub(crate) fn event(&self, index: usize) -> libc::epoll_event {
         // SAFETY: nothing refers to the room outside `take_events`.
         unsafe { (&*self.events.as_ptr())[index] }

@@ -7,7 +7,7 @@ use duality_patcher::Image;
 
 use crate::kernel::lock::{Guarded, Locked, lock};
 
-/// An object of the process, for those who look at stacks.
+/// An object of the process, for code that looks at stacks.
 pub(crate) struct Known {
     pub(crate) name: Vec<u8>,
     pub(crate) base: u64,
@@ -27,12 +27,12 @@ impl Known {
 
 static KNOWN: Guarded<Vec<Known>> = Guarded::new(Vec::new());
 
-/// The object whose code has `address`.
+/// The object that has code at `address`.
 pub(crate) fn find(locked: &mut Locked, address: u64) -> Option<&Known> {
     KNOWN.of(locked).iter().find(|known| known.text.contains(&address))
 }
 
-/// Takes note of an object whose code has been mapped. What was at its addresses before is gone.
+/// Takes note of an object when its code has been mapped. What was at its addresses before is gone.
 pub(crate) fn remember(image: &Image<'_>, name: &[u8], base: u64) {
     let texts = image.segments.iter().filter(|segment| segment.executable);
     let functions = image.functions.unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What the engine tells: counters, stacks, reports, and what a debugger reads.
+//! The engine's output: counters, stacks, reports, and data for a debugger.
 //!
 //! ```text
 //!   stats, dump, stall ─▶ report          lines on standard error

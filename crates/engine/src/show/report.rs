@@ -1,4 +1,4 @@
-//! What the engine tells: counters at the end, all threads on a signal, and its own failures.
+//! The engine's reports: counters at the end, all threads on a signal, and its own failures.
 
 use core::fmt::{self, Write};
 
@@ -12,7 +12,7 @@ use crate::show::stats;
 use crate::show::unwind::Cursor;
 use crate::signals::context::Context;
 
-/// What lists all threads, for the signal that asks for it.
+/// Lists all threads, when the dump signal comes.
 pub(crate) static DUMP: Setting<Option<fn(&mut Locked)>> = Setting::new(None);
 
 /// The names of calls, from the table of calls.
@@ -44,7 +44,7 @@ impl Write for Line {
 /// Writes one line.
 pub(crate) fn say(text: fmt::Arguments<'_>) {
     let mut line = Line { bytes: [0; 512], length: 0 };
-    // A line has no failures: what is too long is cut.
+    // Writing a line never fails: a long line is cut.
     let _infallible = writeln!(line, "duality {}: {text}", settings::command());
     sys::complain(&line.bytes[..line.length]);
 }

@@ -1,8 +1,8 @@
-//! Tells which thread of a converted program holds its loop, and in which function.
+//! Reports which thread of a converted program holds its loop, and in which function.
 //!
-//! A task gives way at its calls. One that computes for long holds up the others of its loop, which
-//! the program's users see as a server that hangs. Ticks measure that, so a program that waits is
-//! never disturbed.
+//! A task gives way at its calls. A task that computes for long holds up the others of its loop,
+//! and users see a server that hangs. Ticks measure that, so a program that waits is never
+//! disturbed.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -67,7 +67,7 @@ fn name_of(task: TaskRef, into: &mut [u8]) -> &[u8] {
 }
 
 /// The innermost function of the program itself, rather than of a library that it calls, and the
-/// address in its file; or the program, where its file has no symbols.
+/// address in its file. It is the program's name where its file has no symbols.
 fn function_at(into: &mut [u8]) -> (&str, u64) {
     const DEEPEST: usize = 32;
     let mut locked = lock();

@@ -32,7 +32,7 @@ impl Counter {
 pub(crate) static THREADS_CREATED: Counter = Counter::new();
 pub(crate) static SWITCHES: Counter = Counter::new();
 pub(crate) static PARKS: Counter = Counter::new();
-/// Of the parks, those in each call.
+/// The parks in each call.
 pub(crate) static PARKS_IN: [Counter; NUMBERS] = [const { Counter::new() }; NUMBERS];
 pub(crate) static LOOKS: Counter = Counter::new();
 pub(crate) static OFFLOADS: Counter = Counter::new();

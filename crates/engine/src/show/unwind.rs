@@ -1,9 +1,9 @@
 //! The stack of a thread that does not run, by the tables that every object carries for exceptions.
 //!
-//! Each step finds the function of an address (`.eh_frame_hdr`, sorted), and interprets what its
-//! entry in `.eh_frame` says about that address: where the caller's stack pointer is, and where
-//! registers have been saved. The tables and the stack are read as the program's memory: what is
-//! damaged ends the walk, and nothing faults. Nothing is allocated.
+//! Each step finds the function of an address (`.eh_frame_hdr`, sorted). Then it interprets what
+//! the function's entry in `.eh_frame` says about that address: the caller's stack pointer, and the
+//! places of saved registers. The tables and the stack are read as the program's memory, so damage
+//! ends the walk, and nothing faults. Nothing is allocated.
 //!
 //! Source: System V ABI for x86_64, section 3.7; DWARF 5, section 6.4; LSB, "Exception Frames".
 
@@ -66,12 +66,13 @@ impl Cursor {
         loaded_objects::find(locked, self.sought())
     }
 
-    /// An address inside the instruction: what follows a call may belong to the next function.
+    /// An address inside the instruction, because the bytes after a call may belong to the next
+    /// function.
     fn sought(&self) -> u64 {
         self.address() - u64::from(!self.exact)
     }
 
-    /// The caller, or `None` at the end of the stack, or of what is known.
+    /// The caller. `None` at the end of the stack, or if the tables end.
     pub(crate) fn caller(&self, functions: u64) -> Option<Self> {
         let entry = find_entry(functions, self.sought())?;
         let common = Common::read(entry.common)?;

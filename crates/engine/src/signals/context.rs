@@ -56,7 +56,7 @@ unsafe impl Plain for Context {}
 /// Offsets that the entry knows.
 pub(crate) const MASK_OFFSET: usize = core::mem::offset_of!(Context, mask);
 pub(crate) const STACK_POINTER_OFFSET: usize = core::mem::offset_of!(Context, rsp);
-/// A stack pointer so little beneath a context is one of the same stack.
+/// A stack pointer so near beneath a context is on the same stack.
 pub(crate) const SAME_STACK: usize = 64 << 10;
 
 /// `struct rt_sigframe`: a context, and what the signal says.
@@ -70,7 +70,7 @@ struct SignalFrame {
 /// Where a frame has its context.
 const CONTEXT_OFFSET: u64 = core::mem::offset_of!(SignalFrame, context) as u64;
 
-/// A handler, and what it is told.
+/// A handler and its arguments.
 pub(crate) struct Delivery<'a> {
     pub(crate) number: i32,
     pub(crate) info: &'a libc::siginfo_t,
@@ -147,11 +147,11 @@ pub(crate) enum Beneath {
 }
 
 impl Context {
-    /// Makes the context one that enters a handler, which returns to what the context was.
+    /// Changes the context so that it enters a handler. The handler returns to the former context.
     ///
     /// # Errors
     ///
-    /// There is no memory for the frame, on a stack that ran over or is not there. The context is
+    /// There is no memory for the frame: the stack has overflowed or does not exist. The context is
     /// as it was.
     pub(crate) fn enter_handler(
         &mut self,
@@ -166,8 +166,7 @@ impl Context {
         let bytes = self.vector_bytes()?;
         let mut vectors_stay = false;
         if beneath == Beneath::Frame && place_of_vectors(top, bytes) == self.vectors {
-            // They are where they belong already, and stay there: small stacks have no room for two
-            // copies.
+            // The registers stay where they are, because small stacks have no room for two copies.
             vectors_stay = true;
             top = self.vectors;
             if frame_below(top) < own_end {
@@ -246,9 +245,9 @@ impl Context {
         Ok(place)
     }
 
-    /// Moves the context to the stack that it belongs to, as one that `sigreturn` goes on with, and
-    /// makes this one go on at `entry` with the new frame on top of its stack. For the handler of
-    /// signals, whose contexts are the kernel's.
+    /// Moves the context to the stack that it belongs to, in a form that `sigreturn` goes on with.
+    /// Makes this context go on at `entry`, with the new frame on top of its stack. It is for the
+    /// handler of signals, because the kernel made that context.
     ///
     /// # Errors
     ///
@@ -314,8 +313,8 @@ impl Frame {
     }
 }
 
-/// A thread whose call is over, as a context. It lies on the thread's stack, and its vector
-/// registers above it.
+/// The context of a thread after its call. It lies on the thread's stack, with its vector registers
+/// above it.
 #[repr(C)]
 pub(crate) struct AfterCall {
     context: Context,
@@ -326,8 +325,8 @@ pub(crate) struct AfterCall {
 struct Legacy([u8; LEGACY_BYTES]);
 
 impl AfterCall {
-    /// A thread that goes on at `rip` with `result`. Of the vector registers, what lives across a
-    /// call is kept.
+    /// A thread that goes on at `rip` with `result`. The vector registers that live across a call
+    /// are kept.
     #[inline(always)]
     pub(crate) fn new(frame: &Frame, rip: usize, result: usize) -> Self {
         let mut area = Legacy([0; LEGACY_BYTES]);

@@ -125,8 +125,8 @@ fn deliver(
     entered
 }
 
-/// A handler cannot be entered, for there is no stack: the thread faults (`force_sigsegv` of the
-/// kernel).
+/// A handler cannot be entered, because there is no stack. The thread faults (`force_sigsegv` of
+/// the kernel).
 #[cold]
 fn fault_instead(thread: ThreadRef, number: i32) {
     let fault = libc::SIGSEGV;

@@ -1,4 +1,4 @@
-//! What is known of a signal by its number, and what a program does about it.
+//! The properties of a signal by its number, and the program's handling of it.
 
 use crate::kernel::plain::Plain;
 use crate::kernel::sys::sys;

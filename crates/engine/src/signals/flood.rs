@@ -20,7 +20,7 @@ pub(crate) const SEAL: u64 =
 pub(crate) fn seal(worker: &Worker, mask: &mut u64) {
     let known = *mask == worker.kernel_mask.load(Ordering::Relaxed);
     *mask |= SEAL;
-    // Where the engine is about to change the mask, it goes on to do so.
+    // If the engine is about to change the mask, it goes on to do so.
     if known {
         worker.kernel_mask.store(*mask, Ordering::Relaxed);
     }
@@ -45,8 +45,8 @@ pub(crate) fn unseal() {
     masks::adopt();
 }
 
-/// So many handlers in so many nanoseconds have a moment follow: some two thousand signals a
-/// second, on a machine that is busy otherwise.
+/// After so many handlers in so many nanoseconds, a moment follows. That is some two thousand
+/// signals a second, on a machine that is busy otherwise.
 const DELIVERIES: u32 = 8;
 const WINDOW: u64 = 4_000_000;
 /// Nanoseconds that a moment takes at most: several times the delivery of a signal.
@@ -63,9 +63,10 @@ pub(crate) fn count_delivery() {
     worker.deliveries.set(worker.deliveries.get() + 1);
 }
 
-/// Whether a thread goes on now for a moment, whatever waits for it. Where handlers follow each
-/// other without a pause, as of a timer that its own handler sets for the next microsecond, nothing
-/// else would ever go on. The moment ends with the thread's next call, or by a timer.
+/// Whether a thread goes on now for a moment, whatever waits for it. Some handlers follow each
+/// other without a pause, as of a timer that its own handler sets for the next microsecond. Without
+/// the moment, nothing else would ever go on. The moment ends with the thread's next call, or by a
+/// timer.
 pub(crate) fn gives_moment() -> bool {
     let worker = worker();
     if worker.deliveries.get() < DELIVERIES {

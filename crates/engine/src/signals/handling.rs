@@ -1,10 +1,9 @@
-//! Signals: the kernel's handler is always ours, and what the program sees is delivered by the
-//! engine.
+//! Signals. The kernel's handler is always ours, and the engine delivers signals to the program.
 //!
 //! ```text
 //!   kernel ──▶ handler, on the worker's signal stack, with all signals blocked
 //!                in the program: the interrupted context is changed to enter the program's handler
-//!                in the engine:  the signal is held back; the dispatcher delivers it when it returns
+//!                in the engine:  the signal is held back; the dispatcher delivers it on its return
 //!   tgkill among our threads:    never reaches the kernel; pending for the thread, which is woken
 //! ```
 
@@ -81,15 +80,15 @@ fn take_from(list: &mut Vec<Pending>, bits: &AtomicU64, wanted: u64) -> Option<P
     Some(pending)
 }
 
-/// The place of the signal that comes first, as in the kernel: faults before all others, then the
-/// lowest number, and of one number the oldest.
+/// The place of the signal that comes first, in the kernel's order. Faults come before all others,
+/// then the lowest number. Of one number the oldest comes first.
 fn next_of(list: &[Pending], wanted: u64) -> Option<usize> {
     let wanted_ones = list.iter().enumerate().filter(|(_, one)| bit(one.number) & wanted != 0);
     let order = |number: i32| (bit(number) & masks::FAULTS == 0, number);
     wanted_ones.min_by_key(|(_, one)| order(one.number)).map(|(index, _)| index)
 }
 
-/// A signal that the process took and that every thread blocks, if it is one of `wanted`.
+/// A signal among `wanted` that the process took and that every thread blocks.
 pub(crate) fn take_process_signal(locked: &mut Locked, wanted: u64) -> Option<Pending> {
     take_from(PROCESS.of(locked), &PROCESS_BITS, wanted)
 }
@@ -212,7 +211,7 @@ fn overruns(list: &mut [Pending], pending: &Pending) -> bool {
 pub(crate) fn route_timer(number: i32, timer: i32, thread: i32) {
     let mut locked = lock();
     if (1..=64).contains(&number) {
-        // The kernel would act by default, for it does not know that the thread waits for the
+        // The kernel would act by default, because it does not know that the thread waits for the
         // signal.
         ROUTED.fetch_or(bit(number), Ordering::Relaxed);
         let action = action(&mut locked, number);
@@ -223,8 +222,8 @@ pub(crate) fn route_timer(number: i32, timer: i32, thread: i32) {
     timers.push((timer, thread));
 }
 
-/// What the engine needs of the stack of a thread that is interrupted in its own code. Where less
-/// is left, the engine looks at the signal when the thread makes its next call.
+/// What the engine needs of the stack of a thread that is interrupted in its own code. With less
+/// room, the engine looks at the signal when the thread makes its next call.
 const ROOM: u64 = 8 << 10;
 
 /// What the kernel calls for every signal.
@@ -316,7 +315,7 @@ fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
     begin_handler(&mut locked, thread, number, &action);
 }
 
-/// The instruction is executed again, and the kernel does what it does by default.
+/// The instruction is executed again, and the kernel takes the default action.
 fn die_natively(number: i32) {
     let action = Action::DEFAULT;
     sys!(SYS_rt_sigaction, number, &action, 0, 8);
@@ -345,10 +344,10 @@ pub(crate) fn act_by_default(number: i32) {
 /// The length of the stack on which the kernel delivers signals to a worker.
 pub(crate) const STACK_BYTES: usize = 64 << 10;
 
-/// Tells the kernel what to do with a signal, such that the engine learns what the program wants to
-/// know.
+/// Sets the kernel's action for a signal, so that the engine sees every signal that the program
+/// wants to see.
 pub(crate) fn install(locked: &mut Locked, number: i32, action: Action) -> isize {
-    // First, for a signal may come as soon as the kernel knows.
+    // First, because a signal may come as soon as the kernel knows.
     let previous = core::mem::replace(&mut ACTIONS.of(locked)[number as usize], action);
     let always = [TICK_SIGNAL, HELPER_SIGNAL, libc::SIGSEGV, libc::SIGBUS];
     let dump = settings::DUMP_SIGNAL.get();

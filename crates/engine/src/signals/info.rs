@@ -20,7 +20,7 @@ struct Fields {
     rest: [u64; 12],
 }
 
-/// The same as words, for what only one kind of signal has.
+/// The same as words, for fields that only one kind of signal has.
 pub(crate) type Words = [u64; 16];
 
 const _: () = {

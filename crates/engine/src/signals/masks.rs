@@ -1,11 +1,11 @@
-//! What threads block, and what the kernel blocks for them.
+//! The signal masks of threads, and the mask that the kernel has for them.
 //!
-//! What the kernel blocks is what every thread blocks. libc blocks all signals around the making of
-//! a thread: such a mask is not told to the kernel, and what comes in the meantime waits in the
+//! The kernel blocks what every thread blocks. libc blocks all signals while it makes a thread.
+//! Such a mask is not told to the kernel, and a signal that comes in the meantime waits in the
 //! engine.
 //!
-//! Every worker has the same mask. A worker that changes it nudges the others, whose handlers adopt
-//! it.
+//! Every worker has the same mask. A worker that changes the mask nudges the others, and their
+//! handlers adopt it.
 
 use crate::kernel::lock::{Guarded, Locked};
 use crate::kernel::sys::sys;

@@ -89,7 +89,7 @@ pub(crate) fn bits() -> u64 {
     numbers.fold(0, |bits, (_, place)| bits | 1 << (place.number.load(Ordering::Relaxed) - 1))
 }
 
-/// In the child of a fork: what waited was for the parent.
+/// In the child of a fork. The waiting signals were for the parent.
 pub(crate) fn reset_after_fork() {
     READY.store(0, Ordering::Relaxed);
     TAKEN.store(0, Ordering::Relaxed);

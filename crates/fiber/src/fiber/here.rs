@@ -132,7 +132,7 @@ pub unsafe fn suspend_for(next: impl FnOnce() -> Option<NonNull<Fiber>>) {
     }
 }
 
-/// The switch of [`suspend_for`]. Returns the message with which the fiber goes on.
+/// The switch of [`suspend_for`]. Returns the message that the fiber goes on with.
 ///
 /// # Safety
 ///

@@ -17,9 +17,9 @@ use crate::sanitizer::{Left, left_for_good};
 use crate::stack::{Occupied, Stack};
 use crate::switch::{StackPointer, nowhere, prepare, room_for, switch};
 
-// A switch hands over one word. To a fiber, it says that the fiber goes on, or it is the address of
-// a function to run on its stack first. From a fiber, it says that the resumer goes on or that the
-// fiber has ended. After a panic it is the address of the panic's payload.
+// A switch hands over one word. To a fiber, the message says that the fiber goes on. Or it is the
+// address of a function to run on the fiber's stack first. From a fiber, it says that the resumer
+// goes on or that the fiber has ended. After a panic it is the address of the panic's payload.
 
 pub(crate) const GO_ON: usize = 0;
 const ENDED: usize = 1;

@@ -1,9 +1,10 @@
-//! Fitting experiments into the time that there is.
+//! Fits experiments into the available time.
 //!
-//! What was asked for is kept when it fits. Otherwise blocks get fewer, down to what a verdict
-//! needs. Then windows and warm-ups get shorter, down to half a second and a fifth of one. Then
-//! repeats get fewer, down to three. What was asked to be less than that stays. What still does not
-//! fit is refused. A tenth of the time is kept in reserve, because servers take time to start.
+//! An experiment that fits stays as it is. Otherwise it gets fewer blocks, down to what a verdict
+//! needs. Then its windows and warm-ups get shorter, down to half a second and a fifth of one. Then
+//! it gets fewer repeats, down to three. Settings that are lower than that stay. An experiment that
+//! still does not fit is refused. A tenth of the time is kept in reserve, because servers take time
+//! to start.
 
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use super::timing::least_blocks;
 use crate::measure::experiment::Experiment;
 use crate::record::Design;
 
-/// What of the budget is planned.
+/// The share of the budget that is planned.
 const PLANNED: f64 = 0.9;
-/// What of it an experiment aims at that may choose how long its windows are. The estimate leaves
-/// out what connections cost.
+/// The share that an experiment aims at if it may choose the length of its windows. The estimate
+/// leaves out what connections cost.
 const AIMED: f64 = 0.85;
 /// No window gets shorter.
 const SHORTEST_WINDOW: f64 = 0.5;
@@ -23,18 +24,18 @@ const SHORTEST_WARM_UP: f64 = 0.2;
 /// No cell is repeated less often.
 const FEWEST_REPEATS: usize = 3;
 
-/// What each of so many experiments aims at when the length of its windows is not said.
+/// The time that each of so many experiments aims at if no length of windows is set.
 pub fn aim(budget: Duration, experiments: usize) -> Duration {
     (budget / u32::try_from(experiments.max(1)).unwrap_or(u32::MAX)).mul_f64(AIMED)
 }
 
-/// Fits `experiments`, which run one after the other, into `budget`. Each gets its share of it as
-/// its
-/// [`budget`](Experiment::budget), and its [`economies`](Experiment::economies) tell what it lost.
+/// Fits `experiments`, which run one after the other, into `budget`. Each experiment gets its share
+/// as its [`budget`](Experiment::budget), and its [`economies`](Experiment::economies) list the
+/// reductions.
 ///
 /// # Errors
 ///
-/// How long the least of it takes, and the remedy.
+/// The least time that the experiments need, and the remedy.
 pub fn fit(experiments: &mut [Experiment], budget: Duration) -> Result<(), String> {
     let whole = budget.as_secs_f64();
     let costs: Vec<Cost> = experiments.iter().map(Cost::of).collect();
@@ -55,7 +56,7 @@ pub fn fit(experiments: &mut [Experiment], budget: Duration) -> Result<(), Strin
         let share = if asked <= PLANNED * whole {
             cost.asked() * whole / asked.max(f64::MIN_POSITIVE)
         } else {
-            // What is left beyond the least goes where most is asked.
+            // The time beyond the least goes to the experiments that ask for most.
             let wanted = (cost.asked() - cost.least()) / (asked - least);
             let planned = cost.least() + (PLANNED * whole - least) * wanted;
             cost.economise(planned, experiment, budget);
@@ -149,7 +150,7 @@ impl Cost {
         let warm_up = self.warm_up * load / (self.warm_up + self.window);
         let most = load - self.window.min(SHORTEST_WINDOW);
         let warm_up = warm_up.max(self.warm_up.min(SHORTEST_WARM_UP)).min(most);
-        // A hair more, lest what stays as it is loses a millisecond.
+        // A hair more, so that unchanged parts do not lose a millisecond.
         let milliseconds = |seconds: f64| (seconds * 1000.0 + 1e-6).floor() / 1000.0;
         let (warm_up, window) = (milliseconds(warm_up), milliseconds(load - warm_up));
         if (repeats, warm_up, window) == (self.repeats, self.warm_up, self.window) {

@@ -1,4 +1,4 @@
-//! How clients behave: what the settings about it come to together.
+//! How clients behave, from all settings about it together.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 ///
-/// What they say that contradicts the rest, or is missing.
+/// The settings that contradict the rest, or are missing.
 pub fn behaviour(settings: &Settings) -> Result<Behaviour, Misfit> {
     let said = settings.said_for(Part::OpenLoop);
     let implied = if said.is_some() { "open" } else { "closed" };
@@ -100,7 +100,7 @@ mod tests {
     use crate::ask::file;
     use crate::record::Clients;
 
-    /// What an experiment with these lines comes to.
+    /// The experiment that these lines give.
     fn of(lines: &str) -> Result<Behaviour, String> {
         let text = format!("title = 'a'\n[[experiment]]\nname = 'b'\n{lines}");
         let plan = file::parse(&text).unwrap_or_else(|problem| panic!("{lines}: {problem}"));

@@ -16,7 +16,7 @@
 //! command = ["my-echo", "{port}"]
 //! ```
 //!
-//! [`parse`] is a pure function of the text, which it takes for hostile: everything is bounded. A
+//! [`parse`] is a pure function of the text. It takes the text for hostile and bounds everything. A
 //! [`Problem`] has its line and column. A mistake that depends on services and architectures is a
 //! [`Misfit`], for which [`Entry::problem`] finds the position.
 
@@ -83,7 +83,7 @@ pub struct Position {
     pub column: usize,
 }
 
-/// What is wrong with a plan, where, and the remedy; in one line.
+/// The error of a plan, its place and the remedy, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{position}: {message}")]
 pub struct Problem {
@@ -324,7 +324,7 @@ impl Source<'_> {
             before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         Position {
             line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
-            // Characters, of which all but the first byte look like 0b10xx_xxxx.
+            // Characters. All but the first byte of a character look like 0b10xx_xxxx.
             column: before[line_start..].iter().filter(|byte| **byte & 0xc0 != 0x80).count() + 1,
         }
     }
@@ -415,7 +415,7 @@ repeats = 1
             plan.experiments[index].problem(&Misfit::new(key, "no")).to_string()
         };
         assert_eq!(at(0, "concurrency"), "10:15: concurrency: no");
-        // A default stands in [defaults], and what is not said is the experiment's fault.
+        // A default is in [defaults]. A missing key is the experiment's fault.
         assert_eq!(at(0, "service"), "4:11: service: no");
         assert_eq!(at(1, "concurrency"), "12:1: concurrency: no");
     }

@@ -2,9 +2,9 @@
 //! here.
 //!
 //! ```text
-//!   file ─▶ settings ─▶ resolve ─▶ an experiment      clients, peer, variant: parts of the settings
+//!   file ─▶ settings ─▶ resolve ─▶ an experiment    clients, peer, variant: parts of settings
 //!   flags ────┘            └─▶ timing, budget: how long its parts are
-//!                                                     values: what a value may be
+//!                                                  values: what a value may be
 //! ```
 
 pub mod budget;

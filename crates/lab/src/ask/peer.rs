@@ -93,7 +93,7 @@ fn on_this_machine(word: &str) -> String {
     word.replace("{duality}", &this).replace("{peers}", &peers)
 }
 
-/// What is wrong with it: the key, and what to do.
+/// The error: the key, and the remedy.
 fn problem(peer: &Peer, start: Duration) -> Option<(&'static str, String)> {
     too_much(peer, start).or_else(|| {
         let (key, problem) = nonsense(peer)?;
@@ -101,7 +101,7 @@ fn problem(peer: &Peer, start: Duration) -> Option<(&'static str, String)> {
     })
 }
 
-/// What is beyond a limit.
+/// The field that is beyond a limit.
 fn too_much(peer: &Peer, start: Duration) -> Option<(&'static str, String)> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let name = peer.name.as_str();
@@ -132,7 +132,7 @@ fn too_much(peer: &Peer, start: Duration) -> Option<(&'static str, String)> {
     None
 }
 
-/// What contradicts itself, or is missing.
+/// The fields that contradict each other, or are missing.
 fn nonsense(peer: &Peer) -> Option<(&'static str, &'static str)> {
     if ReadyMade::named(&peer.name).is_some() {
         return Some((

@@ -40,7 +40,7 @@ pub trait Program {
     ///
     /// # Errors
     ///
-    /// What is wrong with the choice, and the remedy, in one line.
+    /// The error of the choice and the remedy, in one line.
     fn architecture(&self, choice: &Choice) -> Result<Architecture, String>;
 }
 
@@ -72,7 +72,8 @@ pub struct Architecture {
     pub carrier: Carrier,
     /// Why it cannot serve the service here, if so.
     pub unavailable: Option<String>,
-    /// What replaces a facility that this machine lacks, and why; none where nothing is lacking.
+    /// The replacement of a facility that this machine lacks, and the reason. None if nothing is
+    /// lacking.
     pub degraded: Option<String>,
     /// How many connections its workers hold at a time. None: each connection has its own worker.
     pub workers: Option<usize>,
@@ -113,7 +114,7 @@ pub fn experiment(
             carriers: chosen.iter().map(Subject::carrier).collect(),
             peers,
             ways: None,
-            // It depends on what can be carried, see below.
+            // The value depends on what the architectures can carry, see below.
             control: None,
             load_command: None,
             concurrency: Vec::new(),
@@ -160,7 +161,7 @@ pub fn experiment(
     Ok(experiment)
 }
 
-/// The settings, in which what runs today is one of the subjects.
+/// The settings. What runs today is one of the subjects.
 fn with_current(
     settings: &Settings,
     program: &dyn Program,
@@ -203,7 +204,7 @@ impl Subject {
         (self.name.clone(), self.architecture.carrier.clone())
     }
 
-    /// What runs with less here than it would elsewhere, in words.
+    /// The subjects that run with less on this machine than elsewhere, in words.
     fn degraded(&self) -> Option<String> {
         let how = self.architecture.degraded.as_ref()?;
         Some(format!("{} {how}", self.name))
@@ -362,7 +363,7 @@ fn concurrency(
         .filter(|(_, problem)| problem.is_none())
         .map(|(connections, _)| *connections)
         .collect();
-    // Where even the largest is wrong, it is not for being small.
+    // If even the largest number is wrong, its size is not the reason.
     match problems.into_iter().rev().find_map(|(_, problem)| problem) {
         Some(problem) if usual.is_empty() => Err(told(problem)),
         _ => Ok(usual),
@@ -384,7 +385,8 @@ fn concurrency_of_command(words: &[String], asked: Option<&[usize]>) -> Result<V
     }
 }
 
-/// What cannot be carried, and why; found before anything starts, so that it costs no time.
+/// The cells that cannot be carried, with reasons. They are found before anything starts, so they
+/// cost no time.
 fn unavailable(
     experiment: &Experiment,
     service: &ServiceFacts,
@@ -421,7 +423,7 @@ fn too_many(experiment: &Experiment) -> BTreeMap<(String, usize), String> {
     cells.collect()
 }
 
-/// Why so many connections, none of which may wait for another's end, are too many.
+/// Why so many connections are too many, if none of them may wait for another's end.
 fn crowded(architecture: &Architecture, connections: usize) -> Option<String> {
     let Architecture { workers, max_connections, .. } = *architecture;
     match workers {

@@ -2,8 +2,8 @@
 //! (its flags) share.
 //!
 //! The registry at the end of this file has an entry for each setting. Plan files, their checks,
-//! `duality plan new` and the resolution of an experiment read it. Everything is optional: what is
-//! not said has a default, which may depend on the service.
+//! `duality plan new` and the resolution of an experiment read it. Every setting is optional. Its
+//! default may depend on the service.
 //!
 //! ```text
 //!   key  field via its parser: type    for which part, its check
@@ -40,7 +40,7 @@ pub struct Setting {
     pub part: Part,
     /// The type of its value, in words.
     pub kind: &'static str,
-    /// What holds when nothing is said, in words.
+    /// The default, in words.
     pub default: &'static str,
     /// What it is, in one line.
     pub about: &'static str,
@@ -93,7 +93,7 @@ pub struct Misfit {
 }
 
 impl Misfit {
-    /// The key of what lies in no single setting, but in what they are together.
+    /// The key of a mistake that lies in several settings together.
     pub const WHOLE: &str = "";
 
     /// A problem with the value of `key`.
@@ -134,15 +134,15 @@ impl Settings {
         said.find(|setting| setting.part == part).map(|setting| setting.key)
     }
 
-    /// Does to `experiment` what settings do by themselves.
+    /// Applies to `experiment` the settings that depend on nothing else.
     pub(super) fn apply(&self, experiment: &mut Experiment) {
         for setting in ALL {
             (setting.effect)(self, experiment);
         }
     }
 
-    /// These settings, and those of `other` where nothing is said. A pattern comes with its
-    /// parameters: those that another pattern had are forgotten.
+    /// These settings. A setting that is missing here is taken from `other`. A pattern comes with
+    /// its parameters: those that another pattern had are forgotten.
     #[must_use]
     pub fn or(self, mut other: Self) -> Self {
         if let Some(pattern) = &self.pattern {
@@ -214,7 +214,7 @@ macro_rules! settings {
         )*];
 
         impl Settings {
-            /// These settings, and those of `other` where nothing is said.
+            /// These settings. A setting that is missing here is taken from `other`.
             fn filled(self, other: Self) -> Self {
                 Self { $($field: self.$field.or(other.$field),)* }
             }
@@ -266,7 +266,7 @@ settings! {
         "text", "none", "What runs today, of the architectures and peers: the answer says whether a change pays"
         => |name, experiment| experiment.current = Some(name.clone());
     "root" root: PathBuf, Servers, values::path,
-        "directory", "a few built-in pages", "The directory whose files http and guestbook serve";
+        "directory", "a few built-in pages", "The directory with the files that http and guestbook serve";
     "templates" templates: PathBuf, Servers, values::path,
         "directory", "the built-in one", "The directory of guestbook's templates";
     "store" store: Store, Servers, store,

@@ -14,7 +14,7 @@ const BEFORE_BLOCKS: (Duration, Duration) = (Duration::from_millis(80), Duration
 /// More blocks of a session are not chosen by default.
 const MOST_BLOCKS: usize = 200;
 
-/// What the user says of the parts of an experiment.
+/// The user's settings for the parts of an experiment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
     /// How long a cell is warmed up.
@@ -28,8 +28,8 @@ pub struct Timing {
 }
 
 impl Experiment {
-    /// Has its parts as long as the user says, and the rest such that the whole takes about two
-    /// minutes, or what the user says.
+    /// The user's settings decide the length of parts. The other parts fill the time of the whole,
+    /// which is the user's or about two minutes.
     pub fn set_timing(&mut self, timing: Timing) {
         // With any number of blocks it is known which servers can be driven side by side.
         self.design.blocks = timing.blocks.unwrap_or(1);
@@ -42,7 +42,7 @@ impl Experiment {
             BEFORE_BLOCKS
         };
         let (warm_up, window) = match self.design.load_command {
-            // It takes as long as it takes.
+            // There is no limit of time.
             Some(_) => (Duration::ZERO, Duration::ZERO),
             None => (warm_up, window),
         };
@@ -53,8 +53,8 @@ impl Experiment {
         }
     }
 
-    /// How many blocks a session can have: within the time that there is; beside windows of the
-    /// user's, for a fifth of their time.
+    /// How many blocks a session can have within the available time. Beside windows of the user's,
+    /// blocks get a fifth of their time.
     fn blocks_for(&self, timing: Timing) -> usize {
         let Design { repeats, window_seconds, .. } = self.design;
         let sessions = repeats.max(1) as f64;

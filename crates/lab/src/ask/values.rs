@@ -26,8 +26,8 @@ pub(super) const LONGEST_TEXT: usize = 4096;
 /// The longest warm-up, window or period, and its name.
 const LONGEST: (Duration, &str) = (Duration::from_secs(24 * 60 * 60), "a day");
 
-/// The shortest window. In less, a server is not in a steady state, and a tick of the machine is a
-/// tenth of what is counted.
+/// The shortest window. In less time, a server is not in a steady state, and a tick of the machine
+/// is a tenth of the window.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(50);
 /// The shortest warm-up that warms anything up; none at all is 0.
 const SHORTEST_WARM_UP: Duration = Duration::from_millis(10);
@@ -49,7 +49,7 @@ pub(super) fn text(text: &str) -> Checked {
     }
 }
 
-/// What is wrong with a text that is longer than any may be.
+/// The error of a text that is too long.
 pub(super) fn too_long() -> String {
     format!("longer than {LONGEST_TEXT} bytes: give a shorter one")
 }
@@ -64,7 +64,7 @@ pub(super) fn path(path: &Path) -> Checked {
     text(&path.to_string_lossy())
 }
 
-/// Texts, of which one may be there twice.
+/// Texts. A text may be there twice.
 pub(super) fn texts(texts: &[String]) -> Checked {
     size(texts)?;
     texts.iter().try_for_each(|each| text(each))
@@ -113,7 +113,7 @@ pub(super) fn repeats(count: &usize) -> Checked {
     number(*count, MOST_REPEATS)
 }
 
-/// A number of blocks; 0 is one.
+/// A number of blocks. 0 is allowed.
 pub(super) fn blocks(count: &usize) -> Checked {
     if *count > MOST_BLOCKS { Err(format!("at most {MOST_BLOCKS}")) } else { Ok(()) }
 }
@@ -157,7 +157,7 @@ pub fn check_window(window: Duration) -> Result<(), String> {
     Err(format!("{problem}: give {SHORTEST_WINDOW:?} or more, such as 1s"))
 }
 
-/// Whether a warm-up of this length is one, or none.
+/// Whether a warm-up of this length is allowed.
 ///
 /// # Errors
 ///

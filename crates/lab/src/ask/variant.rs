@@ -54,7 +54,7 @@ impl Choice {
         self.name != self.architecture || !self.options.is_empty()
     }
 
-    /// What is wrong with it, whatever the architectures are.
+    /// Its errors that do not depend on the architectures.
     pub(super) fn check(&self) -> Result<(), String> {
         let Self { name, architecture, options } = self;
         let problem = if name.trim().is_empty() || architecture.is_empty() {

@@ -1,5 +1,5 @@
-//! The blocking graph of a server, as it is kept, told and drawn (Capriccio's, from von Behren et
-//! al. 2003).
+//! The blocking graph of a server: its data, its text and its drawing. It is Capriccio's (von
+//! Behren et al. 2003).
 
 mod dot;
 mod stages;
@@ -31,7 +31,7 @@ pub struct Graph {
 /// An operation that may wait or a stage boundary, by the line that calls it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// Such as `services/echo.rs:31 read`.
+    /// The name, such as `services/echo.rs:31 read`.
     pub name: String,
     /// How often tasks were there.
     pub count: u64,

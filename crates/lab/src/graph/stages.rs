@@ -9,14 +9,14 @@ pub(super) struct Stage<'g> {
     pub(super) count: u64,
     /// Processor time.
     pub(super) cpu_us: f64,
-    /// Waits at its boundary, which are those in its queue.
+    /// Waits at its boundary: the time in its queue.
     pub(super) queued_us: f64,
-    /// Waits within it, but for those for the client's next request.
+    /// Waits within it, except waits for the client's next request.
     pub(super) waited_us: f64,
 }
 
-/// The stages, in the order in which tasks first come to them. What precedes the first is called
-/// `begin`.
+/// The stages, in the order in which tasks first come to them. The part before the first stage is
+/// called `begin`.
 pub(super) fn stages(graph: &Graph) -> Vec<Stage<'_>> {
     let mut found: Vec<Stage<'_>> = Vec::new();
     for (node, of) in graph.nodes.iter().zip(owners(graph)) {

@@ -35,7 +35,7 @@ pub(super) fn tell(graph: &Graph) -> String {
     text + "\n" + &bottleneck(&stages)
 }
 
-/// Which stage has most of the processor time, and in front of which tasks wait longest.
+/// Which stage has most of the processor time, and which stage tasks wait for longest.
 fn bottleneck(stages: &[Stage<'_>]) -> String {
     let most = |of: fn(&Stage<'_>) -> f64| {
         let stage = stages.iter().max_by(|one, other| of(one).total_cmp(&of(other)))?;

@@ -29,9 +29,9 @@ pub struct Alternative {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
-    /// It is better for sure.
+    /// The alternative is better for sure.
     Better,
-    /// It is worse for sure.
+    /// The alternative is worse for sure.
     Worse,
     /// Neither can be told.
     Level,

@@ -1,19 +1,18 @@
-//! What blocks say of the subjects in them: their means beside each other, and how far chance puts
-//! equal ones apart.
+//! Compares the subjects of blocks: their means, and how far chance puts equal subjects apart.
 //!
-//! The model is that of a randomised block design (Fisher 1935): a value is the effect of its
+//! The model is that of a randomised block design (Fisher 1935). A value is the effect of its
 //! subject, plus that of its block, plus chance. Blocks take out what drifts on the machine from
 //! one to the next. Not every subject needs to be in every block: the effects are those of least
-//! squares (the intra-block analysis, Cochran & Cox 1957, chapter 9), and subjects that never met
-//! in a block are compared by way of those that they met.
+//! squares (the intra-block analysis, Cochran & Cox 1957, chapter 9). Two subjects that never met
+//! in a block are compared by way of subjects that both met.
 
 use std::collections::BTreeMap;
 
 use crate::statistics::dunnett;
 use crate::statistics::studentized_range::{critical, student};
 
-/// A subject whose residuals vary by so many times those of the others has noise of its own, and is
-/// tested by it.
+/// A subject has noise of its own if its residuals vary by so many times those of the others. It is
+/// tested by that noise.
 const OWN_NOISE: f64 = 2.0;
 
 /// With fewer blocks, chance alone makes subjects noisy. Such a subject is tested by its own noise.
@@ -32,7 +31,7 @@ pub struct Observed {
 /// Rows of a square matrix.
 type Matrix = Vec<Vec<f64>>;
 
-/// What follows from some blocks.
+/// The effects from a set of blocks.
 #[derive(Clone, Debug)]
 pub struct Fit {
     /// The effect of each subject; none of one that no chain of blocks links with the others.
@@ -83,8 +82,7 @@ impl Fit {
         self.effects[subject]
     }
 
-    /// By how much the effect of one subject is above that of another; none where either cannot be
-    /// compared.
+    /// The difference of the effects of two subjects. None if one of them cannot be compared.
     pub fn gap(&self, one: usize, other: usize) -> Option<f64> {
         Some(self.effects[one]? - self.effects[other]?)
     }
@@ -94,8 +92,8 @@ impl Fit {
         self.blocks.len()
     }
 
-    /// A family of comparisons among `count` subjects, of which some two are put apart by chance
-    /// with probability `alpha`.
+    /// A family of comparisons among `count` subjects. Chance puts some two of them apart with
+    /// probability `alpha`.
     pub fn family(&self, count: usize, alpha: f64) -> Family<'_> {
         let count = count.max(2);
         Family {
@@ -116,7 +114,7 @@ impl Fit {
         }
     }
 
-    /// By the differences of the two alone, where they met in at least three blocks.
+    /// Compares two subjects by their own differences, if they met in at least three blocks.
     fn paired(&self, one: usize, other: usize, alpha: f64) -> Option<f64> {
         let differences: Vec<f64> = self
             .blocks
@@ -165,8 +163,8 @@ impl Fit {
     }
 
     /// The pooled residual variance, or the mean square of subjects within sessions where that is
-    /// larger: then a server process has a bias of its own, and more blocks of the same one would
-    /// not make it smaller.
+    /// larger. In that case a server process has a bias of its own, and more blocks of the same
+    /// process would not make it smaller.
     fn find_variance(&mut self, members: &[usize]) -> Option<()> {
         let mut cells: BTreeMap<(usize, usize), (f64, usize)> = BTreeMap::new();
         let (mut squares, mut values) = (0.0, 0_usize);
@@ -208,12 +206,12 @@ pub struct Family<'a> {
     fit: &'a Fit,
     /// How many standard errors of a difference it takes.
     errors: f64,
-    /// What each has of the error when they are tested alone.
+    /// The error of each number of connections, when they are tested alone.
     alpha_of_one: f64,
 }
 
 impl Family<'_> {
-    /// How far apart two subjects, both of which have effects, must be to be told apart.
+    /// How far apart two subjects must be to be told apart. Both must have effects.
     pub fn critical(&self, one: usize, other: usize) -> f64 {
         let Fit { noisy, inverse, variance, .. } = self.fit;
         if (noisy[one] || noisy[other])
@@ -226,7 +224,7 @@ impl Family<'_> {
     }
 }
 
-/// Which subjects are linked with the one that most blocks have.
+/// The subjects that are linked with the subject of most blocks.
 fn linked(blocks: &[Observed], count: usize) -> Vec<bool> {
     let meets =
         |subject: usize| blocks.iter().filter(|block| block.values[subject].is_some()).count();
@@ -249,8 +247,8 @@ fn linked(blocks: &[Observed], count: usize) -> Vec<bool> {
     }
 }
 
-/// The effects of `members`, whose sum is 0, and the inverse of their normal equations, both in
-/// places of all subjects.
+/// The effects of `members`, which add up to 0, and the inverse of their normal equations. Both are
+/// in places of all subjects.
 fn solve(
     blocks: &[Observed],
     members: &[usize],
@@ -360,7 +358,7 @@ mod tests {
         let gap = fit.effect(2).unwrap() - fit.effect(1).unwrap();
         assert!((gap - 0.2).abs() < 0.002, "{gap}");
         assert_eq!(fit.effect(3), None);
-        // Such a comparison is less sure than with the one in the middle.
+        // Such a comparison is less sure than one with the subject in the middle.
         assert!(fit.family(3, 0.025).critical(1, 2) > 1.3 * fit.family(3, 0.025).critical(0, 1));
     }
 
@@ -375,7 +373,7 @@ mod tests {
             range > fit.family(10, 0.05).critical(0, 1)
         });
         let wrong = wrong.count();
-        // 20 of 400 are expected without the caution about sessions, which makes it fewer.
+        // Without the caution about sessions, 20 of 400 are expected. With it there are fewer.
         assert!((1..=30).contains(&wrong), "{wrong}");
     }
 

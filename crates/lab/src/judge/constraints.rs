@@ -1,7 +1,7 @@
-//! Whether an architecture keeps what it must.
+//! Whether an architecture keeps the constraints.
 //!
-//! A limit is kept when the median of the repeats keeps it. When the interval of that median holds
-//! the limit, the next experiment might find the opposite, and the recommendation says that it is
+//! A limit is kept when the median of the repeats keeps it. If the interval of that median holds
+//! the limit, the next experiment might find the opposite. Then the recommendation says that it is
 //! not sure.
 
 use duality_load::Latency;
@@ -12,7 +12,7 @@ use crate::record::Constraints;
 use crate::record::constraints::{limit_of, memory_limit, percentile};
 use crate::statistics::{Estimate, estimate};
 
-/// A limit and what was measured of it.
+/// A limit and the measured figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
     /// What is limited: `p99`, `memory`.
@@ -26,12 +26,12 @@ pub struct Check {
     pub kept: bool,
     /// Whether the interval of the median lies on one side of the limit.
     pub sure: bool,
-    /// By how many times the median exceeds it; at most 1 when it is kept.
+    /// The median as a multiple of the limit. It is at most 1 if the limit is kept.
     pub excess: f64,
 }
 
-/// All limits of which something was measured. Beside them: the latencies and the memory in bytes
-/// of each repeat.
+/// All limits on figures that were measured. Beside them: the latencies and the memory in bytes of
+/// each repeat.
 pub fn check(
     constraints: &Constraints,
     latencies: &[Latency],

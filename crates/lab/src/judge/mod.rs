@@ -1,5 +1,4 @@
-//! What records come to, as data: rows of medians, differences within rounds and blocks, and the
-//! verdict.
+//! Judges records, as data: rows of medians, differences within rounds and blocks, and the verdict.
 //!
 //! ```text
 //!   records ─▶ rows      one subject at one number of connections: medians, intervals, faults

@@ -10,7 +10,7 @@ const MOVED: f64 = 0.10;
 /// Two subjects at a number of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
-    /// By how much the first is behind the second, as a logarithm.
+    /// How far the first subject is behind the second, as a logarithm.
     pub(crate) behind: f64,
     /// How much it takes to tell them apart, as a logarithm.
     pub(crate) critical: f64,

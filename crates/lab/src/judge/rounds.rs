@@ -1,5 +1,5 @@
-//! What was observed of each subject at one number of connections, in rounds that compare it with
-//! the others, and the metric that decides.
+//! The observations at one number of connections, and the metric that decides. Each round compares
+//! the subjects with one another.
 //!
 //! A round is a block of slices, with all its subjects side by side, or one repeat of windows where
 //! servers are measured in turn. Disturbed rounds are set apart here, before any figure is looked
@@ -23,7 +23,7 @@ const STEAL_AROUND: f64 = 0.6;
 /// rate of that slice.
 const MOST_WAITED: f64 = 0.20;
 /// A server that uses less than this share of its processor waits for something else. Server and
-/// load generator wait for each other a little even when both are busy; a higher limit would make
+/// load generator wait for each other a little even when both are busy. A higher limit would make
 /// the metric change from one experiment to the next.
 const BUSY: f64 = 0.80;
 /// What decides.
@@ -45,7 +45,7 @@ pub(crate) enum Rounds<'a> {
     Windows { kept: Vec<Vec<(&'a str, &'a Measured)>>, dropped: usize },
 }
 
-/// What is looked at of a subject in a block or a window.
+/// The figures of a subject in a block or a window.
 pub(crate) type Figure = fn(&Sample) -> f64;
 
 /// One measurement of a subject, in a slice or a window.
@@ -97,7 +97,7 @@ fn latency(latency: &Latency, percentile: &str) -> f64 {
 }
 
 impl Metric {
-    /// What is fitted: larger is worse.
+    /// The fitted value. A larger value is worse.
     pub(crate) fn figure(self) -> Figure {
         match self {
             Metric::ServerCpu => |sample| sample.server_cpu_us,
@@ -106,7 +106,7 @@ impl Metric {
         }
     }
 
-    /// The mean of what is fitted, as it is told.
+    /// The mean of the fitted values, in the unit of the report.
     pub(crate) fn told(self, fitted: f64) -> f64 {
         if self == Metric::Rate { 1.0 / fitted } else { fitted }
     }
@@ -144,7 +144,7 @@ impl<'a> Rounds<'a> {
         Rounds::Blocks { kept, dropped, waited: 0 }
     }
 
-    /// What decides, for all of `candidates` the same.
+    /// The metric that decides. It is the same for all `candidates`.
     pub(crate) fn metric(&self, heading: &Heading, candidates: &[&str]) -> Metric {
         let design = &heading.design;
         if design.clients.pattern == "open" {
@@ -180,7 +180,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// What was measured of a subject in each round; none where it was not.
+    /// The measurements of a subject in each round. None if it was not in the round.
     fn samples(&self, subject: &str, metric: Metric) -> Vec<(usize, Vec<Sample>)> {
         match self {
             Rounds::Blocks { kept, .. } => kept

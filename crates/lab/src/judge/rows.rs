@@ -18,7 +18,8 @@ pub struct Row {
     pub concurrency: usize,
     /// What was found.
     pub figures: Figures,
-    /// What a reader of the figures must know, each once; numbers in it are those of one repeat.
+    /// Warnings for readers of the figures, each once. Numbers in a warning are those of one
+    /// repeat.
     pub warnings: Vec<Warning>,
 }
 
@@ -59,8 +60,8 @@ pub struct Medians {
     pub cpu_us: f64,
     /// The same, with its interval.
     pub cpu: Estimate,
-    /// Whether rates and processor times are those of blocks, to which it does not matter that a
-    /// window was invalid.
+    /// Whether rates and processor times are those of blocks. Then an invalid window does not
+    /// matter to them.
     pub of_blocks: bool,
     /// The load generator's processor time for each request.
     pub client_cpu_us: f64,
@@ -81,27 +82,27 @@ pub struct Medians {
     pub starved: bool,
     /// Whether the listen queue was the limit in at least half of the repeats.
     pub queue_was_limit: bool,
-    /// What became of the requests of all windows and slices together. Those that take no part in
+    /// What became of the requests of all windows and slices together. Windows without a part in
     /// the figures count, too.
     pub fates: Fates,
     /// How many connections got a reply within the window.
     pub served: f64,
     /// Whether at least half of the repeats are invalid: the load generator could not do its work.
-    /// The figures are those of all repeats then, and not to be trusted. Fewer invalid repeats are
+    /// The figures are then those of all repeats, and cannot be trusted. Fewer invalid repeats are
     /// left out of the figures.
     pub invalid: bool,
 }
 
-/// What became of requests. A wrong reply is one wherever it came: what spoils a figure does not
+/// What became of requests. A wrong reply counts wherever it came. A disturbed figure does not
 /// excuse it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fates {
-    /// Those that were answered correctly.
+    /// Requests with a correct answer.
     pub correct: u64,
-    /// Those that got a wrong reply. Failures of slices in older results count here: they name no
+    /// Requests with a wrong reply. Failures of slices in older results count here: they name no
     /// kinds.
     pub wrong: u64,
-    /// Those that failed, wrong replies among them.
+    /// Requests that failed, wrong replies included.
     pub failed: u64,
 }
 
@@ -150,7 +151,7 @@ impl Medians {
         !self.invalid && self.p99_us > 0.0
     }
 
-    /// What is wrong beside the constraints; nothing of a sound row.
+    /// The faults besides the constraints. A sound row has none.
     pub fn faults(&self) -> Vec<Fault> {
         [
             (self.fates.wrong > 0, Fault::WrongReplies),
@@ -207,8 +208,8 @@ impl Row {
 
 impl Medians {
     /// Takes rates and processor times from blocks, where there are any. Many short slices among
-    /// those of the other subjects are steadier than one window in each repeat. What a repeat
-    /// measured is the mean of its blocks then.
+    /// those of the other subjects are steadier than one window in each repeat. The value of a
+    /// repeat is then the mean of its blocks.
     pub(crate) fn take_blocks(&mut self, subject: &str, blocks: &[&Block], seed: u64) {
         let mean = |sessions: Option<usize>, of: fn(&crate::record::Slice) -> f64| -> Vec<f64> {
             let blocks =
@@ -314,7 +315,7 @@ fn left_out(measured: &mut Vec<&Measured>, warnings: &mut Vec<Warning>) -> bool 
     whole
 }
 
-/// One warning of each kind: what the repeats say of it differs in its numbers alone.
+/// One warning of each kind. Those of the repeats differ only in their numbers.
 fn merged<'a>(warnings: impl Iterator<Item = &'a Warning>) -> Vec<Warning> {
     let mut kept: Vec<Warning> = Vec::new();
     for warning in warnings {

@@ -1,8 +1,8 @@
-//! What the figures of a row are worth: its noise, its outliers, and how steady its windows were.
+//! How far figures of a row can be trusted: noise, outliers, and the steadiness of windows.
 //! docs/method.md has the definitions.
 //!
-//! Nothing is dropped for being odd. What is marked here stays in the figures, and its mark is one
-//! of the row's warnings.
+//! No odd value is dropped. A marked value stays in the figures, and its mark is one of the row's
+//! warnings.
 
 use duality_load::{Warning, WarningKind};
 

@@ -30,7 +30,7 @@ impl Default for Behaviour {
 }
 
 impl Behaviour {
-    /// What is written down of it.
+    /// Its form in the results.
     pub fn record(&self) -> Clients {
         Clients {
             pattern: self.pattern.name().to_owned(),

@@ -15,18 +15,18 @@ const LOOK: Duration = Duration::from_millis(2);
 /// How long to wait for a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience<'p> {
-    /// It is killed after so long.
+    /// The process is killed after this time.
     pub limit: Duration,
     /// Or when this is set.
     pub interrupted: &'p AtomicBool,
 }
 
-/// A process, which does not outlive this.
+/// A process: the drop of this value ends it.
 #[derive(Debug)]
 pub struct Running(Child);
 
 impl Running {
-    /// Starts the command; what it says is kept.
+    /// Starts the command, and keeps its output.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// What it said instead.
+    /// The output that came instead.
     pub fn address(&mut self) -> Result<String, String> {
         let mut line = String::new();
         let output = self.0.stdout.take().map(BufReader::new);
@@ -61,11 +61,11 @@ impl Running {
         let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
     }
 
-    /// Waits until it has ended; what it said must fit into a pipe.
+    /// Waits for the end of the process. Its output must fit into a pipe.
     ///
     /// # Errors
     ///
-    /// It did not end in time, or not well.
+    /// The process did not end in time, or failed.
     pub fn end(mut self, patience: Patience<'_>) -> Result<String, String> {
         let deadline = Instant::now() + patience.limit;
         let status = loop {
@@ -92,7 +92,7 @@ impl Running {
 
     fn complaints(&mut self) -> String {
         let mut said = String::new();
-        // What cannot be read was not said.
+        // Output that cannot be read counts as none.
         let _ = self.0.stderr.take().map(|mut errors| errors.read_to_string(&mut said));
         said
     }
@@ -100,7 +100,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail where it has ended.
+        // Both calls fail if the process has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

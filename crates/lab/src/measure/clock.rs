@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug)]
 pub struct Clock<'a> {
     interrupted: &'a AtomicBool,
-    /// None for as long as it takes.
+    /// None without a limit of time.
     until: Option<Instant>,
 }
 

@@ -91,16 +91,16 @@ pub(crate) fn own_waits() -> u64 {
     of_tasks(folders.iter().map(String::as_str)).voluntary_switches
 }
 
-/// The most memory that a process has had since it began its program, in bytes. (`ru_maxrss` would
-/// not do: it includes what the process was before `exec`, a copy of this one.)
+/// The most memory that a process has had since it began its program, in bytes. `ru_maxrss` would
+/// not do: it includes the process before `exec`, which was a copy of this one.
 pub(crate) fn peak_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().find_map(|line| line.strip_prefix("VmHWM:")).map_or(0, kibibytes)
 }
 
-/// The memory of a server and its children in bytes. It is what is their own, in shares where
-/// several have it, and the pages of files that the largest maps, once. Shares of files would not
-/// do: a program that other servers run as well would cost each of them less.
+/// The memory of a server and its children in bytes. It is the sum of the processes' own memory, in
+/// shares where several have a page. The mapped files of the largest process count once. Shares of
+/// files would not do: a program that other servers run as well would cost each of them less.
 pub(crate) fn shared_memory(parent: u32, children: &[u32]) -> u64 {
     let own = |pid: u32| {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
@@ -120,8 +120,8 @@ pub(crate) fn shared_memory(parent: u32, children: &[u32]) -> u64 {
     own(parent) + all + mapped
 }
 
-/// The tenth field of /proc/PID/stat (proc_pid_stat(5)), of which the second may hold anything in
-/// its parentheses.
+/// The tenth field of /proc/PID/stat (proc_pid_stat(5)). The second field may hold anything in its
+/// parentheses.
 fn page_faults(stat: &str) -> u64 {
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     fields.split_whitespace().nth(7).and_then(|field| field.parse().ok()).unwrap_or(0)

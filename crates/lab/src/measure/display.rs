@@ -1,7 +1,7 @@
-//! What is seen while an experiment runs. On a terminal it is a bar with the time that is left, and
-//! the standing so far. Else it is a line for each cell.
+//! The display while an experiment runs. On a terminal it is a bar with the time that is left, and
+//! the standing so far. Elsewhere it is a line for each cell.
 //!
-//! The standing is of means, and without intervals: the verdict comes at the end.
+//! The standing has means without intervals, because the verdict comes at the end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -178,7 +178,7 @@ impl Live {
             .collect();
         let template = "{bar:32} {eta} left: {msg}";
         let style = ProgressStyle::with_template(template).expect("the template is right");
-        // Its unit is a millisecond of the time that all takes, about.
+        // Its unit is about a millisecond of the total time.
         let length = u64::try_from(experiment.length().as_millis()).unwrap_or(u64::MAX);
         let bar = screen.add(ProgressBar::new(length).with_style(style));
         bar.enable_steady_tick(Duration::from_millis(200));

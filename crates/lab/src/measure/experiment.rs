@@ -1,4 +1,4 @@
-//! An experiment that can be run: a design, and what this machine needs for it.
+//! An experiment that can be run: a design, and the set-up of this machine for it.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -26,9 +26,9 @@ pub struct Experiment {
     pub programs: PathBuf,
     /// What a subject cannot carry at so many connections, and why.
     pub unavailable: BTreeMap<(String, usize), String>,
-    /// What runs with less here than it would elsewhere, and why.
+    /// The subjects that run with less on this machine than elsewhere, and the reason.
     pub degraded: Vec<String>,
-    /// Where the servers keep what they are told.
+    /// The servers' store.
     pub store: Option<Store>,
     /// The plan that it is of.
     pub origin: Option<Origin>,
@@ -40,12 +40,12 @@ pub struct Experiment {
     pub constraints: Constraints,
     /// The subject that runs today, beside which all others are shown.
     pub current: Option<String>,
-    /// What operations cost here, if it was measured: the reasons for what is recommended are made
-    /// of that.
+    /// The costs of operations on this machine, if they were measured. The reasons of a
+    /// recommendation are made of them.
     pub unit_costs: UnitCosts,
     /// How long it may take in all; none for as long as it takes.
     pub budget: Option<Duration>,
-    /// What the budget took away from what was asked, in words.
+    /// The reductions by the budget, in words.
     pub economies: Vec<String>,
 }
 
@@ -55,16 +55,16 @@ impl Experiment {
         self.design.cells()
     }
 
-    /// How many of them are not unavailable from the start.
+    /// How many of them are available at the start.
     pub fn tried(&self) -> usize {
         self.cells() - self.unavailable.len() * self.design.repeats
     }
 
     /// Adds the control: one architecture that is measured twice.
     ///
-    /// It is the one that is available at the most numbers of connections. Of several, state
-    /// machines on epoll come first, then the order of the design. A yardstick is never the
-    /// control. Where no architecture is available, there is no control.
+    /// The subject that is available at the most numbers of connections. Of several, state machines
+    /// on epoll come first, then the order of the design. A yardstick is never the control. Where
+    /// no architecture is available, there is no control.
     pub fn add_control(&mut self) {
         let design = &self.design;
         let missing = |name: &str| {
@@ -95,8 +95,8 @@ impl Experiment {
         self.unavailable.get(&(key.subject.clone(), key.concurrency)).map(String::as_str)
     }
 
-    /// How many servers can be alive at once at so many connections, to be driven in turn; 1 where
-    /// they are measured one after the other.
+    /// How many servers can be alive at once at so many connections, to be driven in turn. The
+    /// number is 1 where they are measured one after the other.
     pub fn side_by_side(&self, concurrency: usize) -> usize {
         if self.design.load_command.is_some() {
             return if self.design.blocks > 0 { usize::MAX } else { 1 };
@@ -129,8 +129,7 @@ impl Experiment {
         })
     }
 
-    /// The load of any server at so many connections: what can be told of it before there is a
-    /// server.
+    /// The load at so many connections, without the parts that need a server.
     fn load_of(&self, concurrency: usize) -> Result<Options, String> {
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         self.load(nowhere, &CellKey { repeat: 0, subject: String::new(), concurrency })
@@ -172,9 +171,9 @@ impl Experiment {
 /// The files that a peer serves.
 #[derive(Clone, Debug)]
 pub enum Site {
-    /// Those in a directory that is there.
+    /// Stores in an existing directory.
     Directory(PathBuf),
-    /// These, by their names.
+    /// These stores, by their names.
     Files(Vec<(String, Vec<u8>)>),
 }
 

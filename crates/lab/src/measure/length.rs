@@ -1,4 +1,4 @@
-//! How long an experiment and its parts take, about: what a budget and a progress bar go by.
+//! Estimates how long an experiment and its parts take, for a budget and for the progress bar.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::record::{CellKey, Design, cells};
 pub(crate) const OVERHEAD: Duration = Duration::from_millis(120);
 /// What each connection adds to it, roughly: it is made, and ended.
 const OF_A_CONNECTION: Duration = Duration::from_micros(100);
-/// What a slice takes beside its length: it is seen that the server is at rest, twice.
+/// The time of a slice beside its length: the lab checks twice that the server rests.
 const OVERHEAD_OF_A_SLICE: Duration = Duration::from_micros(800);
-/// What each connection adds to it: its last reply is awaited.
+/// The addition of each connection: its last reply is awaited.
 const OF_A_LAST_REPLY: Duration = Duration::from_micros(25);
 
 impl Experiment {
-    /// How long it takes, about: what is unavailable takes no time.
+    /// About how long it takes. Unavailable cells take no time.
     pub fn length(&self) -> Duration {
         let Design { repeats, blocks, .. } = self.design;
         let windows: f64 = self.tried_cells().map(|cell| self.seconds_of_a_cell(&cell)).sum();
@@ -40,19 +40,19 @@ impl Experiment {
         }
     }
 
-    /// The cells that are not unavailable from the start.
+    /// The cells that are available at the start.
     pub(crate) fn tried_cells(&self) -> impl Iterator<Item = CellKey> {
         cells(&self.design).into_iter().filter(|cell| self.why_unavailable(cell).is_none())
     }
 
-    /// What one block at each number of connections takes, in seconds; 0 where nothing is driven
+    /// The time of one block at each number of connections, in seconds. 0 if servers are not driven
     /// side by side.
     pub(crate) fn seconds_of_a_block(&self) -> f64 {
         self.design.concurrency.iter().map(|count| self.seconds_of_blocks(*count)).sum()
     }
 
-    /// What one block at so many connections takes, in seconds; 0 where nothing is driven side by
-    /// side.
+    /// The time of one block at so many connections, in seconds. 0 if servers are not driven side
+    /// by side.
     pub(crate) fn seconds_of_blocks(&self, concurrency: usize) -> f64 {
         let names = self.design.measured();
         let alive =

@@ -6,10 +6,10 @@
 //!            └── again after 1, 3, 7 … s (RFC 6298) ◀─┘
 //! ```
 //!
-//! Then most connections wait for a timer of the client's kernel, and the server is asked by the
-//! few that got in. Kerneis & Chroboczek found that in 2009 when the measured load of their servers
-//! stayed near 130 however much was offered: `somaxconn` was 128. The median latency does not show
-//! it, and the mean becomes irregular.
+//! Then most connections wait for a timer of the client's kernel, and only a few connections make
+//! requests. Kerneis & Chroboczek found that in 2009. The measured load of their servers stayed
+//! near 130, whatever was offered: `somaxconn` was 128. The median latency does not show it, and
+//! the mean becomes irregular.
 //!
 //! `length` asks the kernel how long the queue is, for any server. `judge` is the diagnosis, a
 //! function of figures alone.
@@ -21,8 +21,8 @@ use duality_load::{Listeners, Report};
 use crate::format::{connections, grouped};
 use crate::record::ListenQueue;
 
-/// A request that took this long was held up by a retransmission, if anything was dropped: Linux
-/// waits no less before one, and Kerneis's outliers were those of "200 ms or more".
+/// If anything was dropped, a retransmission held up each request that took this long. Linux waits
+/// no less before one, and Kerneis's outliers were those of "200 ms or more".
 const PAUSE_US: f64 = 200_000.0;
 
 /// The figures of a cell that the diagnosis is made from.
@@ -44,11 +44,13 @@ pub(crate) struct Figures {
 
 /// Whether the queue was the limit. It takes all of this:
 ///
-/// - Each request has a connection of its own. Where connections stay, a queue that is full is one
-///   that nobody empties, and a longer one would not be emptied either.
+/// - Each request has a connection of its own. Where connections stay, nothing empties a full
+///   queue, and a longer one would not be emptied either.
+///
 /// - Most connections are missing: neither in service nor in the queue.
-/// - Those that are missing wait for a retransmission: each has been dropped at least once, and
-///   most requests are quick, so that it is not the server that is slow.
+///
+/// - The missing connections wait for a retransmission: each has been dropped at least once. Most
+///   requests are quick, so the server is not slow.
 pub(crate) fn judge(figures: &Figures) -> bool {
     let Figures { offered, keep_alive, length, prompt_load, median_us, overflows } = *figures;
     let offered = offered as f64;

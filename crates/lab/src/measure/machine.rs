@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::record::Machine;
 
-/// What bears on results, and where Linux tells it.
+/// Settings of Linux that influence results, and their places.
 const SETTINGS: [(&str, &str); 9] = [
     ("net.core.somaxconn", "/proc/sys/net/core/somaxconn"),
     ("net.ipv4.tcp_max_syn_backlog", "/proc/sys/net/ipv4/tcp_max_syn_backlog"),
@@ -23,7 +23,7 @@ const SETTINGS: [(&str, &str); 9] = [
     ("SMT", "/sys/devices/system/cpu/smt/control"),
 ];
 
-/// Describes this machine; what it does not tell is left out.
+/// Describes this machine. Unknown properties are left out.
 pub fn describe() -> Machine {
     let name = uname();
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();

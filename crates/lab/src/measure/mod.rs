@@ -2,7 +2,7 @@
 //! through the servers of a session.
 //!
 //! ```text
-//!   repeat 0   10 connections:  a session: servers start, one window each (cells) │ block │ block │ …
+//!   repeat 0   10 connections:  a session: servers start, one window each (cells) │ block │ …
 //!              100 connections: a session: …
 //!              10,000:          windows in turn: server, window, end │ server, window, end │ …
 //!   repeat 1   …
@@ -49,7 +49,7 @@ use noise::NoiseMeter;
 use part::Part;
 use window::Window;
 
-/// What an experiment came to.
+/// The end of an experiment.
 #[derive(Debug)]
 pub struct Finished {
     /// What was measured, and where.
@@ -67,7 +67,7 @@ pub struct Finished {
 ///
 /// # Errors
 ///
-/// Those of the results file. A cell that fails is an outcome, not an error.
+/// The errors of the results file. A cell that fails is an outcome, not an error.
 pub fn compare(
     experiment: &Experiment,
     out: &Path,
@@ -100,7 +100,7 @@ pub fn compare(
     Ok(Finished { heading, records, complete, out_of_time })
 }
 
-/// Where what was measured goes: into the file, onto the screen, and into memory.
+/// Where measurements go: into the file, onto the screen, and into memory.
 struct Journal {
     results: Results,
     display: Display,
@@ -154,7 +154,7 @@ pub fn now() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
-/// Measures what is missing, until the time is up; whether nothing is missing then.
+/// Measures the missing cells until the time is up. True if no cell is missing then.
 ///
 /// Sessions share the time, so that a slow machine measures fewer blocks in each, and not the last
 /// session not at all. Cells that are measured in turn cannot be shortened: they take the time that
@@ -231,7 +231,7 @@ fn try_measure(
     let design = &experiment.design;
     let store = experiment.store.as_ref().map(|store| store.open(&design.client_cpus));
     let mut store = store.transpose()?;
-    // It ends before its store does, for it is dropped first.
+    // It ends before its store does, because it is dropped first.
     let mut server = server::start(experiment, key, store.as_ref())?;
     let mut meter = NoiseMeter::new(&design.server_cpus, &design.client_cpus);
     let outcome = if let Some(words) = &design.load_command {
@@ -265,7 +265,7 @@ mod tests {
     use crate::measure::experiment;
     use crate::record::cells;
 
-    /// An experiment in which threads are not to be had.
+    /// An experiment on a machine that gives no threads.
     fn experiment() -> Experiment {
         let unavailable =
             [1, 10, 100].map(|many| (("threads".to_owned(), many), "no threads".to_owned())).into();

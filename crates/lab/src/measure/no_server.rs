@@ -1,6 +1,6 @@
-//! Why a server, or the store that it needs, is not there.
+//! Why a server, or its store, is missing.
 
-/// Why there is none, and how that is told of its cell.
+/// The reason, and the outcome of the cell.
 #[derive(Debug)]
 pub(crate) enum NoServer {
     Unavailable(String),

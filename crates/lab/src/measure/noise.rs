@@ -9,7 +9,7 @@ use duality_load::Quotas;
 
 use crate::record::{Disturbance, Processor};
 
-/// What the measurement itself has used until now; the caller knows it exactly.
+/// The processor time of the measurement itself until now. The caller knows it exactly.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Used {
     pub(crate) servers: Duration,
@@ -25,8 +25,8 @@ pub(crate) struct NoiseMeter {
     /// The kernel threads of their soft interrupts.
     soft_interrupts: BTreeMap<usize, u32>,
     /// The kernel counts the time of soft interrupts within that of the process that they
-    /// interrupt. It does not count it apart. It shows when the processes here used more than all
-    /// have, but for soft interrupts.
+    /// interrupt. It does not count it apart. The sign: these processes used more than all
+    /// processes together, soft interrupts left out.
     counts_interrupts_as_processes: bool,
     last: Option<Moment>,
 }
@@ -61,8 +61,8 @@ impl NoiseMeter {
         Self { cpus, is_pinned, soft_interrupts, counts_interrupts_as_processes: false, last: None }
     }
 
-    /// What happened since it was looked last; nothing the first time. `used` is what the
-    /// measurement has used until now.
+    /// The disturbance since the last look. The first look has none. `used` is what the measurement
+    /// has used until now.
     pub(crate) fn look(&mut self, used: Used) -> Disturbance {
         let waited = self.soft_interrupts.iter().map(|(&cpu, &pid)| (cpu, run_queue_wait(pid)));
         let now = Moment {
@@ -108,7 +108,7 @@ impl NoiseMeter {
         };
         let processor = |&(cpu, is_of_servers): &(usize, bool)| {
             let ticks = since.get(&cpu)?;
-            // Of several processors of one side, each has its part of what that side used.
+            // If a side has several processors, each gets its part of the side's time.
             let all = sum(is_of_servers, busy);
             let own = if all > 0.0 { own(is_of_servers) * busy(ticks) / all } else { 0.0 };
             let waited = now.waited.get(&cpu).zip(last.waited.get(&cpu));
@@ -205,7 +205,7 @@ mod tests {
         let stranger = |found: &Disturbance| -> f64 {
             found.processors.iter().map(|processor| processor.strangers).sum()
         };
-        // Other tests run beside this one, and they are strangers, too: at least it is within
+        // Other tests run beside this one, and are strangers too. So the value must only be within
         // bounds.
         assert!((0.0..=own.processors.len() as f64).contains(&stranger(&own)));
     }

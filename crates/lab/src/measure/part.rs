@@ -1,5 +1,4 @@
-//! The parts of an experiment, in the order of measurement, and how long what is missing of them
-//! takes.
+//! The parts of an experiment, in the order of measurement, and how long the missing parts take.
 
 use crate::measure::experiment::Experiment;
 use crate::record::CellKey;
@@ -39,7 +38,7 @@ impl Part {
         parts
     }
 
-    /// How long what `records` lack of it takes, about, in seconds.
+    /// About how long the missing part takes, in seconds. `records` has the finished part.
     pub(super) fn seconds_missing(&self, experiment: &Experiment, records: &Records) -> f64 {
         let done = results::done(&records.cells);
         let tried = |key: &&CellKey| experiment.why_unavailable(key).is_none();
@@ -67,7 +66,8 @@ impl Part {
     }
 }
 
-/// How long what `records` lack of an experiment takes, about, in seconds.
+/// About how long the missing part of an experiment takes, in seconds. `records` has the finished
+/// part.
 pub fn seconds_missing(experiment: &Experiment, records: &Records) -> f64 {
     Part::all(experiment).iter().map(|part| part.seconds_missing(experiment, records)).sum()
 }

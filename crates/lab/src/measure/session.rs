@@ -25,8 +25,8 @@ use crate::record::{Block, CellKey, Outcome, Slice};
 /// Which part of the planned blocks may be measured again, in place of disturbed ones.
 const AGAIN: f64 = 0.3;
 
-/// Measures what is missing of a session of the cells `keys`, until the `clock` stops; whether
-/// nothing is missing then. Groups share the time.
+/// Measures the missing parts of a session of the cells `keys`, until the `clock` stops. True if no
+/// part is missing then. Groups share the time.
 pub(super) fn run(
     experiment: &Experiment,
     keys: &[CellKey],
@@ -67,8 +67,8 @@ pub(super) fn run(
     Ok(complete)
 }
 
-/// Groups of which each can be alive at once: all together, or some at a time beside the one that
-/// links them.
+/// Groups of servers that can be alive at once: all together, or some at a time beside the server
+/// that links them.
 fn groups<'a>(keys: &[&'a CellKey], room: usize, link: &str) -> Vec<Vec<&'a CellKey>> {
     if keys.len() <= room {
         return vec![keys.to_vec()];
@@ -99,7 +99,7 @@ struct Session<'a> {
     interrupted: &'a AtomicBool,
     meter: NoiseMeter,
     random: SplitMix64,
-    /// Before the servers, for its connections are to end first.
+    /// Before the servers, because its connections must end first.
     relay: Option<Relay>,
     joined: usize,
     alive: Vec<Alive<'a>>,
@@ -109,7 +109,7 @@ struct Session<'a> {
 struct Alive<'a> {
     key: &'a CellKey,
     load: usize,
-    /// Before its store, for it is to end first.
+    /// Before its store, because it must end first.
     server: Box<dyn Server>,
     store: Option<OpenStore>,
 }
@@ -211,7 +211,7 @@ impl<'a> Session<'a> {
             if number >= planned && self.sound(journal) >= planned {
                 break;
             }
-            // One block is soon measured, and without any the session would tell nothing.
+            // One block is soon measured. Without any block the session would be useless.
             if clock.is_interrupted() || clock.is_over() && number > done {
                 return Ok(number >= planned);
             }
@@ -266,7 +266,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// What all servers have used until now, and this process.
+    /// The resources of all servers and of this process until now.
     fn used(&mut self) -> Result<Used, Lost> {
         let mut servers = Duration::ZERO;
         for (index, alive) in self.alive.iter_mut().enumerate() {
@@ -288,7 +288,7 @@ impl<'a> Session<'a> {
         if let Some(load) = command {
             return load.slice(alive.key, &mut *alive.server);
         }
-        let relay = self.relay.as_mut().expect("who is alive has joined it");
+        let relay = self.relay.as_mut().expect("a live server has joined it");
         let before = settled(&mut *alive.server)?;
         let driven = relay.slice(alive.load, slice_length(self.concurrency));
         let driven = driven.map_err(|error| std::io::Error::other(error.to_string()))?;
@@ -296,7 +296,7 @@ impl<'a> Session<'a> {
         let errors = driven.errors.into_iter().map(|(kind, count)| (kind.to_owned(), count));
         let errors: BTreeMap<String, u64> = errors.collect();
         let failures = errors.values().sum();
-        // One that answers, though wrongly, stays: its replies are written down.
+        // A server that answers, though wrongly, stays. Its replies are recorded.
         let answers = driven.requests > 0 || errors.keys().any(|kind| is_wrong_reply(kind));
         if !answers && failures > 0 {
             return Err(std::io::Error::other("it no longer answers"));

@@ -1,5 +1,5 @@
-//! How the lab starts programs that are not ours: where they run, what ends them, and what becomes
-//! of their output.
+//! How the lab starts programs that are not ours: where they run, how they end, and where their
+//! output goes.
 
 use std::fs::File;
 use std::io;
@@ -60,7 +60,7 @@ pub(crate) fn read_log(log: &File) -> String {
     const MOST: u64 = 64 * 1024;
     let length = log.metadata().map_or(0, |about| about.len());
     let mut bytes = vec![0; length.min(MOST) as usize];
-    // What cannot be read has not been said.
+    // Output that cannot be read counts as none.
     let read = log.read_at(&mut bytes, length.saturating_sub(MOST)).unwrap_or(0);
     String::from_utf8_lossy(&bytes[..read]).into_owned()
 }

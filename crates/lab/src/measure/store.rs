@@ -1,8 +1,7 @@
-//! Where the servers of an experiment keep what they are told: a fresh store for each cell, or one
-//! that is there already.
+//! The store of an experiment's servers: a fresh one for each cell, or an existing one.
 //!
-//! A fresh store is what makes a cell comparable with the next: a guestbook that has grown answers
-//! more slowly. It lives in a temporary directory and goes with the cell.
+//! A fresh store makes cells comparable, because a guestbook that has grown answers more slowly. It
+//! lives in a temporary directory and goes with the cell.
 
 use std::env;
 use std::fmt;
@@ -26,7 +25,7 @@ const ATTEMPTS: usize = 3;
 /// Why there may be no Redis.
 const NEEDS_REDIS: &str = "needs redis-server: apt-get install redis-server";
 
-/// Where servers keep what they are told. It is shown as it is written, but for passwords.
+/// The store of servers. It is shown as it is written, without passwords.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Store {
@@ -34,12 +33,12 @@ pub enum Store {
     Sqlite,
     /// A new `redis-server` for each cell: our own, on loopback, which writes nothing to disk.
     Redis,
-    /// One that is there: `sqlite:PATH` or `redis://HOST:PORT`, as the server takes it. It keeps
+    /// An existing store: `sqlite:PATH` or `redis://HOST:PORT`, as the server takes it. It keeps
     /// what earlier cells put into it.
     At(String),
 }
 
-/// What was written is no store.
+/// The text is no store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no store is called `{0}`: choose sqlite, redis, sqlite:PATH or redis://HOST:PORT")]
 pub struct InvalidStore(String);
@@ -83,7 +82,7 @@ impl fmt::Display for Store {
 }
 
 impl Store {
-    /// What a reader of the results must know of it. `client_cpus` are the load generator's.
+    /// A warning about it for readers of the results. `client_cpus` are the load generator's.
     pub(crate) fn describe(&self, client_cpus: &[usize]) -> String {
         match self {
             Self::Sqlite => {
@@ -123,7 +122,7 @@ impl Store {
     }
 }
 
-/// The store of a cell; what was made for it goes when this does.
+/// The store of a cell. The drop of this value removes files and processes that were made for it.
 pub(crate) struct OpenStore {
     url: String,
     redis: Option<Redis>,
@@ -136,7 +135,7 @@ impl OpenStore {
         &self.url
     }
 
-    /// What went wrong with it since, if anything did.
+    /// The failure of the store since then, if there was one.
     pub(crate) fn problem(&mut self) -> Option<String> {
         let ended = self.redis.as_mut()?.0.try_wait().ok()??;
         Some(format!("redis-server ended on its own ({ended})"))

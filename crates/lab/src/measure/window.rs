@@ -30,7 +30,7 @@ pub(super) struct Window<'a> {
     problem: Option<std::io::Error>,
     disturbance: Option<Disturbance>,
     queues: Vec<QueueSample>,
-    /// The server has no queues.
+    /// Whether the server has no queues.
     has_none: bool,
 }
 
@@ -76,12 +76,12 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// What the server has used, and this process.
+    /// The resources of the server and of this process.
     fn used(&mut self) -> Used {
         Used { servers: self.server.cpu().unwrap_or_default(), client: own_cpu() }
     }
 
-    /// A failure, with what the server said last on its standard error, if it said something.
+    /// A failure, with the server's last line on standard error, if there is one.
     pub(super) fn with_last_words(self, failure: String) -> String {
         let said = self.server.last_words(&std::io::Error::other(""));
         let said = said.trim_matches([':', ' ']);
@@ -89,7 +89,7 @@ impl<'a> Window<'a> {
         if is_silent { failure } else { format!("{failure}; the server said: {said}") }
     }
 
-    /// What came of it, now that the load is over.
+    /// The outcome after the end of the load.
     pub(super) fn outcome(
         self,
         report: Result<Report, Error>,
@@ -122,7 +122,7 @@ impl<'a> Window<'a> {
             figures.disturbance = Some(found);
         }
         if let Some(diagnosis) = diagnosis {
-            // It says what the generator only suspects.
+            // This confirms what the generator only suspects.
             figures.warnings.retain(|known| known.kind != WarningKind::AcceptQueues);
             figures.warnings.insert(0, Warning::new(WarningKind::ListenQueue, diagnosis));
         }
@@ -136,10 +136,10 @@ impl<'a> Window<'a> {
 }
 
 /// A stranger with a priority above that of the kernel's soft interrupts makes replies wait. The
-/// client does not know of them yet: it does not wait for its processor, and its rate is a fraction
-/// of what it would be.
+/// client does not know of these replies yet. So it does not wait for its processor, and its rate
+/// is a fraction of what it would be.
 fn starvation(figures: &mut Measured, found: &Disturbance) {
-    /// Half of what makes a client's own waits suspicious: every reply is late for it.
+    /// Half of the share that makes a client's own waits suspicious, because every reply is late.
     const MOST: f64 = 0.05;
     let waited = found.soft_interrupts_waited();
     if waited > MOST {
@@ -169,7 +169,7 @@ fn unanswered(report: &Report) -> String {
     format!("no correct reply within the window ({errors})")
 }
 
-/// Puts together what the load generator saw and what the server used.
+/// Puts the load generator's figures and the server's resources together.
 fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) -> Measured {
     let cpu_us = closed.cpu_us.saturating_sub(opened.cpu_us) as f64;
     let (mut warnings, mut invalid) = (report.warnings, report.invalid);
@@ -222,8 +222,8 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
 }
 
 /// The processor time of a server that has answered everything, once it has also done what follows
-/// an answer. The kernel counts the time of a thread that runs only at ticks; of one that rests it
-/// is exact.
+/// an answer. The kernel counts the time of a running thread only at ticks. The time of a resting
+/// thread is exact.
 pub(super) fn settled(server: &mut dyn Server) -> std::io::Result<Duration> {
     let mut used = server.cpu()?;
     let mut left = SETTLING;

@@ -73,7 +73,7 @@ fn length(subject: &Modelled) -> f64 {
     subject.dependent() + subject.independent().max(0.0)
 }
 
-/// Names come from files that anybody may have written.
+/// Names come from files of any origin.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,9 +1,9 @@
 //! What an operation costs under an architecture: unit costs of `duality model --costs`, put
 //! together such that nothing is paid for twice.
 //!
-//! A benchmark never measures one operation alone. To start a task and join it takes two turns as
-//! well, and to start a thread and join it a switch of the kernel. But turns and switches are
-//! counted, and have prices of their own. So they are taken off, and what is left is the price of
+//! A benchmark never measures one operation alone. To start and join a task takes two turns as
+//! well. To start and join a thread takes a switch of the kernel as well. But turns and switches
+//! are counted, and have prices of their own. So these are taken off, and the rest is the price of
 //! the start. No price is below zero.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use super::counts::Operation;
 pub const NEEDED: &[&str] =
     &["spawn", "yield-2", "lock", "contended", "condition", "offload", "kernel", "poller"];
 
-/// The numbers of descriptors that a poller's round is measured with, of which one is ready.
+/// The numbers of descriptors that a poller's round is measured with. One of them is ready.
 const WATCHED: [usize; 3] = [50, 1000, 15_000];
 /// How many are ready in a round of `poller-full`, of as many.
 const FULL: f64 = 50.0;
@@ -46,7 +46,7 @@ pub struct Carrier {
     processes: bool,
     /// Whether a kernel thread that waits does so beside others, which may run.
     beside_others: bool,
-    /// What tells its loops which connections are ready; empty without loops.
+    /// The poller of its loops. Empty without loops.
     poller: &'static str,
 }
 
@@ -76,7 +76,7 @@ impl UnitCosts {
     ///
     /// # Errors
     ///
-    /// What is wrong with it, in one line.
+    /// The error, in one line.
     pub fn read(json: &Value) -> Result<Self, String> {
         if json["version"] != 1 {
             return Err(
@@ -160,7 +160,7 @@ impl UnitCosts {
             // A task that waits alone interrupts no other when it is woken.
             Operation::Interruption if !carrier.beside_others => self.rest(carrier)?,
             Operation::Interruption => self.interruption(carrier)?,
-            // There and back the kernel switches; then a round tells the loop.
+            // The kernel switches there and back, and then a round tells the loop.
             Operation::Offload => {
                 of_world("offload")?
                     - of_world("yield-2")?
@@ -185,7 +185,8 @@ impl UnitCosts {
         Ok(self.figure("kernel-rest", "kernel").map_or(switch, |rest| rest + beyond.max(0.0)))
     }
 
-    /// A wait at whose end another is interrupted. With one processor there is no other.
+    /// A wait that ends with the interruption of another task. With one processor there is no
+    /// other.
     fn interruption(&self, carrier: Carrier) -> Result<f64, Missing> {
         let switch = self.switch(carrier)?;
         let thread = self.figure("kernel-switch", "kernel")?;

@@ -1,5 +1,5 @@
-//! How often a server does what architectures differ in: counted by itself, and divided by the
-//! requests.
+//! How often a server does the operations that architectures differ in. The server counts them, and
+//! the count is divided by the requests.
 
 use std::ops::{Index, IndexMut};
 
@@ -79,7 +79,7 @@ impl Operation {
         Self::Wake,
     ];
 
-    /// What tables and JSON call a number of them.
+    /// Its name in tables and in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Process => "processes",
@@ -112,8 +112,8 @@ impl Operation {
 pub struct Counts([f64; Operation::ALL.len()]);
 
 impl Counts {
-    /// What a cell counted; none where the server does not count: a peer, `handwritten`, or a file
-    /// that was written before there were counts.
+    /// The counts of a cell. None if the server does not count (a peer, `handwritten`), or if the
+    /// file is older than the counts.
     pub fn of(cell: &Measured) -> Option<Self> {
         let counted = cell.operations?;
         let requests = cell.requests.max(1) as f64;

@@ -1,14 +1,15 @@
 //! The column called "fitted": by which factor each term's price would have to be multiplied to
 //! explain most.
 //!
-//! It is no part of the model, whose prices are measured. It tells whether what is left has the
-//! shape of a term: a factor near 1 says that the micro-benchmark has the price right, a larger one
-//! that the operation costs more in a server than alone (caches!), and 0 that the term explains
-//! nothing here. One factor holds for all workloads together, and each workload has a t_independent
-//! of its own:
+//! The fit is no part of the model, which has measured prices. It tells whether what is left has
+//! the shape of a term. A factor near 1 says that the micro-benchmark has the price right. A larger
+//! factor says that the operation costs more in a server than alone (caches!). A factor of 0 says
+//! that the term explains nothing here. One factor holds for all workloads together, and each
+//! workload has a t_independent of its own:
 //!
 //! ```text
-//!   minimise  Σ over workloads, architectures  ((t_total − t_independent − Σ factor × term) / mean of t_total)²
+//!   minimise Σ over workloads, architectures ((t_total − t_independent − Σ factor × term) / mean)²
+//!   mean: that of t_total
 //!   with      factor ≥ 0
 //! ```
 //!
@@ -29,8 +30,8 @@ pub type Factors = [Option<f64>; TERMS.len()];
 /// Rounds of descent at most; it has long come to rest.
 const ROUNDS: usize = 10_000;
 
-/// A larger factor is not what an operation costs more in a server than alone: cold caches make it
-/// a few times as much.
+/// Cold caches make an operation in a server a few times as dear. They do not explain a larger
+/// factor.
 const MOST: f64 = 10.0;
 
 /// Why no factors are told.
@@ -97,7 +98,7 @@ fn least_squares(workloads: &[Workload]) -> Result<Factors, Unfit> {
         unknown += 1;
         let means: [f64; TERMS.len()] =
             std::array::from_fn(|term| mean(&|subject| subject.terms[term]));
-        // Without its mean, what is left of a workload knows no t_independent.
+        // Without its mean, the rest of a workload has no t_independent.
         rows.extend(workload.subjects.iter().map(|subject| {
             let terms = std::array::from_fn(|term| (subject.terms[term] - means[term]) / middle);
             (terms, (subject.total - middle) / middle)

@@ -1,7 +1,7 @@
 //! The cost model: how much of a request's processor time is the architecture's, and what for.
 //!
-//! After Demsky (2001, chapter 4). What a server takes for a request is split into what every
-//! architecture does alike and what this one does:
+//! The model is Demsky's (2001, chapter 4). It splits the time of a request into a part that is
+//! alike in all architectures, and the part of this one:
 //!
 //! ```text
 //!   t_total        = t_independent + t_dependent
@@ -10,14 +10,14 @@
 //! ```
 //!
 //! The model is right if t_independent is the same for all architectures of a service. Its measure
-//! is the coefficient of variation of t_independent over them. It is given for no model and for
-//! each [`Term`] added in turn ([`Coefficients`]). Nothing is fitted, except in the one column that
-//! is called so ([`fit`]).
+//! is the coefficient of variation of t_independent over them. The table has it without the model,
+//! and with each [`Term`] added in turn ([`Coefficients`]). Nothing is fitted, except in the column
+//! `fitted` ([`fit`]).
 //!
 //! ```text
-//!   results.jsonl ── counts.rs ──▶ Counts ─┐
-//!                                          ├─▶ Modelled ─▶ Coefficients, prediction, reason ─▶ text, page, JSON
-//!   model --costs ── costs.rs ──▶ prices ──┘
+//!   results.jsonl ─ counts.rs ▶ Counts ┐
+//!                                      ├▶ Modelled ▶ Coefficients, prediction, reason ▶ output
+//!   model --costs ─ costs.rs ▶ prices ─┘                             (text, page, JSON)
 //! ```
 
 mod bars;
@@ -48,14 +48,14 @@ pub use terms::{TERMS, Term};
 pub use text::text;
 pub use variation::{Coefficients, Deviation, coefficient, coefficients};
 
-/// What a model is made from, and of: the services that were measured, as modelled.
+/// A model: the measured services, as modelled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// The unit costs that it stands on.
     pub costs: UnitCosts,
     /// One for each experiment and number of connections.
     pub workloads: Vec<Workload>,
-    /// What was predicted for loads that were not measured, or were measured only to check it.
+    /// Predictions for loads that were not measured, or were measured only for a check.
     pub checks: Vec<Check>,
 }
 
@@ -68,9 +68,9 @@ pub struct Workload {
     pub connections: usize,
     /// The architectures that were measured and counted.
     pub subjects: Vec<Modelled>,
-    /// Those that were not, and why.
+    /// The architectures that were not modelled, with reasons.
     pub missing: Vec<(String, String)>,
-    /// By how much repeats of one cell differ: the root mean square of their coefficients of
+    /// How much repeats of one cell differ: the root mean square of their coefficients of
     /// variation. None without repeats. No model can do better.
     pub noise: Option<f64>,
 }
@@ -95,7 +95,7 @@ pub struct Modelled {
     pub total: f64,
     /// How often a request takes each operation.
     pub counts: Counts,
-    /// What each of [`TERMS`] takes of it.
+    /// The time of each of [`TERMS`].
     pub terms: [f64; TERMS.len()],
 }
 
@@ -129,8 +129,8 @@ impl Modelled {
         self.total - self.dependent()
     }
 
-    /// That the terms add up to more than there is, so that prices or counts are not those of this
-    /// server.
+    /// Says that the terms add up to more than the measured time. Then prices or counts do not fit
+    /// this server.
     fn beyond(&self) -> String {
         format!(
             "where its time goes is not known here: the terms add up to {} of {} measured",
@@ -202,8 +202,8 @@ pub fn workloads(
     design.concurrency.iter().map(|&connections| workload(connections)).collect()
 }
 
-/// Totals of the repeats of a cell in microseconds, and the medians of their counts; or why there
-/// are none. Invalid repeats are left out, unless all are invalid.
+/// Totals of the repeats of a cell in microseconds, and the medians of their counts. Or the reason
+/// why they are missing. Invalid repeats are left out, unless all are invalid.
 fn observe(cells: &[&Cell]) -> Result<(Vec<f64>, Counts), String> {
     let is_valid = |cell: &&Cell| matches!(&cell.outcome, Outcome::Measured(measured) if measured.invalid.is_empty());
     let any_valid = cells.iter().any(is_valid);

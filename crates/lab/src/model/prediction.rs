@@ -1,7 +1,7 @@
-//! What the model says of a number of connections that it was not made from.
+//! Predicts a number of connections that was not measured.
 //!
 //! Between two numbers of connections that were measured, counts and t_independent change in a
-//! straight line over the logarithm of the number. Beyond them they keep on as between the last
+//! straight line over the logarithm of the number. Beyond them they follow the line of the last
 //! two. The unit cost of a poller's round with so many descriptors is known, wherever the number
 //! lies.
 
@@ -10,7 +10,7 @@ use super::counts::Counts;
 use super::{Modelled, Workload};
 use crate::record::UnitCosts;
 
-/// What was predicted for an architecture, and what was measured then.
+/// The prediction for an architecture, and the later measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     /// The workload.
@@ -19,15 +19,15 @@ pub struct Check {
     pub architecture: String,
     /// The number of connections that is predicted for.
     pub connections: usize,
-    /// The server's processor time for a request, in microseconds; none where the line beyond what
-    /// was measured leads below nothing.
+    /// The server's processor time for a request, in microseconds. None if the line leads below
+    /// zero.
     pub predicted: Option<f64>,
-    /// The same as measured; none when it was not.
+    /// The measured time. None if it was not measured.
     pub measured: Option<f64>,
 }
 
 impl Check {
-    /// By which share the prediction is too high; negative when it is too low.
+    /// The share by which the prediction is too high. It is negative if the prediction is too low.
     pub fn error(&self) -> Option<f64> {
         let measured = self.measured.filter(|measured| *measured > 0.0)?;
         Some(self.predicted? / measured - 1.0)

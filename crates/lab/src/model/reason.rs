@@ -1,21 +1,21 @@
 //! The model in sentences: where an architecture's time goes, and why another takes less.
 //!
-//! For recommendations: a cell of an ordinary comparison has counts, and unit costs take seconds to
-//! measure.
+//! Recommendations use it: a cell of an ordinary comparison has counts, and unit costs take seconds
+//! to measure.
 
 use crate::format::duration;
 use crate::record::{Cell, Heading};
 
 use super::{Modelled, Operation, TERMS, workloads};
 
-/// What is less than this share of a request is not worth a sentence.
+/// A smaller share of a request is not worth a sentence.
 const WORTH_IT: f64 = 0.05;
 /// Sentences at most.
 const MOST: usize = 3;
 
-/// Why `chosen` is better than `next` at a number of connections: what it does less often, and what
-/// takes most of the time of `next`. None where the experiment has no unit costs, or the model does
-/// not know the two.
+/// Why `chosen` is better than `next` at a number of connections. It names the operations that
+/// `chosen` does less often, and the operation that takes most of the time of `next`. None where
+/// the experiment has no unit costs, or the model does not know the two.
 pub fn reasons(
     heading: &Heading,
     cells: &[Cell],
@@ -39,9 +39,9 @@ pub fn reasons(
     why.into_iter().chain(first).collect()
 }
 
-/// Where a request's time goes under an architecture, most first: "creation is 41 % of threads'
-/// time per request here (6.9 of 16.8 µs; 1.00 threads a request)". None where no term takes as
-/// much as 5 %.
+/// Where a request's time goes under an architecture, most first. An example: "creation is 41 % of
+/// threads' time per request here (6.9 of 16.8 µs; 1.00 threads a request)". Empty where no term
+/// takes as much as 5 %.
 pub fn sentences(subject: &Modelled) -> Vec<String> {
     let mut parts: Vec<(usize, f64)> = subject
         .terms
@@ -68,9 +68,9 @@ pub fn sentences(subject: &Modelled) -> Vec<String> {
     parts.into_iter().take(MOST).map(sentence).collect()
 }
 
-/// Why a request takes `slower` more time than `faster`: "threads take 2.1 µs more per request than
-/// epoll: 1.4 µs of it are kernel switches (1.02 a request, and 0.02)". None where they differ by
-/// less than 5 %, or no term differs by as much.
+/// Why a request takes `slower` more time than `faster`. An example: "threads take 2.1 µs more per
+/// request than epoll: 1.4 µs for kernel switches (1.02 a request, and 0.02)". None where they
+/// differ by less than 5 %, or no term differs by as much.
 pub fn difference(faster: &Modelled, slower: &Modelled) -> Option<String> {
     let more = slower.total - faster.total;
     if more < WORTH_IT * slower.total {

@@ -9,7 +9,7 @@ use crate::record::UnitCosts;
 pub struct Term {
     /// What tables call it.
     pub name: &'static str,
-    /// What it stands for in a sentence: `creation is 41 % of …`.
+    /// Its name in a sentence: `creation is 41 % of …`.
     pub about: &'static str,
     /// What bars of text draw it with.
     pub letter: char,
@@ -122,8 +122,8 @@ impl Term {
         let watched = counts.watched();
         for &operation in self.operations {
             let count = counts[operation];
-            // What does not take place needs no price: this machine may not have what it is made
-            // with.
+            // An operation that does not take place needs no price. This machine may not be able to
+            // measure it.
             if count > 0.0 {
                 nanoseconds += count * costs.price(operation, carrier, watched)?;
             }

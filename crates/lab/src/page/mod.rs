@@ -1,4 +1,4 @@
-//! Pages of HTML: from a template, in the one style that all have, and on disk whole or not at all.
+//! Pages of HTML, from a template and in one style. A page is on disk whole or not at all.
 
 use std::io::Write;
 use std::path::Path;

@@ -30,7 +30,7 @@ pub struct Block {
     pub started_at: String,
     /// What was measured, in order.
     pub slices: Vec<Slice>,
-    /// What else happened on the processors meanwhile.
+    /// The disturbance on the processors meanwhile.
     pub disturbance: Disturbance,
 }
 
@@ -68,8 +68,7 @@ pub struct Slice {
     pub errors: BTreeMap<String, u64>,
 }
 
-/// What happened on the pinned processors besides what was measured; empty where the kernel does
-/// not tell.
+/// The disturbance on the pinned processors. Empty if the kernel does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Disturbance {
     /// How long it was looked at, in seconds.

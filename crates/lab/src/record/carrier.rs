@@ -1,4 +1,4 @@
-//! How an architecture carries connections, as it said itself when it was measured.
+//! How an architecture carries connections, by its own word when it was measured.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ pub struct Carrier {
     /// What a wait is. None where no straight-line service runs: nothing is counted there, and it
     /// is a yardstick that cannot be chosen.
     pub world: Option<World>,
-    /// What tells its loops which connections are ready; none without loops.
+    /// The poller of its loops. None without loops.
     pub poller: Option<String>,
     /// Whether its loops look at every open connection in each round, as select and poll do, so
     /// that idle ones cost something.
@@ -44,8 +44,7 @@ impl World {
 }
 
 impl Carrier {
-    /// What carried connections in results that do not say it themselves: the architectures that
-    /// there were then.
+    /// The carriers in results that do not name them: the architectures of that time.
     pub fn in_older_results(architecture: &str, server_arguments: &[String]) -> Option<Self> {
         let block = Self {
             world: Some(World::Block),

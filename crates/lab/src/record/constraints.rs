@@ -1,5 +1,5 @@
-//! What an architecture must keep to be recommended: latencies and memory, as plans and results
-//! have it.
+//! The limits that a recommended architecture must keep: latencies and memory, as plans and results
+//! have them.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::format::{bytes, duration};
 use crate::units::{parse_bytes, parse_slo};
 
-/// What must be kept; by default nothing.
+/// The limits. By default there are none.
 ///
 /// In a plan and in results it is a table: `slo = ["p99=5ms"]`, `memory = "200MB"`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,19 +17,20 @@ pub struct Design {
     pub service: String,
     /// The architectures, in the order in which they are shown.
     pub architectures: Vec<String>,
-    /// Those among them that are an architecture under another name, with options of its own.
+    /// The subjects that are an architecture under another name, with options of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
     /// The servers that are not ours, in the order in which they are shown, after the
     /// architectures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Peer>,
-    /// Which of the subjects is the program as it is, and what is asked of the others. None where
-    /// they are not ways to run one program.
+    /// Which of the subjects is the program as it is, and what is asked of the others. None if the
+    /// subjects are not ways to run one program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ways: Option<Ways>,
     /// The control: an architecture that is measured once more, under this name
-    /// ([`Design::again`]). What then differs from itself shows what chance and the machine do.
+    /// ([`Design::again`]). Its difference from itself shows the influence of chance and of the
+    /// machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<String>,
     /// The numbers of connections that are open at once; 0 where only the load command knows.
@@ -47,9 +48,9 @@ pub struct Design {
     /// How many blocks follow the cells in each session; 0 where servers are measured in turn only.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub blocks: usize,
-    /// What is dropped before each measurement, in seconds.
+    /// The warm-up before each measurement, in seconds.
     pub warm_up_seconds: f64,
-    /// What is measured, in seconds.
+    /// The window of each measurement, in seconds.
     pub window_seconds: f64,
     /// Decides the order of the cells.
     pub seed: u64,
@@ -64,7 +65,7 @@ pub struct Design {
     pub carriers: BTreeMap<String, Carrier>,
     /// The path that an HTTP client asks for.
     pub path: String,
-    /// Where the servers keep what they are told; none for a service that keeps nothing.
+    /// The servers' store. None for a service that keeps nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
 }
@@ -155,12 +156,12 @@ impl Design {
         self.architectures.iter().map(String::as_str).chain(peers)
     }
 
-    /// How many blocks there are to be at each number of connections, in each group.
+    /// The planned number of blocks at each number of connections, in each group.
     pub fn planned_blocks(&self) -> usize {
         self.repeats.saturating_mul(self.blocks)
     }
 
-    /// How many cells it has. The numbers may come from a file that anybody may have written.
+    /// How many cells it has. The numbers may come from a file of any origin.
     pub fn cells(&self) -> usize {
         (self.measured().count() * self.concurrency.len()).saturating_mul(self.repeats)
     }

@@ -1,4 +1,4 @@
-//! What is known of the queue in which connections wait for accept(2).
+//! Facts about the queue in which connections wait for accept(2).
 
 use serde::{Deserialize, Serialize};
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CellKey, Disturbance, ListenQueue, Operations, QueueSample};
 
-/// One measurement, or why there is none.
+/// One measurement, or the reason why it is missing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// What was measured: the name of an architecture or a peer.
@@ -19,7 +19,7 @@ pub struct Cell {
     pub repeat: usize,
     /// When it began (RFC 3339, UTC).
     pub started_at: String,
-    /// What came of it.
+    /// Its outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
@@ -35,18 +35,18 @@ impl Cell {
     }
 }
 
-/// What came of a cell.
+/// The outcome of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "lowercase")]
 pub enum Outcome {
     /// It was measured.
     Measured(Box<Measured>),
-    /// It cannot be carried, and why.
+    /// The architecture cannot carry it, with the reason.
     Unavailable {
         /// Why.
         reason: String,
     },
-    /// It was tried and failed, and how.
+    /// It was tried and failed, with the error.
     Failed {
         /// How.
         reason: String,
@@ -70,14 +70,15 @@ pub struct Measured {
     pub server_cpu_us_per_request: f64,
     /// The server's processor time within the window, as a share of one processor.
     pub server_cpu_share: f64,
-    /// The most memory that the server had, in bytes. For several processes it is the sum of their
-    /// shares of what is their own (PSS), and the mapped files once, at the end of the window.
+    /// The most memory that the server had, in bytes. For several processes it is measured at the
+    /// end of the window. It is the sum of their shares of their own memory (PSS), and the mapped
+    /// files once.
     pub server_peak_bytes: u64,
     /// Context switches of the server within the window because it waited.
     pub voluntary_switches: u64,
     /// Context switches of the server within the window because it was interrupted.
     pub involuntary_switches: u64,
-    /// What the server counted of its own operations within the window; none of a peer.
+    /// The server's counts of its own operations within the window. None for a peer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations: Option<Operations>,
     /// The load generator's processor time, as a share of one processor.
@@ -94,7 +95,7 @@ pub struct Measured {
     /// Connections dropped at the server's accept queue; machine-wide in results of earlier
     /// versions.
     pub listen_drops: u64,
-    /// What is known of the server's own queue; none where the kernel does not tell.
+    /// Facts about the server's own queue. None if the kernel does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen_queue: Option<ListenQueue>,
     /// Failed requests by kind.
@@ -109,9 +110,9 @@ pub struct Measured {
     /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<QueueSample>,
-    /// What a reader of the figures must know.
+    /// Warnings for readers of the figures.
     pub warnings: Vec<Warning>,
-    /// What else happened on the processors within the window; none where it was not looked.
+    /// The disturbance on the processors within the window. None if it was not watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<Disturbance>,
     /// Why the figures are not to be trusted, by kind and in a sentence each, as in

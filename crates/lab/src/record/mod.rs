@@ -70,9 +70,9 @@ impl Records {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Line {
-    /// What was to be measured, and where; the first line.
+    /// The design and the machine: the first line.
     Experiment(Box<Heading>),
-    /// One measurement, or why there is none.
+    /// One measurement, or the reason why it is missing.
     Cell(Cell),
     /// A round of slices through the servers of a session.
     Block(Block),
@@ -96,15 +96,15 @@ pub struct Heading {
     pub design: Design,
     /// The machine that it was measured on.
     pub machine: Machine,
-    /// What must be kept to be recommended; another report may ask for something else.
+    /// The limits of a recommendation. Another report may have other limits.
     #[serde(default, skip_serializing_if = "Constraints::is_empty")]
     pub constraints: Constraints,
     /// The subject that runs today, beside which all others are shown; another report may name
     /// another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
-    /// What operations cost on this machine, when the experiment began; none where that was not
-    /// asked. It gives the reasons.
+    /// The costs of operations on this machine when the experiment began. None if they were not
+    /// measured. It gives the reasons.
     #[serde(default, skip_serializing_if = "UnitCosts::is_empty")]
     pub unit_costs: UnitCosts,
 }

@@ -1,4 +1,4 @@
-//! What servers count of their own operations, and what operations cost.
+//! The servers' counts of their own operations, and the costs of operations.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! operations {
     ($($(#[$doc:meta])+ $name:ident,)+) => {
-        /// What a server counted of its own operations, as docs/visibility.md has them. What is not
-        /// here is not needed, or comes from the kernel.
+        /// What a server counted of its own operations, as docs/visibility.md has them. Other
+        /// counters are not needed, or come from the kernel.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Operations {
@@ -15,7 +15,7 @@ macro_rules! operations {
         }
 
         impl Operations {
-            /// What was counted after `earlier`; none when there was nothing: then nothing counts.
+            /// The counts since `earlier`. None if `earlier` has none.
             pub fn since(&self, earlier: &Self) -> Option<Self> {
                 let counted = Self { $($name: self.$name.saturating_sub(earlier.$name),)+ };
                 (counted != Self::default()).then_some(counted)
@@ -39,11 +39,11 @@ operations! {
     descriptors_watched,
     /// Attempts of an operation on a socket.
     attempts,
-    /// Those that would have blocked.
+    /// Attempts that would have blocked.
     would_blocks,
     /// Locks that were taken.
     locks,
-    /// Those that were waited for.
+    /// Locks that were waited for.
     lock_waits,
     /// Waits for a notification or a channel.
     condition_waits,

@@ -23,17 +23,19 @@ pub struct Peer {
     /// What is added to its environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// What it writes when it listens; without it, it listens when a connection succeeds.
+    /// The text that the peer writes when it listens. Without a text, it listens when a connection
+    /// succeeds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<String>,
-    /// What is sent on such a connection and has to be answered; nothing is when it is empty.
+    /// The bytes to send on such a connection, which the peer must answer. Nothing is sent if this
+    /// is empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub ask: String,
     /// How long it may take until it listens, in seconds.
     pub start_seconds: f64,
     /// The signal that ends it.
     pub stop: Stop,
-    /// Where it is started; in a new directory of its own, where nothing is said.
+    /// The folder that it is started in. By default that is a new directory of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
     /// What to do when there is no such program.
@@ -50,9 +52,9 @@ pub enum Stop {
     Term,
     /// What Ctrl-C sends.
     Int,
-    /// What some take for "when all are served".
+    /// Some servers take this signal for "end when all are served".
     Quit,
-    /// For those that hear no other.
+    /// For programs that ignore other signals.
     Kill,
 }
 

@@ -20,7 +20,7 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// There is a results file already.
+    /// A results file exists already.
     #[error("{0} is there already: go on with it by --resume, or choose another --out")]
     Exists(PathBuf),
     /// A line that cannot be read.
@@ -30,7 +30,7 @@ pub enum Error {
         path: PathBuf,
         /// The number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error.
         problem: String,
     },
     /// Another experiment.
@@ -70,8 +70,8 @@ impl Results {
         Ok(results)
     }
 
-    /// What has been measured of this experiment in the directory `out`, and with which seed and
-    /// timing; none if it has not been begun.
+    /// What has been measured of this experiment in the directory `out`, with its seed and timing.
+    /// None if it has not been begun.
     ///
     /// # Errors
     ///
@@ -88,8 +88,8 @@ impl Results {
         Ok(Some((heading.design, records)))
     }
 
-    /// Opens the results file of an experiment that was cut short, and returns what is in it. A
-    /// last line that was cut short with it is removed.
+    /// Opens the results file of an experiment that was cut short, and returns its content. A last
+    /// line that was cut short with it is removed.
     ///
     /// # Errors
     ///
@@ -139,8 +139,8 @@ fn is_empty(path: &Path) -> bool {
 }
 
 /// Whether an experiment of this design goes on with one that was `begun`. Seed, timing, control
-/// and what is asked of subjects are those that it was begun with. How many blocks there are is
-/// timing, too: the time that there is decides it.
+/// and constraints are those that it was begun with. The number of blocks is timing, too: the
+/// available time decides it.
 fn continues(design: &Design, begun: &Design) -> bool {
     let resumed = Design {
         seed: begun.seed,

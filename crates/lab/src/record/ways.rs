@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The ways to run one program, where those are what is compared.
+/// The ways to run one program, if the experiment compares these.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ways {
     /// The subject that is the program as it is.

@@ -1,9 +1,9 @@
 //! From records to curves: T, #B, TP and #CP of each request, the mean at each x, and its moving
 //! average.
 //!
-//! Means are kept as sums, so that those of several cells add up to those of all their requests.
-//! Where x has many values, neighbours share a bin: below 32 each value has its own, from there on
-//! 16 bins double x. So a bin is at most a sixteenth wide.
+//! Means are kept as sums, so that the sums of several cells add up to the mean of all their
+//! requests. Where x has many values, neighbours share a bin. Below 32 each value has its own bin.
+//! From there on, x doubles every 16 bins. So a bin is at most a sixteenth wide.
 //!
 //! Source: Truppel & Abreu, sections IV and VI.
 
@@ -30,7 +30,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads a row `t1_ns,t2_ns,blocks1,blocks2,clients1,clients2`; `None` for what is no such row.
+    /// Reads a row `t1_ns,t2_ns,blocks1,blocks2,clients1,clients2`. `None` for any other line.
     #[must_use]
     pub fn read(row: &str) -> Option<Self> {
         let mut numbers = row.trim_end().split(',').map(str::parse::<u64>);
@@ -246,7 +246,7 @@ mod tests {
         let curve = sums.curve();
         let places: Vec<_> = curve.iter().map(|one| (one.x, one.mean)).collect();
         assert_eq!(places, [(23.5, 1.0), (149.5 / 4.0, 2.5), (64.0, 9.0)]);
-        // It stands for many, and takes no part in the averages beside it.
+        // The bin stands for many values, and takes no part in the averages beside it.
         assert!(curve.iter().all(|one| one.moving.total_cmp(&one.mean).is_eq()), "{curve:?}");
         assert_eq!(Sums::of([(64.0, 9.0)].into_iter()).bins.into_keys().next(), Some(bin(64.0)));
         assert_eq!(sums.bins.into_keys().collect::<Vec<_>>(), [bin(23.5), bin(24.0), bin(64.0)]);

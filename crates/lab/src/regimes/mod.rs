@@ -1,11 +1,11 @@
 //! Regimes of load, and what each request met: the experiment of Truppel and Abreu.
 //!
 //! ```text
-//!   plan.toml ─ plan ─▶ cells: subject × regime × repeat ─ run ─▶ a server, its records.csv ─ derive ─▶ curves, points
-//!                                                                                                            │
-//!                                         regimes.jsonl, a line for each cell ◀─────────── record ◀──────────┘
-//!                                                │
-//!                                                └─ summary ─▶ report, text
+//!   plan.toml ─ plan ▶ cells: subject × regime × repeat ─ run ▶ a server, its records.csv
+//!                                                                     │ derive
+//!       regimes.jsonl, a line for each cell ◀── record ── curves, points ◀┘
+//!              │
+//!              └─ summary ▶ report, text
 //! ```
 //!
 //! A *regime* is how fast clients come: the wait between two of them swings from a longest to a

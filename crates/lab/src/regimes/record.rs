@@ -1,5 +1,5 @@
-//! What is kept of a run of regimes: `regimes.jsonl`. Its first line says what was planned, and
-//! each other one what a cell came to.
+//! The file of a run of regimes: `regimes.jsonl`. Its first line has the plan, and each other line
+//! the results of a cell.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -19,7 +19,7 @@ pub const FILE: &str = "regimes.jsonl";
 /// The version of its form; a new field is no new version, another meaning is.
 /// Version 1 numbered the bins of [`Sums`] so that two had one number. It is read as well.
 const VERSION: u32 = 2;
-/// So many requests of a cell are kept as points.
+/// The number of requests of a cell that are kept as points.
 const POINTS: usize = 150;
 
 /// The first line.
@@ -96,18 +96,18 @@ pub struct Cell {
     pub regime: String,
     /// From 0.
     pub repeat: usize,
-    /// What came of it.
+    /// Its outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// What came of a cell.
+/// The outcome of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum Outcome {
     /// All clients were answered.
     Measured(Box<Measured>),
-    /// It cannot be had here, or gave up.
+    /// The cell is unavailable here, or was given up.
     Missing {
         /// One line.
         reason: String,
@@ -129,13 +129,13 @@ pub struct Measured {
     pub requests_per_second: f64,
     /// Processor time of the server, that of the injecting thread left out; not known over TCP.
     pub server_cpu_us_per_request: Option<f64>,
-    /// T: of half of the requests it was less than this.
+    /// The median of T.
     pub time_p50_us: f64,
     /// T: of 99 in 100 it was less than this.
     pub time_p99_us: f64,
     /// How many clients were connected at a time, at most.
     pub peak_clients: u64,
-    /// What else happened on the processors meanwhile; nothing in runs that did not look.
+    /// The disturbance on the processors meanwhile. Empty in runs that did not watch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<Disturbance>,
     /// Of some requests, evenly spread over the cell: T in µs, #B, #CP.
@@ -145,7 +145,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// From the records of all requests of a cell, of which there is at least one.
+    /// From the records of all requests of a cell, at least one.
     #[must_use]
     pub fn of(requests: &[Request], rate: f64, cpu_us: Option<f64>) -> Self {
         let mut times: Vec<f64> = requests.iter().map(|request| request.time * 1e6).collect();
@@ -199,7 +199,7 @@ impl Results {
             let (before, measured) = read(directory)?;
             if before.version != VERSION {
                 return Err(format!(
-                    "{}: it is of version {}, whose cells have other bins: choose another --out",
+                    "{}: it is of version {}, and the cells of that version have other bins: choose another --out",
                     path.display(),
                     before.version
                 ));

@@ -79,7 +79,7 @@ fn rates(summary: &Summary<'_>) -> Vec<Value> {
     summary.subjects().map(row).collect()
 }
 
-/// What the script draws: for each regime, and all together, the curves of each subject; and the
+/// The script's data: the curves of each subject, for each regime and for all together, and the
 /// points of each regime.
 fn data(summary: &Summary<'_>, cells: &[Cell]) -> serde_json::Value {
     let round = |value: f64| format!("{value:.4e}").parse::<f64>().unwrap_or(value);

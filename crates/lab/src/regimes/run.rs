@@ -71,8 +71,8 @@ fn used() -> Used {
     Used { servers: cpu_of_children(), ..Used::default() }
 }
 
-/// Every cell once. A repeat goes backwards through what the one before went through, so that what
-/// drifts meets all alike.
+/// Every cell once. A repeat goes backwards through the order of the one before, so that a drift
+/// meets all subjects alike.
 fn order(plan: &Plan) -> Vec<(&Choice, &Regime, usize)> {
     let mut random = SplitMix64::new(plan.seed);
     let mut all = Vec::with_capacity(plan.cells());

@@ -1,5 +1,5 @@
-//! What a run of regimes came to: a row for each subject under each load, and what that says for
-//! sure.
+//! The results of a run of regimes: a row for each subject under each load, and the sure
+//! conclusions.
 
 use std::collections::BTreeMap;
 
@@ -127,7 +127,7 @@ impl<'r> Summary<'r> {
         rates.filter(|(_, rate)| *rate > 0.0).collect()
     }
 
-    /// What else happened on the processors while cells ran; nothing of runs that did not look.
+    /// The disturbance on the processors while cells ran. Empty in runs that did not watch.
     pub(super) fn disturbances(&self) -> impl Iterator<Item = &'r Disturbance> {
         self.cells.values().flatten().filter_map(|cell| match &cell.outcome {
             Outcome::Measured(measured) => measured.disturbance.as_ref(),

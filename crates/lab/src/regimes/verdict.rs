@@ -1,11 +1,10 @@
-//! What a run of regimes says for sure: which subjects answer most under the heaviest load, and
-//! which keep their best rate there.
+//! The sure conclusions of a run of regimes: which subjects answer most under the heaviest load,
+//! and which keep their best rate there.
 //!
-//! Repeats are blocks, in each of which every subject was measured once. Rates are compared within
-//! them ([`Fit`]) by Tukey's studentized range, with the error of other verdicts
-//! ([`FAMILY_ERROR`]). What a subject keeps is the ratio of its rates to those under the load on
-//! which it did best, with an interval of 99 %. Where repeats are too few for that, nothing is
-//! said.
+//! Repeats are blocks: each has every subject once. Rates are compared within them ([`Fit`]) by
+//! Tukey's studentized range, with the error of other verdicts ([`FAMILY_ERROR`]). The share that a
+//! subject keeps is the ratio of its rates to those under its best load, with an interval of 99 %.
+//! With too few repeats there is no conclusion.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +21,8 @@ const HOLDS: f64 = 0.95;
 const VAGUE: f64 = 1.0;
 
 impl Summary<'_> {
-    /// What can be said, a sentence each; the first is the headline. Where nothing can be said, it
-    /// has the reason.
+    /// The conclusions, a sentence each. The first is the headline. If there is no conclusion, the
+    /// headline has the reason.
     #[must_use]
     pub fn sentences(&self) -> Vec<String> {
         let Some(heaviest) = self.regimes.last() else { return Vec::new() };
@@ -144,7 +143,7 @@ fn fastest(load: &str, ranked: &[Ranked<'_>]) -> Vec<String> {
     said
 }
 
-/// Which subjects keep their best rate under the heaviest load, which do not, and of which that is
+/// Which subjects keep their best rate under the heaviest load, and which do not. For some it is
 /// not known.
 fn kept(summary: &Summary<'_>, heaviest: &str) -> Vec<String> {
     let (mut holds, mut falls, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
@@ -174,7 +173,7 @@ fn kept(summary: &Summary<'_>, heaviest: &str) -> Vec<String> {
 }
 
 /// The rate of a subject under the heaviest load over that under the load of its best rate. Without
-/// an interval where these are one.
+/// an interval if the two loads are one.
 fn share_kept(summary: &Summary<'_>, name: &str, heaviest: &str) -> Option<Estimate> {
     let best = summary.best(name)?;
     if summary.figures(name, heaviest)?.rate >= best.rate {
@@ -217,8 +216,8 @@ mod tests {
     use super::super::record::{Cell, Heading, Measured, Outcome};
     use super::*;
 
-    /// What is said of subjects that had these rates under a light load and a heavy one, in a
-    /// repeat each.
+    /// The conclusions on subjects with these rates under a light load and a heavy one, in a repeat
+    /// each.
     fn said(repeats: usize, subjects: &[(&str, [&[f64]; 2])]) -> Vec<String> {
         let names: Vec<String> = subjects.iter().map(|(name, _)| format!("'{name}'")).collect();
         let text = format!(
@@ -318,7 +317,7 @@ mod tests {
                 ("absent", [&[0.0; 3], &[0.0; 3]]),
             ],
         );
-        // Only two repeats compare anything.
+        // Only repeats with two subjects or more compare anything.
         assert!(said[0].contains("fewer than 3 repeats have figures"), "{said:?}");
     }
 }

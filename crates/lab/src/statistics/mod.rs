@@ -1,13 +1,15 @@
 //! Medians, how sure they are, and straight lines: the arithmetic beneath a summary. docs/method.md
-//! says what is behind it.
+//! has the reasons.
 //!
 //! A value is a median, which one bad repeat does not move. Its interval is Student's, of the mean
-//! of the repeats' logarithms. Repeats are few, and the bootstrap, which assumes less, is wrong for
-//! few: of three values drawn anew it finds no median but these three, and 74 of 100 "95 %"
-//! intervals hold the true one (examples/coverage.rs counts that, and how the ones here do). From
-//! [`BOOTSTRAP_FROM`] repeats on the interval is the percentile bootstrap's (Efron & Tibshirani
-//! 1993, chapter 13), whose draws are seeded, so that the same results give the same page. One
-//! repeat says nothing about the next, so there is no interval then, rather than one of width zero.
+//! of the repeats' logarithms. The bootstrap assumes less, but is wrong for few repeats. Of three
+//! values drawn anew it finds no median but these three, so 74 of 100 "95 %" intervals hold the
+//! true one. The example `coverage.rs` counts that, and how the intervals here do.
+//!
+//! From [`BOOTSTRAP_FROM`] repeats on, the interval is the percentile bootstrap's (Efron &
+//! Tibshirani 1993, chapter 13). Its draws are seeded, so that the same results give the same page.
+//! One repeat says nothing about the next. So there is no interval for one, rather than one of
+//! width zero.
 
 pub mod dunnett;
 pub mod studentized_range;
@@ -26,8 +28,8 @@ pub const RESAMPLES: usize = 2000;
 /// of.
 pub const NOISE: f64 = 0.05;
 
-/// Repeats farther from the median than so many standard deviations, of which the median absolute
-/// deviation is an estimate, are outliers (Iglewicz & Hoaglin 1993).
+/// Repeats farther from the median than so many standard deviations are outliers (Iglewicz &
+/// Hoaglin 1993). The median absolute deviation estimates the standard deviation.
 const OUTLYING: f64 = 3.5;
 
 /// Fewer repeats have no outliers: which of three is the odd one cannot be told.
@@ -52,8 +54,7 @@ const SURE: Confidence = Confidence {
     ],
 };
 
-/// Of a ratio: an experiment makes dozens of comparisons, of which 95 % would have one in twenty
-/// wrong.
+/// For ratios. An experiment makes dozens of comparisons, and at 95 % one in twenty would be wrong.
 const SURER: Confidence = Confidence {
     tail: 0.005,
     student: [
@@ -85,14 +86,14 @@ impl Interval {
 pub struct Estimate {
     /// The value itself.
     pub value: f64,
-    /// Its interval; none when there was only one repeat, or one was not above zero.
+    /// Its interval. None with a single repeat, or if a value is not above zero.
     pub interval: Option<Interval>,
 }
 
 /// The least-squares line through some points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
-    /// By how much y grows with each unit of x.
+    /// The growth of y with each unit of x.
     pub slope: f64,
     /// y where x is 0.
     pub intercept: f64,
@@ -141,8 +142,8 @@ pub fn ratio(above: &[f64], below: &[f64], seed: u64) -> Option<Estimate> {
     Some(Estimate { value, interval: interval.map(|interval| interval.with(value)) })
 }
 
-/// A low quantile of `values`, for what others can only make longer. Its interval holds it with 95
-/// % confidence for any distribution: it lies between two of the values, by the binomial
+/// A low quantile of `values`, for times that interference can only lengthen. Its interval holds it
+/// with 95 % confidence for any distribution: it lies between two of the values, by the binomial
 /// distribution. None without values; no interval where there are too few.
 pub fn low_quantile(values: &[f64], quantile: f64) -> Option<Estimate> {
     const MISSED: f64 = 0.05;
@@ -202,9 +203,9 @@ pub fn outliers(values: &[f64]) -> Vec<usize> {
     (0..values.len()).filter(|&place| far(distances[place])).collect()
 }
 
-/// By what share the last third of `rates`, one for each part of a window, is higher than the
-/// first, if that is more than
-/// [`NOISE`] and the 99 % interval of their ratio excludes 1. None for fewer than nine.
+/// By what share the last third of `rates` is higher than the first third. `rates` has one rate for
+/// each part of a window. None for fewer than nine rates, for a share below [`NOISE`], or if the 99
+/// % interval of the ratio includes 1.
 pub fn trend(rates: &[f64]) -> Option<f64> {
     let third = rates.len() / 3;
     if third < 3 {
@@ -256,9 +257,9 @@ fn logarithms(values: &[f64]) -> Option<Logarithms> {
 }
 
 /// The interval of a product of samples' geometric means, each to the power before it: Student's,
-/// of one sample or of two. Two of one size need not vary alike for it (Posten 1978); Welch's test,
-/// which never asks that, finds much less when there are three repeats. Of different sizes the
-/// smaller counts.
+/// of one sample or of two. It does not need two samples of one size to vary alike (Posten 1978).
+/// Welch's test never needs that, but finds much less when there are three repeats. Of samples of
+/// different sizes the smaller counts.
 fn student(samples: &[(f64, &[f64])], confidence: &Confidence) -> Option<Interval> {
     let (mut mean, mut variance, mut freedom) = (0.0, 0.0, usize::MAX);
     for &(power, values) in samples {
@@ -273,8 +274,7 @@ fn student(samples: &[(f64, &[f64])], confidence: &Confidence) -> Option<Interva
 }
 
 impl Confidence {
-    /// How many standard errors it takes with so many degrees of freedom, of which there is at
-    /// least one.
+    /// How many standard errors it takes with so many degrees of freedom, at least one.
     fn critical(&self, freedom: usize) -> f64 {
         self.student[freedom.clamp(1, self.student.len()) - 1]
     }

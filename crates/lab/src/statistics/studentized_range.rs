@@ -1,10 +1,10 @@
 //! Tukey's studentized range: how far apart the best and the worst of several equal means lie by
 //! chance.
 //!
-//! The distribution is that of `(max − min) / s` of k independent standard normal values, where
-//! `s²` is an independent estimate of their variance with ν degrees of freedom: R's `ptukey`, here
-//! by the trapezoidal rule, which is all but exact for integrands that die away like these
-//! (Trefethen & Weideman 2014). Of two values it is √2 times the size of Student's t.
+//! The distribution is that of `(max − min) / s` of k independent standard normal values. `s²` is
+//! an independent estimate of their variance with ν degrees of freedom. R calls it `ptukey`. Here
+//! it is computed by the trapezoidal rule, which is nearly exact for integrands that die away like
+//! these (Trefethen & Weideman 2014). Of two values it is √2 times the size of Student's t.
 
 use std::collections::BTreeMap;
 use std::f64::consts::{PI, SQRT_2};
@@ -88,8 +88,8 @@ pub(super) fn over_deviations(freedom: usize, of: impl Fn(f64) -> f64) -> f64 {
     sum * step
 }
 
-/// Where standard normal values are: the places of a sum over them, each with its density times the
-/// step, and its probability of not being exceeded.
+/// Where standard normal values are: the places of a sum over them. Each place has its density
+/// times the step, and its probability of not being exceeded.
 pub(super) static PLACES: LazyLock<Vec<(f64, f64, f64)>> = LazyLock::new(|| {
     let place = |place: i32| {
         let z = STEP * f64::from(place);

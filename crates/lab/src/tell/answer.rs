@@ -4,14 +4,14 @@ use crate::record::{Heading, Records};
 use crate::tell::recommendation::{Recommendation, recommend};
 use crate::tell::summary::Summary;
 
-/// What an experiment came to.
+/// The results of an experiment.
 #[derive(Clone, Debug)]
 pub struct Answer<'a> {
     /// What was to be measured, and where.
     pub heading: &'a Heading,
-    /// What was measured; it may be less.
+    /// The records so far.
     pub records: &'a Records,
-    /// Its rows and verdicts.
+    /// The rows and verdicts of the experiment.
     pub summary: Summary,
     /// What to choose, in words.
     pub recommendation: Recommendation,

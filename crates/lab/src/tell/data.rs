@@ -1,5 +1,5 @@
-//! What an experiment came to, as data: `summary.json` beside the report, and `duality report RUN
-//! --json`.
+//! The results of an experiment as data: `summary.json` beside the report, and
+//! `duality report RUN --json`.
 //!
 //! Scripts may rely on it: names carry units, and [`VERSION`] changes when one changes its meaning.
 
@@ -34,7 +34,7 @@ pub fn summary(answer: &Answer<'_>) -> Value {
     })
 }
 
-/// What was measured twice, and what the second measurement is of the first.
+/// The control, and the ratios of its second measurement to the first.
 fn control_of(control: &Again, summary: &Summary) -> Value {
     let checks = summary.verdicts.iter().filter_map(|verdict| {
         let check = verdict.control.as_ref()?;

@@ -1,4 +1,4 @@
-//! What an experiment came to, told: on a terminal, on a page, and as data.
+//! Shows the results of an experiment: on a terminal, on a page, and as data.
 //!
 //! ```text
 //!   judge ─▶ summary ─▶ recommendation ─▶ answer ─┬─▶ screen    the answer on one screen

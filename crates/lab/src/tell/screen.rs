@@ -1,4 +1,4 @@
-//! The first screen: what an experiment came to, in at most 23 lines of 80 columns.
+//! The first screen: the results of an experiment, in at most 23 lines of 80 columns.
 //!
 //! ```text
 //!   Choose epoll: …                                             the answer
@@ -186,8 +186,8 @@ fn kind(kind: &WarningKind) -> &'static str {
     }
 }
 
-/// Where a row stands: candidates by the verdict, the best first, then what is beside them, then
-/// what is out, then what was not measured.
+/// The order of rows: candidates by the verdict, the best first, then subjects beside them.
+/// Excluded subjects and those without measurements come last.
 fn place(summary: &Summary, verdict: Option<&Verdict>, row: &Row) -> (u8, usize) {
     let of = |standings: &[Standing]| {
         standings.iter().position(|standing| standing.subject == row.subject)
@@ -250,7 +250,7 @@ fn figures(verdict: Option<&Verdict>, row: &Row, medians: &Medians) -> [String; 
     [format!("{at_least}{}", grouped(rate)), duration(cpu), p99, bytes(medians.memory_bytes)]
 }
 
-/// How a subject stands beside the best one, or beside what runs today, and whether it is worse for
+/// A subject's difference from the best one, or from what runs today, and whether it is worse for
 /// sure.
 fn stands(
     verdict: &Verdict,
@@ -312,7 +312,7 @@ fn reason(fault: Fault) -> &'static str {
     }
 }
 
-/// The text in lines, of which there may be so many.
+/// The text in lines, at most so many.
 fn wrapped(text: &str, most: usize) -> Vec<String> {
     if text.is_empty() {
         return Vec::new();

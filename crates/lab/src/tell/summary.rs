@@ -1,9 +1,9 @@
-//! What the cells of an experiment come to: one row for each subject, which is an architecture or a
-//! peer, at each concurrency.
+//! The summary of an experiment's cells: one row for each subject at each concurrency. A subject is
+//! an architecture or a peer.
 //!
-//! [`Summary::of`] takes what has been measured so far, so it serves the terminal after a whole
-//! experiment and after a Ctrl-C alike. A cell that was measured again (`--resume` after a failure)
-//! counts as it was last. What could not be measured keeps its reason and never becomes a zero.
+//! [`Summary::of`] takes the records so far, so it works after a whole experiment and after a
+//! Ctrl-C alike. Of a cell that was measured again (`--resume` after a failure), the last
+//! measurement counts. A cell that could not be measured keeps its reason and never becomes a zero.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +23,9 @@ pub struct Summary {
     pub service: String,
     /// The names of architectures and peers, in the order of the design.
     pub subjects: Vec<String>,
-    /// Which of them are peers, and stand beside those that can be chosen.
+    /// The peers among the subjects. They stand beside the subjects that can be chosen.
     pub peers: BTreeSet<String>,
-    /// What is asked of the ways to run one program, where those are what is compared.
+    /// The question about the ways to run one program, if the experiment compares these.
     pub ways: Option<Ways>,
     /// The numbers of open connections, in the order of the design.
     pub concurrency: Vec<usize>,
@@ -40,18 +40,18 @@ pub struct Summary {
     /// The subjects that are no choice
     /// ([`Design::is_yardstick`](crate::record::Design::is_yardstick)).
     pub yardsticks: BTreeSet<String>,
-    /// Those that look at idle connections in each round
+    /// The subjects that look at idle connections in each round
     /// ([`Design::looks_at_all`](crate::record::Design::looks_at_all)).
     pub looking_at_all: BTreeSet<String>,
     /// What must be kept to be recommended.
     pub constraints: Constraints,
     /// The subject that runs today, if it is known.
     pub current: Option<String>,
-    /// One for each subject at each concurrency; subjects outermost.
+    /// A row for each subject at each concurrency, subjects outermost.
     pub rows: Vec<Row>,
     /// What was measured twice, if anything was. It takes no part in comparisons.
     pub control: Option<Again>,
-    /// What can be said at each number of connections.
+    /// The verdict at each number of connections.
     pub verdicts: Vec<Verdict>,
 }
 
@@ -66,7 +66,7 @@ pub struct Again {
 }
 
 impl Summary {
-    /// What `records` come to; they may be fewer than the design has.
+    /// The summary of `records`, which may be fewer than the design has.
     pub fn of(heading: &Heading, records: &Records) -> Self {
         let design = &heading.design;
         let cells = &records.cells;
@@ -139,7 +139,7 @@ impl Summary {
         out.chain(again).collect()
     }
 
-    /// What must be kept, and what `medians` are beside it. Latencies of invalid windows are left
+    /// The limits, and the figures of `medians` beside them. Latencies of invalid windows are left
     /// out: the load generator could not do its work.
     pub fn checks(&self, medians: &Medians) -> Vec<Check> {
         let Medians { latency_samples, memory_samples, .. } = medians;
@@ -147,7 +147,7 @@ impl Summary {
         constraints::check(&self.constraints, latencies, memory_samples, self.seed)
     }
 
-    /// The limits of which it is not known whether `medians` keep them, in words.
+    /// The limits that `medians` may or may not keep, in words.
     pub fn unchecked(&self, medians: &Medians) -> Vec<String> {
         let checks = self.checks(medians);
         let limits = self.constraints.slo.iter().map(limit_of);
@@ -168,7 +168,7 @@ impl Summary {
         faults
     }
 
-    /// The architectures that can be chosen at a number of connections but for constraints, with
+    /// The architectures that could be chosen at a number of connections without constraints, with
     /// their figures.
     pub fn candidates(&self, concurrency: usize) -> Vec<(&Row, &Medians)> {
         self.rows
@@ -191,7 +191,7 @@ impl Summary {
         rows.find(|row| row.subject == subject && row.concurrency == concurrency)?.medians()
     }
 
-    /// What a subject is called where it stands among others: `nginx (peer)`.
+    /// The name of a subject among others: `nginx (peer)`.
     pub fn label(&self, name: &str) -> String {
         if self.peers.contains(name) { format!("{name} (peer)") } else { name.to_owned() }
     }
@@ -212,8 +212,7 @@ impl Summary {
         (done < planned).then(|| format!("partial: {done} of {planned} cells"))
     }
 
-    /// What must be known of the figures: a line for each subject that a warning is about, or one
-    /// for many.
+    /// Warnings about the figures: a line for each subject of a warning, or one for many.
     pub(crate) fn warnings(&self) -> Vec<String> {
         /// Warnings of one kind that are about more rows than these are told together.
         const FEW: usize = 3;

@@ -1,5 +1,6 @@
-//! What an experiment came to, as text for the terminal. First what was disturbed and the verdict's
-//! tables, then what could not be measured, the warnings, and the recommendation.
+//! The results of an experiment as text for the terminal. First come the disturbances and the
+//! verdict's tables. Then come the cells that could not be measured, the warnings, and the
+//! recommendation.
 
 use std::fmt::Write;
 
@@ -68,8 +69,8 @@ impl Summary {
             .or_else(|| peers.next().filter(|_| self.peers.len() == 1).map(String::as_str))
     }
 
-    /// What was measured in `row` over the baseline's at as many connections; none where that was
-    /// not measured.
+    /// The figure of `row` divided by the baseline's at as many connections. None if one of the two
+    /// was not measured.
     fn beside(&self, baseline: &str, row: &Row, own: &[f64], samples: Samples) -> Option<Estimate> {
         let mut beside =
             self.of_subject(baseline).filter(|other| other.concurrency == row.concurrency);

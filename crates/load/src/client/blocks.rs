@@ -16,7 +16,7 @@ use crate::request::{Client, Reply, expect_end, read_more, send_all};
 
 pub(crate) static ENTRY: Entry = Entry::plain("blocks", |_| Arc::new(Offsets));
 
-/// Ask for what is at random offsets.
+/// Asks for bytes at random offsets.
 #[derive(Debug)]
 struct Offsets;
 

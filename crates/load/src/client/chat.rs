@@ -38,7 +38,7 @@ impl Protocol for Chat {
                 "the members of a chat talk in rounds of their own: only --pattern closed can load it",
             )
         } else if options.connections < 2 {
-            Some("chat needs at least 2 connections, for nobody hears what he says himself")
+            Some("chat needs at least 2 connections, because no member hears its own lines")
         } else if !options.keep_alive {
             Some("chat needs connections that stay: leave out --close")
         } else {

@@ -156,7 +156,7 @@ impl Client for Game {
         self.lines.clear();
     }
 
-    /// Acts only the first time. Later `receive` sends the ball back as soon as it comes.
+    /// Sends only at the first call. Later `receive` sends the ball back as soon as it comes.
     async fn send(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
         if matches!(self.state, State::Waiting) {
             self.begin(stream).await?;

@@ -26,7 +26,7 @@ const BUFFER_SIZE: usize = 16 * 1024;
 /// The longest page that the client reads.
 const LONGEST_PAGE: usize = 1 << 20;
 
-/// What stands before the number of visitors.
+/// The text before the number of visitors.
 const COUNTER: &str = "id=\"visitors\">";
 
 /// How many requests of a connection there are for each POST, itself included.

@@ -15,7 +15,8 @@ use crate::failure::Failure;
 use crate::pattern;
 use crate::request::{Client, Reply, send_all};
 
-/// What is asked for, in turn; from one letter to eight, so that replies differ in length.
+/// The symbols to ask for, in turn. They have one letter to eight, so that replies differ in
+/// length.
 const SYMBOLS: [&str; 20] = [
     "A", "AAPL", "BMW", "C", "DIGITAL", "ERICSSON", "F", "GE", "HP", "IBM", "INTEL", "K",
     "MOTOROLA", "NCR", "ORCL", "PHILIPS", "SGI", "SIEMENS", "SUNW", "T",

@@ -27,7 +27,7 @@ impl Gate {
         }
     }
 
-    /// No connection begins a request from now on; what is under way goes on.
+    /// No connection begins a request from now on. Requests under way go on.
     pub(crate) fn shut(&self) {
         self.shut.store(true, Ordering::Relaxed);
     }

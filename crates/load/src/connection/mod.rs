@@ -36,15 +36,15 @@ pub(crate) struct Connection<C> {
     pub(crate) number: usize,
     client: C,
     stream: Option<TcpStream>,
-    /// It was opened for the request that is under way. If not, the server may have closed it since
-    /// it was last used, which it is free to do.
+    /// The connection was opened for the request that is under way. If not, the server may have
+    /// closed it since it was last used, which it is free to do.
     fresh: bool,
     /// How long to wait before the next attempt if it cannot be opened.
     pause: Duration,
 }
 
 impl<C: Client> Connection<C> {
-    /// One that is not open yet.
+    /// A connection that is not open yet.
     pub(crate) fn new(number: usize, client: C) -> Self {
         Self { number, client, stream: None, fresh: false, pause: FIRST_PAUSE }
     }

@@ -45,7 +45,7 @@ pub struct Spans {
 }
 
 impl fmt::Display for Fate {
-    /// What a person reads, in one line.
+    /// The fate in one line, for people.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} of {} open at the end", self.open, self.members)?;
         if let Some(Spans { mean, min, max }) = self.cut_after_seconds {
@@ -84,7 +84,7 @@ impl Gone {
         match failure {
             Failure::ServerFull | Failure::WrongStatus(503) => Gone::Refused,
             failure if failure.is_connect() => Gone::Refused,
-            // Such as 408, before the request was complete.
+            // A reply such as 408, before the request was complete.
             Failure::Reset { .. } | Failure::ClosedEarly { .. } | Failure::WrongStatus(_) => {
                 Gone::Cut(since.elapsed())
             }

@@ -143,7 +143,7 @@ struct Shared {
     /// The longest wait for a reply.
     limit: Duration,
     rest: Duration,
-    /// As many permits as may come in at a time.
+    /// A permit for each member that may come in at a time.
     entering: Arc<Semaphore>,
     ledger: Ledger,
 }

@@ -119,7 +119,7 @@ pub struct Probe {
 ///
 /// # Errors
 ///
-/// Those of [`run`](crate::run). Also if `options` are not for an open loop of a given time.
+/// The errors of [`run`](crate::run). Also if `options` are not for an open loop of a given time.
 ///
 /// # Panics
 ///
@@ -159,7 +159,7 @@ pub fn peak_goodput(
         let pattern = Pattern::Open(arrivals.at_rate(rate));
         let options = Options { pattern, stop: Stop::After(window), warm_up, ..options.clone() };
         let (outcome, meanwhile) = match measure(&options, observer, interrupted) {
-            // It has answered before.
+            // The server has answered before.
             Err(Error::Unanswered { .. }) if !goodput.probes.is_empty() => {
                 return Err(Halt::ServerWentAway);
             }

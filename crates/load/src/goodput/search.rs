@@ -1,10 +1,10 @@
 //! The search for the highest rate at which something holds, as a pure function of whether it held.
 //!
 //! ```text
-//!   rate      first ──×2──▶ met ──×2──▶ met ──×2──▶ missed           bracket: double, or halve
-//!                                        │   ◀─ met ─│               bisect, in the middle of the ratio
-//!                                            │ missed
-//!                                           ▲ until the two are 3 % apart; then confirm in a long window
+//!   rate    first ──×2──▶ met ──×2──▶ met ──×2──▶ missed       bracket: double, or halve
+//!                                      │   ◀─ met ─│           bisect, in the middle of the ratio
+//!                                          │ missed
+//!                                         ▲ until the two are 3 % apart: a long window confirms
 //! ```
 //!
 //! A measurement is noisy, in both directions. A rate that is missed by bad luck would hide all
@@ -15,9 +15,9 @@
 /// What a probe is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Length {
-    /// One of many that narrow the search.
+    /// A short probe, one of many that narrow the search.
     Short,
-    /// One on which the result may rest.
+    /// A long probe, on which the result may rest.
     Long,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Range {
     pub(super) precision: f64,
 }
 
-/// The highest rate at which `met` says that it held, in a long window; `None` when there is none.
+/// The highest rate that `met` in a long window. `None` if there is none.
 ///
 /// # Errors
 ///
@@ -125,7 +125,7 @@ mod tests {
 
     const RANGE: Range = Range { first: 1_000.0, lowest: 10.0, highest: 1e6, precision: 1.03 };
 
-    /// What is found when `met` decides, and in how many probes.
+    /// The result if `met` decides, and the number of probes.
     fn search(range: Range, mut met: impl FnMut(f64, Length) -> bool) -> (Option<f64>, usize) {
         let mut probes = 0;
         let found = highest(range, |rate, length| {

@@ -1,5 +1,4 @@
-//! The closed loop: exactly l connections, each of which makes its next request when the last is
-//! answered.
+//! The closed loop: exactly l connections. Each makes its next request when the last is answered.
 //!
 //! ```text
 //!   connection 1   ├── request ──┤├─ request ─┤├──── request ────┤ …

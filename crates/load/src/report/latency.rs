@@ -28,7 +28,7 @@ pub struct Latency {
     pub max: f64,
 }
 
-/// A report's `histogram` is not one.
+/// The `histogram` of a report is not a valid histogram.
 #[derive(Debug, thiserror::Error)]
 #[error("the histogram of the report on {target} cannot be read: {problem}")]
 pub struct HistogramError {

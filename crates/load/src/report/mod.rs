@@ -1,4 +1,4 @@
-//! What a load measured, as data (`duality load --json`, the lab's cells). [`text`] puts it into
+//! The report of a load, as data (`duality load --json`, the lab's cells). [`text`] puts it into
 //! words.
 
 mod latency;

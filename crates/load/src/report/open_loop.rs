@@ -13,7 +13,7 @@ pub(super) const KEPT_UP: f64 = 0.98;
 /// If the generator's own lag is a larger share of the latencies, it measures itself.
 const OWN_SHARE: f64 = 0.5;
 
-/// What only an open loop measures, in which requests are due at times that no reply changes.
+/// The figures of an open loop alone. Its requests are due at times that no reply changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenLoop {
     /// The process by which requests came: `constant`, `poisson`, `uniform` or `sinusoidal`.
@@ -30,8 +30,7 @@ pub struct OpenLoop {
     pub raw_latency_us: Latency,
     /// From when a request was due until it was sent, in microseconds, for whatever reason.
     pub send_lag_us: Latency,
-    /// The part of the lag for which the generator is to blame: the request was due, and a
-    /// connection was free.
+    /// The generator's part of the lag: the request was due, and a connection was free.
     pub generator_lag_us: Latency,
     /// The raw latencies in the format of [`Report::histogram`].
     pub raw_histogram: String,
@@ -107,7 +106,7 @@ impl OpenLoop {
     /// Whether fewer correct replies came than were due. Requests under way as the window closes
     /// are allowed for.
     pub(super) fn fell_short(&self, report: &Report) -> bool {
-        // By Little's law for answered requests only: neglected requests do not excuse a server.
+        // By Little's law, for answered requests only. Neglected requests do not excuse a server.
         let under_way = report.requests_per_second * self.raw_latency_us.mean / 1e6;
         let under_way = under_way.ceil() + 1.0;
         (report.requests as f64 + under_way) < KEPT_UP * self.due as f64

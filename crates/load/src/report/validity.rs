@@ -1,6 +1,6 @@
 //! Whether the generator could do its work: the reasons why it could not, each with its number. If
-//! it could not, its figures say nothing. Those of a generator that was merely busy are a lower
-//! bound of what the server can do.
+//! it could not, its figures say nothing. The figures of a generator that was merely busy are a
+//! lower bound of what the server can do.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -88,8 +88,8 @@ fn late(report: &Report) -> Option<String> {
 }
 
 /// Little's law, N = X·R: the connections that are always in use equal the requests in a second
-/// times the seconds that each takes. To the requests that the latencies tell of, this adds what is
-/// known of others, and of the time between.
+/// times the seconds that each takes. The sum has the requests of the latencies, other requests as
+/// far as known, and the time in between.
 fn unaccounted(report: &Report, options: &Options, measurement: &Measurement) -> Option<String> {
     let is_closed = !matches!(options.pattern, Pattern::Open(_));
     // The members of a chat do not make requests one by one.

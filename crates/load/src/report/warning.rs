@@ -1,5 +1,5 @@
-//! What a reader of figures must know, by kind. A program that processes it looks at the kind, and
-//! never at the wording.
+//! Warnings about figures, by kind. A program that processes a warning looks at its kind, and never
+//! at its wording.
 
 use std::fmt;
 use std::time::Duration;
@@ -188,8 +188,9 @@ fn failed(measurement: &Measurement) -> Vec<Warning> {
     warnings
 }
 
-/// Warns of requests that were unanswered at the end, if they would change the percentiles. They do
-/// if they are one in a thousand or more, or if one waited much longer than any counted latency.
+/// Warns of requests that were unanswered at the end, if they would change the percentiles. Such
+/// requests matter if they are one in a thousand or more, or if one waited much longer than any
+/// counted latency.
 fn overdue_warning(measurement: &Measurement) -> Option<String> {
     let Overdue { count, longest } = measurement.overdue;
     let many = count.saturating_mul(1000) >= measurement.latencies.len();

@@ -1,5 +1,5 @@
-//! One request on a connection: what a client of any service provides, and how all of them read and
-//! write.
+//! One request on a connection: the trait of clients of any service, and the functions by which
+//! they read and write.
 //!
 //! A client opens no connection and counts nothing: that is the pattern's part. The clients
 //! themselves are in `client/`.
@@ -59,8 +59,7 @@ pub(crate) async fn send_all(stream: &mut TcpStream, request: &[u8]) -> Result<(
     stream.write_all(request).await.map_err(|error| Failure::from_transfer(error, 0))
 }
 
-/// Reads more of a reply of which `received` bytes have come. The end of the connection is a
-/// failure.
+/// Reads more of a reply. `received` bytes of it have come. The end of the connection is a failure.
 #[inline]
 pub(crate) async fn read_more(
     stream: &mut TcpStream,

@@ -70,7 +70,7 @@ pub(crate) fn options(target: Target, connections: usize, requests: u64) -> Opti
     }
 }
 
-/// What is asked of a service where nothing but its name is said.
+/// The request for a service if only its name is given.
 pub(crate) fn target(service: &str, address: SocketAddr) -> Target {
     format!("{service}://{address}").parse().unwrap()
 }

@@ -52,7 +52,7 @@ struct Content {
 pub(super) struct Chain {
     first: u16,
     last: u16,
-    /// How many there are.
+    /// The number of buffers.
     count: u16,
     /// How much of the first buffer has been read.
     consumed: u16,
@@ -74,7 +74,7 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// The ring's address and its number of entries, for the kernel to be told.
+    /// The ring's address and its number of entries, in the form that the kernel takes.
     pub(super) fn ring(&self) -> (u64, u16) {
         (self.ring.start.addr().get() as u64, MOST)
     }
@@ -162,10 +162,10 @@ impl Buffers {
 
     fn push(&mut self, number: u16) {
         let ring = self.ring.start.cast::<BufRingEntry>();
-        // SAFETY: the index is masked to the ring's entries, all of which are within the mapping,
-        // and the place at the tail is ours. There are as many places as buffers, so the kernel has
-        // taken the place's former entry. The tail lies in the first entry, in a field that the
-        // others leave alone (io_uring_register(2)), and is aligned; only this thread writes it.
+        // SAFETY: the index is masked to the ring's entries, which are all within the mapping. The
+        // place at the tail is ours. There are as many places as buffers, so the kernel has taken
+        // the place's former entry. The tail lies in the first entry, in a field that the others
+        // leave alone (io_uring_register(2)), and is aligned; only this thread writes it.
         unsafe {
             let place = ring.add(usize::from(self.tail & (MOST - 1))).as_mut();
             place.set_addr(self.memory.start.add(usize::from(number) * SIZE).addr().get() as u64);

@@ -90,7 +90,7 @@ struct Source {
     /// A listener's connections that have not been taken.
     accepted: Option<VecDeque<OwnedFd>>,
     sending: Option<Flight>,
-    /// How the last flight failed, for the next write to tell.
+    /// How the last flight failed. The next write reports it.
     failed: Option<Errno>,
     /// Whether the kernel polls for it, for reading and for writing.
     polled: [bool; 2],
@@ -102,7 +102,7 @@ enum Reading {
     #[default]
     Not,
     Goes,
-    /// It has been told to stop.
+    /// The kernel was asked to stop it.
     Stops,
 }
 
@@ -126,7 +126,7 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when there is none yet; those of `accept(2)`.
+    /// `WouldBlock` if there is none yet. The errors of `accept(2)`.
     ///
     /// # Safety
     ///
@@ -168,7 +168,7 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` while what was taken before has not been sent; those of `send(2)`.
+    /// `WouldBlock` while earlier bytes have not been sent. The errors of `send(2)`.
     ///
     /// # Safety
     ///
@@ -196,7 +196,7 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if not, and then [`arm`](Poller::arm) for writing tells when; those of
+    /// `WouldBlock` if not. Then [`arm`](Poller::arm) for writing reports the moment. The errors of
     /// `send(2)`.
     pub fn all_sent(&mut self, token: Token) -> io::Result<()> {
         let source = find(&mut self.sources, token);

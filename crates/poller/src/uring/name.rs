@@ -25,7 +25,7 @@ pub(super) fn name(purpose: Purpose, generation: u32, token: Token) -> u64 {
     (purpose as u64) << 60 | u64::from(generation) << 32 | u64::from(token.0)
 }
 
-/// What [`name`] was made of.
+/// The parts of a [`name`].
 pub(super) fn parts(name: u64) -> (Purpose, u32, Token) {
     let purpose = match name >> 60 {
         1 => Purpose::Accept,

@@ -1,9 +1,9 @@
 //! The two queues that are shared with the kernel: requests go in, completions come out.
 //!
-//! The safe interface of the ring. Each method makes a request from typed parts. This file alone
-//! proves that the memory of a request lives long enough. That memory is [`Buffers`] and [`Sends`];
-//! the kernel may use it until the last completion of the last request. [`Queue`] counts requests,
-//! and its drop waits for them. Memory that the kernel does not give back is leaked.
+//! This is the safe interface of the ring. Each method makes a request from typed parts. This file
+//! alone proves that the memory of a request lives long enough. That memory is [`Buffers`] and
+//! [`Sends`]; the kernel may use it until the last completion of the last request. [`Queue`] counts
+//! requests, and its drop waits for them. Memory that the kernel does not give back is leaked.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,7 +22,7 @@ use super::sends::{Flight, Sends};
 
 /// Requests that fit into the submission queue. One more makes room by a system call.
 const REQUESTS: u32 = 1024;
-/// Completions that fit into the completion queue; the kernel keeps what does not.
+/// Completions that fit into the completion queue. The kernel keeps the others.
 const COMPLETIONS: u32 = 8192;
 /// MSG_WAITALL of send(2), which rustix has for receiving alone.
 const WAIT_ALL: u32 = 0x100;

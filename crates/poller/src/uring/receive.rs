@@ -15,7 +15,7 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when there are none yet; those of `recv(2)`.
+    /// `WouldBlock` if there are none yet. The errors of `recv(2)`.
     ///
     /// # Safety
     ///
@@ -50,7 +50,8 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when there are none, and while the kernel has yet to stop; those of `recv(2)`.
+    /// `WouldBlock` if there are none, and while the kernel has yet to stop. The errors of
+    /// `recv(2)`.
     pub fn receive_rest(
         &mut self,
         socket: BorrowedFd<'_>,

@@ -1,4 +1,4 @@
-//! Sockets, and what both test programs ask of them.
+//! Sockets, and the helpers of both test programs.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,25 +1,25 @@
-//! Tasks as blocks: the stretches between two stage boundaries, each of which an architecture
-//! queues as it likes.
+//! Tasks as blocks. A block lies between two stage boundaries, and an architecture queues each as
+//! it likes.
 //!
 //! ```text
 //!   Tasks::start(future)
-//!        │                      ┌────────────────────── at a stage boundary, or woken ──────────────────────┐
-//!        ▼                      ▼                                                                           │
-//!   dispatch(Block) ──▶ the architecture's queue ──▶ Block::run, on the kernel thread that took it ─────────┤
-//!                                                                                                           ▼
-//!                                                                                                     the task ends
+//!        │                      ┌──────────────── at a stage boundary, or woken ────────────────┐
+//!        ▼                      ▼                                                               │
+//!   dispatch(Block) ──▶ the architecture's queue ──▶ Block::run, on the thread that took it ────┤
+//!                                                                                               ▼
+//!                                                                                 the task ends
 //! ```
 //!
 //! The service is the same straight-line code as everywhere. Here
-//! [`task::stage`](crate::task::stage()) ends a block: the task leaves the kernel thread, and is
-//! handed to `dispatch` with the stage it has reached. What a *wait* is, is a second, separate
-//! choice ([`Waits`]): in a work pool the kernel thread waits in place (Truppel & Abreu); in a
-//! staged server the task waits in a
-//! [`Reactor`], and comes back as another block when it is woken (SEDA).
+//! [`task::stage`](crate::task::stage()) ends a block. The task leaves the kernel thread, and is
+//! handed to `dispatch` with the stage it has reached. The kind of *wait* is a second, separate
+//! choice ([`Waits`]). In a work pool the kernel thread waits in place (Truppel & Abreu). In a
+//! staged server the task waits in a [`Reactor`], and comes back as another block when it is woken
+//! (SEDA).
 //!
 //! A task may go on another kernel thread after each block. Its state moves with it, so services'
-//! futures are `Send`. What is said of the task to others, such as its stage, is in atomic numbers.
-//! The crate `async-task` keeps the life of a task (queued, running, woken while it runs, ended).
+//! futures are `Send`. What others read of the task, such as its stage, is in atomic numbers. The
+//! crate `async-task` keeps the life of a task (queued, running, woken while it runs, ended).
 
 mod reactor;
 mod readiness;
@@ -48,15 +48,14 @@ pub use reactor::Reactor;
 pub(crate) use reactor::Source;
 pub(crate) use running::{Outside, running, this_task};
 
-/// A future in a box, as what the tasks of a loop or a pool are made of.
+/// A future in a box: the form of the tasks of a loop or a pool.
 pub type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What a wait within a block is.
 #[derive(Clone, Debug)]
 pub enum Waits {
-    /// The kernel thread that runs the block waits in place, as in the block world. What a task
-    /// spawns is a kernel thread there, so that no block waits for one that has no thread to run
-    /// on.
+    /// The kernel thread that runs the block waits in place, as in the block world. A spawned task
+    /// is a kernel thread there. So no block waits for a block that has no thread to run on.
     InPlace,
     /// The task leaves its kernel thread, and is dispatched again when the reactor, another task or
     /// a time has woken it.
@@ -72,7 +71,7 @@ pub struct Tasks {
 struct Group {
     waits: Waits,
     dispatch: Box<dyn Fn(Block) + Send + Sync>,
-    /// That of the thread that made the group: which drain concerns its tasks.
+    /// The drain scope of the thread that made the group. It concerns the group's tasks.
     scope: Option<Scope>,
     begun: AtomicU64,
 }
@@ -172,8 +171,7 @@ impl Block {
 
     /// How urgent it is. The service may have said it at the boundary
     /// ([`Stage::priority`](crate::task::Stage::priority)). Else it is how many boundaries the task
-    /// has passed since it last was at its first stage. So what has been started comes before what
-    /// has not.
+    /// has passed since it last was at its first stage. So started tasks come before new ones.
     pub fn priority(&self) -> u32 {
         self.state().priority.load(Ordering::Relaxed)
     }
@@ -220,8 +218,8 @@ pub(crate) struct TaskState {
     number: u64,
     /// Its place among the tasks of the reactor, if its waits suspend.
     slot: AtomicU32,
-    /// For dumps: whether it waits only to be run; what it waits for, or waited for last, and since
-    /// when.
+    /// For dumps: whether the task waits only to be run, its current or last wait, and the time of
+    /// that wait.
     is_queued: AtomicBool,
     wait: AtomicU32,
     since: AtomicU64,
@@ -288,7 +286,7 @@ impl TaskState {
         self.since.store(thread_slots::coarse_milliseconds(), Ordering::Relaxed);
     }
 
-    /// What a dump tells of it; `now` is of the coarse clock, in milliseconds, and `due` is the
+    /// The task's line in a dump. `now` is of the coarse clock, in milliseconds, and `due` is the
     /// time of its timer.
     fn report(&self, now: u64, due: Option<Duration>) -> TaskReport {
         let wait = Wait::unpack(self.wait.load(Ordering::Relaxed)).unwrap_or(Wait::Nothing);
@@ -334,7 +332,7 @@ impl Future for BlockByBlock {
         };
         set_ambient_deadline(outer);
         if polled.is_ready() {
-            // What its destructors do, they do as the task.
+            // Its destructors run as the task.
             *future = None;
         } else if state.leaves.swap(false, Ordering::Relaxed) {
             context.waker().wake_by_ref();
@@ -343,7 +341,7 @@ impl Future for BlockByBlock {
     }
 }
 
-/// Polls until the block is over. What it waits for by a waker, this kernel thread waits for.
+/// Polls until the block is over. While the block waits for a waker, this kernel thread waits too.
 fn poll_in_place(
     mut future: Pin<&mut (dyn Future<Output = ()> + Send)>,
     state: &TaskState,

@@ -4,7 +4,7 @@
 //! ```text
 //!   kernel threads that run blocks                              the reactor's kernel thread
 //!   attempt ──"would block"──▶ Source: is it ready by now? ──no──▶ leaves its waker
-//!                                   ▲                                    │ wakes: the task is dispatched
+//!                                   ▲                            │ wakes: dispatches the task
 //!                                   └── readiness ◀── epoll_wait(2) ─────┘
 //!   deadline ──────────────────▶ timers ◀── expire ─────┘
 //! ```
@@ -38,7 +38,7 @@ use crate::remote::wakeup::{Wakeup, WakeupSender};
 use crate::visibility::survey::{self, LoopReport};
 use crate::visibility::{self, thread_slots};
 
-/// Tells tasks on any kernel thread what is ready, and what time it is.
+/// Wakes tasks on any kernel thread when descriptors are ready and when timers expire.
 #[derive(Clone)]
 pub struct Reactor {
     inner: Arc<Inner>,
@@ -56,7 +56,7 @@ struct Inner {
 
 /// The tasks that wait here, each with at most one deadline.
 struct TaskTable {
-    /// By the slots of the tasks.
+    /// Indexed by the slots of the tasks.
     timers: Timers,
     slots: Slab<Slot>,
     /// Until when the reactor sleeps, if it sleeps; `None` within is for ever.
@@ -144,7 +144,7 @@ impl Reactor {
         self.inner.interrupt.send();
     }
 
-    /// Whether what waits for a client's input sees its end.
+    /// Whether tasks that wait for a client's input see its end.
     pub(crate) fn draining(&self) -> bool {
         self.inner.is_draining.load(Ordering::SeqCst)
     }
@@ -250,8 +250,8 @@ impl Reactor {
 
     /// Notes an event, and adds the tasks that waited for it to `woken`.
     fn note(&self, source: usize, flags: EventFlags, woken: &mut Vec<Waker>) {
-        // It may have been deregistered in this very round, and its number may be another's, which
-        // then looks in vain.
+        // The source may have been deregistered in this very round. Its number may then be another
+        // source's, which looks in vain.
         let Some(source) = lock(&self.inner.sources).get(source).cloned() else { return };
         let has_failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         let hangup = has_failed || flags.contains(EventFlags::RDHUP);

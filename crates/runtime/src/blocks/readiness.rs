@@ -1,5 +1,5 @@
-//! What is known of a descriptor that tasks on any kernel thread wait for: whether there has been
-//! an event, and which tasks wait for one.
+//! The state of a descriptor that tasks on any kernel thread wait for. It says whether there has
+//! been an event, and which tasks wait for one.
 //!
 //! ```text
 //!   a task                                                the reactor
@@ -27,7 +27,7 @@ pub(super) struct Readiness<W> {
     directions: Mutex<[OneWay<W>; 2]>,
 }
 
-/// That of one direction.
+/// The state of one direction.
 struct OneWay<W> {
     /// There has been an event since the last wait began.
     has_come: bool,
@@ -90,8 +90,8 @@ impl<W> Readiness<W> {
         false
     }
 
-    /// Notes that there was an event, of the readiness for reading, for writing or of both, and
-    /// whether none may follow; returns those to wake.
+    /// Notes an event: readiness for reading, for writing, or for both, and whether no other event
+    /// may follow. Returns the wakers to call.
     pub(super) fn note(&self, ready: [bool; 2], hangup: bool) -> [Option<W>; 2] {
         let mut directions = self.lock();
         let mut index = 0;
@@ -145,7 +145,7 @@ mod tests {
         assert!(!readiness.is_exhausted(READ));
         readiness.exhaust(READ);
         assert!(readiness.is_exhausted(READ));
-        // After a hang-up each attempt is made, for no event may follow.
+        // After a hang-up each attempt is made, because no event may follow.
         readiness.note([true, false], true);
         readiness.is_ready(READ, |_| false, || 1);
         readiness.exhaust(READ);
@@ -161,8 +161,8 @@ mod loom_tests {
 
     use super::*;
 
-    /// A descriptor to which bytes come, one at a time and each with an edge; a reader takes them
-    /// all. A wake that is lost shows as a deadlock.
+    /// Bytes come to a descriptor, one at a time and each with an edge. A reader takes them all. A
+    /// wake that is lost shows as a deadlock.
     #[test]
     fn loom_a_reader_gets_all_that_comes() {
         loom::model(|| {

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! All of it belongs to one kernel thread: tasks in a slab, a queue of those that are ready, the
-//! watched descriptors, the timers. Nothing is shared and nothing is atomic, but for the loop's
+//! watched descriptors, the timers. Nothing is shared and nothing is atomic, except the loop's
 //! inbox (`remote`). Through the inbox other kernel threads wake tasks of this loop.
 //!
 //! A task waits for one direction of one descriptor, or for a wake, with at most one deadline. So a
@@ -118,7 +118,8 @@ impl EventLoop {
     ///
     /// # Panics
     ///
-    /// With what `root` panics with, and when the poller itself fails, which is a bug.
+    /// Panics if `root` panics, with the same payload, and if the poller itself fails, which is a
+    /// bug.
     pub fn run<F: Future + 'static>(&mut self, root: F) -> F::Output {
         let output = Rc::new(RefCell::new(None));
         let result = output.clone();
@@ -157,9 +158,9 @@ pub fn reserve() -> io::Result<ReservedTask> {
     })
 }
 
-/// How many accepted connections of this kernel thread's loop rest: a task waits to read from them,
-/// or to write to them, and it is their clients' turn. A connection that is waited for in both ways
-/// counts twice.
+/// How many accepted connections of this kernel thread's loop rest. A connection rests when a task
+/// waits to read from it, or to write to it, and it is the client's turn. A connection that is
+/// waited for in both ways counts twice.
 ///
 /// # Panics
 ///

@@ -10,9 +10,9 @@
 //! fiber's stack, and never returns `Pending`, because each wait within it leaves the stack and
 //! comes back.
 //!
-//! In the suspend world the compiler has turned the service into a state machine. It holds what is
-//! alive at each wait, and no more: the continuation of selective CPS conversion (Kerneis &
-//! Chroboczek 2009).
+//! In the suspend world the compiler has turned the service into a state machine. The state machine
+//! holds the values that are alive at each wait, and no more. This is the continuation of selective
+//! CPS conversion (Kerneis & Chroboczek 2009).
 
 use std::future::Future;
 use std::task::{Context, Waker};
@@ -58,8 +58,8 @@ impl Core {
             (LoopWorld::Park { .. }, Some(deadline)) => self.park_before(deadline),
             (LoopWorld::Park { .. }, None) => {
                 let trace = graph::leave();
-                // SAFETY: a fiber that is given a turn is suspended, or had its turn until now; and
-                // it stays in its control block until the turn ends.
+                // SAFETY: a fiber that is given a turn is suspended, or had its turn until now. It
+                // stays in its control block until the turn ends.
                 unsafe { suspend_for(|| self.next_fiber()) };
                 graph::come_back(trace);
                 Waited::Again

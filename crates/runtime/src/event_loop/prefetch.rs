@@ -1,20 +1,22 @@
 //! Asks for the memory of tasks before their turn comes.
 //!
 //! ```text
-//!   few:   running │ 1 │ 2 │ 3: its stack, or its state │ … │ 8: its control block, which leads there │ …
-//!   many:  running │ 1 │ 2 │ 3: the same, more of it    │ 4 … 19: its page │ 20 … 35: its control block │ …
-//!                                                       └─ every sixteen turns, for sixteen at once ────┘
+//!   few:   running │ 1 │ 2 │ 3: its stack, or its state │ … │ 8: its control block │ …
+//!   many:  running │ 1 │ 2 │ 3: the same, more of it │ 4…19: its page │ 20…35: control block │ …
+//!                                                    └ every sixteen turns, for sixteen at once ┘
 //! ```
 //!
 //! A micro-optimisation. The processor waits for a prefetch, too, where it has to look up the page
-//! first. With many tasks the tables of their pages are in no cache (some 0.8 µs by a profile, a
-//! tenth of a request at 15,000 connections). But the processor looks up several pages at a time.
-//! So it is asked for one line of each of sixteen pages, and for the other lines when the pages are
-//! known. With many tasks, more of each stack is asked for than with few: all that calls return to
-//! before the task waits again, as far as can be told. A line that comes late holds up more than
-//! its reader: where it is written, the store waits, behind it all later stores, and whatever needs
-//! them done, as a system call does that refers to a file. With few tasks, all this would cost more
-//! than it gains: a tenth of a wake.
+//! first. With many tasks the tables of their pages are in no cache. That wait is some 0.8 µs by a
+//! profile, a tenth of a request at 15,000 connections. But the processor looks up several pages at
+//! a time. So the loop asks for one line of each of sixteen pages, and for the other lines when the
+//! pages are known.
+//!
+//! With many tasks, the loop asks for more of each stack than with few. It asks for all that calls
+//! return to before the task waits again, as far as can be told. A late line holds up more than its
+//! reader. A store to it waits, all later stores wait behind that one, and so does whatever needs
+//! them done. A system call that refers to a file is an example. With few tasks, all this would
+//! cost more than it gains: a tenth of a wake.
 //!
 //! | gain | measured by | delete it if it gains less than |
 //! | --- | --- | --- |
@@ -28,12 +30,12 @@ use crate::remote::TaskName;
 /// How many tasks ahead of its turn a stack is fetched. That is far enough for memory to answer,
 /// and not so far that it is gone again from the first-level cache.
 const STACK_AHEAD: usize = 3;
-/// And a control block, which leads to the stack.
+/// How many tasks ahead of its turn a control block is fetched. It leads to the stack.
 const TASK_AHEAD: usize = 8;
 /// How many lines of a stack at most, from where it was left.
 const LINES: usize = 2;
 
-/// So many tasks are many.
+/// From this number on, tasks are many.
 const MANY: usize = 4096;
 /// How many pages are asked for at once, from this one on.
 const GROUP: usize = 16;
@@ -139,9 +141,9 @@ impl Task {
     #[inline(always)]
     fn prefetch_body(&self, lines: usize) {
         // SAFETY: there is no exclusive reference to it. It is asked for as a turn begins, so no
-        // future is polled, nor is a body dropped. A fiber may run even so, the one that has queued
-        // itself and leaves; but fibers are reached by shared references, and its place is null
-        // then, which leads to addresses that are fetched in vain.
+        // future is polled, nor is a body dropped. One fiber may run even so: the fiber that has
+        // queued itself and leaves. But fibers are reached by shared references. The place of that
+        // fiber is null then, which leads to addresses that are fetched in vain.
         match unsafe { &*self.body.get() } {
             Some(TaskBody::Fiber(fiber)) => fiber.prefetch(lines),
             Some(TaskBody::Future(future)) => {

@@ -44,7 +44,7 @@ impl<Task> Ready<Task> {
         self.taken.get()
     }
 
-    /// The one that comes out after `others`, of which there are more in the queue.
+    /// The task that comes out after `others`. The queue has more than that.
     #[inline]
     pub(crate) fn ahead(&self, others: usize) -> NonNull<Task> {
         self.queue.borrow()[others]

@@ -1,4 +1,4 @@
-//! What a loop can tell of its tasks: what they wait for, since when, and where their stacks stand.
+//! A loop's report on its tasks: their waits, the times of these, and the places of their stacks.
 //!
 //! A task notes in its control block what it is about to wait for. The clock is that of the loop's
 //! round. The loop is asked by

@@ -1,4 +1,4 @@
-//! Address space for a table that grows in its place: what is in it never moves.
+//! Address space for a table that grows in its place. Its entries never move.
 //!
 //! ```text
 //!   first                                                                    length

@@ -40,7 +40,7 @@ pub(crate) struct Task {
     shown: Cell<ShownTask>,
     /// What the task waits for, as of its last turn.
     wait: Cell<Option<Wait>>,
-    /// Since when, by the loop's clock. Of a slot that is free, the next one that is.
+    /// Since when, by the loop's clock. In a free slot: the next free slot.
     since: Cell<u32>,
     /// Whether it is to run; if so, it is in the queue.
     queued: Cell<bool>,
@@ -66,8 +66,8 @@ impl Task {
         self.name.get()
     }
 
-    /// Begins a turn at `now`. The task is not queued then, and waits for a foreign future, unless
-    /// it says what it waits for.
+    /// Begins a turn at `now`. Then the task is not queued. It waits for a foreign future, unless
+    /// its wait is noted.
     #[inline]
     pub(crate) fn begin_turn(&self, now: u32) {
         self.wait.set(Some(Wait::Foreign));
@@ -142,9 +142,9 @@ impl Task {
     /// When the body is not a future, and with what the future panics with.
     #[inline]
     pub(crate) unsafe fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: no other code uses the future, by what is asked of the caller, nor the body: what
-        // looks at bodies (`fiber`, `prefetch_body`) is done with them before it returns, but for
-        // fibers, which this one is not.
+        // SAFETY: no other code uses the future, by what is asked of the caller, and none uses the
+        // body. Code that looks at bodies (`fiber`, `prefetch_body`) is done with them before it
+        // returns. Fibers are the exception, and this is no fiber.
         match unsafe { &mut *self.body.get() } {
             Some(TaskBody::Future(future)) => future.as_mut().poll(context),
             _ => panic!("a task that is no fiber is a future until it ends"),
@@ -171,7 +171,7 @@ pub(crate) struct Tasks {
     blocks: Reservation<Task>,
     /// The control blocks of slots before this one have been written.
     pub(super) used: Cell<usize>,
-    /// The first free slot of those, each of which knows the next; [`NO_SLOT`] when none is free.
+    /// The first free slot. Each free slot knows the next. [`NO_SLOT`] when none is free.
     free: Cell<u32>,
     spawned: Cell<u32>,
     /// How many entries of the queue were void.
@@ -235,7 +235,7 @@ impl Tasks {
             // there is no reference to it.
             self.free.set(unsafe { place.as_ref() }.since());
         }
-        // SAFETY: the place is usable, and no task is there that anyone could refer to.
+        // SAFETY: the place is usable, and no task is there that code could refer to.
         unsafe { place.write(Task::new(Some(name), Some(body), now)) };
         self.spawned.set(self.spawned.get().wrapping_add(1));
         self.ready.push(place);
@@ -350,8 +350,8 @@ impl Tasks {
         let Some(task) = self.named(name) else { return };
         task.name.set(None);
         task.set_queued(false);
-        // SAFETY: there is no reference to the body, by what is asked of the caller, and none is
-        // made: the name no longer leads here, and what is queued is looked at as a turn begins.
+        // SAFETY: there is no reference to the body, by what is asked of the caller. None is made:
+        // the name no longer leads here, and a queued task is looked at as its turn begins.
         drop_body(unsafe { &mut *task.body.get() });
         task.since.set(self.free.replace(name.slot()));
     }

@@ -14,7 +14,7 @@ use crate::remote::{self, TaskName};
 #[inline]
 pub(crate) fn of(name: Option<TaskName>) -> Waker {
     let bits = name.map_or(0, TaskName::bits);
-    // SAFETY: the functions of the table only ever read the data as an integer, on any thread; so
+    // SAFETY: the functions of the table only ever read the data as an integer, on any thread. So
     // they uphold the contract of `RawWaker` for every value of it.
     unsafe { Waker::from_raw(raw(ptr::without_provenance(bits as usize))) }
 }

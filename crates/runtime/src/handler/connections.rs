@@ -1,4 +1,4 @@
-//! Counts the connections that are being served, and tells when one ends.
+//! Counts the connections that are being served, and reports when one ends.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Connections that ended with an error of their service: a hook is called for each, or the first
+//! Connections that ended with an error of their service. A hook is called for each, or the first
 //! few are logged, a line each.
 //!
 //! The counters are shared with child processes, so that a server of many processes says no more
@@ -16,7 +16,7 @@ use rustix::net::getpeername;
 use crate::net::internet_address;
 use crate::{log, shared, task};
 
-/// So many errors are told; one more line says that the others are not.
+/// The number of errors that are logged. One more line says that the others are not.
 const TOLD: u64 = 5;
 
 /// The addresses of so many clients are asked for from the start. To ask is a system call

@@ -7,7 +7,7 @@
 //!   Handler        one type for all services
 //!        │ Handler::begin or Handler::refuse, once for each connection
 //!        ▼
-//!   BoxedFuture    the connection's task: the service, what counts it, who is told of its error
+//!   BoxedFuture    the connection's task: the service, its counter, what is told of its error
 //! ```
 //!
 //! A registry of services holds handlers, and an architecture runs what a handler makes. Neither
@@ -39,7 +39,7 @@ pub use failures::{ErrorHook, Peer};
 type Begin =
     Arc<dyn Fn(TcpStream, Option<Active>, Option<&ErrorHook>) -> BoxedFuture + Send + Sync>;
 
-/// What is done with each connection of a service, and with one that is one too many.
+/// The handler of each connection of a service, and of connections beyond the limit.
 #[derive(Clone)]
 pub struct Handler {
     serve: Begin,
@@ -61,8 +61,8 @@ impl Handler {
         Self { serve: beginning(serve), refuse: beginning(close) }
     }
 
-    /// The same handler, which does `refuse` with a connection that is one too many. Without it,
-    /// such a connection is closed without a word.
+    /// The same handler, with `refuse` for connections beyond the limit. Without it, such a
+    /// connection is closed without a word.
     #[must_use]
     pub fn refusing<R, F>(mut self, refuse: R) -> Self
     where
@@ -113,7 +113,7 @@ where
 }
 
 pin_project! {
-    /// By hand, since an `async` block would have room for the stream, or for the future, twice.
+    /// Written by hand: an `async` block would have room for the stream, or for the future, twice.
     struct Serving<F> {
         #[pin]
         future: F,

@@ -2,8 +2,8 @@
 //! straight to the architecture.
 //!
 //! ```text
-//!   Injector::inject ──a byte──▶ pipe ──▶ TcpListener::accept ──▶ a TcpStream: first the request, then the end of input;
-//!                                                                  what is written to it is counted and dropped
+//!   Injector::inject ─ a byte ▶ pipe ▶ TcpListener::accept ▶ a TcpStream: the request, the end
+//!                                                            of input; drops and counts all writes
 //! ```
 //!
 //! The service runs as it does over TCP. Only the attempts to receive and to send differ: they make
@@ -57,7 +57,7 @@ impl Injector {
         }
     }
 
-    /// What became of the clients; it goes on counting when the injector is gone.
+    /// The counts of clients. They go on when the injector is gone.
     #[must_use]
     pub fn tally(&self) -> Arc<Tally> {
         self.tally.clone()
@@ -87,7 +87,7 @@ impl Tally {
 /// The listener's end.
 #[derive(Debug)]
 pub(super) struct Injections {
-    /// `/dev/null`, of which each connection has a duplicate.
+    /// `/dev/null`. Each connection has a duplicate of it.
     null: OwnedFd,
     tally: Arc<Tally>,
 }
@@ -145,7 +145,7 @@ impl Injected {
         count
     }
 
-    /// Takes what is sent to it.
+    /// Takes the sent bytes.
     pub(super) fn take(&self, count: usize) -> usize {
         self.sent.fetch_add(count as u64, Ordering::Relaxed);
         count

@@ -111,9 +111,9 @@ impl TcpListener {
         Ok(Self { socket, rest: Rest::default(), injections: None })
     }
 
-    /// A listener whose connections come from the injector and from no network: for load without
-    /// TCP.
-    /// [`accept_until_drain`](Self::accept_until_drain) returns `None` when it has accepted all and
+    /// A listener that gets its connections from the injector and from no network: for load without
+    /// TCP. [`accept_until_drain`](Self::accept_until_drain) returns `None` when it has accepted
+    /// all and the injector is gone.
     /// the injector is gone.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// Those of [`bind`](Self::bind).
+    /// The errors of [`bind`](Self::bind).
     #[doc(hidden)]
     pub fn try_address(address: SocketAddr) -> io::Result<()> {
         bound(address, false).map(drop)
@@ -161,8 +161,7 @@ impl TcpListener {
         Ok(Self { socket, rest: Rest::default(), injections: self.injections.clone() })
     }
 
-    /// What tells other kernel threads whether connections wait to be accepted. It takes a
-    /// descriptor.
+    /// Tells other kernel threads whether connections wait to be accepted. It takes a descriptor.
     ///
     /// # Errors
     ///
@@ -176,7 +175,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// Those of `accept(2)`, such as `EMFILE`; `NotConnected` once the process drains.
+    /// The errors of `accept(2)`, such as `EMFILE`; `NotConnected` once the process drains.
     pub async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
         let accepted = self.accept_until_drain().await?;
         let drains = || io::Error::new(io::ErrorKind::NotConnected, "the server drains");
@@ -190,7 +189,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// Those of `accept(2)`, such as `EMFILE`.
+    /// The errors of `accept(2)`, such as `EMFILE`.
     pub async fn accept_until_drain(&mut self) -> io::Result<Option<TcpStream>> {
         let nonblocking = nonblocking_here();
         let mut flags = SocketFlags::CLOEXEC;
@@ -218,7 +217,7 @@ impl TcpListener {
                     visibility::count(|counters| counters.connections_accepted.add(1));
                     Ok(Some(TcpStream::accepted(descriptor, nonblocking)))
                 }
-                // A ring may have taken some that it has not told of, and left others.
+                // A ring may have taken some connections that it has not reported, and left others.
                 Ok(Done::Drained) if socket.make_system_calls() => continue,
                 Ok(Done::Drained) => Ok(None),
                 // In the block world a drain makes accept(2) fail.
@@ -231,8 +230,8 @@ impl TcpListener {
         }
     }
 
-    /// Calls `accept`, which accepts a connection in a way of its own; at a drain, for those only
-    /// that came before.
+    /// Calls `accept`, which accepts a connection in a way of its own. At a drain, it only accepts
+    /// connections that came before.
     ///
     /// # Errors
     ///
@@ -260,7 +259,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// Those of `getsockname(2)`.
+    /// The errors of `getsockname(2)`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         internet_address(Some(getsockname(self.socket.as_fd())?))
     }
@@ -272,7 +271,7 @@ impl TcpListener {
 pub struct Backlog(OwnedFd);
 
 impl Backlog {
-    /// Whether connections wait there.
+    /// Whether connections wait in the accept queue.
     pub fn has_connections(&self) -> bool {
         let mut queue = [PollFd::new(&self.0, PollFlags::IN)];
         poll(&mut queue, Some(&Timespec::default())).is_ok() && queue[0].revents() == PollFlags::IN

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::net::{bind, sockopt};
 
-/// How a connection is made; what is `None` is left to the kernel.
+/// How a connection is made. `None` leaves a choice to the kernel.
 ///
 /// Begin with the default, and set what should differ:
 /// `ConnectOptions::default().receive_buffer(4096)`.
@@ -41,8 +41,8 @@ pub struct ConnectOptions {
     /// peer is never offered a wider window. The kernel has a least size, some 2 KiB.
     pub receive_buffer: Option<u32>,
     /// The most bytes that the peer may put into one segment, 88 to 32,767 (`TCP_MAXSEG`, tcp(7)).
-    /// Its own kernel also measures by it how much it takes from the peer ahead of us, which on a
-    /// loopback device, with its segments of 64 KiB, is more than a megabyte.
+    /// The peer's kernel also derives from it how much it takes from the peer ahead of us. On a
+    /// loopback device, with its segments of 64 KiB, that is more than a megabyte.
     pub largest_segment: Option<u16>,
 }
 
@@ -88,8 +88,8 @@ impl ConnectOptions {
 
 /// Sets a socket option for which rustix has no function.
 fn set(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
-    // SAFETY: the descriptor is open for as long as it is borrowed; the value is an int, of an
-    // int's length, and outlives the call, which only reads it.
+    // SAFETY: the descriptor is open for as long as it is borrowed. The value is an int, of an
+    // int's length. It outlives the call, which only reads it.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -29,7 +29,7 @@ use crate::visibility;
 use crate::wait::Waited;
 use crate::world::{Here, foreign};
 
-/// A socket, and what the world that last used it keeps for it.
+/// A socket, and the state that its last world keeps for it.
 pub(crate) struct Socket {
     /// `None` only while it is dropped.
     descriptor: Option<OwnedFd>,
@@ -58,7 +58,7 @@ pub(crate) struct Socket {
 /// What an attempt moved.
 pub(crate) struct Moved<T> {
     pub(crate) value: T,
-    /// It moved less than it could have, so that another attempt would block.
+    /// The attempt moved less than it could have, so another attempt would block.
     pub(crate) short: bool,
 }
 
@@ -235,8 +235,8 @@ impl<T> Moved<T> {
 /// How an operation ended.
 pub(crate) enum Done<T> {
     Moved(T),
-    /// There was nothing to read, and there will be nothing: the process drains, or others wait for
-    /// the [place](crate::places) of this connection.
+    /// No bytes have come, and the input ends: the process drains, or others wait for the
+    /// [place](crate::places) of this connection.
     Drained,
 }
 
@@ -388,7 +388,7 @@ impl Socket {
     }
 
     /// Makes the socket one of this loop's, whatever world it comes from. System calls must not
-    /// block; but what a ring operates on is in blocking mode: it waits by itself, and would
+    /// block. But a ring needs descriptors in blocking mode: it waits by itself, and would
     /// otherwise report "would block".
     #[inline]
     fn join_loop(&mut self, core: &Core, nonblocking: bool) -> io::Result<()> {

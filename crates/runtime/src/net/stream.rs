@@ -58,7 +58,7 @@ pub struct TcpStream {
     socket: Socket,
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
-    /// Of an accepted connection, where requests are recorded.
+    /// The record of requests of an accepted connection, if requests are recorded.
     client: Option<Box<Client>>,
 }
 
@@ -82,7 +82,7 @@ impl TcpStream {
     pub(super) fn injected(descriptor: OwnedFd, injected: Box<Injected>) -> Self {
         let mut stream = Self::accepted(descriptor, world::here() != World::Block);
         stream.socket.injected = Some(injected);
-        // What a ring can do with it is nothing.
+        // A ring can do nothing with this stream.
         stream.socket.by_system_calls = true;
         stream
     }
@@ -95,8 +95,8 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `connect(2)`, and `TimedOut`, which is how a `time::timeout` around it ends it in
-    /// the block world.
+    /// The errors of `connect(2)`. Also `TimedOut`, by which a `time::timeout` around the call ends
+    /// it in the block world.
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
         Self::connect_with(address, &ConnectOptions::default()).await
     }
@@ -106,7 +106,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of [`connect_with`](TcpStream::connect_with).
+    /// The errors of [`connect_with`](TcpStream::connect_with).
     pub async fn connect_from(source: IpAddr, address: SocketAddr) -> io::Result<Self> {
         let options = ConnectOptions::default().source(source);
         Self::connect_with(address, &options).await
@@ -116,9 +116,9 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of [`connect`](TcpStream::connect) and of `setsockopt(2)`. `AddrNotAvailable` when the
-    /// source is not an address of this machine, or has no port left. An error of `bind(2)` when it
-    /// is not of the same family as `address`.
+    /// The errors of [`connect`](TcpStream::connect) and of `setsockopt(2)`. `AddrNotAvailable`
+    /// when the source is not an address of this machine, or has no port left. An error of
+    /// `bind(2)` when it is not of the same family as `address`.
     pub async fn connect_with(address: SocketAddr, options: &ConnectOptions) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let nonblocking = nonblocking_here();
@@ -141,7 +141,7 @@ impl TcpStream {
         let mut stream = Self::from_socket(Socket::new(descriptor, nonblocking));
         let mut started = false;
         let mut attempt = |descriptor: BorrowedFd<'_>| {
-            // A connect that would block is under way; the second attempt asks what came of it.
+            // A connect that would block is under way. The second attempt asks for its result.
             if started {
                 sockopt::socket_error(descriptor)??;
                 // Ready for writing by error or by success, or woken in vain.
@@ -167,7 +167,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `recv(2)`, and `TimedOut`.
+    /// The errors of `recv(2)`, and `TimedOut`.
     #[inline]
     #[track_caller]
     pub fn read<'s>(
@@ -177,13 +177,13 @@ impl TcpStream {
         self.operate(Direction::Read, |socket| socket.receive(buffer))
     }
 
-    /// Reads what is there into the room of `input`, and waits for at least one byte. 0 is the end,
-    /// or that there is no room, or no memory for it. Where tasks share a kernel thread, an empty
-    /// input has no memory while this waits.
+    /// Reads what is there into the room of `input`, and waits for at least one byte. The result 0
+    /// is the end of input, or says that there is no room, or no memory for it. Where tasks share a
+    /// kernel thread, an empty input has no memory while this waits.
     ///
     /// # Errors
     ///
-    /// Those of [`read`](TcpStream::read).
+    /// The errors of [`read`](TcpStream::read).
     #[inline]
     #[track_caller]
     pub fn fill<'s>(
@@ -204,7 +204,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of [`read`](TcpStream::read), and `UnexpectedEof`.
+    /// The errors of [`read`](TcpStream::read), and `UnexpectedEof`.
     #[track_caller]
     pub fn read_exact<'s>(
         &'s mut self,
@@ -229,7 +229,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `send(2)`, and `TimedOut`.
+    /// The errors of `send(2)`, and `TimedOut`.
     #[inline]
     #[track_caller]
     pub fn write<'s>(
@@ -243,7 +243,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of [`write`](TcpStream::write).
+    /// The errors of [`write`](TcpStream::write).
     #[inline]
     #[track_caller]
     pub fn write_all<'s>(
@@ -264,16 +264,15 @@ impl TcpStream {
     }
 
     /// Writes some of `bytes`, and says how many. If that is all of them, writing has ended then,
-    /// as by
-    /// [`shutdown`](TcpStream::shutdown): the last bytes and the end leave in one packet instead of
-    /// two.
+    /// as by [`shutdown`](TcpStream::shutdown). So the last bytes and the end leave in one packet
+    /// instead of two.
     ///
     /// The stream may be dropped at once. Input that was not read makes the close a reset. But the
     /// reset follows the bytes and the end, where it would otherwise take their place.
     ///
     /// # Errors
     ///
-    /// Those of [`write`](TcpStream::write), and `NotConnected` when the peer has reset the
+    /// The errors of [`write`](TcpStream::write), and `NotConnected` when the peer has reset the
     /// connection.
     #[inline]
     #[track_caller]
@@ -288,7 +287,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `writev(2)`, and `TimedOut`.
+    /// The errors of `writev(2)`, and `TimedOut`.
     #[track_caller]
     pub fn write_vectored<'s>(
         &'s mut self,
@@ -301,7 +300,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of [`write_vectored`](TcpStream::write_vectored).
+    /// The errors of [`write_vectored`](TcpStream::write_vectored).
     #[track_caller]
     pub fn write_all_vectored<'s>(
         &'s mut self,
@@ -325,7 +324,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `sendfile(2)`, `TimedOut`, and `UnexpectedEof` when the file has become shorter.
+    /// The errors of `sendfile(2)`, `TimedOut`, and `UnexpectedEof` if the file has become shorter.
     pub async fn send_file(&mut self, file: &fs::File, offset: u64, length: u64) -> io::Result<()> {
         let (mut position, end) = (offset, offset.saturating_add(length));
         while position < end {
@@ -344,8 +343,8 @@ impl TcpStream {
         Ok(())
     }
 
-    /// Shuts down reading, writing or both (`shutdown(2)`). Writing ends after what has been
-    /// written; both end at once.
+    /// Shuts down reading, writing or both (`shutdown(2)`). Writing ends after the written bytes.
+    /// Both directions end at once.
     ///
     /// # Errors
     ///
@@ -376,8 +375,8 @@ impl TcpStream {
         Ok(Self::from_socket(self.socket.try_clone()?))
     }
 
-    /// Not an `async fn`, and neither are the operations made of it, for that keeps each argument
-    /// twice: what an idle connection consists of is one of these.
+    /// Not an `async fn`, and neither are the operations made of it, because an `async fn` keeps
+    /// each argument twice. An idle connection consists of one of these futures.
     #[inline]
     #[track_caller]
     fn operate<'s, T: Default>(
@@ -393,7 +392,7 @@ impl TcpStream {
         self.operate_within(direction, attempt)
     }
 
-    /// The same as a part of an operation that has been noted.
+    /// The same operation as a part of one that has been noted.
     #[inline]
     fn operate_within<'s, T: Default>(
         &'s mut self,

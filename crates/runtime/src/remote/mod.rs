@@ -11,7 +11,7 @@
 //! of messages (Treiber 1986) and an eventfd that interrupts the loop's wait. Others push messages
 //! without a lock, and the loop takes them whole. Only the push that finds the stack empty writes
 //! to the eventfd. Inboxes are never freed, only taken again by later loops. So a waker that
-//! outlived its loop finds the inbox of a later loop at worst, and never freed memory.
+//! outlived its loop finds the inbox of a later loop at worst. It never finds freed memory.
 //!
 //! This module stands below the loop, so that draining and surveys, which interrupt loops, need not
 //! know what a loop is.
@@ -35,7 +35,7 @@ use loom::sync::atomic as shim;
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic as shim;
 
-/// One more than there can be loops alive in a process: they have numbers from 1.
+/// One more than the most loops of a process, because their numbers begin with 1.
 const LOOPS: usize = 1024;
 
 /// What other kernel threads ask of a loop.
@@ -189,7 +189,7 @@ impl Drop for OwnInbox {
     }
 }
 
-/// A stack that anyone pushes to and its owner takes whole.
+/// A stack that any thread pushes to. Its owner takes it whole.
 struct MessageStack<T> {
     top: AtomicPtr<Node<T>>,
 }
@@ -241,8 +241,8 @@ impl<T> Drop for MessageStack<T> {
 
 // SAFETY: messages move from the pushing threads to the taking one, and are never shared.
 unsafe impl<T: Send> Send for MessageStack<T> {}
-// SAFETY: `push` and `take` change the stack by one atomic operation each, so that any threads may
-// call them at once; a message is moved in by one and out by one.
+// SAFETY: `push` and `take` change the stack by one atomic operation each, so any threads may call
+// them at once. A message is moved in by one and out by one.
 unsafe impl<T: Send> Sync for MessageStack<T> {}
 
 #[cfg(all(test, not(loom)))]
@@ -273,7 +273,7 @@ mod loom_tests {
 
     use super::*;
 
-    /// What a waker has done before it wakes; the woken task must see it.
+    /// The stores of a waker before the wake. The woken task must see them.
     #[derive(Default)]
     struct Deeds([UnsafeCell<bool>; 2]);
 

@@ -112,7 +112,7 @@ fn hand_over(waiters: &mut WaiterList<thread::Thread>) {
     waiters.hand().expect("one waits").unpark();
 }
 
-/// What a thread of the model does; true if it added one.
+/// The work of a thread of the model. True if it added a permit.
 type Act = fn(&Lock) -> bool;
 
 fn add(lock: &Lock) -> bool {
@@ -120,7 +120,7 @@ fn add(lock: &Lock) -> bool {
     true
 }
 
-/// Each has the permit once, alone, and is handed it; else loom finds a thread that waits for ever.
+/// Each thread gets the permit once, alone. Otherwise loom finds a thread that waits for ever.
 fn model(acts: &'static [Act]) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);

@@ -4,15 +4,18 @@
 //! waits as its world does. A semaphore, and so a mutex, does without that as long as nothing waits
 //! (`permits.rs`).
 //!
-//! **Order.** All of it is fair: first come, first served, and what was handed to a waiter cannot
-//! be taken by a newcomer. A waiter comes when its future is polled first.
+//! **Order.** All of it is fair: first come, first served. A newcomer cannot take what was handed
+//! to a waiter. A waiter comes when its future is polled first.
 //!
-//! | | in which order |
-//! | --- | --- |
-//! | [`Semaphore`], [`Mutex`] | waiters get the permit, or the lock, in the order in which they came |
-//! | [`Notify::notify_one`] | tells the waiter that came first |
-//! | [`Notify::notify_waiters`] | tells all waiters; they run in the order in which they came |
-//! | [`channel`] | senders that wait for room get it in the order in which they came; values leave in the order in which they went in |
+//! - [`Semaphore`] and [`Mutex`] give the permit, or the lock, to waiters in the order in which
+//!   they came.
+//!
+//! - [`Notify::notify_one`] tells the waiter that came first.
+//!
+//! - [`Notify::notify_waiters`] tells all waiters. They run in the order in which they came.
+//!
+//! - [`channel`] gives room to senders in the order in which they came. Values leave in the order
+//!   in which they went in.
 //!
 //! `try_acquire`, `try_lock` and `try_send` fail while tasks wait. To be fair costs a switch of
 //! tasks for each release while tasks wait. A task that wants back what it just released goes to

@@ -46,8 +46,8 @@ impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
     }
 }
 
-// SAFETY: the value is reached only by the task that has the permit, so that it moves between
-// threads (hence `T: Send`) but is never used by two at once.
+// SAFETY: only the task that has the permit reaches the value. So the value moves between threads
+// (hence `T: Send`) but is never used by two at once.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {

@@ -46,8 +46,8 @@ impl fmt::Debug for Notify {
 struct State {
     /// There is a notification for the next to come. Then nothing waits.
     kept: bool,
-    /// The same as outside, for those that wait: they know of nothing but this state, and a
-    /// waiter's size counts.
+    /// The outer `broadcasts` once more, for waiters. A waiter knows this state alone, so that it
+    /// stays small.
     broadcasts: u64,
 }
 
@@ -63,7 +63,7 @@ impl Notify {
     #[track_caller]
     pub fn notified(&self) -> impl Future<Output = ()> + Send {
         graph::arrive("notify", Location::caller());
-        // A task that sees that all have been told sees what was done before.
+        // A task that sees the broadcast sees all stores before it.
         self.state.until(Notified { seen: self.broadcasts.load(Ordering::Acquire) })
     }
 

@@ -20,7 +20,7 @@ const WAITED: usize = 1;
 const ONE: usize = 2;
 
 impl Permits {
-    /// Those that a [word](Permits::word) says.
+    /// The permits in a [word](Permits::word).
     pub(super) const fn new(word: AtomicUsize) -> Self {
         Self(word)
     }
@@ -48,7 +48,7 @@ impl Permits {
         self.take_if(|word| word >= ONE, |word| (word - ONE) & !WAITED)
     }
 
-    /// The same; if there is none, the flag is up afterwards, for the caller to queue.
+    /// The same. If there is no permit, the flag is up afterwards, and the caller must queue.
     pub(super) fn take_or_wait(&self) -> bool {
         self.take_alone() || {
             self.0.fetch_or(WAITED, Ordering::Relaxed);
@@ -56,7 +56,8 @@ impl Permits {
         }
     }
 
-    /// Takes one, if there is one, for the task that has waited longest. The caller holds the lock.
+    /// Takes a permit, if there is one, for the task that has waited longest. The caller holds the
+    /// lock.
     pub(super) fn take_for_waiter(&self) -> bool {
         self.take_if(|word| word >= ONE, |word| word - ONE)
     }
@@ -74,7 +75,7 @@ impl Permits {
         false
     }
 
-    /// Gives one back; true when something may wait, for the caller to see to.
+    /// Gives a permit back. True if a task may wait: then the caller must hand it on.
     #[inline]
     pub(super) fn give_back(&self) -> bool {
         self.0.fetch_add(ONE, Ordering::Release) & WAITED != 0

@@ -11,7 +11,7 @@ use crate::visibility::{self, Wait};
 
 /// A number of permits that tasks take and give back.
 ///
-/// It is fair: while tasks wait, a permit that is given back is handed to the one that has waited
+/// It is fair: while tasks wait, a permit that is given back goes to the task that has waited
 /// longest. Nothing that comes later can take it. So a task that gives its permit back and wants
 /// one again waits until all that wait now have had theirs.
 ///

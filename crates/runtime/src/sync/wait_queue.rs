@@ -36,14 +36,14 @@ pub(super) enum Wake {
     All,
 }
 
-/// Where a task stands when it attempts to get what it wants.
+/// The position of a task that attempts to take something.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Position {
-    /// It was handed what it wants.
+    /// The task was handed what it wants.
     Handed,
     /// No task waits.
     First,
-    /// Others have waited longer.
+    /// Other tasks have waited longer.
     Behind,
 }
 
@@ -56,7 +56,8 @@ pub(super) trait Want<T> {
     /// [`Handed`](Position::Handed), it must succeed.
     fn attempt(&mut self, state: &mut T, position: Position) -> Option<Self::Gain>;
 
-    /// Gives back what it was handed, for it has given up. `waited` says whether other tasks wait.
+    /// Gives back what it was handed, because the waiter has given up. `waited` says whether other
+    /// tasks wait.
     fn decline(&mut self, state: &mut T, waited: bool) -> Wake;
 }
 

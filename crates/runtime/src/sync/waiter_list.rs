@@ -28,11 +28,11 @@ pub(super) type Ticket = NonZeroU64;
 /// What a waiter was when it left the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaiterState {
-    /// It was handed something, which it takes along.
+    /// The waiter was handed something, which it takes along.
     Handed,
     /// It waited still.
     Waiting,
-    /// It was not in the list: it never queued, or all were woken.
+    /// The waiter was not in the list: it never queued, or all were woken.
     Outside,
 }
 

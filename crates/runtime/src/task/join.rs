@@ -4,7 +4,7 @@
 //!               await: leaves its waker                await again: takes it back
 //!   PENDING ─────────────────────────────▶ AWAITED ────────────────────────────▶ PENDING
 //!     │ │                                   │   │
-//!     │ └ complete ─▶ COMPLETE ◀─ TAKING ◀──┘   │     complete: leaves the value; while TAKING it takes the waker
+//!     │ └ complete ─▶ COMPLETE ◀─ TAKING ◀──┘   │     complete: value left; TAKING: waker taken
 //!     └─────────────▶ ABANDONED ◀───────────────┘     the joiner is dropped
 //! ```
 //!
@@ -34,7 +34,7 @@ const TAKING: u8 = 2;
 const COMPLETE: u8 = 3;
 const ABANDONED: u8 = 4;
 
-/// A new cell in the hands of both sides; a `W` is what wakes the joiner.
+/// A new cell, with its two sides. A `W` wakes the joiner.
 pub(super) fn join_cell<T, W>() -> (Completer<T, W>, Joiner<T, W>) {
     let cell = NonNull::from(Box::leak(Box::new(JoinCell {
         state: AtomicU8::new(PENDING),
@@ -110,8 +110,8 @@ impl<T, W> Joiner<T, W> {
             }
         };
         if !has_ended {
-            // SAFETY: the state is PENDING, and only we, who are borrowed exclusively, change it to
-            // AWAITED; so the other side will not touch the waker.
+            // SAFETY: the state is PENDING, and only this side, which is borrowed exclusively,
+            // changes it to AWAITED. So the other side will not touch the waker.
             cell.waker.with_mut(|left| unsafe { *left = Some(waker()) });
             if cell.becomes(PENDING, AWAITED) {
                 return None;
@@ -151,11 +151,11 @@ impl<T, W> JoinCell<T, W> {
     }
 }
 
-// SAFETY: value and waker move from one side to the other, and are never shared; the states say
-// whose they are, as the module's picture shows.
+// SAFETY: value and waker move from one side to the other, and are never shared. The state says
+// which side each belongs to, as the module's picture shows.
 unsafe impl<T: Send, W: Send> Send for Completer<T, W> {}
-// SAFETY: what it takes is the value, and what it leaves is the waker: both move, and the states
-// say whose they are.
+// SAFETY: what it takes is the value, and what it leaves is the waker. Both move, and the state
+// says which side each belongs to.
 unsafe impl<T: Send, W: Send> Send for Joiner<T, W> {}
 // SAFETY: all that it does is by exclusive reference.
 unsafe impl<T: Send, W: Send> Sync for Completer<T, W> {}

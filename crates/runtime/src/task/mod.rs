@@ -121,7 +121,7 @@ pub fn yield_now() -> impl Future<Output = ()> + Send {
     YieldNow { has_yielded: false }
 }
 
-/// By hand, since the `async fn` took three times the instructions.
+/// Written by hand: the `async fn` took three times the instructions.
 struct YieldNow {
     has_yielded: bool,
 }
@@ -160,16 +160,16 @@ impl Future for YieldNow {
 /// let mut is_told = false;
 /// while !is_told {
 ///     let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
-///     waker.wake(); // Most often that is what another task does,
+///     waker.wake(); // Most often another task does that.
 ///     is_told = true;
-///     task::woken().await; // and who was woken before it waits does not wait.
+///     task::woken().await; // A task that was woken before it waits does not wait.
 /// }
 /// # });
 /// ```
 ///
-/// A future that returns `Pending` does as well. But a user-level thread has to leave all that it
-/// is in then, and to come back to it. This waits where it stands. As for [`yield_now`], the waker
-/// that it is polled with is not used.
+/// A future that returns `Pending` does as well. But a user-level thread must then leave its frames
+/// and come back to them. This waits where it stands. As for [`yield_now`], the waker that it is
+/// polled with is not used.
 #[inline]
 pub fn woken() -> impl Future<Output = ()> + Send {
     Woken { has_waited: false }
@@ -200,7 +200,7 @@ impl Future for Woken {
 }
 
 /// The group of the running task. The tasks of one loop have the same number, and so have all tasks
-/// of a process that are kernel threads. What tasks of a group share, such as a pool of
+/// of a process that are kernel threads. Data that tasks of a group share, such as a pool of
 /// connections, stays on its loop.
 ///
 /// ```
@@ -221,8 +221,8 @@ pub fn group() -> u32 {
 /// Marks a stage boundary: a place where an architecture made of stages queues the task again,
 /// under the name of the stage that begins. The task may go on another kernel thread.
 ///
-/// The other architectures only note it: a dump tells for each task which stage it reached last,
-/// and a stalled loop is reported with it. That costs a few stores.
+/// The other architectures only note the stage. A dump and the report of a stalled loop name the
+/// last stage of a task. That costs a few stores.
 ///
 /// It is noted at the call. A program has room for 256 names; further ones are not shown, and have
 /// one queue in common. Of a name, 127 bytes are shown.
@@ -246,7 +246,7 @@ pub fn stage(name: &'static str) -> Stage {
     Stage { label: show(name), priority: None, has_left: false }
 }
 
-/// Shows what a task of an architecture does, such as the one that accepts, as stages are shown. No
+/// Shows the work of an architecture's own task, such as the acceptor, as stages are shown. No
 /// block of a request begins.
 #[doc(hidden)]
 #[inline]
@@ -276,9 +276,9 @@ pub struct Stage {
 
 impl Stage {
     /// Chooses how urgent the stage is where stages are taken by priority (`workpool-priority`). Of
-    /// two that wait, the greater number comes first. Without this it is the number of boundaries
-    /// that the task has passed since it was at its first stage. So what has been started comes
-    /// before what has not.
+    /// two waiting blocks, the one with the greater number comes first. Without this it is the
+    /// number of boundaries that the task has passed since it was at its first stage. So started
+    /// requests come before new ones.
     ///
     /// ```
     /// # use duality_runtime::{block_on, task};
@@ -334,8 +334,8 @@ pub fn current_stage() -> Option<String> {
 ///
 /// In the block and the suspend world that is where the task runs anyway. A user-level thread has a
 /// small stack of its own. With thousands of threads that stack is in no cache when its turn comes.
-/// What goes deep (a parser, a template, a library's code) costs a cache miss there for every line
-/// that it touches for the first time, and would overflow it.
+/// Deep calls (a parser, a template, a library) cost a cache miss there for every line that they
+/// touch for the first time. They could also overflow the stack.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -415,8 +415,8 @@ impl<T> Future for JoinHandle<T> {
 }
 
 pin_project! {
-    /// What runs as a task. By hand, since an `async` block would keep the future twice: as what it
-    /// captures, and as what it awaits.
+    /// What runs as a task. Written by hand: an `async` block would keep the future twice, as its
+    /// capture and as its await.
     struct Spawned<F: Future> {
         #[pin]
         future: F,
@@ -440,8 +440,8 @@ impl<F: Future> Future for Spawned<F> {
     }
 }
 
-/// The task's end of its handle: says what the task came to when it is dropped, which is an error
-/// unless it ended.
+/// The task's end of its handle. Its drop reports the result of the task, which is an error unless
+/// the task ended.
 struct Finish<T> {
     completer: Completer<Result<T, JoinError>, Waker>,
     outcome: Result<T, JoinError>,

@@ -107,8 +107,8 @@ pub fn offload<T: Send + 'static>(
 }
 
 async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    // A staged server too has a pool of threads to each stage, and what holds up one of those holds
-    // up no other stage.
+    // A staged server also runs it in place. Each stage has a pool of threads, and work that holds
+    // up one thread holds up no other stage.
     if current::with_loop(|core| core.is_none()) {
         return work();
     }
@@ -165,8 +165,7 @@ fn help() {
 }
 
 impl HelperPool {
-    /// Leaves a job to the helpers, of which there are to be `most`; `start` makes one, or says
-    /// that it cannot.
+    /// Leaves a job to the helpers, at most `most`. `start` makes a helper, or says that it cannot.
     fn submit(&self, job: Job, most: usize, start: impl FnOnce() -> bool) {
         let mut helpers = lock(&self.helpers);
         helpers.jobs.push_back(job);
@@ -281,7 +280,7 @@ mod loom_tests {
 
     struct World {
         pool: HelperPool,
-        /// How many more times no thread is made.
+        /// The number of attempts to make a thread that still have to fail.
         refusals: AtomicUsize,
         done: AtomicUsize,
         threads: Mutex<Vec<loom::thread::JoinHandle<()>>>,

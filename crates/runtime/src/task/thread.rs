@@ -32,14 +32,14 @@ impl ThreadStack {
         Self(KernelStack { owner, size, remedy: LARGER })
     }
 
-    /// The same, where the size is not to be chosen.
+    /// The same, with the default size.
     #[must_use]
     pub const fn fixed(size: usize, owner: &'static str) -> Self {
         let remedy = "its size is fixed; look for a recursion without an end";
         Self(KernelStack { owner, size, remedy })
     }
 
-    /// Bytes of stack to ask for, of which glibc takes the guard.
+    /// Bytes of stack to ask for. glibc takes the guard from them.
     fn length(self) -> usize {
         let page = rustix::param::page_size();
         let length = self.0.size + KernelStack::beside_calls() + page;
@@ -83,7 +83,7 @@ pub fn start(stack: ThreadStack, body: ThreadBody) -> Result<(), Refused> {
 struct Start {
     stack: ThreadStack,
     body: ThreadBody,
-    /// That of the thread that makes it.
+    /// The scope of the thread that makes it.
     scope: Option<Scope>,
 }
 

@@ -1,4 +1,4 @@
-//! The counters: what each of them counts is said where it is listed, and in docs/visibility.md.
+//! The counters. The list below and docs/visibility.md say what each counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Makes good for an owner that died between two counts.
+    /// Corrects the count of an owner that ended between two stores.
     fn raise_to(&self, value: u64) {
         self.0.store(self.value().max(value), Ordering::Relaxed);
     }
@@ -26,7 +26,7 @@ impl Counter {
 
 macro_rules! counters {
     ($($(#[$doc:meta])+ $name:ident,)+) => {
-        /// Those of one kernel thread.
+        /// The counters of one kernel thread.
         #[derive(Default)]
         pub(crate) struct Counters {
             $(pub(crate) $name: Counter,)+
@@ -43,7 +43,7 @@ macro_rules! counters {
                 $(self.$name = self.$name.wrapping_add(counters.$name.value());)+
             }
 
-            /// Each with its name, in the order of the documentation.
+            /// The counters with their names, in the order of the documentation.
             #[must_use]
             pub fn named(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)+]
@@ -94,8 +94,8 @@ counters! {
     registrations,
     /// System calls for sockets beside the attempts: options, modes, poll(2) under a deadline.
     other_calls,
-    /// Pieces of work that were given to helper threads. None in the block world, where they are
-    /// done in place.
+    /// Pieces of work that were given to helper threads. 0 in the block world, where such work runs
+    /// in place.
     offloads,
     /// Files of a store that were opened.
     stores_opened,
@@ -108,8 +108,8 @@ counters! {
     idle_ns,
     /// Bytes of the state of tasks: what the compiler keeps across a service's waits.
     task_state_allocated_bytes,
-    /// Bytes of the stacks that tasks were given, of kernel threads or user-level threads;
-    /// reserved, of which they use what they touch.
+    /// Bytes of the stacks that tasks were given, of kernel threads or user-level threads. They are
+    /// reserved, and used as far as they are touched.
     task_stack_allocated_bytes,
 }
 

@@ -29,7 +29,7 @@ pub fn prepare_dumps() -> io::Result<()> {
 /// inherited.
 pub fn request_dump() {
     if let Some(event) = REQUESTED.get() {
-        // It can only fail when the counter is full: then there are enough requests.
+        // This write can only fail when the counter is full. Then there are enough requests.
         let _ = rustix::io::write(event, &1u64.to_ne_bytes());
     }
 }

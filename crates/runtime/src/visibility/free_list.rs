@@ -2,7 +2,7 @@
 //! processes.
 //!
 //! ```text
-//!   head: [ changes │ 3 ] ─▶ below[2]: 1 ─▶ below[0]: 0        slots 2 and 0 are free, and all from `opened` on
+//!   head: [ changes │ 3 ] ─▶ below[2]: 1 ─▶ below[0]: 0    free: 2, 0, and all from `opened` on
 //! ```
 //!
 //! The head carries a count of its changes. A thread reads the head, and then what is below it. It

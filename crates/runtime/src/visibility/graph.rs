@@ -30,7 +30,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::label::Names;
 use crate::pages;
 
-/// More nodes than a service has; what finds no place is left out.
+/// More nodes than a service has. A node without a place is left out.
 const NODES: usize = 256;
 /// And edges.
 const EDGES: usize = 4096;
@@ -40,7 +40,7 @@ const BEGIN: u16 = 0;
 const END: u16 = 1;
 
 thread_local! {
-    /// Of the task that runs on this kernel thread.
+    /// The trace of the task that runs on this kernel thread.
     static CURRENT: Cell<Option<Box<Trace>>> = const { Cell::new(None) };
     /// The numbers of nodes that this kernel thread has passed.
     static KNOWN: RefCell<HashMap<(usize, &'static str), Option<u16>>> = RefCell::default();
@@ -81,8 +81,8 @@ pub fn prepare_graph() -> io::Result<()> {
         return Ok(());
     }
     let memory = pages::share(size_of::<Table>())?.cast::<Table>();
-    // SAFETY: the mapping is never unmapped, is aligned to a page and long enough, and all zeroes
-    // is a valid table: it consists of atomic integers.
+    // SAFETY: the mapping is never unmapped, is aligned to a page and long enough. All zeroes is a
+    // valid table: it consists of atomic integers.
     let table: &'static Table = unsafe { memory.as_ref() };
     for name in ["begin", "end"] {
         table.names.find_or_add(name);
@@ -94,8 +94,8 @@ pub fn prepare_graph() -> io::Result<()> {
 /// A place where tasks may wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// The line that calls the operation, and what it does, such as `services/echo.rs:31 read`; or
-    /// `begin`, or `end`.
+    /// The line that calls the operation, and the operation's name, such as
+    /// `services/echo.rs:31 read`. Or `begin`, or `end`.
     pub name: String,
     /// How often tasks came here.
     pub count: u64,
@@ -108,7 +108,7 @@ pub struct Node {
 pub struct Edge {
     /// The index of the node that they left.
     pub from: usize,
-    /// And of the one that they came to.
+    /// The node that they came to.
     pub to: usize,
     /// How often.
     pub count: u64,
@@ -154,7 +154,7 @@ pub fn graph() -> (Vec<Node>, Vec<Edge>) {
 #[derive(Debug)]
 pub(crate) struct Trace {
     at: u16,
-    /// When it came there, and when it went on.
+    /// When the task came to the node, and when it went on.
     came: u64,
     left: u64,
     /// The processor time that it has used since then, up to its last turn; and the kernel thread's
@@ -164,7 +164,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// That of a task that begins; `None` where no graph is drawn.
+    /// The trace of a task that begins. `None` if no graph is drawn.
     #[inline]
     pub(crate) fn begins() -> Option<Box<Self>> {
         TABLE.get().map(|_| {
@@ -173,8 +173,8 @@ impl Trace {
         })
     }
 
-    /// That of a task that the running one starts; `None` where the running one has none, as those
-    /// of architectures.
+    /// The trace of a task that the running task starts. `None` if the running task has none, as
+    /// tasks of architectures.
     #[inline]
     pub(crate) fn spawned() -> Option<Box<Self>> {
         TABLE.get()?;
@@ -253,7 +253,7 @@ pub(crate) fn arrive_again(kind: &'static str, location: &'static Location<'stat
     }
 }
 
-/// The same with a name, that of a stage.
+/// The same with the name of a stage.
 #[inline]
 pub(crate) fn arrive_named(
     kind: &'static str,
@@ -342,8 +342,8 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// The running task, a fiber, gives its kernel thread to others; until [`come_back`], what it had
-/// is the caller's.
+/// The running task, a fiber, gives its kernel thread to others. Until [`come_back`], the caller
+/// keeps its trace.
 #[inline]
 pub(crate) fn leave() -> Option<Box<Trace>> {
     TABLE.get()?;

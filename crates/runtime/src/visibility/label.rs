@@ -27,7 +27,7 @@ impl Label {
         self.0
     }
 
-    /// Those of a label; others name none.
+    /// The bits of a label. Other bits name none.
     pub(crate) const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
@@ -44,8 +44,8 @@ pub(super) fn cut(name: &str) -> &str {
 #[repr(C)]
 pub(super) struct Names<const COUNT: usize = MOST>([Name; COUNT]);
 
-/// A name, which is added once and stays. A reader copies it: a child that has gone wrong may write
-/// here too, and shall harm nothing but what is shown.
+/// A name, which is added once and stays. A reader copies the name. A faulty child may write here
+/// too, and must harm nothing but the output.
 #[repr(C)]
 struct Name {
     /// Its bytes, or [`FREE`], or [`TAKEN`].

@@ -54,7 +54,7 @@ impl Gauge {
 }
 
 impl QueueGauges {
-    /// Those of a new queue.
+    /// The gauges of a new queue.
     #[must_use]
     pub fn new(name: &str) -> Arc<Self> {
         let gauges = Arc::new(Self {

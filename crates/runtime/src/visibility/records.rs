@@ -2,8 +2,8 @@
 //! was at both moments.
 //!
 //! ```text
-//!   accept ──▶ Client, kept by the stream ── begin ──▶ Mark: time, blocks, clients ─┐
-//!                                         ── end ────▶ Mark ────────────────────────┴─▶ a row of the table
+//!   accept ─▶ Client, kept by the stream ─ begin ▶ Mark: time, blocks, clients ┐
+//!                                        ─ end ──▶ Mark ───────────────────────┴▶ a row of a table
 //! ```
 //!
 //! The table is made before the first request, touched page by page, and shared with child
@@ -70,7 +70,8 @@ impl Record {
     }
 }
 
-/// Six numbers, as they are shared. The time of the answer is written last, and is never 0 then.
+/// Six numbers, in the form in which processes share them. The time of the answer is written last,
+/// and is never 0 then.
 type Row = [AtomicU64; 6];
 
 /// What all tasks count, on a cache line of its own.
@@ -192,7 +193,7 @@ pub(crate) struct Client {
     table: &'static Table,
     /// When it came, until its first request begins.
     came: Option<Mark>,
-    /// Those that have begun, the oldest first.
+    /// The requests that have begun, the oldest first.
     begun: VecDeque<Mark>,
     counts: bool,
 }

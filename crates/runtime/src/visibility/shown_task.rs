@@ -1,4 +1,4 @@
-//! What is shown of a task while it has its turn, in one word, so that it costs one store and is
+//! The shown state of a task while it has its turn. It is one word, so it costs one store and is
 //! read whole.
 
 use super::Label;
@@ -19,18 +19,18 @@ impl ShownTask {
     const STAGE_AT: u32 = 32;
     const TURN_AT: u32 = Self::STAGE_AT + Label::BITS;
 
-    /// That of a task that has reached no stage, in no turn.
+    /// A task that has reached no stage, in no turn.
     #[inline]
     pub(crate) const fn new(number: u32) -> Self {
         Self(Self::IS_TASK | number as u64)
     }
 
-    /// That of the same task at a stage, in no turn.
+    /// The same task at a stage, in no turn.
     pub(crate) const fn at(self, stage: Label) -> Self {
         Self(Self::IS_TASK | (stage.bits() as u64) << Self::STAGE_AT | self.number() as u64)
     }
 
-    /// Of one in no turn: the same in this one.
+    /// The same task in this turn.
     #[inline]
     pub(crate) const fn during(self, turn: usize) -> Self {
         Self(self.0 | (turn as u64) << Self::TURN_AT)
@@ -53,7 +53,7 @@ impl ShownTask {
         self.0
     }
 
-    /// That which has these bits, unless they are 0.
+    /// The shown task with these bits, unless they are 0.
     pub(crate) fn from_bits(bits: u64) -> Option<Self> {
         (bits != 0).then_some(Self(bits))
     }

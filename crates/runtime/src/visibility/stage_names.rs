@@ -5,14 +5,14 @@
 //!   task::stage("http: request")
 //!        │ address and length
 //!        ▼
-//!   known, of this process:  │ address, length ▸ 3 │ … │     after the first call, all that a stage costs
+//!   known, of this process:  │ address, length ▸ 3 │ … │     all that a later call costs
 //!        │ not there yet: a cold path
 //!        ▼
 //!   names, in the table:     │ 1: accept │ 2: start │ 3: http: request │ …     copied, and never changed
 //! ```
 //!
-//! A child process shows a number and not an address: what a child has leaked, its parent does not
-//! have. The table is mapped before a child is forked, and a child adds to it as its parent does.
+//! A child process shows a number and not an address, because its parent does not have the child's
+//! memory. The table is mapped before a child is forked, and a child adds to it as its parent does.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,7 +1,7 @@
 //! Asking the loops of this process what their tasks wait for.
 //!
 //! A loop answers between two of its rounds: the watcher interrupts their waits, and waits for the
-//! answers. A loop that a task holds does not answer in time, and is told apart by that.
+//! answers. A loop that a task holds does not answer in time. That identifies it.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,9 +25,9 @@ struct Answers {
 /// What the loops of this process answered.
 #[derive(Debug)]
 pub struct Survey {
-    /// Those that answered in time.
+    /// The loops that answered in time.
     pub answered: Vec<LoopReport>,
-    /// Those that did not.
+    /// The loops that did not.
     pub silent: Vec<LoopTurn>,
 }
 
@@ -40,7 +40,7 @@ pub struct LoopReport {
     pub tasks: usize,
     /// How many of them are ready.
     pub ready: usize,
-    /// Some of them: those that have waited longest, in that order.
+    /// The tasks that have waited longest, in that order, as many as were asked for.
     pub longest: Vec<TaskReport>,
 }
 

@@ -42,12 +42,12 @@ pub(crate) struct ThreadSlot {
     role: AtomicU32,
     process: AtomicU32,
     thread: AtomicU32,
-    /// In the block world: what the thread waits for, since when (milliseconds of the coarse
-    /// clock), and the stage that the task reached last.
+    /// In the block world: the thread's wait, its time (milliseconds of the coarse clock), and the
+    /// last stage of the task.
     wait: AtomicU32,
     since: AtomicU64,
     stage: AtomicU16,
-    /// Of a loop: the [`ShownTask`] of the running task; 0 between turns.
+    /// For a loop: the [`ShownTask`] of the running task, or 0 between turns.
     turn: AtomicU64,
     pub(super) counters: Counters,
 }
@@ -74,8 +74,8 @@ fn table() -> Option<&'static SlotTable> {
     static TABLE: OnceLock<Option<&'static SlotTable>> = OnceLock::new();
     *TABLE.get_or_init(|| {
         let table = pages::share(size_of::<SlotTable>()).ok()?.cast::<SlotTable>();
-        // SAFETY: the mapping is never unmapped, is aligned to a page and long enough, and all
-        // zeroes is a valid table: it consists of atomic integers.
+        // SAFETY: the mapping is never unmapped, is aligned to a page and long enough. All zeroes
+        // is a valid table: it consists of atomic integers.
         Some(unsafe { table.as_ref() })
     })
 }
@@ -241,7 +241,7 @@ pub(crate) fn run_block(stage: Label) -> RoleGuard {
     outer
 }
 
-/// What a kernel thread did before, restored on drop; tasks of the block world nest where one
+/// The former state of a kernel thread, restored on drop. Tasks of the block world nest where one
 /// serves a connection.
 pub(crate) struct RoleGuard {
     /// What it does now.
@@ -359,7 +359,7 @@ pub struct ThreadReport {
     pub peer: Option<SocketAddr>,
 }
 
-/// The tasks of the block world as they are now, of which `most` are reported.
+/// The tasks of the block world as they are now, at most `most`.
 #[must_use]
 pub fn threads(most: usize) -> Threads {
     let now = coarse_milliseconds();

@@ -1,11 +1,11 @@
 //! Where a parked user-level thread is, and where a busy kernel thread is.
 //!
-//! A parked user-level thread walks its own stack: its loop runs the walk on top of what the thread
-//! was left in. So no code unwinds a stack that is not running. The walk only gathers addresses;
-//! their names are found by the code that prints them, on a stack with room for it.
+//! A parked user-level thread walks its own stack. Its loop runs the walk on top of the thread's
+//! suspended frames. So no code unwinds a stack that is not running. The walk only gathers
+//! addresses; their names are found by the code that prints them, on a stack with room for it.
 //!
 //! A kernel thread that computes is asked by a signal. The handler notes the interrupted
-//! instruction. It cannot find out more: what walks a stack may take locks.
+//! instruction. It cannot find out more, because a walk of the stack may take locks.
 
 use std::fmt;
 use std::io;
@@ -48,9 +48,9 @@ fn has_room() -> bool {
     unsafe { madvise(lowest, ROOM, Advice::LinuxPopulateRead) }.is_ok()
 }
 
-/// Where a stack stands, a line for each function, the innermost first, without the language's own
-/// machinery and what this crate has beneath a wait. A function that the compiler has merged into
-/// its caller may have lost its name, but not its place.
+/// The functions of a stack, a line for each, the innermost first. The language's own functions are
+/// left out, and this crate's functions beneath a wait. A function that the compiler has merged
+/// into its caller may have lost its name, but not its place.
 #[must_use]
 pub fn name_frames(trace: &[usize]) -> Vec<String> {
     let mut lines = Vec::new();
@@ -88,7 +88,7 @@ const MACHINERY: &[(&str, &str)] = &[
     ("duality_fiber::", "/fiber/src/"),
 ];
 
-/// The same of this crate: what every wait stands on.
+/// The same for functions of this crate that are beneath every wait.
 const OWN_MACHINERY: &[&str] =
     &["event_loop/", "visibility/", "world/", "net/socket.rs", "sync/wait_queue.rs"];
 
@@ -130,8 +130,7 @@ impl Function {
 impl fmt::Display for Function {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(file) = &self.file else { return formatter.write_str(&self.name) };
-        // Of a merged function is left something like `{async_fn#0}` or `read<…>`, without its
-        // path.
+        // A merged function leaves a name such as `{async_fn#0}` or `read<…>`, without its path.
         match self.name.split_once('<') {
             _ if self.name.starts_with('{') => {}
             Some((bare, _)) if !bare.is_empty() && !bare.contains("::") => {
@@ -156,7 +155,7 @@ static SAMPLED: AtomicUsize = AtomicUsize::new(0);
 ///
 /// # Errors
 ///
-/// Those of `sigaction(2)`.
+/// The errors of `sigaction(2)`.
 pub fn install_sampling() -> io::Result<()> {
     // SAFETY: all zeroes is a valid `sigaction`: no flags, an empty mask, the default handler.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
@@ -216,7 +215,7 @@ mod tests {
     #[test]
     fn a_walk_names_its_callers() {
         let trace = a_function_of_this_test().expect("a test's stack has room");
-        // Those of this module are machinery to `name_frames`.
+        // To `name_frames`, functions of this module are machinery.
         let mut functions = trace.iter().flat_map(|&address| functions_at(address));
         assert!(functions.any(|function| function.name.contains("a_function_of_this_test")));
     }

@@ -49,8 +49,8 @@ impl Wait {
         }
     }
 
-    /// As one small word, which is not 0. A descriptor of more than 28 bits is cut: Linux allows no
-    /// more than 2^30 in theory, and 2^20 unless it is told otherwise.
+    /// As one small word, which is not 0. A descriptor of more than 28 bits is cut. Linux allows no
+    /// more than 2^30 in theory, and 2^20 by default.
     #[inline]
     pub(crate) const fn pack(self) -> u32 {
         let (kind, detail) = match self {

@@ -24,8 +24,7 @@ use crate::wait::{
 };
 
 thread_local! {
-    /// Where the data of the waker is that the future of the innermost [`block_on`] is polled with;
-    /// 0 without one.
+    /// The address of the waker's data in the innermost [`block_on`]. 0 without a `block_on`.
     static WAKER: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -53,7 +52,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
             loop {
                 match future.as_mut().poll(&mut context) {
                     Poll::Ready(output) => break output,
-                    // None of our operations does this outside `timeout`; a foreign future may.
+                    // Our own operations do not do this outside `timeout`. A foreign future may.
                     Poll::Pending => thread::park(),
                 }
             }

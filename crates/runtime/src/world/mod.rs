@@ -22,12 +22,11 @@
 //! `event_loop/park.rs`; the reactor's is in `blocks/mod.rs`.
 //!
 //! A kernel thread is in the block world unless an [`EventLoop`](crate::event_loop::EventLoop) runs
-//! on it, or a block whose waits suspend ([`Waits`](crate::blocks::Waits)). Block and park
-//! therefore never return `Pending`, with one exception that
-//! [`time::timeout`] relies on: a wait that is cut short because the *ambient deadline* has passed
-//! returns `Pending`, in every world, and the `timeout` that set the deadline sees it and drops the
-//! future. So straight-line code that blocks a kernel thread can be cancelled like any other
-//! future.
+//! on it, or a block with waits that suspend ([`Waits`](crate::blocks::Waits)). Block and park
+//! therefore never return `Pending`, with one exception, for [`time::timeout`]. A wait that ends
+//! because the *ambient deadline* has passed returns `Pending`, in every world. The `timeout` that
+//! set the deadline sees that and drops the future. So straight-line code that blocks a kernel
+//! thread can be cancelled like any other future.
 //!
 //! [`time::timeout`]: crate::time::timeout
 
@@ -86,7 +85,7 @@ pub fn here() -> World {
 pub(crate) enum Here<'a> {
     Block,
     Loop(&'a Core),
-    /// The task whose block runs, and where its waits are kept.
+    /// The task of the running block, and the reactor that keeps its waits.
     Reactor(&'a TaskState, &'a Reactor),
 }
 
@@ -109,8 +108,8 @@ impl<'a> Here<'a> {
         }
     }
 
-    /// Waits until the running task is woken or `deadline` passes; may return early. `wait` is what
-    /// a dump calls it.
+    /// Waits until the running task is woken or `deadline` passes; may return early. `wait` is its
+    /// name in a dump.
     ///
     /// Inlined into its callers, as [`Core::wait`] is; so are the two below.
     #[inline(always)]
@@ -166,7 +165,7 @@ pub(crate) fn now() -> Instant {
 /// Waits until `condition` is ready. What makes it ready wakes the waker that the condition was
 /// given.
 ///
-/// `deadline` ends the wait with `Ready(None)`; `wait` is what it is called in a dump.
+/// `deadline` ends the wait with `Ready(None)`. `wait` is its name in a dump.
 pub(crate) fn wait_until<T>(
     context: &mut Context<'_>,
     wait: Wait,

@@ -1,4 +1,4 @@
-//! The worlds as the tests have them: one body is a test in each.
+//! The worlds of the tests. One body is a test in each world.
 
 use std::future::Future;
 use std::sync::mpsc;

@@ -1,4 +1,4 @@
-//! The members that are there, and what has been said: all that the connections of a chat share.
+//! All that the connections of a chat share: the present members, and the lines.
 //!
 //! ```text
 //!   reader of member 3 ── say ──▶ ┌──────────────────────┐ ── next ──▶ writer of member 1
@@ -62,7 +62,7 @@ pub(super) struct Member {
 /// What a writer found in the log.
 enum Copied {
     Lines,
-    /// There will be more.
+    /// More bytes will come.
     Nothing,
     /// The member is leaving and there will not be more.
     Everything,
@@ -168,7 +168,7 @@ impl Room {
         Ok(Copied::Lines)
     }
 
-    /// Has the member's writer end when it has delivered what has been said so far.
+    /// Has the member's writer end when it has delivered all lines so far.
     pub(super) fn leave(&self, member: &Arc<Member>) {
         let mut state = self.lock();
         member.until.store(state.log.end(), Ordering::Relaxed);

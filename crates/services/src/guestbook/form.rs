@@ -14,8 +14,8 @@ pub(super) enum Malformed {
     Repeated,
 }
 
-/// The values of the fields called `names`, in that order; `None` for one that is not there. Fields
-/// of other names are ignored, as long as they are well-formed.
+/// The values of the fields called `names`, in that order. `None` for a missing field. Fields of
+/// other names are ignored, as long as they are well-formed.
 ///
 /// # Errors
 ///

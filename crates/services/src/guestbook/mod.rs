@@ -104,7 +104,7 @@ impl Guestbook {
     ///
     /// # Errors
     ///
-    /// Those of [`Http::serve`].
+    /// The errors of [`Http::serve`].
     pub fn serve(&self, stream: TcpStream) -> impl Future<Output = io::Result<()>> + Send + use<> {
         self.http.serve(stream)
     }

@@ -95,8 +95,8 @@ impl Templates {
             || self.root.is_some() && (1..=64).contains(&name.len()) && name.bytes().all(plain)
     }
 
-    /// The template called `name`, as it is in the second `now`. [`may_have`](Self::may_have) must
-    /// have accepted the name.
+    /// The template called `name`, in its state of the second `now`. [`may_have`](Self::may_have)
+    /// must have accepted the name.
     pub(super) async fn find(&self, name: &str, now: u64) -> Option<Arc<Template>> {
         let Some(root) = &self.root else {
             return (name == super::PAGE).then(|| Arc::clone(&self.built_in));
@@ -186,7 +186,7 @@ pub(super) struct Template {
 pub(super) struct Broken;
 
 impl Template {
-    /// Compiles a template. One that has an error is a template too, a broken one.
+    /// Compiles a template. A text with an error becomes a broken template.
     ///
     /// # Errors
     ///

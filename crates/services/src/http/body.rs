@@ -1,5 +1,4 @@
-//! The body of a request (RFC 9112, sections 6 and 7.1): where it ends, and what is in it, without
-//! I/O.
+//! The body of a request (RFC 9112, sections 6 and 7.1): its end and its content, without I/O.
 //!
 //! ```text
 //!          ┌──────── size > 0 ────────┐
@@ -35,16 +34,16 @@ enum Rest {
 pub enum Progress {
     /// There is more to come.
     Unfinished,
-    /// It ended after this many of the bytes that were given.
+    /// The body ended after this many of the given bytes.
     Finished(usize),
     /// Where it ends cannot be said.
     Malformed,
-    /// It is longer than was allowed.
+    /// The body is longer than allowed.
     TooLong,
 }
 
 impl Body {
-    /// Before a body of at most `limit` bytes, of which `room` are kept; with chunks, their framing
+    /// Before a body of at most `limit` bytes; `room` of them are kept. With chunks, their framing
     /// counts towards `limit`, and their content towards `room`.
     ///
     /// The caller must compare a declared length with both.
@@ -215,13 +214,13 @@ fn skip_space(text: &[u8]) -> &[u8] {
     &text[end..]
 }
 
-/// What follows a token; `None` where there is none.
+/// The bytes after a token. `None` if there is no token.
 fn skip_token(text: &[u8]) -> Option<&[u8]> {
     let end = text.iter().position(|&byte| !is_token_byte(byte)).unwrap_or(text.len());
     if end == 0 { None } else { Some(&text[end..]) }
 }
 
-/// What follows a quoted string; `None` where there is none.
+/// The bytes after a quoted string. `None` if there is no string.
 fn skip_quoted(text: &[u8]) -> Option<&[u8]> {
     let mut rest = text.strip_prefix(b"\"")?;
     loop {

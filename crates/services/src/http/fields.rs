@@ -12,12 +12,12 @@ use super::{
     target,
 };
 
-/// What becomes of the connection after the reply, and so what the reply says about it.
+/// The fate of the connection after the reply, which the reply states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
-    /// It stays open: the default in HTTP/1.1.
+    /// The connection stays open: the default in HTTP/1.1.
     Implied,
-    /// It stays open at the request of an HTTP/1.0 client. The reply must say so.
+    /// The connection stays open at the request of an HTTP/1.0 client. The reply must say so.
     Announced,
     /// It ends.
     Close,
@@ -110,8 +110,8 @@ impl<'b> Fields<'b> {
                 }
             }
             17 if is("transfer-encoding") => self.codings.take(value),
-            // Other names, but a gateway that makes environment variables of fields (RFC 3875,
-            // section 4.1.18) takes them for the framing.
+            // Other names that a gateway takes for the framing, because it makes environment
+            // variables of fields (RFC 3875, section 4.1.18).
             14 if is("content_length") => return Err(&status::BAD_REQUEST),
             17 if is("transfer_encoding") => return Err(&status::BAD_REQUEST),
             5 | 8 | 13 | 17 | 19 => self.conditions.take(name, value),
@@ -177,7 +177,7 @@ enum Codings {
     None,
     /// `chunked` alone.
     Chunked,
-    /// Others, after which `chunked` may come.
+    /// Other codings, after which `chunked` may come.
     Others,
     /// Others, then `chunked`.
     OthersThenChunked,
@@ -215,8 +215,8 @@ impl Codings {
 }
 
 /// The length that a field tells of. The standard allows zeros before the number, but no client
-/// writes them. Some implementations call `strtol(3)` with base 0, to which `010` is 8. Behind such
-/// a proxy, the last two bytes of a body would be the next request.
+/// writes them. Some implementations call `strtol(3)` with base 0, which reads `010` as 8. Behind
+/// such a proxy, the last two bytes of a body would be the next request.
 fn content_length(value: &[u8]) -> Option<u64> {
     if matches!(value, [b'0', _, ..]) { None } else { number(value) }
 }

@@ -13,10 +13,10 @@ use super::{
     target,
 };
 
-/// What is heard on a connection, in order; nothing follows a refusal.
+/// The requests of a connection, in order. A refusal is the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// The head of a request, as it came, and what was made of it.
+    /// The head of a request, as it came, and the parsed request.
     Head {
         /// To the empty line.
         bytes: Vec<u8>,
@@ -25,7 +25,7 @@ pub enum Heard {
         /// The bytes of the body; `None` if it is chunked.
         length: Option<u64>,
     },
-    /// What the body of a request comes to.
+    /// The result for the body of a request.
     Body(Vec<u8>),
     /// The status that ends the connection.
     Refused(u16),
@@ -100,7 +100,7 @@ fn hear(input: &mut Input, body: &mut Option<Body>, body_limit: u64) -> Option<H
     }
 }
 
-/// What a body comes to.
+/// The result for a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// It has not come to its end.
@@ -127,8 +127,8 @@ pub fn chunked(pieces: &[&[u8]], limit: u64, room: usize) -> Ended {
     Ended::Unfinished
 }
 
-/// The path that a target names, its query, and the target to which a directory of that name would
-/// be redirected; or the status.
+/// The path that a target names, its query, and the target that a directory of that name would be
+/// redirected to. Or the status.
 pub fn resolve(target: &str) -> Result<(String, String, String), u16> {
     let resolved = target::resolve(target).map_err(|status| status.code)?;
     let redirect = target::with_slash(&resolved.path, resolved.query);

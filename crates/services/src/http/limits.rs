@@ -1,4 +1,4 @@
-//! What the http service is set up with: where the files are, and how far it lets a client go.
+//! The set-up of the http service: where the files are, and the limits of a client.
 
 use std::{path::PathBuf, time::Duration};
 

@@ -17,8 +17,8 @@
 //! A request that repeats the last one on its connection is answered without an allocation, a lock
 //! or an atomic read-modify-write.
 //!
-//! Everything a client sends is bounded by [`Limits`]. After an error that leaves in doubt where
-//! the next request begins, the connection ends, in such a way that the reply arrives.
+//! Everything a client sends is bounded by [`Limits`]. If an error leaves in doubt where the next
+//! request begins, the connection ends after the reply has arrived.
 
 mod authority;
 mod body;
@@ -115,7 +115,7 @@ impl Http {
     ///
     /// # Errors
     ///
-    /// Those of [`Http::new`].
+    /// The errors of [`Http::new`].
     pub fn with_pages(config: Config, pages: impl Pages + 'static) -> io::Result<Self> {
         Http::open(config, Some(Box::new(pages)))
     }
@@ -268,7 +268,7 @@ impl Http {
         }
     }
 
-    /// Answers a connection that is one too many by 503, whatever it asks, and ends it: within
+    /// Answers a connection beyond the limit by 503, whatever it asks, and ends it within
     /// [`REFUSAL_TIME`].
     ///
     /// # Errors
@@ -378,7 +378,7 @@ async fn reject(status: &'static Status, wire: &mut Wire<'_>, input: &mut Input)
     wire.reject(status, is_head, input).await
 }
 
-/// What has come in, and what was done about it. It fits in two registers. A larger value would go
+/// The input of a connection, and the answer. It fits in two registers. A larger value would go
 /// through a stack that is in no cache, which takes longer than to allocate a box.
 enum Look<'r> {
     /// No whole request yet.
@@ -397,7 +397,7 @@ const _: () = assert!(size_of::<Look<'_>>() == 16, "two words");
 
 /// A request that takes a wait to answer.
 enum Begun<'r> {
-    /// For the page in the memo, of which this part is still to be sent.
+    /// For the page in the memo: this part is still to be sent.
     Long(Done, Part),
     /// For something else.
     New(Done, Request<'r>),
@@ -443,9 +443,9 @@ impl Done {
 /// How a connection goes on after a request.
 enum Next {
     Request,
-    /// It ends, and as far as is known the client is not sending.
+    /// The connection ends, and as far as is known the client is not sending.
     End,
-    /// It ends, though the client may still be sending.
+    /// The connection ends, though the client may still be sending.
     Linger,
     /// It has ended.
     Over,

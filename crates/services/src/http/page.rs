@@ -22,7 +22,7 @@ use super::{
 
 /// A file as it is served.
 pub struct Page {
-    /// A 200's status line and header fields, but for `Connection` and the empty line at the end.
+    /// A 200's status line and header fields, without `Connection` and the empty line at the end.
     /// The date in it is filled in for each reply.
     head: Vec<u8>,
     content_type: String,
@@ -122,7 +122,7 @@ impl Page {
         is_get.then_some(part)
     }
 
-    /// The head for the whole page. This is the one that is written for every plain request.
+    /// The head for the whole page. It is written for every plain request.
     fn write_head(&self, output: &mut Vec<u8>, second: u64, persistence: Persistence) {
         let start = output.len();
         output.extend_from_slice(&self.head);
@@ -178,8 +178,8 @@ impl Page {
 /// Where the date stands in the head of a 200.
 const DATE_OFFSET: usize = b"HTTP/1.1 200 OK\r\nServer: duality\r\nDate: ".len();
 
-/// The strong entity tag, in its quotes, of a file on disk. It is a hash: what a file is made of on
-/// its server is not for its clients to read. All processes of one program make the same.
+/// The strong entity tag, in its quotes, of a file on disk. The tag is a hash, so that clients
+/// cannot read the file's inode and size. All processes of one program make the same tag.
 ///
 /// A file that is written twice within one tick of the file system's clock, without a change of
 /// length, keeps its tag. Every server that does not read the whole file has that limit.

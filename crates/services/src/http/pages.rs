@@ -1,5 +1,5 @@
-//! Pages that are made anew for each request, in front of the files: what makes a service "http
-//! and a little more".
+//! Pages that are made anew for each request, in front of the files. A service of "http and a
+//! little more" provides them.
 //!
 //! ```text
 //!   head ──> offer ──> screen ──> body is read ──> answer ──> reply
@@ -81,7 +81,7 @@ impl<'r> Asked<'r> {
 /// What may be asked of a file.
 const FILES_ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// What the head of a request comes to.
+/// The answer to the head of a request.
 pub(super) enum Admission {
     /// The request is for none of the pages.
     Elsewhere,
@@ -97,7 +97,7 @@ pub(super) fn admit(pages: &dyn Pages, request: &Request<'_>) -> Admission {
     let Ok(resolved) = target::resolve(request.target) else {
         return Admission::Elsewhere;
     };
-    // Its target is no page, even if it looks like the path of one.
+    // The target is no page, even if it looks like the path of one.
     if request.method == Method::Connect {
         return Admission::Elsewhere;
     }

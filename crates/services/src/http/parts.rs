@@ -29,12 +29,12 @@ use super::{
 /// What is done about the body of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyPlan {
-    /// It is read before the request is answered.
+    /// The body is read before the request is answered.
     Read {
         /// Bytes that may be kept of it; `None` if no page wants it.
         room: Option<usize>,
     },
-    /// It is refused with 413, and the connection ends.
+    /// The body is refused with 413, and the connection ends.
     TooLong,
     /// A client that waits for leave to send it gets its answer instead. The client may send the
     /// body or not, so the connection has to end there.
@@ -94,7 +94,7 @@ impl Http {
     }
 }
 
-/// What a connection that is one too many is told.
+/// The reply to a connection beyond the limit.
 #[must_use]
 pub fn refusal() -> Reply {
     Reply::from(&status::SERVICE_UNAVAILABLE).with("Retry-After", "1")

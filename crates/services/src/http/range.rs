@@ -1,4 +1,4 @@
-//! A range of bytes asked for by `Range` (RFC 9110, section 14).
+//! A range of bytes that a `Range` field asks for (RFC 9110, section 14).
 
 /// What a `Range` field means for a representation of a given length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,8 @@ pub struct Part {
 }
 
 impl Part {
-    /// These bytes of a representation that is in memory: a part lies within what it is one of.
+    /// Returns these bytes of a representation in memory. The part must lie within the
+    /// representation.
     #[must_use]
     pub fn of(self, bytes: &[u8]) -> &[u8] {
         &bytes[self.offset as usize..][..self.length as usize]

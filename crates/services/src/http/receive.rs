@@ -14,7 +14,7 @@ use super::{
 
 /// What came of the body of a request.
 pub(super) enum Taken {
-    /// All of it: what is kept of it. What follows is the next request.
+    /// The body is complete: the kept bytes. What follows is the next request.
     Whole(Vec<u8>),
     /// Something that is answered by this status, and after which nothing can be read.
     Bad(&'static Status),

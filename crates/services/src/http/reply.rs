@@ -85,7 +85,7 @@ impl Reply {
         for (name, value) in &self.fields {
             write!(output, "{name}: {value}\r\n").expect("a vector takes every byte");
         }
-        // What is not there has no type.
+        // An empty body has no type.
         if !self.body.is_empty() {
             let content_type = self.content_type;
             write!(output, "Content-Type: {content_type}\r\n").expect("a vector takes every byte");
@@ -113,7 +113,7 @@ pub(super) fn start(output: &mut Vec<u8>, code: u16, reason: &str, second: u64) 
     output.extend_from_slice(b"\r\n");
 }
 
-/// What a head ends with: the fate of the connection, where it has to be said, and the empty line.
+/// The end of a head: the fate of the connection, if it must be stated, and the empty line.
 pub(super) fn ending(persistence: Persistence) -> &'static [u8] {
     match persistence {
         Persistence::Implied => b"\r\n",

@@ -64,7 +64,7 @@ pub enum Method {
     Get,
     /// Show what would come before it.
     Head,
-    /// Take what comes with it.
+    /// Take the body.
     Post,
     /// Say what may be asked.
     Options,
@@ -81,7 +81,7 @@ pub enum Method {
 /// The caller bounds the length of `bytes`. [`too_long`] says what to answer at that bound.
 #[inline(never)] // Its room shall be on the stack while it parses, and no longer.
 pub fn parse(bytes: &[u8]) -> Parsed<'_> {
-    // As between any two requests on a connection.
+    // The silence between two requests on a connection.
     if bytes.is_empty() {
         return Parsed::Partial;
     }
@@ -169,7 +169,7 @@ pub fn is_head(mut bytes: &[u8]) -> bool {
     bytes.starts_with(b"HEAD ")
 }
 
-/// What to answer to a head that is still partial when it has filled all the room there is for it.
+/// The answer to a partial head that has filled all of its room.
 pub fn too_long(bytes: &[u8]) -> &'static Status {
     let line = bytes.trim_ascii_start();
     if line.contains(&b'\n') {

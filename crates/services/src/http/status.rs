@@ -1,4 +1,4 @@
-//! The statuses that replies have, and what is said with those that refuse.
+//! The statuses of replies, and the texts of refusals.
 
 /// A status: its code, its reason phrase, and a sentence for the reader of the page.
 #[derive(Debug, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub struct Status {
     pub code: u16,
     /// What follows the code in the status line.
     pub reason: &'static str,
-    /// What the page of a refusal says; empty where there is no such page.
+    /// The text of a refusal's page. Empty if there is no such page.
     pub explanation: &'static str,
 }
 

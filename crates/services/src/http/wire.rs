@@ -1,4 +1,4 @@
-//! The side of a connection that touches the network: replies are gathered here and sent together.
+//! The network side of a connection. Replies are gathered here and sent together.
 
 use std::{
     io::{self, ErrorKind, IoSlice},
@@ -46,7 +46,7 @@ pub(super) enum Filled {
     Some,
     /// The client has closed its side, or the server is about to stop.
     End,
-    /// It took too long.
+    /// The request took too long.
     TimedOut,
 }
 
@@ -56,7 +56,7 @@ pub(super) enum Again {
     Done,
     /// This part of the page is still to be sent.
     Rest(Part),
-    /// It is a request for something else.
+    /// The bytes are a request for something else.
     No,
 }
 
@@ -133,7 +133,7 @@ impl<'l> Wire<'l> {
         Ok(sent == length)
     }
 
-    /// Sends the rest of what has been gathered, of which some is sent.
+    /// Sends the rest of the gathered bytes, after some were sent.
     async fn sent(&mut self, sent: usize) -> io::Result<()> {
         self.is_quiet = false;
         let rest = &self.output.gathered()[sent..];
@@ -190,7 +190,7 @@ impl<'l> Wire<'l> {
         }
     }
 
-    /// Answers a request with what was made for it.
+    /// Answers a request with its page.
     pub(super) async fn reply(
         &mut self,
         reply: &Reply,

@@ -46,8 +46,8 @@ pub enum Location {
 /// What an acknowledged write to SQLite survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronous {
-    /// The end of this process, be it by `kill -9`: the write is in the kernel's hands. The newest
-    /// writes may be lost with the power or the kernel; the file stays sound.
+    /// The end of this process, also by `kill -9`: the kernel has the write. The newest writes may
+    /// be lost with the power or the kernel; the file stays sound.
     #[default]
     Normal,
     /// The loss of power too: each write waits for the disk (`fsync(2)`).

@@ -1,8 +1,8 @@
 //! Where the guestbook and the phone book keep what they were told: an SQLite file, or Redis.
 //!
 //! ```text
-//!   guestbook, phone ──> Store ──> sqlite   a file, opened by each process, calls through `offload`
-//!                             └──> redis    connections of each loop, in whichever world
+//!   guestbook, phone ─> Store ─> sqlite   a file that each process opens, calls through `offload`
+//!                            └─> redis    connections of each loop, in whichever world
 //! ```
 //!
 //! A [`Store`] is made before the architecture starts its processes, threads and loops. It opens
@@ -276,7 +276,7 @@ impl Shared {
     }
 }
 
-/// A reason, part of which another program may have worded, as the end of one line.
+/// A reason as the end of one line. Another program may have worded part of it.
 fn one_line(why: &str) -> String {
     /// Room for any reason of ours, a path in it included.
     const CHARACTERS: usize = 400;

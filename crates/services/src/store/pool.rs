@@ -20,7 +20,7 @@ pub(super) struct Checkout<'p, T> {
 }
 
 impl<T> Pool<T> {
-    /// A pool of which `most` things may be in use at a time.
+    /// A pool. At most `most` of its things may be in use at a time.
     pub(super) const fn new(most: usize) -> Self {
         Self { permits: Semaphore::new(most), idle: Mutex::new(Vec::new()) }
     }

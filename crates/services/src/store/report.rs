@@ -1,5 +1,5 @@
-//! What standard error is told of a store that comes and goes. It is at most two lines in ten
-//! seconds, from all processes of a service together.
+//! Lines on standard error about a store that comes and goes: at most two in ten seconds, from all
+//! processes of a service together.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     )))
 }
 
-/// The costs of which there is no figure of any subject, each with its first reason.
+/// The costs without a figure of any subject, each with its first reason.
 fn missing(rows: &[Row]) -> Vec<(&'static str, &str)> {
     let missing = rows.iter().filter(|row| row.cells.iter().all(|cell| cell.outcome.is_err()));
     let told = missing.filter_map(|row| {
@@ -75,7 +75,7 @@ pub(in crate::cli) fn unit_costs(
         &["--own-time", "--measure"],
         until,
     )?;
-    // A kernel thread of its own, for it is bound to one processor, and what follows is not.
+    // A kernel thread of its own, because it is bound to one processor. The code after it is not.
     let rows = thread::scope(|scope| {
         let measured = thread::Builder::new().spawn_scoped(scope, || {
             run::pin();
@@ -141,9 +141,9 @@ pub(super) fn answer(question: &[String], own_time: bool) -> Result<(), Failure>
     match reading {
         // The other costs see to it themselves.
         Ok(reading) if own_time && is_of_a_world(cost) => {
-            // All happens on one processor, which never rests meanwhile: what was not this
-            // process's time was that of others. A model stands on the processor's time, as it is
-            // that of servers.
+            // All happens on one processor, which never rests meanwhile. So time that this process
+            // did not use was used by others. A model rests on processor time, because the figures
+            // of servers do.
             let total = reading.total as f64 * share.clamp(0.0, 1.0);
             print(&Reading { total: (total as u64).max(1), ..reading }.line(cost))
         }

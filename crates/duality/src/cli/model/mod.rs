@@ -19,7 +19,7 @@ use duality_runtime::log;
 use super::{Failure, load, print};
 use crate::catalogue::Catalogue;
 
-/// What is said of a model. The flags of unit costs must name them, too: clap asks for no `--costs`
+/// The output of a model. The flags of unit costs must name them, too: clap asks for no `--costs`
 /// where that would conflict.
 const NOT_OF_COSTS: [&str; 10] = [
     "out",
@@ -39,7 +39,7 @@ const NOT_OF_COSTS: [&str; 10] = [
 The model (Demsky 2001): what a server takes for a request is what every architecture does alike (t_independent), and
 what this one does, which is how often a request takes each operation, counted by the server, times what that costs
 alone, by a micro-benchmark. If it is right, t_independent is the same under every architecture: the table says how
-far that holds, term by term, and who deviates. docs/model.md says how to read it.
+far that holds, term by term, and which deviate. docs/model.md says how to read it.
 
 Workloads, which --service chooses by their names, or all of a service by its own:
   echo-limited, echo-long, echo-short, echo-serial, time, chat, quote, http-short, http-long, game, phone,
@@ -50,7 +50,7 @@ Unit costs (--costs), in ns each; memory in bytes for each task:
   switch      a round trip: two tasks wake each other, and wait
   alternate   a round trip: two tasks take turns, by the cheapest way that there is (yields, in all worlds)
   yield       letting another task run, with 2 tasks (yield-2) and 1,000 (yield-1000)
-  lock        a lock that nobody else wants
+  lock        an uncontended lock
   contended   a lock that goes to and fro between two tasks, each of which waits while it has it
   condition   a round trip: two tasks tell each other by a condition
   call        a plain call (call-plain), and one of an async function that need not wait (call-converted)
@@ -200,7 +200,7 @@ fn of_results(arguments: &Arguments, known: Option<UnitCosts>) -> Result<Model, 
     Ok(Model { costs, workloads, checks })
 }
 
-/// What is asked for of predictions, and what was measured of them.
+/// The wanted predictions, and their measurements.
 fn predictions(
     arguments: &Arguments,
     known: &[Workload],

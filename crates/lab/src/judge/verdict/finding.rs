@@ -5,19 +5,19 @@ use serde::Serialize;
 use crate::judge::alternatives::Alternative;
 use crate::judge::rounds::Metric;
 
-/// What is best at a number of connections, as far as it can be told.
+/// The verdict at a number of connections.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// How many connections were open at once.
     pub concurrency: usize,
-    /// What decides here: for all subjects the same.
+    /// The metric that decides here. It is the same for all subjects.
     pub metric: Metric,
     /// What follows.
     pub finding: Finding,
     /// All candidates that were measured, the best first.
     pub standings: Vec<Standing>,
-    /// Everything else that was measured beside them, as it compares with the best candidate:
-    /// peers, yardsticks, and those that are disqualified.
+    /// All other measured subjects beside the best candidate: peers, yardsticks, and disqualified
+    /// subjects.
     pub others: Vec<Standing>,
     /// How each candidate compares with what runs today, where that is known, the best first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -29,7 +29,7 @@ pub struct Verdict {
     /// Why those that are level may differ by more than a reader would expect. None of several is
     /// recommended then, although all others are worse for sure. No cause where all is precise.
     pub imprecise: Option<Cause>,
-    /// What it rests on.
+    /// Its evidence.
     pub evidence: Evidence,
     /// What the A/A control shows: one server under two names; none without a control.
     pub control: Option<Control>,
@@ -55,23 +55,23 @@ impl Verdict {
         }
     }
 
-    /// Whether all that is sure is a best set of several, of which none can be recommended.
+    /// Whether only a best set of several is sure, and none of the set can be recommended.
     pub fn is_mere_set(&self) -> bool {
         self.tells_apart() && !self.can_recommend()
     }
 
-    /// Those that cannot be told from the best; none where nothing can be said.
+    /// The subjects that cannot be told from the best. None if the verdict is withheld.
     pub fn leaders(&self) -> impl Iterator<Item = &Standing> {
         self.standings.iter().filter(|standing| standing.level && !self.is_withheld())
     }
 
-    /// Those that are worse for sure; none where nothing can be said.
+    /// The subjects that are worse for sure. None if the verdict is withheld.
     pub fn excluded(&self) -> impl Iterator<Item = &Standing> {
         self.standings.iter().filter(|standing| !standing.level && !self.is_withheld())
     }
 }
 
-/// What can be said at a number of connections.
+/// The kinds of verdict at a number of connections.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "finding", rename_all = "kebab-case")]
 pub enum Finding {
@@ -80,7 +80,7 @@ pub enum Finding {
         /// Its name.
         subject: String,
     },
-    /// These cannot be told from the best; all others can.
+    /// These subjects cannot be told from the best. All others can.
     Level {
         /// Their names, the best first; at least two.
         subjects: Vec<String>,
@@ -94,7 +94,7 @@ pub enum Finding {
     },
 }
 
-/// Why nothing can be said, or not enough to recommend one of several.
+/// Why a verdict is withheld, or is too imprecise to recommend one of several.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "cause", rename_all = "kebab-case")]
 pub enum Cause {
@@ -127,9 +127,10 @@ pub struct Standing {
     pub subject: String,
     /// Its geometric mean over the blocks, in the metric's unit.
     pub value: f64,
-    /// By how much it is worse than the best, as a share: 0.06 is 6 %; 0 of the best.
+    /// How much worse than the best the subject is, as a share: 0.06 is 6 %. The best has 0.
     pub behind: f64,
-    /// The simultaneous interval of that: it contains 0 of those that cannot be told from the best.
+    /// The simultaneous interval of that share. It contains 0 for subjects that cannot be told from
+    /// the best.
     pub low: f64,
     /// Its upper end.
     pub high: f64,
@@ -162,7 +163,7 @@ pub struct Evidence {
     /// Blocks that were dropped: for steal, or since the load generator had no processor and the
     /// rate decides.
     pub dropped: usize,
-    /// Those of them that were dropped for the load generator's waits.
+    /// The dropped blocks in which the load generator waited.
     pub waited: usize,
     /// Blocks that were measured beyond those that were planned, in place of dropped ones.
     pub again: usize,
@@ -171,7 +172,7 @@ pub struct Evidence {
     /// Groups of servers that were measured apart, each with one that is in all; 1 where all were
     /// alive side by side.
     pub groups: usize,
-    /// Whether a block is a round of windows, one server after the other, and not of slices side by
+    /// Whether a block is a round of windows, one server after the other, instead of slices side by
     /// side.
     pub in_turn: bool,
     /// The largest share of a processor that the hypervisor took in any block that was dropped or
@@ -192,7 +193,8 @@ pub struct Evidence {
 pub struct Control {
     /// The architecture that was measured twice.
     pub subject: String,
-    /// By how much the second is worse than the first, as a share; negative when better.
+    /// How much worse the second is than the first, as a share. It is negative if the second is
+    /// better.
     pub difference: f64,
     /// How large a difference chance makes at most.
     pub critical: f64,

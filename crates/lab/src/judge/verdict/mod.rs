@@ -8,19 +8,19 @@
 //!    did itself ([`Question::disqualified`]), never for what another one did.
 //! 2. *Metric*: one for all subjects at a number of connections ([`Metric`]). In an open loop the
 //!    rate is given, so latency decides. In a closed loop the server's processor time for each
-//!    request decides: it sets a busy server's rate, and the limits of the load generator are not
-//!    in it. The rate decides where most servers wait, or use several processors, and the load
+//!    request decides. It sets a busy server's rate, and the limits of the load generator are not
+//!    in it. The rate decides where most servers wait or use several processors, if the load
 //!    generator is not the limit.
-//! 3. *Observations*: one logarithm for each subject and round (`rounds.rs`). A round of which the
-//!    hypervisor took more than a tenth is dropped.
+//! 3. *Observations*: one logarithm for each subject and round (`rounds.rs`). A round is dropped if
+//!    the hypervisor took more than a tenth of it.
 //! 4. *Test*: subjects are compared within rounds ([`Fit`]), by Tukey's studentized range with an
 //!    error of 2.5 % for all numbers of connections together. The range allows for choosing the
 //!    best first and comparing with it afterwards.
-//! 5. *Work that moved*: over loopback, either end may do the kernel's work. Where the load
-//!    generator's own time for a request differs by more than a tenth, a subject is worse only if
-//!    the time of server and load generator together is worse, too.
+//! 5. *Work that moved*: over loopback, either end may do the kernel's work. The load generator's
+//!    own time for a request may differ by more than a tenth. Then a subject is worse only if the
+//!    time of server and load generator together is worse, too.
 //! 6. *What is sure*: a subject that is put out of the best set is worse for sure. Blocks may be
-//!    few or noisy, for Tukey's range allows for that. A [`Cause`] withholds the verdict where
+//!    few or noisy, because Tukey's range allows for that. A [`Cause`] withholds the verdict where
 //!    no subject is put out, or where the range's own conditions do not hold.
 //! 7. *Precision*: members of the best set may still differ. Where large differences between them
 //!    would not have been seen, the verdict says why ([`Verdict::imprecise`]). None of several is
@@ -47,7 +47,7 @@ pub const FEWEST_BLOCKS: usize = 15;
 /// With fewer sessions of fresh servers none of several is recommended, and with fewer rounds of
 /// windows measured in turn.
 pub const FEWEST_SESSIONS: usize = 3;
-/// With fewer sessions or rounds, chance cannot be told from what a process got at its start.
+/// With fewer sessions or rounds, chance and the start of a process cannot be told apart.
 const FEWEST_TO_TELL: usize = 2;
 /// Strangers that use more than this share of a processor are reported.
 pub const MANY_STRANGERS: f64 = 0.10;
@@ -57,7 +57,7 @@ pub const COARSE: f64 = 0.15;
 /// See [`COARSE`].
 pub const COARSE_LATENCY: f64 = 1.0;
 
-/// What the verdict is a function of.
+/// The inputs of the verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// What was to be measured.
@@ -80,13 +80,13 @@ pub fn verdicts(question: Question<'_>) -> Vec<Verdict> {
 struct Count<'a> {
     question: Question<'a>,
     concurrency: usize,
-    /// Everything that is measured there: what can be chosen first, then the others, and the
-    /// control last.
+    /// All subjects that are measured there: candidates first, then the others, and the control
+    /// last.
     subjects: Vec<&'a str>,
     /// How many of them can be chosen.
     candidates: usize,
     metric: Metric,
-    /// What was observed, and what is not counted.
+    /// The observations, and those that are not counted.
     rounds: Rounds<'a>,
 }
 
@@ -330,7 +330,7 @@ impl<'a> Count<'a> {
 
 /// The critical difference of a verdict, as a logarithm: the widest of those that are level with
 /// the best. One that is worse for sure may have noise of its own; that says nothing of the others.
-/// Where all are worse, the narrowest is what is pooled.
+/// Where all are worse, the narrowest is pooled.
 fn critical_of(ranked: &[(f64, Standing)]) -> Option<f64> {
     let others = ranked.get(1..)?;
     let level = others.iter().filter(|(_, standing)| standing.level).map(|(critical, _)| *critical);
@@ -350,7 +350,7 @@ fn many(shares: impl Iterator<Item = f64>) -> (usize, f64) {
     })
 }
 
-/// What follows when nothing forbids it.
+/// The finding if nothing forbids it.
 fn finding(standings: &[Standing]) -> Finding {
     let level: Vec<String> = standings
         .iter()

@@ -30,7 +30,7 @@ impl Figures {
     ///
     /// # Errors
     ///
-    /// What is wrong with the output and what to print, in one line.
+    /// The error of the output and the remedy, in one line.
     pub(crate) fn parse(output: &str, elapsed: Duration) -> Result<Self, String> {
         let written = numbers(output)?;
         let of = |name: &str| written.get(name).copied();

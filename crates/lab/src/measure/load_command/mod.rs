@@ -2,7 +2,7 @@
 //! answered.
 //!
 //! The lab runs the command once for each measurement, and measures the server meanwhile. So any
-//! protocol can be compared. A command is words in which placeholders stand:
+//! protocol can be compared. A command is a list of words with placeholders:
 //!
 //! | placeholder | is |
 //! | --- | --- |
@@ -35,7 +35,7 @@ const MOST_WORDS: usize = 100;
 /// How long a run is taken to last when the length of an experiment is told beforehand.
 pub(crate) const USUAL_RUN: Duration = Duration::from_secs(1);
 
-/// What is wrong with a load command, and the remedy; nothing of one that can be run.
+/// The error of a load command, and the remedy. None if the command can be run.
 pub(crate) fn problem(words: &[String]) -> Option<String> {
     let program = words.first().map_or("", String::as_str);
     if program.is_empty() {
@@ -66,7 +66,7 @@ pub(crate) struct Run {
     pub(crate) figures: Figures,
     /// From the start of the command to its end.
     pub(crate) elapsed: Duration,
-    /// The processor time of the command and of those of its children that it waited for.
+    /// The processor time of the command, and of the children that it waited for.
     pub(crate) cpu: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Peers that are made before they are measured, by the command that their plan gives.
+//! Builds peers before they are measured, by the command of their plan.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -34,8 +34,8 @@ fn make(peer: &Peer, program: &Path) -> Result<(), String> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
-    // Beside errors a compiler writes warnings, and that its linker has failed, after what the
-    // linker said.
+    // A compiler writes warnings beside errors. After the linker's message, it also writes that the
+    // linker has failed.
     let is_error = |line: &&str| line.contains("error:") && !line.contains("linker command failed");
     let error = lines.clone().find(is_error).or_else(|| lines.next());
     let told = error.map_or_else(|| output.status.to_string(), str::to_owned);

@@ -1,16 +1,16 @@
 //! Peers: servers that are not ours, measured in the same experiment.
 //!
 //! A [`Peer`] is a command line and what must be known about it. Those of [`READY_MADE`] come with
-//! their configuration; plans define others ([`[[peer]]`](mod@crate::ask::file)). In command,
-//! configuration and environment stand placeholders, which each cell fills in:
+//! their configuration; plans define others ([`[[peer]]`](mod@crate::ask::file)). Command,
+//! configuration and environment may have placeholders, which each cell fills in:
 //!
 //! | placeholder | is |
 //! | --- | --- |
 //! | `{host}`, `{port}` | where it is to listen |
 //! | `{directory}` | a new directory of its own |
 //! | `{configuration}` | the file in it with the peer's configuration |
-//! | `{root}` | the directory whose files it is to serve |
-//! | `{connections}` | for how many connections it is to have room |
+//! | `{root}` | the directory with the files that it is to serve |
+//! | `{root}` | the directory with the files that it is to serve |
 //! | `{program}` | what its own build has made |
 //! | `{plan}` | the folder of the plan that defines it, in its commands alone |
 
@@ -27,14 +27,14 @@ pub use ready_made::{READY_MADE, REQUESTS_A_CONNECTION, ReadyMade};
 
 use crate::record::Peer;
 
-/// Where servers are that no user's path leads to.
+/// The folders of servers that are not on a user's path.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 impl Peer {
-    /// Why it cannot be started, and the remedy, when its program is not there.
+    /// If the program is missing: the reason, and the remedy.
     pub fn missing(&self) -> Option<String> {
         let program = self.command.first().map_or("", String::as_str);
-        // What is not made yet needs what makes it.
+        // A program that is not built yet needs the command that builds it.
         let maker = self.build.first().filter(|_| program == PROGRAM);
         let program = maker.map_or(program, String::as_str);
         if find(program).is_some() {
@@ -57,13 +57,13 @@ impl Peer {
         Self { command: filled(&self.command), build: filled(&self.build), ..self.clone() }
     }
 
-    /// Every text in which a placeholder may stand.
+    /// Every text that may have a placeholder.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &String> {
         self.command.iter().chain([&self.configuration]).chain(self.environment.values())
     }
 }
 
-/// A program on the path, or where servers are; one with a slash in its name is there itself.
+/// A program on the path, or in the folders of servers. A name with a slash is a path itself.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(|path| path.is_file());
@@ -84,14 +84,14 @@ pub fn built() -> Option<PathBuf> {
     folders.map(|folder| folder.join("peers")).find(|peers| peers.is_dir())
 }
 
-/// What the placeholders are in a cell.
+/// The values of the placeholders in a cell.
 pub(crate) struct Places<'a> {
     pub(crate) host: &'a str,
     pub(crate) port: u16,
     pub(crate) directory: &'a Path,
     pub(crate) root: &'a Path,
     pub(crate) connections: usize,
-    /// What was made for the peer.
+    /// The files that were made for the peer.
     pub(crate) program: &'a Path,
 }
 

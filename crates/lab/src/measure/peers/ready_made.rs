@@ -1,10 +1,8 @@
-//! The peers that need no definition: web servers as one would run them for the pages of a
-//! comparison.
+//! The peers that need no definition: web servers in a usual set-up for the pages of a comparison.
 //!
-//! Each has a worker for the one processor that it is pinned to, no log of requests, a queue as
-//! long as ours, and closes a connection after as many requests as ours
-//! ([`REQUESTS_A_CONNECTION`]). A new one is an entry of [`READY_MADE`], and its configuration a
-//! file.
+//! Each has a worker for the one processor that it is pinned to, no log of requests, and a queue as
+//! long as ours. It closes a connection after as many requests as ours ([`REQUESTS_A_CONNECTION`]).
+//! A new one is an entry of [`READY_MADE`], and its configuration a file.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -14,12 +12,12 @@ use crate::record::{Peer, Stop};
 
 /// How long one of these may take until it listens, in seconds.
 const START_SECONDS: f64 = 10.0;
-/// What brings those that are in `peers/`.
+/// The command that builds the peers of `peers/`.
 const BUILT: &str = "cargo xtask peers";
 
 /// After so many requests a server closes a persistent connection: our http service, and each of
-/// these alike. To open a connection and to close it costs a multiple of a request, so a peer
-/// without a limit would be measured with less work. The toys of `peers/` have the same number in
+/// these alike. To open and close a connection costs a multiple of a request. So a peer without
+/// this limit would have less work to do. The toys of `peers/` have the same number in
 /// `peers/http.h`.
 pub const REQUESTS_A_CONNECTION: u32 = 1000;
 
@@ -126,7 +124,7 @@ impl ReadyMade {
                 .replace("{requests}", &REQUESTS_A_CONNECTION.to_string()),
             environment: BTreeMap::new(),
             ready: None,
-            // Apache listens before it has anybody to serve.
+            // Apache listens before its workers can serve.
             ask: "GET / HTTP/1.0\r\n\r\n".to_owned(),
             start_seconds: START_SECONDS,
             stop: Stop::Term,
@@ -144,7 +142,7 @@ impl ReadyMade {
         (self.is_toy() && !is_demo).then(|| "serves the built-in page, and no other".to_owned())
     }
 
-    /// What it says of its version, if it is there.
+    /// Its version by its own word, if it is installed.
     pub fn version(&self) -> Option<String> {
         if self.version.is_empty() {
             return None;

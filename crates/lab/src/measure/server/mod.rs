@@ -1,4 +1,4 @@
-//! The server of a cell: started for it, asked for what it has used, ended with it.
+//! The server of a cell. It starts for the cell, reports its resources, and ends with the cell.
 //!
 //! It is one of our architectures ([`ours`]) or a peer ([`peer`]); the caller cannot tell which.
 
@@ -25,14 +25,14 @@ pub(crate) trait Server {
     /// Where it listens.
     fn address(&self) -> SocketAddr;
 
-    /// The processor time of all its processes and threads until now, to the nanosecond where they
-    /// rest: of those that live, and of threads that have ended. Quick.
+    /// The processor time of all its processes and threads until now, living and ended. It is exact
+    /// to the nanosecond for threads that rest. Quick.
     fn cpu(&mut self) -> io::Result<Duration>;
 
     /// What [`cpu`](Server::cpu) has just found, and the time of processes that have ended.
     fn cpu_with_ended_children(&mut self, living: Duration) -> io::Result<Duration>;
 
-    /// What all its processes have used until now; with their memory if asked.
+    /// The resources that all its processes have used until now, with their memory if asked.
     fn counters(&mut self, with_memory: bool) -> io::Result<Counters>;
 
     /// The queues that it is made of; none of an architecture without queues.
@@ -40,12 +40,12 @@ pub(crate) trait Server {
         Ok(Vec::new())
     }
 
-    /// Ends it at once; returns what it complained of last, in one line, or else `error`, which is
-    /// what became of it.
+    /// Ends the server at once. Returns its last complaint in one line, or else `error`, which says
+    /// how it ended.
     fn last_words(&mut self, error: &io::Error) -> String;
 }
 
-/// Starts the server of a cell, which keeps what it is told in `store`, and waits until it listens.
+/// Starts the server of a cell on `store`, and waits until it listens.
 pub(crate) fn start(
     experiment: &Experiment,
     key: &CellKey,

@@ -1,7 +1,7 @@
 //! One of our architectures: a process that is started, asked for its counters, drained.
 //!
 //! The control channel is a socket on the server's standard input, with lines of JSON. The server's
-//! end, `control.rs` in the crate `duality`, says what is said over it.
+//! end, `control.rs` in the crate `duality`, has the protocol.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -32,7 +32,7 @@ pub(super) struct Process {
     address: SocketAddr,
 }
 
-/// What a server says.
+/// A message of a server.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Message {
@@ -43,8 +43,7 @@ enum Message {
 }
 
 impl Process {
-    /// Starts the server of a cell, which keeps what it is told in `store`, and waits until it
-    /// listens.
+    /// Starts the server of a cell on `store`, and waits until it listens.
     pub(super) fn start(
         experiment: &Experiment,
         key: &CellKey,
@@ -84,7 +83,7 @@ impl Process {
         Ok(server)
     }
 
-    /// What the server says that it has used.
+    /// The server's own report of its resources.
     fn counted(&mut self) -> io::Result<Counters> {
         self.channel.get_mut().write_all(b"counters\n")?;
         match self.hear()? {

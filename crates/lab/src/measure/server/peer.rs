@@ -1,8 +1,8 @@
 //! A peer: a tree of processes that is started, asked nothing, and ended with all that it has
 //! started.
 //!
-//! It has a process group of its own: a Ctrl-C is ours alone, and what it leaves behind can be
-//! ended with it. `setpriv`, where there is one, ends it when we are killed.
+//! It has a process group of its own. So a Ctrl-C does not reach it, and its remaining processes
+//! can be ended together. `setpriv`, where there is one, ends it when we are killed.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
@@ -42,7 +42,7 @@ pub(super) struct Process {
     stop: Signal,
     address: SocketAddr,
     log: File,
-    /// It goes when the processes have gone.
+    /// The directory is removed when the processes have ended.
     _directory: TempDir,
 }
 
@@ -170,8 +170,7 @@ impl Server for Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // By these they are still found when they have left the group, and no other process can be
-        // meant.
+        // These values identify a process even after it has left the group.
         let others: Vec<OwnedFd> = tree::of(self.child.id())
             .into_iter()
             .skip(1)

@@ -1,9 +1,9 @@
-//! What a tree of processes has used that tells nothing itself, from /proc.
+//! The resources that a peer's tree of processes has used, from /proc.
 //!
 //! Processor time is exact to the nanosecond for threads that live. It is known to a tick of 10 ms
 //! for threads that have ended, and for ended processes that their parent waited for. If a parent
-//! ignores SIGCHLD, nothing is left to count of its ended children. Context switches are those of
-//! the threads that live.
+//! ignores SIGCHLD, the time of its ended children is lost. Context switches are those of the
+//! threads that live.
 
 use std::fs;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(super) fn of(root: u32) -> Vec<u32> {
     tree
 }
 
-/// What the processes of a tree have used; with their memory if asked.
+/// The resources that the processes of a tree have used, with their memory if asked.
 pub(super) fn counters(tree: &[u32], with_memory: bool) -> Counters {
     let mut total = Counters::default();
     for &pid in tree {
@@ -43,15 +43,15 @@ pub(super) fn counters(tree: &[u32], with_memory: bool) -> Counters {
     total
 }
 
-/// What a process has used, and those of its children that have ended.
+/// The resources of a process and of its ended children.
 fn of_process(pid: u32) -> Counters {
     let tasks: Vec<String> =
         threads(pid).map(|thread| format!("/proc/{pid}/task/{thread}")).collect();
     let mut total = counters::of_tasks(tasks.iter().map(String::as_str));
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let (own, children) = times(&stat, rustix::param::clock_ticks_per_second());
-    // The threads' count misses those that have ended, the process's what is less than a tick:
-    // neither is too high.
+    // The threads' sum misses ended threads, and the process's count misses parts of a tick.
+    // Neither is too high.
     total.cpu_us = total.cpu_us.max(own) + children;
     total
 }

@@ -1,7 +1,7 @@
 //! Estimates with their intervals, one beneath the other: a forest plot (Lewis & Clarke 2001).
 //!
-//! The axis follows the estimates. An interval that reaches beyond it is cut, with an arrow: one
-//! that nothing is known of would otherwise make all others invisible.
+//! The axis follows the estimates. An interval that reaches beyond the axis is cut, with an arrow.
+//! Otherwise one very wide interval would make all others invisible.
 
 use std::fmt::Write;
 
@@ -32,7 +32,7 @@ pub struct Row {
     pub name: String,
     /// The estimate.
     pub value: f64,
-    /// Its interval; none where there is none.
+    /// Its interval, if there is one.
     pub interval: Option<[f64; 2]>,
     /// The figure in words, at the right.
     pub figure: String,

@@ -38,15 +38,15 @@ pub struct Lines<'a> {
 pub struct Series {
     /// Its name.
     pub name: String,
-    /// Its place among those in colour, from 0; none for a grey one.
+    /// Its place among the coloured lines, from 0. None for a grey line.
     pub rank: Option<usize>,
-    /// Its points, and what is told of each.
+    /// Its points, each with its text.
     pub points: Vec<Point>,
     /// Points that are not to be trusted: hollow, and no part of the line.
     pub doubtful: Vec<Point>,
 }
 
-/// Where a point is, and what is told of it.
+/// The place of a point, and its text.
 pub type Point = (f64, f64, String);
 
 impl Lines<'_> {
@@ -94,7 +94,7 @@ impl Lines<'_> {
                 y.place(to)
             );
         }
-        // Those in colour lie above the others, the first uppermost.
+        // Coloured lines lie above grey ones, the first uppermost.
         let mut order: Vec<&Series> = self.series.iter().collect();
         order.sort_by_key(|series| std::cmp::Reverse(series.rank.unwrap_or(usize::MAX)));
         for series in order {
@@ -282,7 +282,7 @@ mod tests {
         let svg = lines.svg();
         assert_eq!((line(&svg), svg.matches("class=\"point\"").count()), (1, 2), "{svg}");
         assert_eq!(svg.matches("class=\"point doubtful\"").count(), 1, "{svg}");
-        // Where there are no others, they and the name are drawn all the same.
+        // They and the name are drawn even if there are no others.
         lines.series[0].points.clear();
         let svg = lines.svg();
         assert!(svg.contains(">one</text>") && svg.contains("point doubtful"), "{svg}");

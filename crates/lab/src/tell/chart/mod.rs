@@ -2,8 +2,8 @@
 //! they follow its theme.
 //!
 //! [`lines`] draws figures over load, [`forest`] estimates with their intervals. A chart of a dozen
-//! lines says nothing. So three are in colour, each with a dash and a marker of its own, and the
-//! others are grey. Names stand at the ends of lines.
+//! coloured lines cannot be read. So three are in colour, each with a dash and a marker of its own,
+//! and the others are grey. Names stand at the ends of lines.
 
 pub mod forest;
 pub mod lines;
@@ -11,7 +11,7 @@ mod scale;
 
 pub use scale::Scale;
 
-/// Text within markup: names come from files that anybody may have written.
+/// Text within markup: names come from files of any origin.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -45,7 +45,7 @@ mod tests {
         let places = apart(&[10.0, 11.0, 12.0, 95.0, 99.0], 12.0, 5.0, 100.0);
         assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= 11.999), "{places:?}");
         assert!(places[0] >= 5.0 && places[4] <= 100.0, "{places:?}");
-        // Those that have room stay where they are.
+        // Names with room stay where they are.
         assert_eq!(apart(&[20.0, 60.0], 12.0, 0.0, 100.0), [20.0, 60.0]);
     }
 }

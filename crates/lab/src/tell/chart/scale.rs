@@ -1,4 +1,4 @@
-//! From values to places.
+//! Maps values to places on an axis.
 
 /// A straight or a logarithmic scale between two places.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ fn steps(low: f64, high: f64) -> Vec<f64> {
 /// where there are several, or as many round numbers between them as make three marks or more.
 fn marks(low: f64, high: f64) -> Vec<f64> {
     const NEARLY_STRAIGHT: f64 = 1.5;
-    /// Of one power of ten, from few to many.
+    /// Marks within one power of ten, from few to many.
     const STEPS: [&[f64]; 4] = [
         &[1.0],
         &[1.0, 2.0, 5.0],

@@ -10,7 +10,7 @@ use super::Incomparable;
 use crate::format::bytes;
 use crate::record::{Design, Heading};
 
-/// Something that is not the same in both.
+/// A property that differs between the two experiments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// What.

@@ -1,11 +1,11 @@
 //! Two experiments laid over each other: before and after a change, or two machines.
 //!
 //! A cell is compared with that of the same subject at as many connections. Each figure is the
-//! ratio of the second experiment's to the first's, with its 99 % interval; they differ only when
-//! it excludes the number one. Where both have blocks, rates and processor times are compared by
-//! the slices in them (`slices.rs`).
-//! [`text`](Comparison::render_text), [`data`](Comparison::data) and a page
-//! ([`report::overlay`](crate::tell::report::overlay)) show the same.
+//! ratio of the second experiment's to the first's, with its 99 % interval. The two differ only if
+//! the interval excludes the number one. Where both have blocks, rates and processor times are
+//! compared by the slices in them (`slices.rs`). [`text`](Comparison::render_text),
+//! [`data`](Comparison::data) and a page ([`report::overlay`](crate::tell::report::overlay)) show
+//! the same.
 
 mod differences;
 mod slices;
@@ -27,7 +27,7 @@ use crate::tell::summary::Summary;
 pub use differences::Difference;
 pub(crate) use text::told_together;
 
-/// Two experiments, the first of which came before.
+/// Two experiments, the earlier one first.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// Its name in a plan; none for one that is of no plan.
@@ -36,7 +36,7 @@ pub struct Comparison {
     pub before: Summary,
     /// What came then.
     pub after: Summary,
-    /// What differs in what was measured, how, and where.
+    /// The differences of machine, design and version.
     pub differences: Vec<Difference>,
     /// The cells that both have measured.
     pub pairs: Vec<Pair>,
@@ -105,13 +105,13 @@ pub struct Change {
 /// What the interval of a ratio says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// The second is better.
+    /// The second experiment is better.
     Better,
     /// The second is worse.
     Worse,
-    /// It holds the number one.
+    /// The interval holds the number one.
     Level,
-    /// There is no interval, for one of them was measured once, or the load generator was the limit
+    /// There is no interval. One of the two was measured once, or the load generator was the limit
     /// of the one that looks worse.
     Unsure,
 }
@@ -172,7 +172,7 @@ impl Metric {
         }
     }
 
-    /// What slices of blocks tell of it, and the rounds that do.
+    /// Its value by the slices of blocks, and the rounds of these.
     fn figure(self) -> Option<(rounds::Metric, Figure)> {
         match self {
             Self::Rate => Some((rounds::Metric::Rate, |sample| sample.requests_per_second)),
@@ -213,8 +213,8 @@ impl Change {
             Direction::Worse => after.client_was_limit,
             _ => false,
         };
-        // And where it could not do its work, nothing is known. The blocks that slices are taken
-        // from are sound, whatever the windows of their sessions were.
+        // If the generator could not do its work, nothing is known. The blocks that slices are
+        // taken from are sound, whatever the windows of their sessions were.
         let is_void = !of_slices && (before.invalid || after.invalid);
         let is_unsure = of_client && hidden || is_void;
         Self {
@@ -305,9 +305,9 @@ impl Comparison {
         Ok(Self { experiment, before, after, differences, pairs, only_before, only_after })
     }
 
-    /// What is worse in the second by more than `percent`, a line for each. That is a figure with
-    /// an interval that misses the number one by more, a cell that failed, or connections without a
-    /// reply.
+    /// The figures that are worse in the second by more than `percent`, a line for each. That is a
+    /// figure with an interval that misses the number one by more, a cell that failed, or
+    /// connections without a reply.
     pub fn regressions(&self, percent: f64) -> Vec<String> {
         let failed = self.only_before.iter().filter(|alone| alone.failed).map(|alone| {
             format!("{} at {}: {}", alone.subject, connections(alone.concurrency), alone.why)
@@ -399,14 +399,14 @@ impl Pair {
         }
     }
 
-    /// What became of a figure; none where nothing was measured of it.
+    /// The change of a figure. None if it was not measured.
     pub fn change(&self, metric: Metric) -> Option<&Change> {
         self.changes.iter().find(|change| change.metric == metric)
     }
 }
 
 impl Alone {
-    /// A row of one, and what the other has instead.
+    /// A row of one experiment, and the other's row, if there is one.
     fn of(row: &Row, other: Option<&Row>) -> Self {
         let (why, failed) = match other.map(|other| &other.figures) {
             Some(Figures::Missing { what, reason }) if reason.is_empty() => {

@@ -1,12 +1,11 @@
 //! The ratios of two runs that both have blocks: from the slices of all their subjects, at all
 //! numbers of connections together.
 //!
-//! A run has few sessions, and what one subject did in two or three of them says little of how much
-//! sessions differ. All subjects of both runs say more, at all numbers of connections.
+//! A run has few sessions. Two or three values of one subject say little about how much sessions
+//! differ. The values of all subjects of both runs, at all numbers of connections, say more.
 //!
 //! The model is nested. The mean of a session is a logarithm, the sum of four parts. These are the
-//! subject's, the mood of the machine in the session, what one server process has of its own, and
-//! chance:
+//! subject's, the session's on this machine, the server process's own, and chance:
 //!
 //! ```text
 //!   y(run, subject, session) = μ(run, subject) + mood(run, session) + own(run, subject, session)
@@ -153,8 +152,8 @@ impl Spread {
             return Self { variance: 0.0, freedom: 0 };
         }
         let own = all - moods;
-        // A mood that was found has its part of what is each server's own. Of k servers that is
-        // V(own) / k.
+        // An estimated mood of a session includes a part of each server's own effect. Of k servers
+        // that is V(own) / k.
         let subjects = all as f64 / moods as f64;
         let mood = of_moods / moods as f64;
         let rest = if own > 0 { of_own / own as f64 * (subjects - 1.0) / subjects } else { 0.0 };

@@ -6,7 +6,8 @@ use super::{Alone, Change, Comparison, Direction, Metric};
 use crate::format::{connections, how_many, multiple};
 
 impl Comparison {
-    /// Tables of ratios for the terminal, then what only one has and what else differs.
+    /// Tables of ratios for the terminal. Then the cells of only one experiment, and other
+    /// differences.
     pub fn render_text(&self) -> String {
         let mut text = String::new();
         for metric in Metric::ALL {
@@ -31,8 +32,8 @@ impl Comparison {
         text
     }
 
-    /// For each figure, in how many cells the second is better, worse or level; and what to think
-    /// of it.
+    /// For each figure, in how many cells the second experiment is better, worse or level, with a
+    /// comment.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences: Vec<String> =
             Metric::ALL.into_iter().filter_map(|metric| self.count(metric)).collect();

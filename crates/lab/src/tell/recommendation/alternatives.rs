@@ -1,7 +1,7 @@
 //! "Does a change pay?" in words: alternatives beside what runs today.
 //!
-//! Of ways to run one program, each has a question of its own. Of architectures there is one
-//! question for all of them, and the answer names the one that gains most often.
+//! Each way to run one program has a question of its own. Architectures share one question, and the
+//! answer names the architecture that gains most often.
 
 use crate::format::{bytes, connections, connections_of, duration, how_many, listed, percent};
 use crate::judge::alternatives::{Alternative, Change};
@@ -78,7 +78,7 @@ fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> Vec<Str
     sentences
 }
 
-/// What is told of an alternative.
+/// The facts about an alternative.
 fn told<'a>(summary: &'a Summary, name: &str) -> Vec<Found<'a>> {
     let of = |verdict: &'a Verdict| {
         let mut all = verdict.alternatives.iter();
@@ -101,7 +101,8 @@ fn rank(found: &[Found<'_>]) -> usize {
     place.unwrap_or(usize::MAX)
 }
 
-/// That nothing is better than what runs today, and how large a gain would have been seen.
+/// Says that no alternative is better than what runs today, and how large a gain would have been
+/// seen.
 fn no_gain(summary: &Summary, current: &str) -> String {
     let compared: Vec<&Verdict> =
         summary.verdicts.iter().filter(|verdict| is_compared(verdict)).collect();
@@ -149,7 +150,7 @@ fn seen(verdict: &Verdict) -> Option<f64> {
     Some(1.0 - 1.0 / (1.0 + critical))
 }
 
-/// What is so where the alternative does not gain.
+/// The sentence for an alternative without a gain.
 fn elsewhere(summary: &Summary, current: &str, gained: &[usize]) -> Option<String> {
     let there: Vec<&Verdict> = summary
         .verdicts
@@ -172,8 +173,8 @@ fn elsewhere(summary: &Summary, current: &str, gained: &[usize]) -> Option<Strin
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
-/// Whether something can be said of an alternative. Where a verdict is withheld since small
-/// differences would not be seen, a large one that was seen is one all the same.
+/// Whether something can be said of an alternative. A verdict may be withheld because small
+/// differences would not be seen. A large difference that was seen counts even so.
 fn can_be_told(verdict: &Verdict, one: &Alternative) -> bool {
     match (&verdict.finding, &verdict.imprecise) {
         (Finding::Withheld { cause: Cause::Coarse }, _) => one.change != Change::Level,
@@ -194,7 +195,7 @@ fn answer(word: &str, change: Change, found: &[Found<'_>], current: &str) -> Opt
     })
 }
 
-/// By how much an alternative differs at each number of connections, which is named where there are
+/// The difference of an alternative at each number of connections. The number is named if there are
 /// several.
 fn by_load(found: &[Found<'_>]) -> Vec<String> {
     let told = |(place, (verdict, one)): (usize, &Found<'_>)| {
@@ -209,7 +210,7 @@ fn by_load(found: &[Found<'_>]) -> Vec<String> {
 /// `takes 24.1 % less processor time for a request at 100 [20.0 to 28.1]`; after such a one, `24.1
 /// % less at 1,000 [20.0 to 28.1]` is enough.
 fn by(one: &Alternative, metric: Metric, is_whole: bool, at: &str) -> String {
-    // Of a rate, what is counted is requests in a time, and not time for a request.
+    // A rate counts requests in a time, and not time for a request.
     let told = |value: f64| match metric {
         Metric::Rate => 1.0 / (1.0 + value) - 1.0,
         _ => value,

@@ -21,7 +21,7 @@ pub struct Card {
 }
 
 impl Card {
-    /// The card of what was chosen; none where nothing is told apart.
+    /// The card of the choice. None if no subjects are told apart.
     pub(super) fn of(
         summary: &Summary,
         chosen: Option<&str>,
@@ -59,7 +59,7 @@ impl Card {
     }
 }
 
-/// That more time may tell the members of a best set apart.
+/// Says that more time may tell the members of a best set apart.
 fn longer(verdict: &Verdict) -> Option<String> {
     let is_set = matches!(verdict.finding, Finding::Level { .. });
     is_set.then(|| {

@@ -175,7 +175,7 @@ impl Disturbed {
     }
 }
 
-/// What happened on the machine, in a few words each; nothing where nothing did.
+/// The disturbances on the machine, in a few words each.
 pub(in crate::tell) fn disturbed_briefly(summary: &Summary) -> Vec<String> {
     let Disturbed { blocks, what, stolen, waited, throttled, strangers, most, .. } =
         Disturbed::of(summary);
@@ -191,7 +191,7 @@ pub(in crate::tell) fn disturbed_briefly(summary: &Summary) -> Vec<String> {
     .collect()
 }
 
-/// What happened on the machine, in full sentences; nothing where nothing did.
+/// The disturbances on the machine, in full sentences.
 pub(super) fn disturbance(summary: &Summary) -> Vec<String> {
     let Disturbed { blocks, what, stolen, again, waited, throttled, strangers, most } =
         Disturbed::of(summary);
@@ -211,7 +211,7 @@ pub(super) fn disturbance(summary: &Summary) -> Vec<String> {
     }
     if waited > 0 {
         sentences.push(format!(
-            "The load generator had to wait for its processor in {waited} of {blocks} {what} whose rates would have decided; they \
+            "The load generator had to wait for its processor in {waited} of {blocks} {what} that would have decided by their rates; they \
              do not count."
         ));
     }

@@ -1,4 +1,4 @@
-//! Requests that failed, for the first line: what is wrong is not to be read past.
+//! Requests that failed, for the first line, so that readers notice them.
 
 use crate::format::{connections, grouped, listed};
 use crate::judge::rows::{Fates, Row};

@@ -1,7 +1,6 @@
 //! The verdicts in words: what to choose, how sure that is, and what happened.
 //!
-//! Nothing is decided here: [`crate::judge::verdict`] does that, and what it withholds is not
-//! recommended.
+//! [`crate::judge::verdict`] decides. Where it withholds a verdict, nothing is recommended here.
 
 mod alternatives;
 mod card;
@@ -37,11 +36,11 @@ pub struct Recommendation {
     pub sentences: Vec<String>,
     /// The choice on a card; none where nothing is told apart.
     pub card: Option<Card>,
-    /// Where nothing can be said, why, and what would help.
+    /// Where a verdict is withheld, the reason, and the remedy.
     pub unsaid: Vec<String>,
     /// What happened on the machine meanwhile, if anything.
     pub disturbance: Vec<String>,
-    /// What can be said at each number of connections.
+    /// The verdict at each number of connections.
     pub loads: Vec<Verdict>,
     /// Where the lead changes.
     pub crossovers: Vec<Crossover>,
@@ -70,7 +69,7 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
     let doubts = refusal::doubts(summary);
     let chosen = choose(summary);
     let crossovers = crossovers(summary);
-    // What is asked of what runs today is answered first.
+    // The question about what runs today is answered first.
     let mut sentences = alternatives::sentences(summary, chosen.as_deref());
     sentences.extend(match &chosen {
         None => without_choice(summary),
@@ -156,7 +155,7 @@ fn without_choice(summary: &Summary) -> Vec<String> {
 /// The choice: where, by how much, what it costs, and which others are better elsewhere.
 fn choice(summary: &Summary, chosen: &str) -> Vec<String> {
     let verdicts = &summary.verdicts;
-    // What is too imprecise to recommend one is no reason for it, but may well be one against it.
+    // An imprecise verdict is no reason for an architecture, but may be a reason against it.
     let precise = verdicts
         .iter()
         .filter(|verdict| verdict.can_recommend() || verdict.finding == Finding::NoDifference);
@@ -215,8 +214,8 @@ fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> S
     format!("Choose {chosen}: {it}no other is better {scope}{level}{sets}.")
 }
 
-/// Which others cannot be told from the chosen one, of numbers of connections at which anything can
-/// be told apart.
+/// The subjects that cannot be told from the chosen one, at the numbers of connections with a
+/// verdict.
 fn level_with(chosen: &str, won: &[&Verdict]) -> String {
     let decided: Vec<&&Verdict> = won.iter().filter(|verdict| verdict.tells_apart()).collect();
     let mut always = Vec::new();
@@ -241,8 +240,8 @@ fn level_with(chosen: &str, won: &[&Verdict]) -> String {
     }
 }
 
-/// What the chosen one does at a number of connections, and how far behind the next is that is
-/// worse for sure.
+/// The figures of the chosen one at a number of connections, and the distance of the next subject
+/// that is worse for sure.
 fn margin(verdict: &Verdict, chosen: &str) -> Option<String> {
     let own = verdict.standings.iter().find(|standing| standing.subject == chosen)?;
     let at_least = if own.at_least { "at least " } else { "" };
@@ -274,7 +273,7 @@ fn behind(standing: &Standing, metric: Metric) -> String {
         Metric::Rate => "fewer requests/s",
         Metric::Latency(_) => "more latency",
     };
-    // Of a rate the share that is missing.
+    // For a rate, the share that is missing.
     let told = |value: f64| if metric == Metric::Rate { 1.0 - 1.0 / (1.0 + value) } else { value };
     format!(
         "with {} % {what} [{} to {}]",
@@ -344,7 +343,7 @@ fn elsewhere(verdict: &Verdict, chosen: &str) -> Option<String> {
     (!names.is_empty()).then(|| format!("{names} at {}{by}", connections(verdict.concurrency)))
 }
 
-/// What disqualifies, one sentence for each kind.
+/// The disqualifying faults, one sentence for each kind.
 fn faults(summary: &Summary) -> Vec<String> {
     let told = |fault: Fault, sentence: fn(&str) -> String| {
         let at = |name: &String| {
@@ -388,8 +387,7 @@ fn faults(summary: &Summary) -> Vec<String> {
     .collect()
 }
 
-/// What stands beside the choice: peers and yardsticks, as they compare with the best at the
-/// highest load.
+/// Peers and yardsticks beside the best at the highest load.
 fn beside(summary: &Summary) -> Vec<String> {
     let last = summary.verdicts.iter().rfind(|verdict| {
         !verdict.is_withheld()
@@ -426,7 +424,7 @@ fn beside(summary: &Summary) -> Vec<String> {
     sentences
 }
 
-/// Where one is better for sure at a load, and another at the next at which it can be said.
+/// Where one subject is better for sure at a load, and another one at the next load with a verdict.
 fn crossovers(summary: &Summary) -> Vec<Crossover> {
     let mut verdicts: Vec<&Verdict> =
         summary.verdicts.iter().filter(|verdict| verdict.tells_apart()).collect();

@@ -1,5 +1,5 @@
-//! Why another one serves more requests/s than the one that is named best, where it does: rates are
-//! what plots show first.
+//! Why a subject serves more requests/s than the best one, where it does. Readers see rates first
+//! in plots.
 
 use crate::format::{connections, duration, grouped, percent};
 use crate::judge::verdict::{Evidence, Metric, Standing, Verdict};
@@ -49,7 +49,7 @@ fn why(evidence: &Evidence, own: &Standing, other: &Standing) -> String {
             .to_owned();
     }
     if own.at_least {
-        return format!("the load generator was the limit of {name}, whose rate may be higher");
+        return format!("the load generator was the limit of {name}: its rate may be higher");
     }
     if own.client_cpu_us > (1.0 + MORE) * other.client_cpu_us {
         return format!(

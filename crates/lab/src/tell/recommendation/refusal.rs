@@ -53,7 +53,8 @@ pub(super) fn doubts(summary: &Summary) -> Vec<Doubt> {
         .collect()
 }
 
-/// What is excluded and by which limit, where none is left, and what is not sure.
+/// The excluded subjects with their limits, the loads without any subject left, and the unsure
+/// cases.
 pub(super) fn sentences(summary: &Summary, refused: &[Refusal], doubts: &[Doubt]) -> Vec<String> {
     let mut sentences = Vec::new();
     let mut excluded: Vec<(&str, &str, Vec<String>)> = Vec::new();
@@ -121,7 +122,7 @@ fn unchecked(summary: &Summary) -> Vec<String> {
     summary.concurrency.iter().flat_map(at).collect()
 }
 
-/// That all are excluded at a load, and which one was nearest.
+/// Says that all subjects are excluded at a load, and which was nearest.
 fn nobody(summary: &Summary, load: usize, refused: &[&Refusal]) -> String {
     let worst = |refusal: &&&Refusal| {
         refusal.broken.iter().max_by(|one, other| one.excess.total_cmp(&other.excess)).cloned()

@@ -1,5 +1,5 @@
-//! Best sets: those that cannot be told from the best, where none of them can be recommended. And
-//! what is worse for sure.
+//! Best sets: subjects that cannot be told from the best, where none of them can be recommended.
+//! Also the subjects that are worse for sure.
 
 use crate::format::{connections, connections_of, listed, percent};
 use crate::judge::verdict::{Metric, Standing, Verdict};
@@ -110,7 +110,7 @@ fn names(verdict: &Verdict) -> Names {
     }
 }
 
-/// What is worse for sure, and by how much, at each number of connections.
+/// The subjects that are worse for sure at each number of connections, with the differences.
 pub(super) fn excluded(summary: &Summary) -> Vec<String> {
     let told = |verdict: &Verdict| {
         let all: Vec<String> =

@@ -1,5 +1,5 @@
-//! Why nothing is recommended, or nothing can be said at a number of connections, and what would
-//! help.
+//! Why no architecture is recommended, or a verdict is withheld at a number of connections, and the
+//! remedy.
 
 use super::sets;
 use crate::format::{connections_of, percent};
@@ -77,7 +77,7 @@ fn nobody(summary: &Summary) -> String {
     format!("No recommendation: {why}.")
 }
 
-/// Where nothing can be said, and what would help.
+/// The loads without a verdict, and the remedy.
 pub(super) fn without_verdict(summary: &Summary, something_chosen: bool) -> Vec<String> {
     let mut told: Vec<(String, Vec<usize>)> = Vec::new();
     for verdict in &summary.verdicts {
@@ -155,7 +155,7 @@ pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
     }
 }
 
-/// That blocks or rounds are too few, and what would help.
+/// Says that blocks or rounds are too few, and names the remedy.
 fn too_few(evidence: &Evidence, needed: usize) -> String {
     let fewest = FEWEST_SESSIONS;
     if evidence.in_turn {

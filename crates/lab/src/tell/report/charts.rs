@@ -1,5 +1,4 @@
-//! The charts of a page, and the table of its first screen: what is drawn of a summary, and in
-//! which words.
+//! The charts of a page, and the table of its first screen, made from a summary.
 
 use serde::Serialize;
 
@@ -13,8 +12,8 @@ use crate::tell::chart::lines::{Lines, Series};
 use crate::tell::recommendation::withheld;
 use crate::tell::summary::Summary;
 
-/// How many subjects are in colour: the leader and two rivals. More lines in colour are none that
-/// an eye could follow.
+/// How many subjects are in colour: the leader and two rivals. An eye cannot follow more coloured
+/// lines.
 const IN_COLOUR: usize = 3;
 
 /// A chart and the words around it.
@@ -109,8 +108,7 @@ fn in_colour<'a>(summary: &'a Summary, chosen: Option<&'a str>) -> Vec<&'a str> 
     names
 }
 
-/// For each number of connections, how far each is behind the best, or how it stands beside what
-/// runs today.
+/// For each number of connections, each subject's distance from the best, or from what runs today.
 pub(super) fn behind(summary: &Summary) -> Vec<Figure> {
     let figure = |verdict: &Verdict| {
         let rows = match &summary.current {
@@ -243,7 +241,7 @@ pub(super) fn rates(summary: &Summary) -> Vec<Figure> {
     summary.concurrency.iter().map(figure).filter(|figure| !figure.svg.is_empty()).collect()
 }
 
-/// The interval of an estimate, in which two values alone are none.
+/// The interval of an estimate. Two values have no interval.
 fn interval(estimate: Estimate) -> Option<[f64; 2]> {
     estimate.interval.map(|interval| [interval.low, interval.high])
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::raw::RawLines;
 use crate::record::{Cell, Measured, Outcome};
 
-/// A column of figures: its name, and what is in it.
+/// A column of figures: its name and its values.
 type Column = (&'static str, fn(&Measured) -> f64);
 
 const FIGURES: [Column; 14] = [

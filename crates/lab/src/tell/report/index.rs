@@ -1,5 +1,5 @@
-//! The index of a plan's reports: what the plan asks, and a part for each experiment. That has its
-//! answer in words, its rates, and the way to its report.
+//! The index of a plan's reports: what the plan asks, and a part for each experiment. Each part has
+//! the experiment's answer in words, its rates, and the link to its report.
 //!
 //! The report of the experiment NAME is expected at NAME/report.html beside the index.
 
@@ -119,7 +119,7 @@ impl Index {
     }
 }
 
-/// What stands above the tables of the experiment called `name` on the terminal.
+/// The text above the tables of the experiment called `name` on the terminal.
 pub fn heading(name: &str, design: &Design) -> String {
     let heading = format!("{name}: {}", describe(design));
     let line = "=".repeat(heading.chars().count());

@@ -85,8 +85,8 @@ impl FromStr for Table {
     }
 }
 
-/// These tables of an experiment, each under a line that says what it is. A figure beside which
-/// there is a warning has a `!`, as on the terminal, and one that is not to be trusted a `✗`.
+/// These tables of an experiment, each under a line with its title. A figure beside which there is
+/// a warning has a `!`, as on the terminal, and one that is not to be trusted a `✗`.
 pub fn tables(heading: &Heading, records: &Records, which: &[Table]) -> String {
     let summary = Summary::of(heading, records);
     let cells = &records.cells;
@@ -153,7 +153,7 @@ fn switches(row: &Row, cells: &[Cell]) -> f64 {
 
 fn line(text: &mut String, cells: impl IntoIterator<Item = String>) {
     for cell in cells {
-        // Names come from a file that anybody may have written.
+        // Names come from a file of any origin.
         let _ = write!(text, "| {} ", cell.replace('|', "\\|").replace('\n', " "));
     }
     text.push_str("|\n");

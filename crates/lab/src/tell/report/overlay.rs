@@ -1,4 +1,4 @@
-//! The page of two runs laid over each other: what the second is of the first, as ratios around 1.
+//! The page that compares two runs, as ratios of the second to the first.
 
 use std::io;
 use std::path::Path;

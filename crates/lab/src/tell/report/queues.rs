@@ -1,4 +1,4 @@
-//! The charts of queues and pools over time, of the architectures that are made of them.
+//! The charts of queues and pools over time, for the architectures that have them.
 
 use crate::format::{connections, grouped};
 use crate::record::{Cell, Outcome, QueueSample, QueueState};

@@ -29,7 +29,7 @@ pub(super) struct RawLine {
     text: String,
 }
 
-/// What tells of which cell a line is.
+/// The part of a line that names its cell.
 #[derive(Deserialize)]
 struct Key {
     architecture: String,
@@ -38,8 +38,8 @@ struct Key {
 }
 
 impl RawLines {
-    /// The lines of these files; of a cell that was measured more than once, the last, as it is the
-    /// one that counts.
+    /// The lines of these files. Of a cell that was measured more than once, only the last line
+    /// counts.
     ///
     /// # Errors
     ///

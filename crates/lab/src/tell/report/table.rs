@@ -21,7 +21,7 @@ pub(super) struct TableRow {
     concurrency_text: String,
     /// The figures; empty when there is none.
     figures: Vec<TableFigure>,
-    /// Why there is none.
+    /// The reason why it is missing.
     missing: Option<String>,
     /// Whether there are warnings, which stand below the table.
     warned: bool,
@@ -93,7 +93,7 @@ pub(super) fn row_lines<'a>(summary: &'a Summary, raw: &'a RawLines) -> Vec<RowL
     summary.all_rows().map(lines).collect()
 }
 
-/// What became of the crowd, by subject, concurrency and kind; empty when there was none.
+/// The fate of the crowd, by subject, concurrency and kind. Empty without a crowd.
 pub(super) fn crowd(summary: &Summary, cells: &[Cell]) -> Vec<CrowdRow> {
     let mut rows = Vec::new();
     for row in summary.all_rows() {
@@ -149,8 +149,8 @@ pub(super) fn lines(summary: &Summary) -> Vec<LoadLine> {
         let measured = rows.filter(|medians| !medians.starved && !medians.invalid);
         let points: Vec<(f64, f64)> =
             measured.map(|medians| (medians.measured_load, medians.mean_us)).collect();
-        // A line through two points is always straight; and where requests come one by one, or at a
-        // rate, the load is what it is.
+        // A line through two points is always straight. Where requests come one by one, or at a
+        // rate, the server does not decide the load.
         let loads = points.iter().map(|(load, _)| *load);
         let (least, most) = (loads.clone().fold(f64::MAX, f64::min), loads.fold(0.0, f64::max));
         if points.len() < 3 || most < 2.0 * least {
@@ -229,8 +229,8 @@ fn table_row(summary: &Summary, row: &Row, raw: &RawLines) -> TableRow {
     }
 }
 
-/// Half of an interval, as a share of the value, or its ends where it is large. Of two values
-/// there is none.
+/// Half of an interval, as a share of the value, or its ends where it is large. Two values have no
+/// interval.
 fn half(estimate: Option<Estimate>, show: fn(f64) -> String) -> TableFigure {
     let told = estimate.and_then(|estimate| {
         let interval = estimate.interval?;

@@ -14,9 +14,10 @@ enum State {
     /// So many bytes are left.
     Length(u64),
     UntilEnd,
-    /// In the size of a chunk. This is its value so far; `None` before the first digit.
+    /// The decoder is in the size of a chunk. This is its value so far; `None` before the first
+    /// digit.
     Size(Option<u64>),
-    /// In what may follow the size on its line.
+    /// The decoder is in the extensions after the size.
     Extension(u64),
     /// So many bytes are left of the chunk.
     Chunk(u64),

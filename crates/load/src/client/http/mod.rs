@@ -1,11 +1,11 @@
 //! The client of `http`: GET one path, and compare the reply with the first one.
 //!
 //! ```text
-//!   write the request ─▶ read ─▶ head as it was last time, whole reply here? ──yes─▶ compare the body
-//!                         ▲                 │ no
-//!                         │                 ▼
-//!                         └──more──── parse the head, check the status,
-//!                                     take the body out of its framing and compare it as it arrives
+//!   write the request ▶ read ▶ head as it was last time, whole reply here? ─yes─▶ compare the body
+//!                        ▲                 │ no
+//!                        │                 ▼
+//!                        └──more─── parse the head, check the status,
+//!                                   take the body out of its framing and compare it as it arrives
 //! ```
 //!
 //! A reply needs no check if its head is byte for byte the last one that was checked. That is the
@@ -190,8 +190,8 @@ impl KnownReply {
     }
 }
 
-/// Reads a reply of which the first `filled` bytes are in `buffer`. Passes the head and the bytes
-/// that came with it to `check`, and the body to `sink`. Skips interim replies.
+/// Reads a reply. Its first `filled` bytes are in `buffer`. Passes the head and the bytes that came
+/// with it to `check`, and the body to `sink`. Skips interim replies.
 pub(super) async fn read_reply(
     stream: &mut TcpStream,
     buffer: &mut [u8],

@@ -1,4 +1,5 @@
-//! Checks what one member hears, line by line, in place: every line is compared with what was said.
+//! Checks what one member hears, line by line, in place. Every line is compared with the lines that
+//! were said.
 
 use std::time::Instant;
 
@@ -92,7 +93,7 @@ impl Hearing {
         let line = &rest[..=end];
         let problem = match sender {
             None if line[0] == b'*' => return Err(word_of_server(&rest[..end])),
-            None => "a line of nobody who is in the chat",
+            None => "a line from no member of the chat",
             Some((sender, _)) if sender == self.member => "a member's own line came back to it",
             Some((sender, said)) => {
                 // A member that has said nothing yet has lines of no length.
@@ -112,7 +113,7 @@ impl Hearing {
 #[inline]
 fn sender(line: &[u8]) -> Option<u64> {
     let mut number = 0_u64;
-    // As many digits as cannot overflow.
+    // The most digits that cannot overflow.
     for &byte in line.iter().take(19) {
         match byte {
             b'0'..=b'9' => number = 10 * number + u64::from(byte - b'0'),
@@ -183,12 +184,12 @@ mod tests {
         let first = line(1, 0);
         for (wrong, problem) in [
             (line(0, 0), "own line"),
-            (delivered(14, &text(1, 0)), "of nobody"),
-            (delivered(9, &text(1, 0)), "of nobody"),
-            (delivered(99_999_999_999_999_999, &text(1, 0)), "of nobody"),
-            ("123456789012345678901234567890> x\n".to_owned(), "of nobody"),
-            ("\n".to_owned(), "of nobody"),
-            ("> \n".to_owned(), "of nobody"),
+            (delivered(14, &text(1, 0)), "from no member"),
+            (delivered(9, &text(1, 0)), "from no member"),
+            (delivered(99_999_999_999_999_999, &text(1, 0)), "from no member"),
+            ("123456789012345678901234567890> x\n".to_owned(), "from no member"),
+            ("\n".to_owned(), "from no member"),
+            ("> \n".to_owned(), "from no member"),
             (line(1, 0), "twice"),
             (line(2, 1), "before an earlier one"),
             (line(1, 2), "has not said"),

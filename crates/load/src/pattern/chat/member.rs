@@ -43,7 +43,7 @@ pub(super) struct Member {
 
 /// Why a member stops talking before all is said.
 enum End {
-    /// It got what is wrong.
+    /// The member got something wrong.
     Failed(Failure),
     /// Another one did.
     Broken,
@@ -160,7 +160,7 @@ impl Member {
         Ok(())
     }
 
-    /// Leaves a room in which all is said: nothing more may come.
+    /// Leaves a room after all lines were said. Nothing more may come.
     async fn leave(mut self) {
         let parted = time::timeout(self.load.reply_timeout, self.part()).await;
         let failure = match parted {

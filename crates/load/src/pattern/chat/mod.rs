@@ -13,9 +13,9 @@
 //! spoken waits for all that is due. A round is so short that no member can be far behind, whatever
 //! the server's backlog.
 //!
-//! A room in which one delivery is wrong is lost, since it is unknown what else is due: all members
-//! leave it. A load for a time goes on in a new room. In a load of so many requests, those that
-//! have not been made fail with it.
+//! After one wrong delivery, it is unknown what else is due in a room. So all members leave it. A
+//! load for a time goes on in a new room. In a load of so many requests, the remaining requests
+//! fail with the room.
 
 mod hearing;
 mod member;

@@ -1,5 +1,5 @@
-//! What the members of a room share: their numbers, what is said in this round, and which have
-//! heard all of it.
+//! The shared state of a room's members: their numbers, the lines of this round, and the members
+//! that have heard all lines.
 //!
 //! Lines are said in slots. With l members, slot i belongs to member i modulo l, so all members
 //! speak equally often. A round is a stretch of slots, and need not hold a slot for each member. So
@@ -37,10 +37,9 @@ struct State {
     round: Round,
     /// Members that have heard all of the round.
     done: usize,
-    /// What each member has said in this round.
+    /// The lines that each member has said in this round.
     said: Vec<Said>,
-    /// The order in which the round was heard, by members of even index and by members of odd
-    /// index.
+    /// The order of the round's lines, as members of even index and members of odd index heard it.
     orders: [Option<u64>; 2],
     broken: bool,
 }
@@ -100,8 +99,8 @@ impl Room {
         before(slots.start)..before(slots.end)
     }
 
-    /// Has `member` say its lines of this round now: appends them to `sent`, as they are to be
-    /// sent.
+    /// Has `member` say its lines of this round now. Appends them to `sent`, in the form for the
+    /// wire.
     pub(super) fn say(&self, member: usize, sent: &mut Vec<u8>) {
         let mut state = self.lock();
         let lines = self.lines(member, &state.round.slots);
@@ -117,7 +116,7 @@ impl Room {
         }
     }
 
-    /// Checks what a member has heard; see [`Hearing::take`].
+    /// Checks the bytes that a member has heard; see [`Hearing::take`].
     pub(super) fn hear(
         &self,
         hearing: &mut Hearing,
@@ -225,7 +224,7 @@ mod tests {
         let most = room(1_000, 1_000, None).round().slots.end;
         let line = delivered(1_000, &text(999, 0)).len() as u64;
         assert!(most * line <= LONGEST_ROUND as u64 && most > 1_000, "{most}");
-        // Of very many members, not all say something in each round.
+        // With very many members, not all say something in each round.
         assert!(room(100_000, 100, None).round().slots.end < most);
     }
 

@@ -1,4 +1,4 @@
-//! What is said in a room, and by which members: their numbers, and their lines.
+//! The lines that are said in a room, with the numbers of their members.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -16,12 +16,12 @@ pub(super) struct Numbers {
     members: Vec<Option<u32>>,
 }
 
-/// What one member has said in a round.
+/// The lines of one member in a round.
 #[derive(Clone)]
 pub(super) struct Said {
     /// The moment before it was sent.
     pub(super) at: Instant,
-    /// Its lines as they are to be delivered, all equally long.
+    /// Its lines in their form for delivery, all equally long.
     pub(super) lines: Vec<u8>,
     pub(super) length: usize,
 }

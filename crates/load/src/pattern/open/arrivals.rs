@@ -9,8 +9,9 @@
 //!   sinusoidal   │    │   │  │ │││ │  │   │    │    │     waits swing from MAX to MIN and back
 //! ```
 //!
-//! *Poisson* is what many independent users make. *Uniform* and *sinusoidal* are the waits that
-//! Truppel and Abreu load their servers with; for these the waits may be given instead of the rate.
+//! *Poisson* arrivals are those of many independent users. *Uniform* and *sinusoidal* are the waits
+//! that Truppel and Abreu load their servers with; for these the waits may be given instead of the
+//! rate.
 
 use std::f64::consts::TAU;
 use std::time::Duration;

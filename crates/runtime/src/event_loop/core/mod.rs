@@ -1,4 +1,4 @@
-//! The state of one loop, and what operations ask of it; its [`round`] has a file of its own.
+//! The state of one loop, and the functions for operations. Its [`round`] has a file of its own.
 //!
 //! Tasks call in here through [`current`] while the round that runs them is on the stack below. So
 //! every field is a cell, and no borrow is held while a task runs.
@@ -58,7 +58,7 @@ pub(crate) struct Core {
     budget: Cell<u32>,
     spent_in: Cell<usize>,
     draining: Cell<bool>,
-    /// The number of the turn with which all tasks that were ready as the round began have had
+    /// After the turn with this number, all tasks that were ready as the round began have had
     /// theirs. And the number of the turn after which the round ends.
     due: Cell<usize>,
     last: Cell<usize>,
@@ -73,7 +73,7 @@ pub(crate) struct Core {
 ///
 /// # Errors
 ///
-/// Those of mmap(2) and sigaltstack(2), for want of memory.
+/// The errors of mmap(2) and sigaltstack(2), if memory is lacking.
 pub(super) fn watch_overflows() -> io::Result<Watch> {
     // SAFETY: `name_running` is safe in a signal handler: it reads cells and formats numbers.
     unsafe { overflow::watch(name_running) }
@@ -163,12 +163,12 @@ impl Core {
         self.draining.get()
     }
 
-    /// Wakes one of its tasks, if there still is one of that name.
+    /// Wakes the loop's task of that name, if it still exists.
     pub(crate) fn wake(&self, name: TaskName) {
         self.tasks.wake(name);
     }
 
-    /// Wakes a task of any loop, if there still is one of that name.
+    /// Wakes the task of that name in any loop, if it still exists.
     #[inline]
     pub(crate) fn wake_wherever(&self, name: TaskName) {
         if !self.tasks.wake(name) && name.loop_number() != self.number() {

@@ -22,7 +22,7 @@ use crate::{cold_path, visibility};
 /// The least number of turns in a round, if so many tasks become ready. The round then goes on for
 /// as many turns again, up to `MORE`, until it has lasted a slice. A round ends with a system call,
 /// which costs as much as twenty switches between tasks that only wake one another. To read the
-/// clock costs as much as seven.
+/// clock costs as much as seven switches.
 const ROUND: usize = 256;
 const MORE: usize = 1024;
 const SLICE: Duration = Duration::from_micros(50);
@@ -65,7 +65,8 @@ impl Core {
         self.last.set(before.wrapping_add(ready.max(ROUND)));
         self.tasks.prefetch_first();
         let run = || while self.give_turn() {};
-        // The panic hook has said what and where; the task's connection closes, the rest go on.
+        // The panic hook has reported the panic. The task's connection closes, and the other tasks
+        // go on.
         while catch_unwind(AssertUnwindSafe(run)).is_err() {
             set_ambient_deadline(None);
             self.end(self.running());

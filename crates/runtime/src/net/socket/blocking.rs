@@ -105,8 +105,8 @@ impl Socket {
         Ok(sockopt::set_socket_timeout(self.as_fd(), Timeout::Recv, limit)?)
     }
 
-    /// Whether it is the only handle of a client's connection. Where there are two, one may wait
-    /// for long while the other writes.
+    /// Whether it is the only handle of a client's connection. With two handles, one may wait for
+    /// long while the other writes.
     fn may_lose_its_place(&self) -> bool {
         let is_a_clients = self.ends_at_drain == Some(DrainTarget::Connection);
         is_a_clients && !self.duplicated && self.injected.is_none()

@@ -1,8 +1,8 @@
-//! What is left in a listener's accept queue when the process drains.
+//! The connections in a listener's accept queue when the process drains.
 //!
 //! These connections came before the drain, and their requests may be there with them. So they are
-//! accepted and served. Those that come later are not, or clients that come again and again would
-//! keep the server from its end.
+//! accepted and served. Later connections are not accepted. Otherwise clients that come again and
+//! again would keep the server from its end.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -47,7 +47,7 @@ impl Rest {
 
 /// How many connections wait in the accept queue of `listener`.
 fn queued(listener: BorrowedFd<'_>) -> usize {
-    // Of a listener, this is the length of its accept queue. What a child process has in its place
+    // For a listener, this is the length of its accept queue. What a child process has in its place
     // has none.
     tcp_info(listener).map_or(0, |info| info.tcpi_unacked as usize)
 }

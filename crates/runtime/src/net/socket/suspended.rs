@@ -97,7 +97,7 @@ impl Socket {
         Ok(source)
     }
 
-    /// Ends what a reactor knows of the socket, if there is one.
+    /// Deregisters the socket from its reactor, if it has one.
     pub(super) fn leave_reactor(&mut self) {
         if let Some(source) = self.source.take() {
             source.deregister(self.as_fd(), true);

@@ -1,4 +1,4 @@
-//! What a service says of its requests, for records
+//! A service's marks of its requests, for records
 //! ([`visibility::Record`](crate::visibility::Record)).
 
 use super::TcpStream;

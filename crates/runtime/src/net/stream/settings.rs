@@ -1,4 +1,4 @@
-//! What a stream is, and how it does what it does: addresses, time-outs, options of its socket.
+//! The settings of a stream: addresses, time-outs, options of its socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `getsockname(2)`.
+    /// The errors of `getsockname(2)`.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         internet_address(Some(getsockname(self.as_fd())?))
     }
@@ -36,7 +36,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// The errors of `setsockopt(2)`.
     pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
         Ok(sockopt::set_tcp_nodelay(self.as_fd(), on)?)
     }
@@ -45,7 +45,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `getsockopt(2)`.
+    /// The errors of `getsockopt(2)`.
     pub fn nodelay(&self) -> io::Result<bool> {
         Ok(sockopt::tcp_nodelay(self.as_fd())?)
     }
@@ -55,8 +55,8 @@ impl TcpStream {
     ///
     /// On a loop the limit counts from the round in which the wait began.
     ///
-    /// A read of an accepted connection may end before, as at the end of input: at a
-    /// [drain](crate::drain), or where others wait for its thread ([`places`](crate::places)).
+    /// A read of an accepted connection may end before that, as at the end of input. It does at a
+    /// [drain](crate::drain), and where others wait for its thread ([`places`](crate::places)).
     ///
     /// # Errors
     ///
@@ -78,12 +78,12 @@ impl TcpStream {
     /// closed for so long, or no acknowledgement may have come. Then the kernel ends the
     /// connection, and the first operation fails by `TimedOut` (`TCP_USER_TIMEOUT` of `tcp(7)`).
     ///
-    /// A write time-out alone does not see that: the socket's buffer grows, and each write that
-    /// finds a little room in it begins a wait of its own.
+    /// A write time-out alone does not notice this: the socket's buffer grows. Each write that
+    /// finds a little room in the buffer begins a wait of its own.
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// The errors of `setsockopt(2)`.
     pub fn set_taking_limit(&self, limit: Duration) -> io::Result<()> {
         if self.socket.injected.is_some() {
             return Ok(());
@@ -97,7 +97,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// Those of `setsockopt(2)`.
+    /// The errors of `setsockopt(2)`.
     pub fn set_linger_reset(&self) -> io::Result<()> {
         Ok(sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO))?)
     }

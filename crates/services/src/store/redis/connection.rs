@@ -37,7 +37,7 @@ impl Connection {
         matches!(recv(&self.stream, &mut [0; 1], flags), Err(Errno::WOULDBLOCK))
     }
 
-    /// Sends `commands`, and waits for the replies to them, of which there are `count`.
+    /// Sends `commands`, and waits for their `count` replies.
     pub(super) async fn exchange(
         &mut self,
         commands: &[u8],

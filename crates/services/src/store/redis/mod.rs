@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a loop, or a process of the block world ("group"):
-//!     calls ──> a checkout (64) ──> an idle connection that is still good, or a new one ──> exchange
+//!     calls ─> a checkout (64) ─> an idle connection that is still good, or a new one ─> exchange
 //!                     ▲                                                                  │
 //!                     └────────── put back after whole replies, dropped otherwise ◀──────┘
 //! ```

@@ -1,4 +1,4 @@
-//! The set-up of the file: it is made, or checked.
+//! The set-up of the file: it makes the file, or checks it.
 //!
 //! A file is made under another name and moved into its place when it is whole. So a file in that
 //! place was never empty. An empty file there was cut off, and is refused; otherwise it would

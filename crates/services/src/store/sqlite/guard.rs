@@ -6,10 +6,10 @@
 //! after each write:
 //!
 //! ```text
-//!   gone, or another inode at the path     the write is refused
-//!   changed since it was known to be whole a new connection looks through it (`PRAGMA quick_check`)
-//!   changed while we wrote                 SQLite has moved pages from the log into the file: it is whole still
-//!   shorter while we wrote, or no log      the write is not acknowledged
+//!   gone, or another inode at the path  the write is refused
+//!   changed since it was known whole    a new connection looks through it (`PRAGMA quick_check`)
+//!   changed while we wrote              SQLite moved pages from the log into the file: it is whole
+//!   shorter while we wrote, or no log   the write is not acknowledged
 //! ```
 //!
 //! The processes of a service share what is known, so the end of one process's log does not alarm
@@ -43,7 +43,7 @@ pub(super) struct Guard {
     identity: &'static AtomicU64,
     /// The stamp of the file when it was last whole.
     whole: &'static AtomicU64,
-    /// The stamp with which it is unfit, or [`FOR_EVER`]; 0 is none.
+    /// The stamp of the file when it became unfit, or [`FOR_EVER`]. 0 is none.
     unfit: &'static AtomicU64,
     /// How often it was looked through. A connection from before a look may have read what is no
     /// longer there.

@@ -1,4 +1,4 @@
-//! The store in a file of SQLite: the one place that knows rusqlite.
+//! The store in a file of SQLite. No other module uses rusqlite.
 //!
 //! ```text
 //!   any number of processes, each:
@@ -6,13 +6,12 @@
 //!     calls ──> four readers' turns ┴──> offload ──> the file, its write-ahead log, its lock
 //! ```
 //!
-//! SQLite has one writer at a time, whatever we do. Within a process writers queue for the one
-//! turn, in order and without a helper thread each. Between processes the lock of the file decides.
-//! It has no queue and has to be asked for again and again (see [`pause`]). A task waits for the
-//! lock, never a helper thread: files need the helpers too. A connection belongs to the process
-//! that opened it and must not be carried across fork(2)
-//! (<https://www.sqlite.org/howtocorrupt.html>, 2.7). So the first call of a process opens it. The
-//! [`guard`] sees whether the file is still whole.
+//! SQLite has one writer at a time. Within a process writers queue for their turn, in order and
+//! without a helper thread each. Between processes the lock of the file decides. It has no queue
+//! and has to be asked for again and again (see [`pause`]). A task waits for the lock, never a
+//! helper thread: files need the helpers too. A connection belongs to the process that opened it
+//! and must not be carried across fork(2) (<https://www.sqlite.org/howtocorrupt.html>, 2.7). So the
+//! first call of a process opens it. The [`guard`] sees whether the file is still whole.
 
 mod create;
 mod guard;
