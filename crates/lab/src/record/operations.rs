@@ -15,6 +15,11 @@ macro_rules! operations {
         }
 
         impl Operations {
+            /// What two servers counted together.
+            pub(crate) fn and(&self, other: &Self) -> Self {
+                Self { $($name: self.$name + other.$name,)+ }
+            }
+
             /// What was counted after `earlier`; none when there was nothing: then nothing counts.
             pub fn since(&self, earlier: &Self) -> Option<Self> {
                 let counted = Self { $($name: self.$name.saturating_sub(earlier.$name),)+ };

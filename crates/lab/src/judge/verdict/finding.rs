@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::judge::alternatives::Alternative;
+use crate::judge::network::Network;
 use crate::judge::rounds::Metric;
 
 /// What is best at a number of connections, as far as it can be told.
@@ -12,6 +13,9 @@ pub struct Verdict {
     pub concurrency: usize,
     /// What decides here: for all subjects the same.
     pub metric: Metric,
+    /// The network, where it sets the rate of all: then processor time decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// What follows.
     pub finding: Finding,
     /// All candidates that were measured, the best first.
