@@ -1,4 +1,5 @@
-//! The server's end of the lab's control channel: lines of JSON over a socket on standard input.
+//! The server's end of the lab's control channel: lines of JSON over a socket on standard input, or
+//! over standard input and output where these are pipes, as launchers give them.
 //!
 //! Each line has a direction:
 //!
@@ -15,74 +16,85 @@
 //!
 //! docs/visibility.md explains the counters.
 
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::thread;
 
 use duality_architectures::common::children;
 use duality_architectures::usage;
 use duality_runtime::visibility;
+use rustix::fs::{FileType, fstat};
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::{Map, Value, json};
 
 /// The channel, before the server is ready.
 pub(crate) struct Control {
-    socket: UnixStream,
+    orders: File,
+    answers: File,
 }
 
 impl Control {
-    /// Takes the socket that is this process's standard input.
-    pub(crate) fn on_standard_input() -> io::Result<Self> {
-        let descriptor = io::stdin().as_fd().try_clone_to_owned()?;
-        Ok(Self { socket: UnixStream::from(descriptor) })
+    /// Takes the socket that is this process's standard input, or its standard streams.
+    pub(crate) fn on_standard_streams() -> io::Result<Self> {
+        let input = io::stdin().as_fd().try_clone_to_owned()?;
+        let is_socket = FileType::from_raw_mode(fstat(&input)?.st_mode) == FileType::Socket;
+        let output = match is_socket {
+            true => input.try_clone()?,
+            false => io::stdout().as_fd().try_clone_to_owned()?,
+        };
+        Ok(Self { orders: File::from(input), answers: File::from(output) })
     }
 
     /// Says why there will be no server.
     pub(crate) fn unavailable(mut self, reason: &str) -> io::Result<()> {
-        say(&mut self.socket, &json!({ "unavailable": reason }))
+        say(&mut self.answers, &json!({ "unavailable": reason }))
     }
 
     /// Says that the server listens, and answers the lab from now on, on a thread of its own.
     pub(crate) fn ready(mut self, address: SocketAddr) -> io::Result<()> {
         let pid = getpid().as_raw_nonzero().get();
-        say(&mut self.socket, &json!({ "ready": { "address": address.to_string(), "pid": pid } }))?;
+        say(
+            &mut self.answers,
+            &json!({ "ready": { "address": address.to_string(), "pid": pid } }),
+        )?;
         children::helper();
         thread::Builder::new().name("control".into()).spawn(move || {
             // Whatever ends the channel ends the server: without a lab it has no purpose.
-            let _ = answer(self.socket);
+            let _ = self.answer();
             let _ = kill_process(getpid(), Signal::TERM);
         })?;
         Ok(())
     }
-}
 
-fn answer(mut socket: UnixStream) -> io::Result<()> {
-    for line in BufReader::new(socket.try_clone()?).lines() {
-        match line?.as_str() {
-            "drain" => break,
-            "queues" => {
-                say(&mut socket, &queues())?;
-                continue;
+    fn answer(self) -> io::Result<()> {
+        let Self { orders, mut answers } = self;
+        for line in BufReader::new(orders).lines() {
+            match line?.as_str() {
+                "drain" => break,
+                "queues" => {
+                    say(&mut answers, &queues())?;
+                    continue;
+                }
+                _ => {}
             }
-            _ => {}
+            let usage = usage::of_this_process();
+            let counted = visibility::totals().named().into_iter();
+            let operations: Map<String, Value> = counted
+                .chain([("page_faults", usage.page_faults)])
+                .map(|(name, count)| (name.to_owned(), json!(count)))
+                .collect();
+            let counters = json!({ "counters": {
+                "cpu_us": usage.cpu_us,
+                "voluntary_switches": usage.voluntary_switches,
+                "involuntary_switches": usage.involuntary_switches,
+                "operations": operations,
+            }});
+            say(&mut answers, &counters)?;
         }
-        let usage = usage::of_this_process();
-        let counted = visibility::totals().named().into_iter();
-        let operations: Map<String, Value> = counted
-            .chain([("page_faults", usage.page_faults)])
-            .map(|(name, count)| (name.to_owned(), json!(count)))
-            .collect();
-        let counters = json!({ "counters": {
-            "cpu_us": usage.cpu_us,
-            "voluntary_switches": usage.voluntary_switches,
-            "involuntary_switches": usage.involuntary_switches,
-            "operations": operations,
-        }});
-        say(&mut socket, &counters)?;
+        Ok(())
     }
-    Ok(())
 }
 
 /// The queues as they are now.
@@ -91,6 +103,6 @@ fn queues() -> Value {
     json!({ "queues": visibility::queues().into_iter().map(queue).collect::<Vec<_>>() })
 }
 
-fn say(socket: &mut UnixStream, message: &Value) -> io::Result<()> {
-    socket.write_all(format!("{message}\n").as_bytes())
+fn say(answers: &mut File, message: &Value) -> io::Result<()> {
+    answers.write_all(format!("{message}\n").as_bytes())
 }

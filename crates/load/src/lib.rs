@@ -76,7 +76,7 @@ pub use listeners::Listeners;
 pub use pattern::{Arrivals, Named, Pattern};
 pub use quota::{Exhausted, Quotas};
 pub use relay::{Relay, Slice};
-pub use report::{Latency, OpenLoop, Report, Warning, WarningKind};
+pub use report::{HistogramError, Latency, OpenLoop, Report, Warning, WarningKind};
 pub use sources::Sources;
 pub use target::{Target, TargetError};
 

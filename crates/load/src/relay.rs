@@ -18,6 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use duality_runtime::time;
+use serde::{Deserialize, Serialize};
 
 use crate::announce::{self, Announcer, EdgeAnnouncer, moment};
 use crate::connection::Load;
@@ -46,12 +47,12 @@ pub struct Relay {
 }
 
 /// What a load did in a slice. A slice is a time in which it alone made requests.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
     /// Correct replies, from the slice's beginning until the load was at rest.
     pub requests: u64,
     /// Requests that failed since the end of the slice before, by kind as in [`Report::errors`].
-    pub errors: BTreeMap<&'static str, u64>,
+    pub errors: BTreeMap<String, u64>,
     /// Requests that had no reply when the load was left alone.
     pub unanswered: u64,
     /// How many of the load's connections have got a reply since it joined.
@@ -64,6 +65,22 @@ pub struct Slice {
     pub waited: Duration,
     /// Correct replies a second, from 5 ms after its beginning until no more requests were made.
     pub requests_per_second: f64,
+}
+
+impl Slice {
+    /// Adds what another load did in the same slice, on another host.
+    pub fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.unanswered += other.unanswered;
+        self.connections_served += other.connections_served;
+        self.requests_per_second += other.requests_per_second;
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.waited = self.waited.max(other.waited);
+        self.cpu += other.cpu;
+        for (kind, count) in &other.errors {
+            *self.errors.entry(kind.clone()).or_default() += count;
+        }
+    }
 }
 
 enum Command {
@@ -243,7 +260,7 @@ impl Member {
         let failed = load.recorder.failed();
         let since = |(kind, count): (&'static str, u64)| {
             let more = count - self.told.get(kind).copied().unwrap_or_default();
-            (more > 0).then_some((kind, more))
+            (more > 0).then(|| (kind.to_owned(), more))
         };
         let errors = failed.clone().into_iter().filter_map(since).collect();
         self.told = failed;

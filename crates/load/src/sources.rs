@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use duality_runtime::net::{ConnectOptions, TcpStream};
 use duality_runtime::time;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
@@ -33,7 +34,7 @@ const FOR_THOSE_AT_REST: usize = 15;
 const MOST: u32 = 65_534;
 
 /// How many addresses a load's connections come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sources {
     /// One address. On the loopback device (127.0.0.0/8), as many addresses as the connections
     /// need.

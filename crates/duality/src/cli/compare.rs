@@ -11,7 +11,7 @@ use duality_lab::ask::variant::Choice;
 use duality_lab::measure as lab;
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::measure::store::Store;
-use duality_lab::measure::{Clock, Finished};
+use duality_lab::measure::{Clock, Finished, Stage};
 use duality_lab::record::results::Results;
 use duality_lab::record::{Cell, Outcome, Records};
 use duality_lab::tell::answer::Answer;
@@ -163,6 +163,26 @@ pub(super) struct Arguments {
     /// Processors of the load generator [default: those that share no core with the server's]
     #[arg(long, value_delimiter = ',', value_name = "CPU,…", requires = "server_cpus", help_heading = heading::MEASURING)]
     client_cpus: Option<Vec<usize>>,
+    /// A host of a role, such as server=web1 or load=gen1@10.0.0.7; once for each (docs/hosts.md)
+    ///
+    /// Roles are server, balancer, store and load. Several servers need a balancer, and several
+    /// loads make their load together. The address is what other roles connect to, without it the
+    /// host's name. The host `here` is this machine.
+    #[arg(long, value_name = "ROLE=HOST[@ADDRESS]", help_heading = heading::HOSTS)]
+    host: Option<Vec<String>>,
+    /// What reaches the hosts: ssh, srun, nsenter, kubectl, docker, or a command with {host}
+    /// [default: ssh]
+    ///
+    /// It gives the standard streams of a shell there. This program sends itself over them. A
+    /// command of your own is, for example, "ssh -F config {host}".
+    #[arg(long, value_name = "NAME|COMMAND", help_heading = heading::HOSTS)]
+    launcher: Option<String>,
+    /// Duality's program on the hosts; without it, this program is sent there
+    #[arg(long, value_name = "PATH", help_heading = heading::HOSTS)]
+    host_program: Option<String>,
+    /// What hands requests to several servers: nginx or haproxy [default: nginx]
+    #[arg(long, value_name = "NAME", help_heading = heading::HOSTS)]
+    balancer: Option<String>,
     /// The path that the client asks for [default: / of http, /guestbook of guestbook]
     #[arg(long, help_heading = heading::SERVICE)]
     path: Option<String>,
@@ -219,6 +239,10 @@ impl Arguments {
             store: self.store.clone(),
             server_cpus: self.server_cpus.clone(),
             client_cpus: self.client_cpus.clone(),
+            hosts: self.host.clone(),
+            launcher: self.launcher.clone(),
+            host_program: self.host_program.clone(),
+            balancer: self.balancer.clone(),
             constraints: self.constraints.constraints(),
             current: self.constraints.current().map(str::to_owned),
             ..clients
@@ -425,7 +449,11 @@ pub(super) fn announce(experiment: &Experiment) {
 pub(super) fn find_prices(experiments: &mut [Experiment], clock: Clock<'_>) {
     const LONG: Duration = Duration::from_secs(60);
     const SHARE: u32 = 20;
-    if experiments.iter().all(|experiment| experiment.design.architectures.is_empty()) {
+    // Costs of this machine say nothing of other hosts.
+    let is_here = |experiment: &&Experiment| {
+        !experiment.design.architectures.is_empty() && experiment.design.topology.is_none()
+    };
+    if !experiments.iter().any(|experiment| is_here(&experiment)) {
         return;
     }
     let length =
@@ -436,7 +464,7 @@ pub(super) fn find_prices(experiments: &mut [Experiment], clock: Clock<'_>) {
     }
     match model::unit_costs(Effort::QUICK, Some(time / SHARE)) {
         Ok(costs) => {
-            for experiment in experiments {
+            for experiment in experiments.iter_mut().filter(|one| one.design.topology.is_none()) {
                 experiment.unit_costs = costs.clone();
             }
         }
@@ -451,7 +479,9 @@ pub(super) fn measure(
     resume: bool,
     clock: Clock<'_>,
 ) -> Result<Finished, Failure> {
-    lab::compare(experiment, out, resume, clock).map_err(|error| Failure::failed(error.to_string()))
+    let stage = Stage::set(experiment).map_err(Failure::failed)?;
+    lab::compare(experiment, out, resume, clock, &stage)
+        .map_err(|error| Failure::failed(error.to_string()))
 }
 
 /// What is printed of an answer.

@@ -46,6 +46,13 @@ pub(super) fn explain(experiment: &Experiment) -> String {
     for economy in &experiment.economies {
         line("economy", economy.clone());
     }
+    if let Some(topology) = &design.topology {
+        line("hosts", listed(&topology.hosts));
+        line("launcher", topology.launcher.clone());
+        if let Some(balancer) = &topology.balancer {
+            line("balancer", balancer.command.first().cloned().unwrap_or_default());
+        }
+    }
     // Peers have arguments of their own.
     let arguments: &[String] =
         if design.architectures.is_empty() { &[] } else { &design.server_arguments };

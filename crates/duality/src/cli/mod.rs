@@ -1,6 +1,7 @@
 //! The command line. Standard output carries results, standard error progress and complaints; exit
 //! code 2 is for misuse, 1 for failure.
 
+mod agent;
 mod binary;
 mod cc;
 mod clients;
@@ -51,6 +52,7 @@ pub(crate) use crate::failure::flag;
 mod heading {
     pub(super) const BINARY: &str = "A server of your own";
     pub(super) const CLIENTS: &str = "Clients";
+    pub(super) const HOSTS: &str = "Hosts";
     pub(super) const MEASURING: &str = "Measuring";
     pub(super) const SERVICE: &str = "Service";
     pub(super) const SERVER: &str = "Server";
@@ -99,6 +101,9 @@ enum Command {
     Architectures(list::Arguments),
     /// List the services
     Services(list::Arguments),
+    /// Carry out what a comparison asks of this host, over standard input and output
+    #[command(hide = true)]
+    Agent,
 }
 
 /// Runs the command line of this process, for the services that come with Duality or one's own.
@@ -140,6 +145,7 @@ fn run_command(own: Option<Service>) -> ExitCode {
         Command::Cc(arguments) => return end(cc::run(&arguments)),
         Command::Architectures(arguments) => list::architectures(&arguments),
         Command::Services(arguments) => list::services(&catalogue, &arguments),
+        Command::Agent => agent::run(),
     };
     end(result.map(|()| ExitCode::SUCCESS))
 }

@@ -63,7 +63,7 @@ pub(super) struct Arguments {
     injection: InjectionFlags,
     #[command(flatten)]
     visibility: Visibility,
-    /// Standard input is the lab's control channel
+    /// Standard input is the lab's control channel, with standard output where it is no socket
     #[arg(long, hide = true)]
     control: bool,
 }
@@ -94,9 +94,10 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let service = catalogue.open(name, &setup)?;
     privileges.raise()?;
     let control = match arguments.control {
-        true => Some(Control::on_standard_input().map_err(|error| {
-            Failure::misuse(format!("--control: {error}: standard input must be a socket"))
-        })?),
+        true => Some(
+            Control::on_standard_streams()
+                .map_err(|error| Failure::misuse(format!("--control: {error}")))?,
+        ),
         false => None,
     };
     let options = arguments.tuning.options();

@@ -4,17 +4,20 @@
 //! on. So the lab knows no architecture and no service, and its tests need neither.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use duality_load::{Pattern, Target};
 
 use super::clients;
+use super::hosts;
 use super::settings::{Misfit, Settings};
 use super::timing::Timing;
 use super::variant::Choice;
 use crate::format::OF_THE_COMMAND;
 use crate::measure::experiment::{Experiment, Site};
+use crate::measure::hosts::launcher::Launcher;
 use crate::measure::load_command;
 use crate::measure::machine;
 use crate::measure::peers::{READY_MADE, ReadyMade};
@@ -103,9 +106,20 @@ pub fn experiment(
     let chosen = architectures(settings, program)?;
     let peers = peers(settings, defined, &chosen, program)?;
     let behaviour = clients::behaviour(settings)?;
-    let (server_cpus, client_cpus) = processors(settings)?;
+    let topology = hosts::topology(settings, &service.name)?;
+    let (server_cpus, client_cpus) = match topology {
+        None => processors(settings)?,
+        // Those of the hosts: none is ours to choose.
+        Some(_) => (
+            settings.server_cpus.clone().unwrap_or_default(),
+            settings.client_cpus.clone().unwrap_or_default(),
+        ),
+    };
     // The default is a new file for each cell.
     let store = service.store.then(|| settings.store.clone().unwrap_or(Store::Sqlite));
+    if let Some(topology) = &topology {
+        hosts::check_store(topology, store.as_ref())?;
+    }
     let mut experiment = Experiment {
         design: Design {
             service: service.name.clone(),
@@ -131,14 +145,18 @@ pub fn experiment(
             server_arguments: service.server_arguments.clone(),
             path: path(service, settings)?,
             store: store.as_ref().map(Store::to_string),
+            topology,
         },
         exchange: service.exchange.clone(),
         behaviour,
         site: site(service, settings),
         programs: PathBuf::new(),
         unavailable: BTreeMap::new(),
-        degraded: chosen.iter().filter_map(Subject::degraded).collect(),
+        degraded: (chosen.iter().filter_map(Subject::degraded))
+            .chain(settings.launcher.as_deref().and_then(Launcher::caution))
+            .collect(),
         store,
+        listen: Ipv4Addr::LOCALHOST.into(),
         origin: None,
         program: this_program()?,
         command: command(settings),
@@ -313,7 +331,9 @@ fn unavailable_peers(design: &Design, is_demo: bool) -> BTreeMap<(String, usize)
     for peer in &design.peers {
         let ready = ReadyMade::named(&peer.name);
         let misfit = ready.and_then(|ready| ready.misfit(&design.service, asks_demo_page));
-        if let Some(why) = misfit.or_else(|| peer.missing()) {
+        // On other hosts it may be there.
+        let missing = || peer.missing().filter(|_| design.topology.is_none());
+        if let Some(why) = misfit.or_else(missing) {
             unavailable.extend(
                 design.concurrency.iter().map(|&count| ((peer.name.clone(), count), why.clone())),
             );

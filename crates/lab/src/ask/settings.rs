@@ -259,6 +259,14 @@ settings! {
         "list of whole numbers", "the first", "The processors of the servers; needs client-cpus";
     "client-cpus" client_cpus: Vec<usize>, Lab, values::distinct,
         "list of whole numbers", "those that share no core with the server's", "The processors of the load generator; needs server-cpus";
+    "hosts" hosts: Vec<String>, Lab, values::texts,
+        "list of texts", "this machine", "Where roles run, such as [\"server=web1\", \"load=gen1@10.0.0.7\"] (docs/hosts.md)";
+    "launcher" launcher: String, Lab, values::text,
+        "text", "ssh", "What reaches hosts: ssh, srun, nsenter, kubectl, docker, or a command with {host}";
+    "host-program" host_program: String, Lab, values::text,
+        "text", "this program, which is sent there", "Duality's program on the hosts";
+    "balancer" balancer: String, Lab, values::text,
+        "text", "nginx", "What hands requests to several servers: nginx or haproxy";
     "constraints" constraints: Constraints, Lab, values::any,
         "table", "those at the top", "What must be kept to be recommended: slo, a list such as [\"p99=5ms\"], and memory"
         => |constraints, experiment| experiment.constraints = constraints.clone();

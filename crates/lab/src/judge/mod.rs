@@ -12,6 +12,7 @@
 pub mod alternatives;
 pub mod blocks;
 pub mod constraints;
+pub mod network;
 pub(crate) mod pairs;
 pub(crate) mod rounds;
 pub mod rows;

@@ -144,14 +144,22 @@ impl<'a> Rounds<'a> {
         Rounds::Blocks { kept, dropped, waited: 0 }
     }
 
-    /// The metric that decides. It is the same for all `candidates`.
-    pub(crate) fn metric(&self, heading: &Heading, candidates: &[&str]) -> Metric {
+    /// What decides, for all of `candidates` the same.
+    pub(crate) fn metric(
+        &self,
+        heading: &Heading,
+        candidates: &[&str],
+        network_sets_rate: bool,
+    ) -> Metric {
         let design = &heading.design;
         if design.clients.pattern == "open" {
             let asked = heading.constraints.slo.first().map(|slo| slo.percentile.name());
             // The tail of a short window on a shared machine is the hypervisor's. It counts only
             // where it is asked for.
             return Metric::Latency(asked.unwrap_or("p50"));
+        }
+        if network_sets_rate {
+            return Metric::ServerCpu;
         }
         let cpus = design.server_cpus.len().max(1) as f64;
         let most = |is_so: &dyn Fn(&str) -> bool| {
@@ -309,7 +317,9 @@ pub fn sound(heading: &Heading, blocks: &[&Block]) -> usize {
     let subjects: BTreeSet<&str> =
         blocks.iter().flat_map(|block| &block.slices).map(|slice| slice.subject.as_str()).collect();
     let rounds = Rounds::of_blocks(blocks.to_vec());
-    let metric = rounds.metric(heading, &subjects.into_iter().collect::<Vec<_>>());
+    // Blocks do not tell what the network does; between hosts it may set the rate.
+    let is_far = heading.design.topology.is_some();
+    let metric = rounds.metric(heading, &subjects.into_iter().collect::<Vec<_>>(), is_far);
     match rounds.without_waits(metric) {
         Rounds::Blocks { kept, .. } => kept.len(),
         Rounds::Windows { .. } => 0,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use duality_load::{Latency, Warning, WarningKind, is_wrong_reply};
 
+use crate::judge::network::load_in_server;
 use crate::judge::soundness;
 use crate::record::{Block, Measured, Outcome};
 use crate::statistics::{Estimate, estimate, median, variation};
@@ -54,7 +55,7 @@ pub struct Medians {
     pub p99_us: f64,
     /// 99.9 % of the latencies are no longer.
     pub p99_9_us: f64,
-    /// Mean number of requests in service.
+    /// Mean number of requests in service; in the servers alone, where a network lies between.
     pub measured_load: f64,
     /// The server's processor time for each request.
     pub cpu_us: f64,
@@ -351,7 +352,7 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
         p50_us: middle(|repeat| repeat.latency_us.p50)?,
         p99_us: middle(|repeat| repeat.latency_us.p99)?,
         p99_9_us: middle(|repeat| repeat.latency_us.p99_9)?,
-        measured_load: middle(|repeat| repeat.measured_load)?,
+        measured_load: middle(|repeat| load_in_server(repeat).unwrap_or(repeat.measured_load))?,
         cpu_us: middle(|repeat| repeat.server_cpu_us_per_request)?,
         of_blocks: false,
         cpu: estimate(&samples(|repeat| repeat.server_cpu_us_per_request), seed)?,

@@ -1,11 +1,12 @@
 //! How the clients of an experiment behave.
 
 use duality_load::{Arrivals, Crowd, Pattern, Sources};
+use serde::{Deserialize, Serialize};
 
 use crate::record::Clients;
 
 /// How clients behave.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Behaviour {
     /// When requests are made.
     pub pattern: Pattern,

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use duality_load::{Observer, Report, Warning, WarningKind};
 
-use super::noise::NoiseMeter;
-use super::window::{Window, settled};
+use super::stage::Meter;
+use super::window::Window;
 use crate::measure::experiment::Experiment;
 use crate::measure::load_command::{self, Run};
 use crate::measure::server::Server;
@@ -33,7 +33,7 @@ impl Load<'_> {
         self,
         key: &CellKey,
         server: &mut dyn Server,
-        meter: &mut NoiseMeter,
+        meter: &mut Meter,
     ) -> Outcome {
         let warm_up = self.run(key, server);
         let address = server.address();
@@ -45,16 +45,18 @@ impl Load<'_> {
         let ran = self.run_at(key, address);
         window.window_closed();
         match ran {
-            Ok(run) => window.outcome(Ok(self.report(key, &run)), self.experiment, &key.subject),
+            Ok(run) => {
+                window.outcome(Ok(self.report(key, &run)), None, self.experiment, &key.subject)
+            }
             Err(problem) => Outcome::Failed { reason: window.with_last_words(problem) },
         }
     }
 
     /// Runs the command once more.
     pub(super) fn slice(self, key: &CellKey, server: &mut dyn Server) -> std::io::Result<Slice> {
-        let before = settled(server)?;
+        let before = server.settled()?;
         let run = self.run(key, server).map_err(std::io::Error::other)?;
-        let used = settled(server)?.saturating_sub(before);
+        let used = server.settled()?.saturating_sub(before);
         let (seconds, elapsed) = (run.seconds(), run.elapsed.as_secs_f64());
         Ok(Slice {
             subject: key.subject.clone(),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 use std::{fs, io};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::measure::machine::kibibytes;
 use crate::record::Operations;
@@ -13,7 +13,7 @@ use crate::record::Operations;
 const SAMPLED: usize = 256;
 
 /// Processor time, context switches and memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Counters {
     pub(crate) cpu_us: u64,
     pub(crate) voluntary_switches: u64,
@@ -24,8 +24,23 @@ pub(crate) struct Counters {
     /// How often the load generator waited for replies: each time, one of them has woken it.
     #[serde(skip)]
     pub(crate) client_waits: u64,
-    #[serde(skip)]
+    /// The lab knows it of a process, and the process itself does not.
+    #[serde(default)]
     pub(crate) peak_bytes: u64,
+}
+
+impl Counters {
+    /// These, and those of another server.
+    pub(crate) fn and(self, other: &Self) -> Self {
+        Self {
+            cpu_us: self.cpu_us + other.cpu_us,
+            voluntary_switches: self.voluntary_switches + other.voluntary_switches,
+            involuntary_switches: self.involuntary_switches + other.involuntary_switches,
+            operations: self.operations.and(&other.operations),
+            client_waits: self.client_waits,
+            peak_bytes: self.peak_bytes + other.peak_bytes,
+        }
+    }
 }
 
 /// The processes that `parent` has made and that live.

@@ -1,18 +1,20 @@
 //! An experiment that can be run: a design, and the set-up of this machine for it.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use duality_load::{Options, Relay, Stop, Target, TargetError};
+use duality_load::{Crowd, Options, Pattern, Relay, Stop, Target, TargetError};
+use serde::{Deserialize, Serialize};
 
 use super::behaviour::Behaviour;
 use super::store::Store;
-use crate::record::{CellKey, Constraints, Design, Origin, UnitCosts, World};
+use crate::record::{CellKey, Constraints, Design, Origin, Role, UnitCosts, World};
 
-/// An experiment that can be run.
-#[derive(Clone, Debug)]
+/// An experiment that can be run. Agents on hosts are sent what servers and loads are made from, and
+/// not what only the command that asked for it needs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Experiment {
     /// What is to be measured.
     pub design: Design,
@@ -23,29 +25,43 @@ pub struct Experiment {
     /// What peers serve.
     pub site: Site,
     /// The folder of the programs that were made for peers.
+    #[serde(skip)]
     pub programs: PathBuf,
     /// What a subject cannot carry at so many connections, and why.
+    #[serde(skip)]
     pub unavailable: BTreeMap<(String, usize), String>,
     /// The subjects that run with less on this machine than elsewhere, and the reason.
+    #[serde(skip)]
     pub degraded: Vec<String>,
     /// The servers' store.
     pub store: Option<Store>,
+    /// Where servers listen: on loopback, or on all addresses of a host.
+    #[serde(skip, default = "loopback")]
+    pub listen: IpAddr,
     /// The plan that it is of.
+    #[serde(skip)]
     pub origin: Option<Origin>,
     /// The program with the `serve` command that is started for each cell.
+    #[serde(skip)]
     pub program: PathBuf,
     /// The command line that asked for it.
+    #[serde(skip)]
     pub command: Vec<String>,
     /// What must be kept to be recommended.
+    #[serde(skip)]
     pub constraints: Constraints,
     /// The subject that runs today, beside which all others are shown.
+    #[serde(skip)]
     pub current: Option<String>,
     /// The costs of operations on this machine, if they were measured. The reasons of a
     /// recommendation are made of them.
+    #[serde(skip)]
     pub unit_costs: UnitCosts,
     /// How long it may take in all; none for as long as it takes.
+    #[serde(skip)]
     pub budget: Option<Duration>,
     /// The reductions by the budget, in words.
+    #[serde(skip)]
     pub economies: Vec<String>,
 }
 
@@ -101,7 +117,8 @@ impl Experiment {
         if self.design.load_command.is_some() {
             return if self.design.blocks > 0 { usize::MAX } else { 1 };
         }
-        match self.load_of(concurrency) {
+        // Where several hosts make the load, each has its part of it.
+        match self.load_of(concurrency.div_ceil(self.loads())) {
             Ok(load) if self.design.blocks > 0 && Relay::can_carry(&load) => Relay::room_for(&load),
             _ => 1,
         }
@@ -129,7 +146,50 @@ impl Experiment {
         })
     }
 
-    /// The load at so many connections, without the parts that need a server.
+    /// The part of a load that a host makes: the connections and the rate are shared out. `part` is
+    /// which it is, from 0, of `parts`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no client for the service, in one line.
+    pub(crate) fn part_of_load(
+        &self,
+        address: SocketAddr,
+        cell: &CellKey,
+        part: usize,
+        parts: usize,
+    ) -> Result<Options, String> {
+        let whole = self.load(address, cell)?;
+        let own = |count: usize| count / parts + usize::from(part < count % parts);
+        let Crowd { idle, slow_readers, slow_senders, rest } = whole.crowd;
+        Ok(Options {
+            connections: own(whole.connections),
+            crowd: Crowd {
+                idle: own(idle),
+                slow_readers: own(slow_readers),
+                slow_senders: own(slow_senders),
+                rest,
+            },
+            pattern: match whole.pattern {
+                Pattern::Open(arrivals) => {
+                    Pattern::Open(arrivals.at_rate(arrivals.rate() / parts as f64))
+                }
+                other => other,
+            },
+            // Arrivals are not to be in step.
+            seed: whole.seed.wrapping_add((part as u64) << 32),
+            ..whole
+        })
+    }
+
+    /// How many hosts make the load; 1 on this machine.
+    fn loads(&self) -> usize {
+        let hosts = self.design.topology.as_ref().map(|topology| topology.of(Role::Load).count());
+        hosts.unwrap_or(1).max(1)
+    }
+
+    /// The load of any server at so many connections: what can be told of it before there is a
+    /// server.
     fn load_of(&self, concurrency: usize) -> Result<Options, String> {
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         self.load(nowhere, &CellKey { repeat: 0, subject: String::new(), concurrency })
@@ -148,7 +208,8 @@ impl Experiment {
 
     /// Why so many connections cannot be open at once here, if so.
     pub fn too_many(&self, connections: usize) -> Option<String> {
-        if self.design.load_command.is_some() {
+        // What other hosts allow is seen there.
+        if self.design.load_command.is_some() || self.design.topology.is_some() {
             return None;
         }
         let load = self.load_of(connections).ok()?;
@@ -168,10 +229,14 @@ impl Experiment {
     }
 }
 
+fn loopback() -> IpAddr {
+    Ipv4Addr::LOCALHOST.into()
+}
+
 /// The files that a peer serves.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Site {
-    /// Stores in an existing directory.
+    /// Those in an existing directory.
     Directory(PathBuf),
     /// These stores, by their names.
     Files(Vec<(String, Vec<u8>)>),
@@ -193,6 +258,7 @@ pub(crate) mod tests {
             unavailable: BTreeMap::new(),
             degraded: vec![],
             store: None,
+            listen: loopback(),
             origin: None,
             program: PathBuf::new(),
             command: vec![],

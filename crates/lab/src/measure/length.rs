@@ -76,15 +76,19 @@ impl Experiment {
     }
 }
 
-/// How long a slice lasts at so many connections: long enough for each to get several replies.
-pub(crate) fn slice_length(concurrency: usize) -> Duration {
+/// How long a slice lasts at so many connections, with such a round trip: long enough for each to
+/// get several replies.
+pub(crate) fn slice_length(concurrency: usize, round_trip: Option<Duration>) -> Duration {
     /// From so many connections on slices are longer.
     const MANY: usize = 500;
-    Duration::from_millis(if concurrency < MANY { 35 } else { 55 })
+    /// How many replies each connection is to get, at least.
+    const REPLIES: u32 = 10;
+    let near = Duration::from_millis(if concurrency < MANY { 35 } else { 55 });
+    round_trip.map_or(near, |time| near.max(REPLIES * time))
 }
 
 fn slice_seconds(concurrency: usize) -> f64 {
     let connections = u32::try_from(concurrency).unwrap_or(u32::MAX);
     let rest = OVERHEAD_OF_A_SLICE + OF_A_LAST_REPLY.saturating_mul(connections);
-    (slice_length(concurrency) + rest).as_secs_f64()
+    (slice_length(concurrency, None) + rest).as_secs_f64()
 }

@@ -14,7 +14,9 @@ mod clock;
 mod command;
 mod counters;
 mod display;
+mod driver;
 pub mod experiment;
+pub mod hosts;
 pub(crate) mod length;
 mod listen_queue;
 pub(crate) mod load_command;
@@ -26,6 +28,7 @@ pub mod peers;
 mod server;
 mod session;
 mod spawn;
+mod stage;
 pub mod store;
 mod window;
 
@@ -44,8 +47,8 @@ use display::Display;
 
 pub use clock::Clock;
 pub use part::seconds_missing;
+pub use stage::Stage;
 
-use noise::NoiseMeter;
 use part::Part;
 use window::Window;
 
@@ -62,7 +65,7 @@ pub struct Finished {
     pub out_of_time: bool,
 }
 
-/// Runs an experiment until the `clock` stops, and writes `results.jsonl` into the directory `out`,
+/// Runs an experiment on its `stage` until the `clock` stops, and writes `results.jsonl` into the directory `out`,
 /// a line as soon as a cell or a block ends.
 ///
 /// # Errors
@@ -73,6 +76,7 @@ pub fn compare(
     out: &Path,
     resume: bool,
     clock: Clock<'_>,
+    stage: &Stage,
 ) -> Result<Finished, results::Error> {
     // A plan may have been cut short before this experiment began.
     let (results, heading, records) =
@@ -83,7 +87,7 @@ pub fn compare(
             let current = experiment.current.clone().or(begun.current.clone());
             (results, Heading { constraints, current, ..begun }, records)
         } else {
-            let heading = begin(experiment);
+            let heading = begin(experiment, stage);
             (Results::create(out, &heading)?, heading, Records::default())
         };
     // A resumed experiment goes on with the seed and timing it was begun with.
@@ -92,7 +96,7 @@ pub fn compare(
     records.cells.iter().for_each(|cell| display.ended(cell));
     records.blocks.iter().for_each(|block| display.block_ended(block));
     let mut journal = Journal { results, display, records, heading };
-    let complete = run(experiment, &mut journal, clock)?;
+    let complete = run(experiment, &mut journal, clock, stage)?;
     journal.display.finish();
     let out_of_time = !complete && !clock.is_interrupted();
     let Journal { records: Records { cells, blocks }, heading, .. } = journal;
@@ -124,7 +128,7 @@ impl Journal {
     }
 }
 
-fn begin(experiment: &Experiment) -> Heading {
+fn begin(experiment: &Experiment, stage: &Stage) -> Heading {
     let mut machine = machine::describe();
     machine.settings.extend(
         experiment
@@ -143,6 +147,7 @@ fn begin(experiment: &Experiment) -> Heading {
         design: experiment.design.clone(),
         plan: experiment.origin.clone(),
         machine,
+        hosts: stage.machines(),
         constraints: experiment.constraints.clone(),
         current: experiment.current.clone(),
         unit_costs: experiment.unit_costs.clone(),
@@ -163,6 +168,7 @@ fn run(
     experiment: &Experiment,
     journal: &mut Journal,
     clock: Clock<'_>,
+    stage: &Stage,
 ) -> Result<bool, results::Error> {
     let parts = Part::all(experiment);
     let lengths: Vec<f64> =
@@ -172,10 +178,11 @@ fn run(
         complete &= match part {
             Part::Session(keys) => {
                 let own = clock.share(lengths[place], lengths[place..].iter().sum());
-                session::run(experiment, keys, journal, own)?
+                session::run(experiment, keys, journal, own, stage)?
             }
             Part::InTurn(keys) => {
-                let mut measure = |key: &CellKey| measure(experiment, key, clock.interrupted());
+                let mut measure =
+                    |key: &CellKey| measure(experiment, key, clock.interrupted(), stage);
                 let done = results::done(&journal.records.cells);
                 let tell = |cell: Cell| journal.cell(cell);
                 let keys = keys.iter().filter(|key| !done.contains(key));
@@ -218,8 +225,13 @@ fn cell_of(key: &CellKey, started_at: String, outcome: Outcome) -> Cell {
 }
 
 /// Measures a cell with a server of its own; none when it was interrupted.
-fn measure(experiment: &Experiment, key: &CellKey, interrupted: &AtomicBool) -> Option<Outcome> {
-    let outcome = try_measure(experiment, key, interrupted).unwrap_or_else(not_started);
+fn measure(
+    experiment: &Experiment,
+    key: &CellKey,
+    interrupted: &AtomicBool,
+    stage: &Stage,
+) -> Option<Outcome> {
+    let outcome = try_measure(experiment, key, interrupted, stage).unwrap_or_else(not_started);
     (!interrupted.load(Ordering::Relaxed)).then_some(outcome)
 }
 
@@ -227,21 +239,20 @@ fn try_measure(
     experiment: &Experiment,
     key: &CellKey,
     interrupted: &AtomicBool,
+    stage: &Stage,
 ) -> Result<Outcome, NoServer> {
-    let design = &experiment.design;
-    let store = experiment.store.as_ref().map(|store| store.open(&design.client_cpus));
-    let mut store = store.transpose()?;
-    // It ends before its store does, because it is dropped first.
-    let mut server = server::start(experiment, key, store.as_ref())?;
-    let mut meter = NoiseMeter::new(&design.server_cpus, &design.client_cpus);
-    let outcome = if let Some(words) = &design.load_command {
+    let mut store = stage.store(experiment)?;
+    // It ends before its store does, for it is dropped first.
+    let mut server = stage.server(experiment, key, store.as_ref())?;
+    let mut meter = stage.meter(experiment);
+    let outcome = if let Some(words) = &experiment.design.load_command {
         let load = command::Load { words, experiment, interrupted };
         load.window(key, &mut *server, &mut meter)
     } else {
-        let options = experiment.load(server.address(), key).map_err(NoServer::Failed)?;
+        let mut driver = stage.driver(experiment)?;
         let mut window = Window::of(&mut *server, &mut meter);
-        let report = duality_load::run(&options, &mut window, interrupted);
-        window.outcome(report, experiment, &key.subject)
+        let report = driver.alone(key, &mut window, interrupted);
+        window.outcome(report, driver.round_trip(), experiment, &key.subject)
     };
     Ok(match store.as_mut().and_then(OpenStore::problem) {
         Some(reason) => Outcome::Failed { reason },

@@ -50,7 +50,7 @@ struct Ticks {
 
 impl NoiseMeter {
     pub(crate) fn new(server_cpus: &[usize], client_cpus: &[usize]) -> Self {
-        let is_pinned = !server_cpus.is_empty() && !client_cpus.is_empty();
+        let is_pinned = !server_cpus.is_empty() || !client_cpus.is_empty();
         let cpus: Vec<(usize, bool)> = if is_pinned {
             let servers = server_cpus.iter().map(|&cpu| (cpu, true));
             servers.chain(client_cpus.iter().map(|&cpu| (cpu, false))).collect()
@@ -115,6 +115,7 @@ impl NoiseMeter {
             let waited = waited.map_or(0.0, |(now, last)| now.saturating_sub(*last).as_secs_f64());
             let share = |part: f64| (part / seconds).clamp(0.0, 1.0);
             Some(Processor {
+                host: None,
                 cpu,
                 is_of_servers,
                 stolen: share(ticks.steal),

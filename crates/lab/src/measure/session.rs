@@ -5,22 +5,23 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use duality_load::{Relay, is_wrong_reply};
+use duality_load::is_wrong_reply;
 
 use super::clock::Clock;
 use super::command::Load;
-use super::noise::{NoiseMeter, Used};
-use super::window::{Window, own_cpu, settled};
+use super::driver::Driver;
+use super::stage::{Meter, Stage};
+use super::window::Window;
 use super::{Journal, cell_of, not_started, now};
 use crate::judge::verdict;
 use crate::measure::experiment::Experiment;
 use crate::measure::length::slice_length;
 use crate::measure::no_server::NoServer;
-use crate::measure::server::{self, Server};
+use crate::measure::server::Server;
 use crate::measure::store::OpenStore;
 use crate::random::{SplitMix64, shuffle};
 use crate::record::results;
-use crate::record::{Block, CellKey, Outcome, Slice};
+use crate::record::{Block, CellKey, Disturbance, Outcome, Slice};
 
 /// Which part of the planned blocks may be measured again, in place of disturbed ones.
 const AGAIN: f64 = 0.3;
@@ -32,6 +33,7 @@ pub(super) fn run(
     keys: &[CellKey],
     journal: &mut Journal,
     clock: Clock<'_>,
+    stage: &Stage,
 ) -> Result<bool, results::Error> {
     let done = results::done(&journal.records.cells);
     let (available, unavailable): (Vec<&CellKey>, Vec<&CellKey>) =
@@ -61,7 +63,7 @@ pub(super) fn run(
         }
         let rest: usize = missing[place..].iter().map(|(_, keys, _)| keys.len()).sum();
         let own = clock.share(keys.len() as f64, rest as f64);
-        let mut session = Session::start(experiment, first, *group, clock.interrupted());
+        let mut session = Session::start(experiment, first, *group, clock.interrupted(), stage);
         complete &= session.windows(keys, journal)? && session.blocks(*blocks, journal, own)?;
     }
     Ok(complete)
@@ -93,14 +95,15 @@ fn leader(journal: &Journal, concurrency: usize) -> Option<String> {
 /// Servers that are alive, and the load that they have in turn.
 struct Session<'a> {
     experiment: &'a Experiment,
+    stage: &'a Stage,
     concurrency: usize,
     repeat: usize,
     group: usize,
     interrupted: &'a AtomicBool,
-    meter: NoiseMeter,
+    meter: Meter,
     random: SplitMix64,
-    /// Before the servers, because its connections must end first.
-    relay: Option<Relay>,
+    /// Before the servers, for its connections are to end first.
+    driver: Option<Box<dyn Driver + 'a>>,
     joined: usize,
     alive: Vec<Alive<'a>>,
 }
@@ -120,22 +123,23 @@ impl<'a> Session<'a> {
         key: &CellKey,
         group: usize,
         interrupted: &'a AtomicBool,
+        stage: &'a Stage,
     ) -> Self {
-        let design = &experiment.design;
-        let mut random = SplitMix64::new(design.seed);
+        let mut random = SplitMix64::new(experiment.design.seed);
         let salt = [key.concurrency, key.repeat, group];
         for part in salt {
             random = SplitMix64::new(random.next() ^ part as u64);
         }
         Self {
             experiment,
+            stage,
             concurrency: key.concurrency,
             repeat: key.repeat,
             group,
             interrupted,
-            meter: NoiseMeter::new(&design.server_cpus, &design.client_cpus),
+            meter: stage.meter(experiment),
             random,
-            relay: None,
+            driver: None,
             joined: 0,
             alive: Vec::new(),
         }
@@ -164,10 +168,8 @@ impl<'a> Session<'a> {
     }
 
     fn join(&mut self, key: &'a CellKey) -> Result<Outcome, NoServer> {
-        let design = &self.experiment.design;
-        let store = self.experiment.store.as_ref().map(|store| store.open(&design.client_cpus));
-        let mut store = store.transpose()?;
-        let mut server = server::start(self.experiment, key, store.as_ref())?;
+        let mut store = self.stage.store(self.experiment)?;
+        let mut server = self.stage.server(self.experiment, key, store.as_ref())?;
         if let Some(load) = self.command() {
             let outcome = load.window(key, &mut *server, &mut self.meter);
             if matches!(outcome, Outcome::Measured(_)) {
@@ -175,17 +177,15 @@ impl<'a> Session<'a> {
             }
             return Ok(outcome);
         }
-        let options = self.experiment.load(server.address(), key).map_err(NoServer::Failed)?;
-        let failed = |error: duality_load::Error| NoServer::Failed(error.to_string());
-        let relay = match &mut self.relay {
-            Some(relay) => relay,
-            none => none.insert(Relay::new(&design.client_cpus).map_err(failed)?),
+        let driver = match &mut self.driver {
+            Some(driver) => driver,
+            none => none.insert(self.stage.driver(self.experiment)?),
         };
         let mut window = Window::of(&mut *server, &mut self.meter);
-        let report = relay.join(&options, &mut window, self.interrupted);
+        let report = driver.join(key, &mut window, self.interrupted);
         let load = self.joined;
         self.joined += usize::from(report.is_ok());
-        let outcome = window.outcome(report, self.experiment, &key.subject);
+        let outcome = window.outcome(report, driver.round_trip(), self.experiment, &key.subject);
         if let Some(reason) = store.as_mut().and_then(OpenStore::problem) {
             return Ok(Outcome::Failed { reason });
         }
@@ -248,13 +248,12 @@ impl<'a> Session<'a> {
         let started_at = now();
         let mut order: Vec<usize> = (0..self.alive.len()).collect();
         shuffle(&mut order, &mut self.random);
-        let used = self.used()?;
-        self.meter.look(used);
+        self.look()?;
         let mut slices = Vec::with_capacity(2 * order.len());
         for &index in order.iter().chain(order.iter().rev()) {
             slices.push(self.slice(index).map_err(|problem| Lost { index, problem })?);
         }
-        let used = self.used()?;
+        let disturbance = self.look()?;
         Ok(Block {
             concurrency: self.concurrency,
             session: self.repeat,
@@ -262,17 +261,19 @@ impl<'a> Session<'a> {
             number,
             started_at,
             slices,
-            disturbance: self.meter.look(used),
+            disturbance,
         })
     }
 
-    /// The resources of all servers and of this process until now.
-    fn used(&mut self) -> Result<Used, Lost> {
-        let mut servers = Duration::ZERO;
-        for (index, alive) in self.alive.iter_mut().enumerate() {
-            servers += alive.server.cpu().map_err(|problem| Lost { index, problem })?;
-        }
-        Ok(Used { servers, client: own_cpu() })
+    /// What else happened on the processors since it was looked last.
+    fn look(&mut self) -> Result<Disturbance, Lost> {
+        let Self { meter, alive, .. } = self;
+        meter.look(|| {
+            let used = |(index, alive): (usize, &mut Alive<'_>)| {
+                alive.server.cpu().map_err(|problem| Lost { index, problem })
+            };
+            alive.iter_mut().enumerate().map(used).sum()
+        })
     }
 
     /// The load command, where there is one in place of the load generator.
@@ -288,13 +289,12 @@ impl<'a> Session<'a> {
         if let Some(load) = command {
             return load.slice(alive.key, &mut *alive.server);
         }
-        let relay = self.relay.as_mut().expect("a live server has joined it");
-        let before = settled(&mut *alive.server)?;
-        let driven = relay.slice(alive.load, slice_length(self.concurrency));
-        let driven = driven.map_err(|error| std::io::Error::other(error.to_string()))?;
-        let used = settled(&mut *alive.server)?.saturating_sub(before);
-        let errors = driven.errors.into_iter().map(|(kind, count)| (kind.to_owned(), count));
-        let errors: BTreeMap<String, u64> = errors.collect();
+        let driver = self.driver.as_mut().expect("who is alive has joined it");
+        let length = slice_length(self.concurrency, driver.round_trip());
+        let before = alive.server.settled()?;
+        let driven = driver.slice(alive.load, length).map_err(std::io::Error::other)?;
+        let used = alive.server.settled()?.saturating_sub(before);
+        let errors: BTreeMap<String, u64> = driven.errors;
         let failures = errors.values().sum();
         // A server that answers, though wrongly, stays. Its replies are recorded.
         let answers = driven.requests > 0 || errors.keys().any(|kind| is_wrong_reply(kind));
@@ -310,7 +310,7 @@ impl<'a> Session<'a> {
             client_cpu_us: microseconds(driven.cpu),
             requests_per_second: driven.requests_per_second,
             server_cpu_share: used.as_secs_f64() / elapsed,
-            client_cpu_share: driven.cpu.as_secs_f64() / elapsed,
+            client_cpu_share: driven.cpu.as_secs_f64() / elapsed / driver.width() as f64,
             client_wait_share: driven.waited.as_secs_f64() / elapsed,
             connections_served: driven.connections_served,
             failures,
@@ -322,7 +322,7 @@ impl<'a> Session<'a> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         // Connections end before servers do, lest a server waits for its clients.
-        self.relay = None;
+        self.driver = None;
     }
 }
 

@@ -7,16 +7,19 @@ use std::env;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+use crate::measure::hosts::DistantStore;
 use crate::measure::no_server::NoServer;
+use crate::measure::peers::find;
+use crate::measure::spawn;
 
 /// How long redis-server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -25,9 +28,9 @@ const ATTEMPTS: usize = 3;
 /// Why there may be no Redis.
 const NEEDS_REDIS: &str = "needs redis-server: apt-get install redis-server";
 
-/// The store of servers. It is shown as it is written, without passwords.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+/// Where servers keep what they are told. It is shown as it is written, but for passwords.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Store {
     /// A new SQLite file for each cell.
     Sqlite,
@@ -63,6 +66,16 @@ impl TryFrom<String> for Store {
 
     fn try_from(text: String) -> Result<Self, InvalidStore> {
         text.parse()
+    }
+}
+
+impl From<Store> for String {
+    /// As it is read, with its password.
+    fn from(store: Store) -> Self {
+        match store {
+            Store::At(url) => url,
+            other => other.to_string(),
+        }
     }
 }
 
@@ -102,34 +115,99 @@ impl Store {
         }
     }
 
-    /// Makes the store of a cell.
+    /// Makes the store of a cell, for servers on this machine.
     pub(crate) fn open(&self, client_cpus: &[usize]) -> Result<OpenStore, NoServer> {
+        self.open_for(&Reach::Machine, client_cpus).map(|(store, _)| store)
+    }
+
+    /// Makes the store of a cell, and tells the port of one that listens.
+    pub(crate) fn open_for(
+        &self,
+        reach: &Reach,
+        client_cpus: &[usize],
+    ) -> Result<(OpenStore, u16), NoServer> {
         let failed = |error: io::Error| NoServer::Failed(format!("cannot make a store: {error}"));
         match self {
-            Self::At(url) => Ok(OpenStore { url: url.clone(), redis: None, _directory: None }),
+            Self::At(url) => Ok((OpenStore::at(url.clone()), 0)),
             Self::Sqlite => {
                 let directory = temporary().map_err(failed)?;
                 let url = format!("sqlite:{}", directory.path().join("cell.sqlite").display());
-                Ok(OpenStore { url, redis: None, _directory: Some(directory) })
+                Ok((OpenStore { _directory: Some(directory), ..OpenStore::at(url) }, 0))
             }
             Self::Redis => {
                 let directory = temporary().map_err(failed)?;
-                let (redis, address) = start_redis(&directory, client_cpus)?;
+                let (redis, address) = start_redis(&directory, client_cpus, reach)?;
                 let url = format!("redis://{address}");
-                Ok(OpenStore { url, redis: Some(redis), _directory: Some(directory) })
+                let store = OpenStore {
+                    redis: Some(redis),
+                    _directory: Some(directory),
+                    ..OpenStore::at(url)
+                };
+                Ok((store, address.port()))
             }
         }
     }
 }
 
-/// The store of a cell. The drop of this value removes files and processes that were made for it.
+/// From where a store is reached.
+#[derive(Clone, Debug)]
+pub(crate) enum Reach {
+    /// From this machine alone.
+    Machine,
+    /// From other hosts: it listens on all addresses, and asks for a password.
+    Network {
+        /// All addresses, of a family.
+        listen: IpAddr,
+        /// A new one for each store.
+        password: String,
+    },
+}
+
+impl Reach {
+    /// From other hosts.
+    pub(crate) fn network(listen: IpAddr) -> io::Result<Self> {
+        let mut bytes = [0; 16];
+        File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+        let password = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self::Network { listen, password })
+    }
+
+    /// Where it listens.
+    fn listen(&self) -> IpAddr {
+        match self {
+            Self::Machine => Ipv4Addr::LOCALHOST.into(),
+            Self::Network { listen, .. } => *listen,
+        }
+    }
+
+    /// What it asks for, if it asks.
+    pub(crate) fn password(&self) -> Option<&str> {
+        match self {
+            Self::Machine => None,
+            Self::Network { password, .. } => Some(password),
+        }
+    }
+}
+
+/// The store of a cell; what was made for it goes when this does.
 pub(crate) struct OpenStore {
     url: String,
     redis: Option<Redis>,
+    distant: Option<DistantStore>,
     _directory: Option<TempDir>,
 }
 
 impl OpenStore {
+    /// One that is there already.
+    fn at(url: String) -> Self {
+        Self { url, redis: None, distant: None, _directory: None }
+    }
+
+    /// One on another host.
+    pub(crate) fn distant(url: String, distant: DistantStore) -> Self {
+        Self { distant: Some(distant), ..Self::at(url) }
+    }
+
     /// Where it is, as the server takes it.
     pub(crate) fn url(&self) -> &str {
         &self.url
@@ -137,6 +215,9 @@ impl OpenStore {
 
     /// The failure of the store since then, if there was one.
     pub(crate) fn problem(&mut self) -> Option<String> {
+        if let Some(distant) = &self.distant {
+            return distant.problem();
+        }
         let ended = self.redis.as_mut()?.0.try_wait().ok()??;
         Some(format!("redis-server ended on its own ({ended})"))
     }
@@ -158,19 +239,23 @@ fn temporary() -> io::Result<TempDir> {
 }
 
 /// Starts a `redis-server` and waits until it answers.
-fn start_redis(directory: &TempDir, cpus: &[usize]) -> Result<(Redis, SocketAddr), NoServer> {
+fn start_redis(
+    directory: &TempDir,
+    cpus: &[usize],
+    reach: &Reach,
+) -> Result<(Redis, SocketAddr), NoServer> {
     let failed = |error: io::Error| NoServer::Failed(format!("redis-server: {error}"));
+    if find("redis-server").is_none() {
+        return Err(NoServer::Unavailable(NEEDS_REDIS.to_owned()));
+    }
     let mut last = String::new();
     for _ in 0..ATTEMPTS {
-        let address = free_address().map_err(failed)?;
+        let address = free_address(reach.listen()).map_err(failed)?;
         let path = directory.path().join("redis.log");
         let log = File::create(&path).map_err(failed)?;
-        let mut command = redis_command(directory, cpus, address.port(), log).map_err(failed)?;
+        let mut command = redis_command(directory, cpus, address, reach, log).map_err(failed)?;
         let mut redis = match command.spawn() {
             Ok(child) => Redis(child),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(NoServer::Unavailable(NEEDS_REDIS.to_owned()));
-            }
             Err(error) => return Err(failed(error)),
         };
         let deadline = Instant::now() + PATIENCE;
@@ -186,9 +271,18 @@ fn start_redis(directory: &TempDir, cpus: &[usize]) -> Result<(Redis, SocketAddr
     Err(NoServer::Failed(format!("redis-server does not answer: {last}")))
 }
 
-fn redis_command(directory: &TempDir, cpus: &[usize], port: u16, log: File) -> io::Result<Command> {
-    let mut command = Command::new("redis-server");
-    command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
+fn redis_command(
+    directory: &TempDir,
+    cpus: &[usize],
+    address: SocketAddr,
+    reach: &Reach,
+    log: File,
+) -> io::Result<Command> {
+    let mut command = spawn::command("redis-server", "KILL");
+    command.args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()]);
+    if let Some(password) = reach.password() {
+        command.args(["--requirepass", password]);
+    }
     command.args(["--appendonly", "no", "--save", "", "--daemonize", "no"]);
     command.arg("--dir").arg(directory.path());
     if !cpus.is_empty() {
@@ -200,12 +294,12 @@ fn redis_command(directory: &TempDir, cpus: &[usize], port: u16, log: File) -> i
     Ok(command)
 }
 
-/// An address on loopback that was free a moment ago.
-fn free_address() -> io::Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+/// An address that was free a moment ago.
+fn free_address(ip: IpAddr) -> io::Result<SocketAddr> {
+    TcpListener::bind((ip, 0))?.local_addr()
 }
 
-/// Whether a Redis server answers there.
+/// Whether a Redis server answers there, if only that it wants a password.
 fn answers(address: SocketAddr) -> bool {
     let ask = || -> io::Result<bool> {
         let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
@@ -213,7 +307,7 @@ fn answers(address: SocketAddr) -> bool {
         stream.write_all(b"PING\r\n")?;
         let mut reply = [0; 7];
         stream.read_exact(&mut reply)?;
-        Ok(&reply == b"+PONG\r\n")
+        Ok(&reply == b"+PONG\r\n" || &reply == b"-NOAUTH")
     };
     ask().unwrap_or(false)
 }

@@ -1,12 +1,12 @@
 //! The window of a cell: what the server used while the load generator counted.
 
-use std::thread;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use duality_load::{Error, Observer, Report, Warning, WarningKind};
+use duality_load::{Observer, Report, Warning, WarningKind};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::noise::{NoiseMeter, Used};
+use super::stage::Meter;
 use crate::measure::counters::{self, Counters};
 use crate::measure::experiment::Experiment;
 use crate::measure::listen_queue;
@@ -14,15 +14,10 @@ use crate::measure::load_command::cpu_of_children;
 use crate::measure::server::Server;
 use crate::record::{Disturbance, Measured, Operations, Outcome, QueueSample};
 
-/// How long a server that has answered everything may take to come to rest.
-const SETTLING: Duration = Duration::from_millis(20);
-/// How often it is looked whether it has.
-const GLANCE: Duration = Duration::from_micros(100);
-
 /// Reads the server's counters as the measured window opens and closes.
 pub(super) struct Window<'a> {
     server: &'a mut dyn Server,
-    meter: &'a mut NoiseMeter,
+    meter: &'a mut Meter,
     opened: Option<Counters>,
     closed: Option<Counters>,
     /// How many connections the server's listen queue holds.
@@ -37,15 +32,13 @@ pub(super) struct Window<'a> {
 impl Observer for Window<'_> {
     fn window_opened(&mut self) {
         self.opened = self.read(false);
-        let used = self.used();
-        self.meter.look(used);
+        self.meter.look_at(self.server);
     }
 
     fn window_closed(&mut self) {
-        let used = self.used();
-        self.disturbance = Some(self.meter.look(used));
+        self.disturbance = Some(self.meter.look_at(self.server));
         self.closed = self.read(true);
-        self.queue = listen_queue::length(self.server.address());
+        self.queue = self.server.listen_queue();
     }
 
     fn progress(&mut self, _: u64, elapsed: Duration) {
@@ -62,7 +55,7 @@ impl Observer for Window<'_> {
 }
 
 impl<'a> Window<'a> {
-    pub(super) fn of(server: &'a mut dyn Server, meter: &'a mut NoiseMeter) -> Self {
+    pub(super) fn of(server: &'a mut dyn Server, meter: &'a mut Meter) -> Self {
         Self {
             server,
             meter,
@@ -76,9 +69,9 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// The resources of the server and of this process.
-    fn used(&mut self) -> Used {
-        Used { servers: self.server.cpu().unwrap_or_default(), client: own_cpu() }
+    /// Where the server listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.server.address()
     }
 
     /// A failure, with the server's last line on standard error, if there is one.
@@ -92,7 +85,8 @@ impl<'a> Window<'a> {
     /// The outcome after the end of the load.
     pub(super) fn outcome(
         self,
-        report: Result<Report, Error>,
+        report: Result<Report, String>,
+        round_trip: Option<Duration>,
         experiment: &Experiment,
         subject: &str,
     ) -> Outcome {
@@ -102,7 +96,7 @@ impl<'a> Window<'a> {
             }
             Ok(report) => report,
             Err(error) => {
-                return Outcome::Failed { reason: self.with_last_words(error.to_string()) };
+                return Outcome::Failed { reason: self.with_last_words(error) };
             }
         };
         let (Some(opened), Some(closed)) = (self.opened, self.closed) else {
@@ -110,12 +104,13 @@ impl<'a> Window<'a> {
             let reason = self.server.last_words(&self.problem.unwrap_or_else(never));
             return Outcome::Failed { reason };
         };
-        let pinned = !experiment.design.server_cpus.is_empty();
+        let pinned = !experiment.design.shares_processors();
         let is_peer = experiment.design.peers.iter().any(|peer| peer.name == subject);
         let queue = listen_queue::examine(&report, self.queue);
         let diagnosis = queue.and_then(|queue| queue.warning(&report, is_peer));
         let mut figures = measured(report, opened, closed, pinned);
         figures.listen_queue = queue;
+        figures.round_trip_us = round_trip.map(|time| 1e6 * time.as_secs_f64());
         figures.queues = self.queues;
         if let Some(found) = self.disturbance {
             starvation(&mut figures, &found);
@@ -186,6 +181,7 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
         window_seconds: report.window_seconds,
         latency_us: report.latency_us,
         measured_load: report.measured_load,
+        round_trip_us: None,
         server_cpu_us_per_request: if report.requests == 0 {
             0.0
         } else {
@@ -219,22 +215,4 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
         slices_requests_per_second: report.slices_requests_per_second,
         histogram: report.histogram,
     }
-}
-
-/// The processor time of a server that has answered everything, once it has also done what follows
-/// an answer. The kernel counts the time of a running thread only at ticks. The time of a resting
-/// thread is exact.
-pub(super) fn settled(server: &mut dyn Server) -> std::io::Result<Duration> {
-    let mut used = server.cpu()?;
-    let mut left = SETTLING;
-    while !left.is_zero() {
-        thread::sleep(GLANCE);
-        left = left.saturating_sub(GLANCE);
-        let now = server.cpu()?;
-        if now == used {
-            break;
-        }
-        used = now;
-    }
-    server.cpu_with_ended_children(used)
 }

@@ -84,6 +84,9 @@ pub struct Disturbance {
 /// What happened on a processor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Processor {
+    /// The host that it is of; none of this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// Its number.
     pub cpu: usize,
     /// Whether it is the servers'; the load generator's otherwise.

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Carrier, Peer, Ways};
+use super::{Carrier, Peer, Topology, Ways};
 use crate::format::listed;
 use crate::random::{SplitMix64, shuffle};
 
@@ -68,6 +68,9 @@ pub struct Design {
     /// The servers' store. None for a service that keeps nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
+    /// Where the roles run; none where all is on one machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Topology>,
 }
 
 /// An architecture with options of its own.
@@ -148,6 +151,12 @@ impl Design {
             Some(variant) => (variant.architecture.clone(), &variant.server_arguments),
             None => (subject.to_owned(), &self.server_arguments),
         }
+    }
+
+    /// Whether servers and load generator take turns on the same processors.
+    pub fn shares_processors(&self) -> bool {
+        let beside = self.topology.as_ref().is_none_or(Topology::shares_hosts);
+        self.server_cpus.is_empty() && beside
     }
 
     /// The names of all that is compared, architectures first.
@@ -241,7 +250,7 @@ impl Default for Clients {
 }
 
 /// Names a cell.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CellKey {
     /// Which repeat, from 0.
     pub repeat: usize,
@@ -298,6 +307,7 @@ pub(crate) mod tests {
             server_arguments: vec![],
             path: "/".into(),
             store: None,
+            topology: None,
         };
         design.add_older_carriers();
         design

@@ -66,6 +66,10 @@ pub struct Measured {
     pub latency_us: Latency,
     /// Mean number of requests in service: n·t_r/t (Kerneis & Chroboczek 2009).
     pub measured_load: f64,
+    /// How long a round trip from the load generator to the server takes, in microseconds, where
+    /// they are on different hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_us: Option<f64>,
     /// The server's processor time for each request, in microseconds.
     pub server_cpu_us_per_request: f64,
     /// The server's processor time within the window, as a share of one processor.

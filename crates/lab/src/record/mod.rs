@@ -14,6 +14,7 @@ mod operations;
 mod peer;
 mod queues;
 pub mod results;
+mod topology;
 mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,7 @@ pub use measured::{Cell, Measured, Outcome};
 pub use operations::{Operations, UnitCosts};
 pub use peer::{Peer, Stop};
 pub use queues::{QueueSample, QueueState};
+pub use topology::{HERE, Placement, Role, Topology};
 pub use ways::Ways;
 
 /// The version of the format: 2 has blocks, and warnings with kinds. Version 1 is read as well.
@@ -96,7 +98,10 @@ pub struct Heading {
     pub design: Design,
     /// The machine that it was measured on.
     pub machine: Machine,
-    /// The limits of a recommendation. Another report may have other limits.
+    /// The hosts that roles were on, by name; none where all was on that machine.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hosts: BTreeMap<String, Machine>,
+    /// What must be kept to be recommended; another report may ask for something else.
     #[serde(default, skip_serializing_if = "Constraints::is_empty")]
     pub constraints: Constraints,
     /// The subject that runs today, beside which all others are shown; another report may name

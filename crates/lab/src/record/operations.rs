@@ -15,7 +15,12 @@ macro_rules! operations {
         }
 
         impl Operations {
-            /// The counts since `earlier`. None if `earlier` has none.
+            /// What two servers counted together.
+            pub(crate) fn and(&self, other: &Self) -> Self {
+                Self { $($name: self.$name + other.$name,)+ }
+            }
+
+            /// What was counted after `earlier`; none when there was nothing: then nothing counts.
             pub fn since(&self, earlier: &Self) -> Option<Self> {
                 let counted = Self { $($name: self.$name.saturating_sub(earlier.$name),)+ };
                 (counted != Self::default()).then_some(counted)

@@ -245,6 +245,7 @@ pub(crate) mod tests {
             started_at: String::new(),
             design: design(),
             machine: Machine::default(),
+            hosts: Default::default(),
             constraints: Default::default(),
             current: None,
             unit_costs: crate::model::UnitCosts::default(),

@@ -27,7 +27,7 @@ use crate::judge::alternatives::{Alternative, Change};
 use crate::judge::rows::{Fault, Figures, Medians, Row};
 use crate::judge::verdict::{Metric, Standing, Verdict};
 use crate::tell::answer::Answer;
-use crate::tell::recommendation::disturbed_briefly;
+use crate::tell::recommendation::{disturbed_briefly, network_of};
 use crate::tell::summary::Summary;
 
 /// How wide a line may be.
@@ -97,6 +97,8 @@ impl Answer<'_> {
         let partial = self.summary.partial();
         let all: Vec<String> = partial
             .into_iter()
+            // The busiest load is the one whose table is shown.
+            .chain(self.summary.verdicts.iter().filter_map(network_of).next_back())
             .chain(disturbed_briefly(&self.summary))
             .chain(self.summary.warned())
             .chain(self.summary.unmeasured())

@@ -219,6 +219,7 @@ pub(crate) fn clear(name: &str, _: usize) -> Shape {
 /// A machine that does nothing else.
 pub(crate) fn quiet() -> Disturbance {
     let processor = |cpu| Processor {
+        host: None,
         cpu,
         is_of_servers: cpu == 0,
         stolen: 0.0,

@@ -31,6 +31,7 @@ use std::time::Duration;
 use duality_runtime::net::TcpStream;
 use duality_runtime::sync::{Semaphore, channel};
 use duality_runtime::{task, time};
+use serde::{Deserialize, Serialize};
 
 pub use self::fate::{Fate, Spans};
 use self::fate::{Gone, Ledger};
@@ -43,7 +44,7 @@ use crate::{Options, Target};
 const ENTERING: usize = 64;
 
 /// How many connections of each kind there are beside the measured ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Crowd {
     /// Connections that make one request and then stay silent for as long as the server lets them.
     /// The request is there because servers soon cut connections that never sent anything.

@@ -18,6 +18,7 @@ pub(crate) mod serial;
 use std::sync::Arc;
 
 use duality_runtime::task;
+use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::announce::EdgeAnnouncer;
@@ -28,7 +29,7 @@ use crate::request::Client;
 pub use open::arrivals::Arrivals;
 
 /// How clients behave: how many requests are under way at a time, and when the next begins.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Pattern {
     /// Every connection makes its next request when the last is answered.
     Closed,

@@ -2,6 +2,7 @@
 //! words.
 
 mod latency;
+mod merge;
 mod open_loop;
 mod server;
 mod text;
@@ -10,10 +11,7 @@ mod warning;
 
 use std::collections::BTreeMap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::Deserializer;
 use serde::{Deserialize, Serialize};
 
 use crate::Options;
@@ -23,9 +21,8 @@ use crate::engine::Outcome;
 use crate::failure::WRONG_OUTSIDE;
 use crate::quota::Exhausted;
 
-use latency::HistogramError;
-pub use latency::Latency;
 use latency::encode;
+pub use latency::{HistogramError, Latency};
 pub use open_loop::OpenLoop;
 pub(crate) use text::duration;
 pub use warning::{Warning, WarningKind};
@@ -182,11 +179,7 @@ impl Report {
     ///
     /// When this report was not written by this program, or was changed since.
     pub fn latencies(&self) -> Result<Histogram<u64>, HistogramError> {
-        let error = |problem| HistogramError { target: self.target.clone(), problem };
-        let bytes = BASE64.decode(&self.histogram).map_err(|problem| error(problem.to_string()))?;
-        Deserializer::new()
-            .deserialize(&mut bytes.as_slice())
-            .map_err(|problem| error(problem.to_string()))
+        merge::decode(&self.target, &self.histogram)
     }
 }
 

@@ -9,7 +9,7 @@ use duality_architectures::ALL;
 use duality_lab::ask::settings::Settings;
 use duality_lab::ask::variant::Choice;
 use duality_lab::measure::experiment::Experiment;
-use duality_lab::measure::{self as lab, Clock, Finished};
+use duality_lab::measure::{self as lab, Clock, Finished, Stage};
 use duality_lab::record::results::Results;
 use duality_runtime::log;
 
@@ -171,9 +171,10 @@ pub(super) fn measure(
     let out = out.unwrap_or(temporary.path());
     for (name, experiment) in experiments {
         log::tell(name);
-        let finished =
-            lab::compare(experiment, &out.join(name), false, Clock::new(interrupted, None))
-                .map_err(|error| Failure::failed(error.to_string()))?;
+        let stage = Stage::set(experiment).map_err(Failure::failed)?;
+        let clock = Clock::new(interrupted, None);
+        let finished = lab::compare(experiment, &out.join(name), false, clock, &stage)
+            .map_err(|error| Failure::failed(error.to_string()))?;
         if !finished.complete {
             return Err(Failure::failed("interrupted: there is no model yet"));
         }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::judge::alternatives::Alternative;
+use crate::judge::network::Network;
 use crate::judge::rounds::Metric;
 
 /// The verdict at a number of connections.
@@ -12,6 +13,9 @@ pub struct Verdict {
     pub concurrency: usize,
     /// The metric that decides here. It is the same for all subjects.
     pub metric: Metric,
+    /// The network, where it sets the rate of all: then processor time decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// What follows.
     pub finding: Finding,
     /// All candidates that were measured, the best first.

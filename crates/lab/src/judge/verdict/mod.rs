@@ -8,11 +8,11 @@
 //!    did itself ([`Question::disqualified`]), never for what another one did.
 //! 2. *Metric*: one for all subjects at a number of connections ([`Metric`]). In an open loop the
 //!    rate is given, so latency decides. In a closed loop the server's processor time for each
-//!    request decides. It sets a busy server's rate, and the limits of the load generator are not
-//!    in it. The rate decides where most servers wait or use several processors, if the load
-//!    generator is not the limit.
-//! 3. *Observations*: one logarithm for each subject and round (`rounds.rs`). A round is dropped if
-//!    the hypervisor took more than a tenth of it.
+//!    request decides: it sets a busy server's rate, and the limits of the load generator are not
+//!    in it. The rate decides where most servers wait, or use several processors, and neither the
+//!    load generator nor the network ([`Network`]) is the limit.
+//! 3. *Observations*: one logarithm for each subject and round (`rounds.rs`). A round of which the
+//!    hypervisor took more than a tenth is dropped.
 //! 4. *Test*: subjects are compared within rounds ([`Fit`]), by Tukey's studentized range with an
 //!    error of 2.5 % for all numbers of connections together. The range allows for choosing the
 //!    best first and comparing with it afterwards.
@@ -32,6 +32,7 @@ use std::collections::BTreeSet;
 
 use crate::judge::alternatives::Alternative;
 use crate::judge::blocks::Fit;
+use crate::judge::network::Network;
 use crate::judge::pairs::{Fits, Pair, Pairs};
 use crate::judge::rounds::{Figure, Rate, Rounds, Sample};
 pub use crate::judge::rounds::{Metric, sound};
@@ -85,6 +86,7 @@ struct Count<'a> {
     subjects: Vec<&'a str>,
     /// How many of them can be chosen.
     candidates: usize,
+    network: Option<Network>,
     metric: Metric,
     /// The observations, and those that are not counted.
     rounds: Rounds<'a>,
@@ -108,9 +110,10 @@ impl<'a> Count<'a> {
         subjects.extend(all().filter(|name| !can_be_chosen(name)));
         subjects.extend(design.control.as_deref().filter(measured));
         let rounds = Rounds::of(question.records, concurrency);
-        let metric = rounds.metric(question.heading, &subjects[..candidates]);
+        let network = Network::of(question.records, concurrency, &subjects[..candidates]);
+        let metric = rounds.metric(question.heading, &subjects[..candidates], network.is_some());
         let rounds = rounds.without_waits(metric);
-        Self { question, concurrency, subjects, candidates, metric, rounds }
+        Self { question, concurrency, subjects, candidates, network, metric, rounds }
     }
 
     fn verdict(&self) -> Verdict {
@@ -123,6 +126,7 @@ impl<'a> Count<'a> {
         let mut verdict = Verdict {
             concurrency: self.concurrency,
             metric: self.metric,
+            network: self.network,
             finding: Finding::NoDifference,
             standings: Vec::new(),
             others: Vec::new(),

@@ -12,14 +12,18 @@
 //! | `{root}` | the directory with the files that it is to serve |
 //! | `{root}` | the directory with the files that it is to serve |
 //! | `{program}` | what its own build has made |
+//! | `{server}`, `{number}` | of a balancer: a server and its number, on a line for each server |
 //! | `{plan}` | the folder of the plan that defines it, in its commands alone |
 
+mod balancers;
 mod build;
 mod ready_made;
 
 use std::env;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+pub(crate) use balancers::balancer;
 pub(crate) use build::PROGRAM;
 pub use build::build;
 pub(crate) use ready_made::disclosure;
@@ -88,6 +92,8 @@ pub fn built() -> Option<PathBuf> {
 pub(crate) struct Places<'a> {
     pub(crate) host: &'a str,
     pub(crate) port: u16,
+    /// What a balancer balances over.
+    pub(crate) servers: &'a [SocketAddr],
     pub(crate) directory: &'a Path,
     pub(crate) root: &'a Path,
     pub(crate) connections: usize,
@@ -108,7 +114,26 @@ impl Places<'_> {
             (PROGRAM, self.program.display().to_string()),
             ("{directory}", directory),
         ];
-        values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
+        let text = self.for_each_server(text);
+        values.iter().fold(text, |text, (name, value)| text.replace(name, value))
+    }
+
+    /// `text` with a line that names `{server}` once for each server.
+    fn for_each_server(&self, text: &str) -> String {
+        const SERVER: &str = "{server}";
+        if self.servers.is_empty() || !text.contains(SERVER) {
+            return text.to_owned();
+        }
+        let lines = text.split_inclusive('\n').map(|line| match line.contains(SERVER) {
+            false => line.to_owned(),
+            true => (self.servers.iter().enumerate())
+                .map(|(number, server)| {
+                    let number = (number + 1).to_string();
+                    line.replace(SERVER, &server.to_string()).replace("{number}", &number)
+                })
+                .collect(),
+        });
+        lines.collect()
     }
 
     /// The file that the configuration goes into.
@@ -126,6 +151,7 @@ mod tests {
         let places = Places {
             host: "127.0.0.1",
             port: 81,
+            servers: &[],
             directory: Path::new("/d"),
             root: Path::new("/r"),
             connections: 42,
@@ -134,6 +160,10 @@ mod tests {
         let text = "listen {host}:{port}; { {root} {connections} } {configuration} {directory}/x {y} {program}";
         let filled = "listen 127.0.0.1:81; { /r 42 } /d/configuration /d/x {y} /p";
         assert_eq!(places.fill(text), filled);
+        let servers = ["10.0.0.1:80".parse().unwrap(), "10.0.0.2:81".parse().unwrap()];
+        let places = Places { servers: &servers, ..places };
+        let text = "a {\n  s{number} {server};\n}";
+        assert_eq!(places.fill(text), "a {\n  s1 10.0.0.1:80;\n  s2 10.0.0.2:81;\n}");
     }
 
     #[test]

@@ -8,10 +8,12 @@ mod tree;
 
 use std::io;
 use std::net::SocketAddr;
+use std::thread;
 use std::time::Duration;
 
 use crate::measure::counters::Counters;
 use crate::measure::experiment::Experiment;
+use crate::measure::listen_queue;
 use crate::measure::no_server::NoServer;
 use crate::measure::store::OpenStore;
 use crate::record::CellKey;
@@ -19,9 +21,13 @@ use crate::record::QueueState;
 
 /// How long a server may take to drain.
 const DRAIN: Duration = Duration::from_secs(3);
+/// How long a server that has answered everything may take to come to rest.
+const SETTLING: Duration = Duration::from_millis(20);
+/// How often it is looked whether it has.
+const GLANCE: Duration = Duration::from_micros(100);
 
 /// A running server; it ends when it is dropped.
-pub(crate) trait Server {
+pub(crate) trait Server: Send {
     /// Where it listens.
     fn address(&self) -> SocketAddr;
 
@@ -32,7 +38,30 @@ pub(crate) trait Server {
     /// What [`cpu`](Server::cpu) has just found, and the time of processes that have ended.
     fn cpu_with_ended_children(&mut self, living: Duration) -> io::Result<Duration>;
 
-    /// The resources that all its processes have used until now, with their memory if asked.
+    /// The processor time of a server that has answered everything, once it has also done what
+    /// follows an answer, and of its processes that have ended. The kernel counts the time of a
+    /// thread that runs only at ticks; of one that rests it is exact.
+    fn settled(&mut self) -> io::Result<Duration> {
+        let mut used = self.cpu()?;
+        let mut left = SETTLING;
+        while !left.is_zero() {
+            thread::sleep(GLANCE);
+            left = left.saturating_sub(GLANCE);
+            let now = self.cpu()?;
+            if now == used {
+                break;
+            }
+            used = now;
+        }
+        self.cpu_with_ended_children(used)
+    }
+
+    /// How many connections its listen queue holds; none where the kernel does not tell.
+    fn listen_queue(&mut self) -> Option<u64> {
+        listen_queue::length(self.address())
+    }
+
+    /// What all its processes have used until now; with their memory if asked.
     fn counters(&mut self, with_memory: bool) -> io::Result<Counters>;
 
     /// The queues that it is made of; none of an architecture without queues.
@@ -52,7 +81,19 @@ pub(crate) fn start(
     store: Option<&OpenStore>,
 ) -> Result<Box<dyn Server>, NoServer> {
     Ok(match experiment.design.peers.iter().find(|peer| peer.name == key.subject) {
-        Some(peer) => Box::new(peer::Process::start(experiment, key, peer)?),
+        Some(peer) => Box::new(peer::Process::start(experiment, key, peer, &[])?),
         None => Box::new(ours::Process::start(experiment, key, store)?),
     })
+}
+
+/// Starts what balances over `servers`, where the experiment has a balancer.
+pub(crate) fn start_balancer(
+    experiment: &Experiment,
+    key: &CellKey,
+    servers: &[SocketAddr],
+) -> Result<Box<dyn Server>, NoServer> {
+    let topology = experiment.design.topology.as_ref();
+    let balancer = topology.and_then(|topology| topology.balancer.as_ref());
+    let balancer = balancer.ok_or_else(|| NoServer::Failed("there is no balancer".to_owned()))?;
+    Ok(Box::new(peer::Process::start(experiment, key, balancer, servers)?))
 }

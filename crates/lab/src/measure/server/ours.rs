@@ -58,7 +58,8 @@ impl Process {
         let mut command = Command::new(&experiment.program);
         let (architecture, arguments) = design.server_of(&key.subject);
         command.args(["serve", &design.service, "--architecture", &architecture, "--control"]);
-        command.args(["--listen", "127.0.0.1:0"]).args(arguments);
+        command.args(["--listen", &SocketAddr::new(experiment.listen, 0).to_string()]);
+        command.args(arguments);
         if let Some(store) = store {
             command.arg(format!("--store={}", store.url()));
         }

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -47,11 +47,12 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts the peer of a cell, and waits until it listens.
+    /// Starts the peer of a cell, and waits until it listens. A balancer has `servers` behind it.
     pub(super) fn start(
         experiment: &Experiment,
         key: &CellKey,
         peer: &Peer,
+        servers: &[SocketAddr],
     ) -> Result<Self, NoServer> {
         let failed = |error: io::Error| {
             NoServer::Failed(format!("cannot start the peer {}: {error}", peer.name))
@@ -63,7 +64,8 @@ impl Process {
         let connections = connections.saturating_add(connections / 8).saturating_add(SPARE);
         let mut trouble = io::Error::other("no attempt");
         for _ in 0..ATTEMPTS {
-            let mut process = Self::spawn(experiment, peer, connections).map_err(failed)?;
+            let mut process =
+                Self::spawn(experiment, peer, connections, servers).map_err(failed)?;
             match process.await_readiness(peer) {
                 Ok(()) => return Ok(process),
                 Err(error) => {
@@ -78,20 +80,26 @@ impl Process {
         Err(failed(trouble))
     }
 
-    fn spawn(experiment: &Experiment, peer: &Peer, connections: usize) -> io::Result<Self> {
+    fn spawn(
+        experiment: &Experiment,
+        peer: &Peer,
+        connections: usize,
+        servers: &[SocketAddr],
+    ) -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("duality-peer-").tempdir()?;
         if geteuid().is_root() {
             // Servers that are started as root serve as another user.
             fs::set_permissions(directory.path(), Permissions::from_mode(0o755))?;
         }
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let address = TcpListener::bind((experiment.listen, 0))?.local_addr()?;
         let made = directory.path().join("root");
         let places = Places {
-            host: "127.0.0.1",
+            host: &host_of(address),
             port: address.port(),
+            servers,
             directory: directory.path(),
             root: experiment.site.put_into(&made)?,
-            connections,
+            connections: connections + to_servers(connections, servers),
             program: &experiment.programs.join(&peer.name),
         };
         fs::write(places.configuration(), places.fill(&peer.configuration))?;
@@ -196,6 +204,21 @@ impl Drop for Process {
     }
 }
 
+/// How many connections a balancer has to `servers` beside those of its clients: as many, and those
+/// that it keeps for later.
+fn to_servers(connections: usize, servers: &[SocketAddr]) -> usize {
+    const KEPT: usize = 512;
+    if servers.is_empty() { 0 } else { connections + KEPT }
+}
+
+/// The address without its port, as configurations have it.
+fn host_of(address: SocketAddr) -> String {
+    match address {
+        SocketAddr::V4(address) => address.ip().to_string(),
+        SocketAddr::V6(address) => format!("[{}]", address.ip()),
+    }
+}
+
 /// Whether a connection to `address` succeeds, and is answered when something is asked.
 fn answers(address: SocketAddr, ask: &str) -> io::Result<bool> {
     let patience = Duration::from_secs(1);
@@ -262,7 +285,7 @@ mod tests {
 
     fn start(peer: &Peer) -> Result<Process, NoServer> {
         let key = CellKey { repeat: 0, subject: "mine".into(), concurrency: 1 };
-        Process::start(&experiment(), &key, peer)
+        Process::start(&experiment(), &key, peer, &[])
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! How sure a recommendation is: what decided, which differences would have been found, what the
 //! control shows, and what happened on the machine.
 
-use crate::format::{connections, connections_of, how_many, listed, percent};
+use crate::format::{connections, connections_of, duration, how_many, listed, percent};
+use crate::judge::network::Network;
 use crate::judge::verdict::{Evidence, Finding, MANY_STRANGERS, Metric, Verdict};
 use crate::tell::summary::Summary;
 
@@ -41,6 +42,9 @@ fn what_decided(told: &[&Verdict]) -> Vec<String> {
             at(cpu.into_iter())
         ));
     }
+    for verdict in told {
+        sentences.extend(network_of(verdict).map(|told| format!("{told}.")));
+    }
     if !rate.is_empty() {
         sentences.push(format!(
             "Requests/s decide at {}: there servers are not busy, or use several processors.",
@@ -54,6 +58,19 @@ fn what_decided(told: &[&Verdict]) -> Vec<String> {
         ));
     }
     sentences
+}
+
+/// That the network sets the rate at a number of connections, if it does; a sentence without its
+/// full stop.
+pub(crate) fn network_of(verdict: &Verdict) -> Option<String> {
+    let Network { round_trip_us, latency_us, load_in_server } = verdict.network?;
+    Some(format!(
+        "The network sets the rate at {}, so processor time decides: a round trip takes {} of {}, and at most \
+         {load_in_server:.1} requests are in the servers at a time",
+        connections(verdict.concurrency),
+        duration(round_trip_us),
+        duration(latency_us)
+    ))
 }
 
 /// Where work has moved between server and load generator.

@@ -22,7 +22,7 @@ use crate::record::{Heading, Records};
 use crate::tell::summary::Summary;
 
 pub use card::Card;
-pub(super) use confidence::disturbed_briefly;
+pub(super) use confidence::{disturbed_briefly, network_of};
 pub use refusal::{Doubt, Refusal};
 pub(crate) use silence::withheld;
 

@@ -20,6 +20,7 @@ use minijinja::context;
 
 use crate::format;
 use crate::page::{page, script_data, write_whole};
+use crate::record::{Heading, Machine};
 use crate::tell::answer::Answer;
 
 pub use raw::RawLines;
@@ -31,6 +32,18 @@ pub use raw::RawLines;
 /// When the file cannot be written.
 pub fn write(path: &Path, answer: &Answer<'_>, raw: &RawLines) -> io::Result<()> {
     write_whole(path, &render(answer, raw))
+}
+
+/// Each role of an experiment on hosts: its name, its host, and what that is.
+fn hosts(heading: &Heading) -> Vec<(&str, String, &Machine)> {
+    let placements = heading.design.topology.iter().flat_map(|topology| &topology.hosts);
+    placements
+        .filter_map(|placement| {
+            let address = placement.address.iter().map(|address| format!(" ({address})"));
+            let host = placement.host.clone() + &address.collect::<String>();
+            Some((placement.role.name(), host, heading.hosts.get(&placement.host)?))
+        })
+        .collect()
 }
 
 /// The report as HTML. There may be fewer records than were planned; the page says so then.
@@ -45,6 +58,7 @@ pub fn render(answer: &Answer<'_>, raw: &RawLines) -> String {
         include_str!("report.html.jinja"),
         context! {
             heading,
+            hosts => hosts(heading),
             partial => summary.partial(),
             compared => heading.design.compared(),
             crowd => heading.design.clients.crowd(),

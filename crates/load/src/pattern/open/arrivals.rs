@@ -16,13 +16,15 @@
 use std::f64::consts::TAU;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::random::SplitMix64;
 
 /// More requests a second are not paced by one kernel thread; fewer have no use.
 const RATES: std::ops::RangeInclusive<f64> = 0.001..=10e6;
 
 /// The process by which requests arrive, whatever becomes of earlier requests.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Arrivals {
     /// One every 1/rate seconds.
     Constant {

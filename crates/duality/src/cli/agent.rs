@@ -1,0 +1,13 @@
+//! `duality agent`: what a launcher starts on a host of a comparison.
+
+use std::io;
+
+use duality_lab::measure::hosts::agent;
+
+use super::Failure;
+
+/// Carries out orders until they end; all that it started has ended then.
+pub(super) fn run() -> Result<(), Failure> {
+    agent::run(io::stdin(), io::stdout())
+        .map_err(|error| Failure::failed(format!("agent: an order cannot be read: {error}")))
+}

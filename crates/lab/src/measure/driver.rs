@@ -1,0 +1,99 @@
+//! What makes the load of cells and slices: the load generator in this process, or loads on hosts.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use duality_load::{Relay, Report, Slice};
+
+use super::experiment::Experiment;
+use super::window::Window;
+use crate::record::CellKey;
+
+/// Makes load.
+pub(crate) trait Driver {
+    /// Measures the server of `window` in a window of its own. Its connections then stay, at rest,
+    /// for [`slice`](Driver::slice): its number is how many joined before it.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no report. The load has not joined then.
+    fn join(
+        &mut self,
+        key: &CellKey,
+        window: &mut Window<'_>,
+        interrupted: &AtomicBool,
+    ) -> Result<Report, String>;
+
+    /// The same of a server that is measured alone: its connections end with the window.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no report.
+    fn alone(
+        &mut self,
+        key: &CellKey,
+        window: &mut Window<'_>,
+        interrupted: &AtomicBool,
+    ) -> Result<Report, String>;
+
+    /// Has a load make requests for `length`.
+    ///
+    /// # Errors
+    ///
+    /// When what makes the load is gone.
+    fn slice(&mut self, load: usize, length: Duration) -> Result<Slice, String>;
+
+    /// How many processors make the load, one in each process.
+    fn width(&self) -> usize {
+        1
+    }
+
+    /// The longest round trip from a load to its server; none on one machine, where it is nothing.
+    fn round_trip(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// The load generator in this process.
+pub(crate) struct InProcess<'a> {
+    experiment: &'a Experiment,
+    relay: Option<Relay>,
+}
+
+impl<'a> InProcess<'a> {
+    pub(crate) fn new(experiment: &'a Experiment) -> Self {
+        Self { experiment, relay: None }
+    }
+}
+
+impl Driver for InProcess<'_> {
+    fn join(
+        &mut self,
+        key: &CellKey,
+        window: &mut Window<'_>,
+        interrupted: &AtomicBool,
+    ) -> Result<Report, String> {
+        let told = |error: duality_load::Error| error.to_string();
+        let options = self.experiment.load(window.address(), key)?;
+        let relay = match &mut self.relay {
+            Some(relay) => relay,
+            none => none.insert(Relay::new(&options.cpus).map_err(told)?),
+        };
+        relay.join(&options, window, interrupted).map_err(told)
+    }
+
+    fn alone(
+        &mut self,
+        key: &CellKey,
+        window: &mut Window<'_>,
+        interrupted: &AtomicBool,
+    ) -> Result<Report, String> {
+        let options = self.experiment.load(window.address(), key)?;
+        duality_load::run(&options, window, interrupted).map_err(|error| error.to_string())
+    }
+
+    fn slice(&mut self, load: usize, length: Duration) -> Result<Slice, String> {
+        let relay = self.relay.as_mut().ok_or("no load has joined")?;
+        relay.slice(load, length).map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,412 @@
+//! The agent: carries out the orders of a link on this host, with the code that measures on one
+//! machine.
+//!
+//! It ends all that it started when its orders end, or when it has heard nothing for 10 s. A thread
+//! of its own makes load, so that servers on the same host can be asked meanwhile.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use duality_load::{Error, Observer, Relay, Report};
+
+use super::protocol::{Answer, BEAT, LONGEST_LINE, Load, Order, SILENCE, UNASKED, VERSION};
+use crate::measure::experiment::Experiment;
+use crate::measure::machine;
+use crate::measure::no_server::NoServer;
+use crate::measure::noise::{NoiseMeter, Used};
+use crate::measure::server::{self, Server};
+use crate::measure::store::{OpenStore, Reach, Store};
+use crate::measure::window::own_cpu;
+use crate::record::Role;
+
+/// Carries out orders from `orders` until they end, and writes the answers to `answers`.
+///
+/// # Errors
+///
+/// When an order cannot be read. All that was started has been ended then, too.
+pub fn run(
+    orders: impl Read + Send + 'static,
+    answers: impl Write + Send + 'static,
+) -> io::Result<()> {
+    let output = Output(Arc::new(Mutex::new(Box::new(answers))));
+    output.say(
+        UNASKED,
+        &Answer::Hello {
+            version: VERSION,
+            duality: env!("CARGO_PKG_VERSION").to_owned(),
+            machine: Box::new(machine::describe()),
+        },
+    );
+    let beating = output.clone();
+    thread::Builder::new().name("beat".into()).spawn(move || {
+        loop {
+            thread::sleep(BEAT);
+            beating.say(UNASKED, &Answer::Beat);
+        }
+    })?;
+    let (heard, lines) = mpsc::channel();
+    thread::Builder::new().name("orders".into()).spawn(move || hear(orders, &heard))?;
+    let mut agent = Agent::new(output)?;
+    // The end of the orders and a long silence are alike: nobody is left to measure for.
+    while let Ok(line) = lines.recv_timeout(SILENCE) {
+        let (number, order) = line?;
+        agent.obey(number, order);
+    }
+    agent.end();
+    Ok(())
+}
+
+/// Reads orders until they end.
+fn hear(orders: impl Read, heard: &Sender<io::Result<(u64, Order)>>) {
+    let mut orders = BufReader::new(orders);
+    loop {
+        let mut line = Vec::new();
+        let read = orders.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
+        let told = match read {
+            Ok(0) => return,
+            Ok(_) => serde_json::from_slice(&line).map_err(io::Error::from),
+            Err(error) => Err(error),
+        };
+        let is_broken = told.is_err();
+        if heard.send(told).is_err() || is_broken {
+            return;
+        }
+    }
+}
+
+/// Where answers go, from several threads.
+#[derive(Clone)]
+struct Output(Arc<Mutex<Box<dyn Write + Send>>>);
+
+impl Output {
+    fn say(&self, number: u64, answer: &Answer) {
+        let line = serde_json::to_string(&(number, answer)).expect("answers are plain data");
+        let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without a reader the orders end, too.
+        let _ = output.write_all(format!("{line}\n").as_bytes()).and_then(|()| output.flush());
+    }
+}
+
+/// What there is on this host.
+struct Agent {
+    output: Output,
+    experiment: Option<Box<Experiment>>,
+    servers: BTreeMap<u64, (Box<dyn Server>, Option<OpenStore>)>,
+    stores: BTreeMap<u64, OpenStore>,
+    meter: NoiseMeter,
+    loads: LoadThread,
+}
+
+impl Agent {
+    fn new(output: Output) -> io::Result<Self> {
+        Ok(Self {
+            loads: LoadThread::start(output.clone())?,
+            output,
+            experiment: None,
+            servers: BTreeMap::new(),
+            stores: BTreeMap::new(),
+            meter: NoiseMeter::new(&[], &[]),
+        })
+    }
+
+    /// Carries an order out, and answers it.
+    fn obey(&mut self, number: u64, order: Order) {
+        let answer = match order {
+            Order::Beat => return,
+            Order::Go => return self.loads.go(),
+            Order::Stop => return self.loads.stop(),
+            Order::Load(load) => {
+                let experiment = self.experiment.clone();
+                return self.loads.work(number, experiment, Work::Load(load));
+            }
+            Order::Slice { number: load, length } => {
+                return self.loads.work(number, None, Work::Slice { load, length });
+            }
+            Order::Leave => return self.loads.work(number, None, Work::Leave),
+            other => self.answer(other).unwrap_or_else(Answer::Failed),
+        };
+        self.output.say(number, &answer);
+    }
+
+    fn answer(&mut self, order: Order) -> Result<Answer, String> {
+        let told = |error: io::Error| error.to_string();
+        match order {
+            Order::Begin { experiment, roles } => {
+                self.begin(experiment, &roles)?;
+                Ok(Answer::Done)
+            }
+            Order::Server { number, key, listen, store } => {
+                let mut experiment = self.experiment()?;
+                experiment.listen = listen;
+                let own = match (&store, &experiment.store) {
+                    (None, Some(kind @ Store::Sqlite)) => Some(kind.open(&[])),
+                    (Some(url), _) => Some(Store::At(url.clone()).open(&[])),
+                    _ => None,
+                };
+                let begun = own.transpose().and_then(|store| {
+                    let server = server::start(&experiment, &key, store.as_ref())?;
+                    Ok((server, store))
+                });
+                Ok(begun.map_or_else(absent, |begun| self.listens(number, begun)))
+            }
+            Order::Balancer { number, key, listen, servers } => {
+                let mut experiment = self.experiment()?;
+                experiment.listen = listen;
+                let begun = server::start_balancer(&experiment, &key, &servers);
+                Ok(begun.map_or_else(absent, |server| self.listens(number, (server, None))))
+            }
+            Order::Store { number, listen } => {
+                let experiment = self.experiment()?;
+                let reach = Reach::network(listen).map_err(told)?;
+                let password = reach.password().map(str::to_owned);
+                match Store::Redis.open_for(&reach, &experiment.design.client_cpus) {
+                    Err(none) => Ok(absent(none)),
+                    Ok((store, port)) => {
+                        self.stores.insert(number, store);
+                        Ok(Answer::Listens { port, password })
+                    }
+                }
+            }
+            Order::Cpu { number } => self.server(number)?.cpu().map(Answer::Time).map_err(told),
+            Order::Settled { number } => {
+                self.server(number)?.settled().map(Answer::Time).map_err(told)
+            }
+            Order::Counters { number, with_memory } => {
+                self.server(number)?.counters(with_memory).map(Answer::Counters).map_err(told)
+            }
+            Order::Queues { number } => {
+                self.server(number)?.queues().map(Answer::Queues).map_err(told)
+            }
+            Order::ListenQueue { number } => {
+                Ok(Answer::Length(self.server(number)?.listen_queue()))
+            }
+            Order::LastWords { number, error } => {
+                let error = io::Error::other(error);
+                Ok(Answer::Text(Some(self.server(number)?.last_words(&error))))
+            }
+            Order::Problem { number } => {
+                Ok(Answer::Text(self.stores.get_mut(&number).and_then(OpenStore::problem)))
+            }
+            Order::End { number } => {
+                self.servers.remove(&number);
+                self.stores.remove(&number);
+                Ok(Answer::Done)
+            }
+            Order::Look => self.look().map(Answer::Disturbance).map_err(told),
+            Order::RoundTrip { address } => round_trip(address).map(Answer::Time).map_err(told),
+            Order::Beat
+            | Order::Go
+            | Order::Stop
+            | Order::Load(_)
+            | Order::Slice { .. }
+            | Order::Leave => Err("this is the load's".to_owned()),
+        }
+    }
+
+    fn begin(&mut self, mut experiment: Box<Experiment>, roles: &[Role]) -> Result<(), String> {
+        experiment.program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let design = &experiment.design;
+        let has = |role| roles.contains(&role);
+        let own = |cpus: &[usize], is_own: bool| if is_own { cpus.to_vec() } else { Vec::new() };
+        self.meter = NoiseMeter::new(
+            &own(&design.server_cpus, has(Role::Server)),
+            &own(&design.client_cpus, has(Role::Load)),
+        );
+        self.experiment = Some(experiment);
+        Ok(())
+    }
+
+    fn experiment(&self) -> Result<Experiment, String> {
+        self.experiment.as_deref().cloned().ok_or_else(|| "nothing has begun".to_owned())
+    }
+
+    fn server(&mut self, number: u64) -> Result<&mut Box<dyn Server>, String> {
+        let server = self.servers.get_mut(&number).map(|(server, _)| server);
+        server.ok_or_else(|| format!("there is no server {number}"))
+    }
+
+    fn listens(&mut self, number: u64, begun: (Box<dyn Server>, Option<OpenStore>)) -> Answer {
+        let port = begun.0.address().port();
+        self.servers.insert(number, begun);
+        Answer::Listens { port, password: None }
+    }
+
+    fn look(&mut self) -> io::Result<crate::record::Disturbance> {
+        let mut servers = Duration::ZERO;
+        for (server, _) in self.servers.values_mut() {
+            servers += server.cpu()?;
+        }
+        Ok(self.meter.look(Used { servers, client: own_cpu() }))
+    }
+
+    /// Ends all that was started: servers side by side, for each may take its time.
+    fn end(self) {
+        self.loads.stop();
+        thread::scope(|scope| {
+            for (_, begun) in self.servers {
+                scope.spawn(|| drop(begun));
+            }
+        });
+    }
+}
+
+/// What is said of a server that is not there.
+fn absent(none: NoServer) -> Answer {
+    match none {
+        NoServer::Unavailable(reason) => Answer::Unavailable(reason),
+        NoServer::Failed(reason) => Answer::Failed(reason),
+    }
+}
+
+/// How long a round trip to a listener takes, in the middle of some: the kernels at both ends
+/// shake hands, and no program takes part.
+fn round_trip(address: SocketAddr) -> io::Result<Duration> {
+    const TIMES: usize = 9;
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let mut took = Vec::with_capacity(TIMES);
+    for _ in 0..TIMES {
+        let begun = Instant::now();
+        TcpStream::connect_timeout(&address, PATIENCE)?;
+        took.push(begun.elapsed());
+    }
+    took.sort();
+    Ok(took[TIMES / 2])
+}
+
+/// What the thread that makes load is told.
+enum Work {
+    Load(Box<Load>),
+    Slice { load: u64, length: Duration },
+    Leave,
+}
+
+/// The thread that makes load, and what reaches it while it does.
+struct LoadThread {
+    work: Sender<(u64, Option<Box<Experiment>>, Work)>,
+    go: Sender<()>,
+    stopped: Arc<AtomicBool>,
+}
+
+impl LoadThread {
+    fn start(output: Output) -> io::Result<Self> {
+        let (work, orders) = mpsc::channel::<(u64, Option<Box<Experiment>>, Work)>();
+        let (go, gone) = mpsc::channel();
+        let stopped = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stopped);
+        thread::Builder::new().name("loads".into()).spawn(move || {
+            let mut maker = LoadMaker { output, gone, stopped: seen, relay: None, joined: vec![] };
+            for (number, experiment, work) in orders {
+                let answer = maker.make(number, experiment.as_deref(), work);
+                maker.output.say(number, &answer.unwrap_or_else(Answer::Failed));
+            }
+        })?;
+        Ok(Self { work, go, stopped })
+    }
+
+    fn work(&self, number: u64, experiment: Option<Box<Experiment>>, work: Work) {
+        // The thread ends with this.
+        let _ = self.work.send((number, experiment, work));
+    }
+
+    fn go(&self) {
+        let _ = self.go.send(());
+    }
+
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+struct LoadMaker {
+    output: Output,
+    gone: Receiver<()>,
+    stopped: Arc<AtomicBool>,
+    relay: Option<Relay>,
+    /// The loads that have joined the relay, in this order.
+    joined: Vec<u64>,
+}
+
+impl LoadMaker {
+    fn make(
+        &mut self,
+        number: u64,
+        experiment: Option<&Experiment>,
+        work: Work,
+    ) -> Result<Answer, String> {
+        match work {
+            Work::Load(load) => {
+                let experiment = experiment.ok_or("nothing has begun")?;
+                self.load(number, experiment, &load).map(|report| Answer::Report(Box::new(report)))
+            }
+            Work::Slice { load, length } => {
+                let place = self.joined.iter().position(|joined| *joined == load);
+                let (relay, place) =
+                    self.relay.as_mut().zip(place).ok_or("there is no such load")?;
+                relay.slice(place, length).map(Answer::Slice).map_err(|error| error.to_string())
+            }
+            Work::Leave => {
+                self.relay = None;
+                self.joined.clear();
+                Ok(Answer::Done)
+            }
+        }
+    }
+
+    fn load(
+        &mut self,
+        number: u64,
+        experiment: &Experiment,
+        load: &Load,
+    ) -> Result<Report, String> {
+        let told = |error: Error| error.to_string();
+        let options = experiment.part_of_load(load.address, &load.key, load.part, load.parts)?;
+        self.stopped.store(false, Ordering::Relaxed);
+        // What an earlier load, which was stopped, has left over.
+        while self.gone.try_recv().is_ok() {}
+        let mut gate =
+            Gate { number, output: &self.output, gone: &self.gone, stopped: &self.stopped };
+        if !load.stays {
+            return duality_load::run(&options, &mut gate, &self.stopped).map_err(told);
+        }
+        let relay = match &mut self.relay {
+            Some(relay) => relay,
+            none => none.insert(Relay::new(&options.cpus).map_err(told)?),
+        };
+        let report = relay.join(&options, &mut gate, &self.stopped).map_err(told)?;
+        self.joined.push(load.number);
+        Ok(report)
+    }
+}
+
+/// Has a load wait until all hosts are ready.
+struct Gate<'a> {
+    number: u64,
+    output: &'a Output,
+    gone: &'a Receiver<()>,
+    stopped: &'a AtomicBool,
+}
+
+impl Gate<'_> {
+    fn pass(&self, at: &Answer) {
+        /// How soon a stop is seen.
+        const GLANCE: Duration = Duration::from_millis(20);
+        self.output.say(self.number, at);
+        while !self.stopped.load(Ordering::Relaxed) && self.gone.recv_timeout(GLANCE).is_err() {}
+    }
+}
+
+impl Observer for Gate<'_> {
+    fn window_opened(&mut self) {
+        self.pass(&Answer::Opened);
+    }
+
+    fn window_closed(&mut self) {
+        self.pass(&Answer::Closed);
+    }
+}

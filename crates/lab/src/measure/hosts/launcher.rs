@@ -1,0 +1,116 @@
+//! A launcher: the command that gives the standard streams of a process on a host.
+//!
+//! It is words in which `{host}` stands. Its last word is followed by `sh`, and nothing else: the
+//! rest is told to that shell over its standard input. So no quoting of any shell between here and
+//! there can go wrong.
+
+use std::process::Command;
+
+/// What may stand for the host.
+const HOST: &str = "{host}";
+
+/// A launcher that is known by its name.
+#[derive(Debug)]
+struct Named {
+    /// Its name.
+    name: &'static str,
+    /// The command.
+    template: &'static str,
+    /// Whether our tests run it against the real program.
+    tried: bool,
+}
+
+/// All launchers with a name.
+const NAMED: [Named; 5] = [
+    Named {
+        name: "ssh",
+        // It asks nothing, takes no unknown key, and opens no terminal.
+        template: "ssh -T -o BatchMode=yes -o StrictHostKeyChecking=yes \
+                   -o ServerAliveInterval=5 -o ServerAliveCountMax=3 {host}",
+        tried: true,
+    },
+    Named {
+        name: "srun",
+        template: "srun --quiet --nodelist={host} --nodes=1 --ntasks=1 --overlap --unbuffered",
+        tried: true,
+    },
+    Named { name: "nsenter", template: "nsenter --net=/run/netns/{host} --", tried: true },
+    Named { name: "kubectl", template: "kubectl exec -i {host} --", tried: false },
+    Named { name: "docker", template: "docker exec -i {host}", tried: false },
+];
+
+/// A launcher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Launcher(Vec<String>);
+
+impl Launcher {
+    /// Reads a name or a template.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, and the remedy.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        let named = NAMED.iter().find(|named| named.name == text);
+        let names = || NAMED.map(|named| named.name).join(", ");
+        let words = shlex::split(named.map_or(text, |named| named.template))
+            .ok_or_else(|| format!("`{text}`: a quotation mark is not closed"))?;
+        if words.is_empty() || !words.iter().any(|word| word.contains(HOST)) {
+            return Err(format!(
+                "`{text}` is no launcher: choose of {}, or write a command with {HOST}, such as \
+                 \"ssh -F config {HOST}\"",
+                names()
+            ));
+        }
+        Ok(Self(words))
+    }
+
+    /// What a user must know of the launcher `text`: we could not try it.
+    pub(crate) fn caution(text: &str) -> Option<String> {
+        let named = NAMED.iter().find(|named| named.name == text && !named.tried)?;
+        let Named { name, template, .. } = named;
+        Some(format!(
+            "the launcher {name} (`{template}`) has not been tried by Duality's own tests"
+        ))
+    }
+
+    /// The command that runs a shell on `host`.
+    pub(super) fn command(&self, host: &str) -> Command {
+        let mut words = self.0.iter().map(|word| word.replace(HOST, host));
+        // The end of its standard input ends it. A signal at the death of its parent would come at
+        // the death of the thread that has started it.
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).arg("sh");
+        command
+    }
+
+    /// The program that it runs.
+    pub(super) fn program(&self) -> &str {
+        self.0.first().map_or("", String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_stands_where_the_template_has_it() {
+        for (text, end) in [
+            ("nsenter", ["--net=/run/netns/web1", "--", "sh"]),
+            ("docker -H 'a b' exec {host}", ["exec", "web1", "sh"]),
+        ] {
+            let command = Launcher::read(text).unwrap().command("web1");
+            let words: Vec<String> =
+                command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+            assert_eq!(words[words.len() - 3..], end, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_launcher_is_told() {
+        for text in ["", "telnet", "ssh web1", "ssh '{host}"] {
+            assert!(Launcher::read(text).is_err(), "{text}");
+        }
+        assert!(NAMED.iter().all(|named| Launcher::read(named.name).is_ok()));
+    }
+}

@@ -1,0 +1,428 @@
+//! The link to an agent: a launcher's process, and lines over its standard streams.
+//!
+//! A thread reads what the agent says and hands each answer to whoever asked. Another one says
+//! every 2 s that this side is alive, and gives the host up after 10 s of silence.
+//!
+//! The first line is a script for the shell that the launcher starts. It looks for this program in
+//! the user's cache on the host, by its hash. If it is not there the script asks for it, and this
+//! side sends it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use sha2::{Digest, Sha256};
+
+use super::launcher::Launcher;
+use super::protocol::{Answer, BEAT, LONGEST_LINE, Order, SILENCE, UNASKED, VERSION};
+use crate::measure::peers::find;
+use crate::measure::spawn::{last_line, log_file, read_log};
+use crate::record::{HERE, Machine};
+
+/// How long a host may take until its agent says hello: the program may have to be sent there.
+const REACHING: Duration = Duration::from_secs(120);
+/// How long an agent may take to carry out an order, as long as it is alive.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What the script says when it wants the program, and before the agent begins.
+const SEND: &str = "duality: send";
+const READY: &str = "duality: ready";
+
+/// A link to the agent of a host. When it is dropped, the agent ends all that it started.
+pub(super) struct Link {
+    host: String,
+    launched: Child,
+    shared: Arc<Shared>,
+    next: AtomicU64,
+    machine: Machine,
+}
+
+/// The answers of an order that has been sent.
+pub(super) struct Answers {
+    number: u64,
+    answers: Receiver<Answer>,
+    shared: Arc<Shared>,
+}
+
+/// What the threads of a link share.
+struct Shared {
+    host: String,
+    /// None once the link is being closed.
+    orders: Mutex<Option<ChildStdin>>,
+    pending: Mutex<Pending>,
+    heard: Mutex<Instant>,
+    /// The launcher's group, until its end is awaited.
+    group: Mutex<Option<Pid>>,
+    /// What the launcher complained of.
+    complaints: File,
+}
+
+#[derive(Default)]
+struct Pending {
+    waiting: BTreeMap<u64, Sender<Answer>>,
+    lost: Option<String>,
+}
+
+impl Link {
+    /// Reaches a host. `program` is Duality's program there; without it, this program is sent.
+    ///
+    /// # Errors
+    ///
+    /// Why the host could not be reached, in one line.
+    pub(super) fn open(
+        host: &str,
+        launcher: &Launcher,
+        program: Option<&str>,
+    ) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("host {host}: {error}");
+        let own = std::env::current_exe().map_err(failed)?;
+        let mut command = match host {
+            HERE => agent_here(&own),
+            _ if find(launcher.program()).is_none() => {
+                return Err(format!("host {host}: {}: no such program", launcher.program()));
+            }
+            _ => launcher.command(host),
+        };
+        let (complaints, errors) = log_file().map_err(failed)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors).process_group(0);
+        let mut launched = command.spawn().map_err(|error| {
+            format!("host {host}: cannot start {}: {error}", launcher.program())
+        })?;
+        let orders = launched.stdin.take().expect("it is piped");
+        let said = launched.stdout.take().expect("it is piped");
+        let shared = Arc::new(Shared {
+            host: host.to_owned(),
+            orders: Mutex::new(Some(orders)),
+            pending: Mutex::default(),
+            heard: Mutex::new(Instant::now()),
+            group: Mutex::new(Some(Pid::from_child(&launched))),
+            complaints,
+        });
+        let (hello, greeting) = mpsc::channel();
+        shared.pending().waiting.insert(UNASKED, hello);
+        let (noise, lines) = mpsc::channel();
+        let reader = Arc::clone(&shared);
+        let spawned = thread::Builder::new().name(format!("from {host}"));
+        spawned.spawn(move || reader.read(said, &noise)).map_err(failed)?;
+        let mut link = Self {
+            host: host.to_owned(),
+            launched,
+            shared,
+            next: AtomicU64::new(UNASKED + 1),
+            machine: Machine::default(),
+        };
+        if host != HERE {
+            link.bring(&own, program, &lines)?;
+        }
+        link.machine = link.greet(&greeting)?;
+        let watched = Arc::downgrade(&link.shared);
+        let spawned = thread::Builder::new().name(format!("watch {host}"));
+        spawned.spawn(move || watch(&watched)).map_err(failed)?;
+        Ok(link)
+    }
+
+    /// Has the shell on the host become the agent.
+    fn bring(
+        &self,
+        own: &Path,
+        program: Option<&str>,
+        lines: &Receiver<String>,
+    ) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", own.display());
+        let Some(program) = program else {
+            let bytes = fs::read(own).map_err(failed)?;
+            let hash: String =
+                Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            self.shared.write(script(&hash, bytes.len()).as_bytes())?;
+            if self.await_line(lines, &[SEND, READY])? == SEND {
+                self.shared.write(&bytes)?;
+                self.await_line(lines, &[READY])?;
+            }
+            return Ok(());
+        };
+        let program = shlex::try_quote(program)
+            .map_err(|_| format!("host {}: its program's name has a zero in it", self.host))?;
+        self.shared.write(format!("echo '{READY}'; exec {program} agent\n").as_bytes())?;
+        self.await_line(lines, &[READY]).map(|_| ())
+    }
+
+    /// Waits for one of some lines. Others are a greeting of the host.
+    fn await_line(
+        &self,
+        lines: &Receiver<String>,
+        expected: &[&'static str],
+    ) -> Result<&'static str, String> {
+        let until = Instant::now() + REACHING;
+        loop {
+            let line = lines.recv_timeout(until.saturating_duration_since(Instant::now()));
+            match line {
+                Ok(line) => {
+                    if let Some(found) = expected.iter().find(|known| line.trim() == **known) {
+                        return Ok(found);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => return Err(self.late()),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.reason()),
+            }
+        }
+    }
+
+    /// Hears the agent's first line.
+    fn greet(&self, greeting: &Receiver<Answer>) -> Result<Machine, String> {
+        let host = &self.host;
+        match greeting.recv_timeout(REACHING) {
+            Ok(Answer::Hello { version: VERSION, machine, .. }) => Ok(*machine),
+            Ok(Answer::Hello { duality, .. }) => Err(format!(
+                "host {host}: its program is Duality {duality}, this one {}: leave out \
+                 --host-program, or install this version there",
+                env!("CARGO_PKG_VERSION")
+            )),
+            Ok(other) => Err(self.odd(&other)),
+            Err(RecvTimeoutError::Timeout) => Err(self.late()),
+            Err(RecvTimeoutError::Disconnected) => Err(self.reason()),
+        }
+    }
+
+    fn late(&self) -> String {
+        format!("host {}: no agent after {} s", self.host, REACHING.as_secs())
+    }
+
+    /// Why the agent is gone.
+    fn reason(&self) -> String {
+        self.lost().unwrap_or_else(|| format!("host {} is lost", self.host))
+    }
+
+    /// Why the host is lost, if it is.
+    pub(super) fn lost(&self) -> Option<String> {
+        self.shared.pending().lost.clone()
+    }
+
+    /// The name of the host.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// What the host is.
+    pub(super) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// An answer that does not belong to its order.
+    pub(super) fn odd(&self, answer: &Answer) -> String {
+        match answer {
+            Answer::Failed(reason) => format!("host {}: {reason}", self.host),
+            other => format!("host {}: it answered something else: {other:?}", self.host),
+        }
+    }
+
+    /// Sends an order; its answers come out of what is returned, until the host is lost.
+    pub(super) fn order(&self, order: &Order) -> Result<Answers, String> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (answered, answers) = mpsc::channel();
+        {
+            let mut pending = self.shared.pending();
+            if let Some(lost) = &pending.lost {
+                return Err(lost.clone());
+            }
+            pending.waiting.insert(number, answered);
+        }
+        let answers = Answers { number, answers, shared: Arc::clone(&self.shared) };
+        self.shared.say(number, order)?;
+        Ok(answers)
+    }
+
+    /// Sends an order that no answer is awaited of.
+    pub(super) fn tell(&self, order: &Order) -> Result<(), String> {
+        self.shared.say(UNASKED, order)
+    }
+
+    /// Sends an order, and waits for its only answer.
+    pub(super) fn ask(&self, order: &Order) -> Result<Answer, String> {
+        let answers = self.order(order)?;
+        answers
+            .next(PATIENCE)?
+            .ok_or_else(|| format!("host {}: no answer after {} s", self.host, PATIENCE.as_secs()))
+    }
+
+    /// Sends an order, and waits until it has been carried out.
+    pub(super) fn done(&self, order: &Order) -> Result<(), String> {
+        match self.ask(order)? {
+            Answer::Done => Ok(()),
+            other => Err(self.odd(&other)),
+        }
+    }
+}
+
+impl Answers {
+    /// The next answer, within `limit`. None when there was none until then.
+    pub(super) fn next(&self, limit: Duration) -> Result<Option<Answer>, String> {
+        let Self { answers, shared, .. } = self;
+        match answers.recv_timeout(limit) {
+            Ok(Answer::Failed(reason)) => Err(format!("host {}: {reason}", shared.host)),
+            Ok(answer) => Ok(Some(answer)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => {
+                let lost = shared.pending().lost.clone();
+                Err(lost.unwrap_or_else(|| format!("host {} is lost", shared.host)))
+            }
+        }
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        self.shared.pending().waiting.remove(&self.number);
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        /// How long an agent may take to end what it started.
+        const ENDING: Duration = Duration::from_secs(6);
+        // The end of the orders ends the agent, and its end ends the launcher.
+        self.shared.close();
+        let until = Instant::now() + ENDING;
+        while matches!(self.launched.try_wait(), Ok(None)) {
+            if Instant::now() > until || self.lost().is_some() {
+                self.shared.kill();
+                break;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        // From here on its number may be another process's.
+        *self.shared.group.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let _ = self.launched.wait();
+    }
+}
+
+impl Shared {
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say(&self, number: u64, order: &Order) -> Result<(), String> {
+        let line = serde_json::to_string(&(number, order));
+        let line = line.map_err(|error| format!("host {}: {error}", self.host))?;
+        self.write(format!("{line}\n").as_bytes())
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<(), String> {
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = match orders.as_mut() {
+            Some(orders) => orders.write_all(bytes).and_then(|()| orders.flush()),
+            None => Err(std::io::ErrorKind::BrokenPipe.into()),
+        };
+        drop(orders);
+        written.map_err(|error| {
+            self.lose(&error.to_string());
+            self.pending().lost.clone().unwrap_or_default()
+        })
+    }
+
+    fn close(&self) {
+        *self.orders.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Ends the launcher, and all that it started on this machine.
+    fn kill(&self) {
+        let group = self.group.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(group) = *group {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+
+    /// Reads answers until there are no more. Lines that are none go to `noise`.
+    fn read(&self, said: ChildStdout, noise: &Sender<String>) {
+        let mut said = BufReader::new(said);
+        loop {
+            let mut line = Vec::new();
+            match said.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+                Ok(0) | Err(_) => break,
+                Ok(_) => {}
+            }
+            *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+            match serde_json::from_slice::<(u64, Answer)>(&line) {
+                Ok((_, Answer::Beat)) => {}
+                Ok((number, answer)) => {
+                    // The caller may have stopped waiting.
+                    if let Some(waiting) = self.pending().waiting.get(&number) {
+                        let _ = waiting.send(answer);
+                    }
+                }
+                // A greeting of the host, or what the script says.
+                Err(_) => {
+                    let _ = noise.send(String::from_utf8_lossy(&line).into_owned());
+                }
+            }
+        }
+        self.lose("its agent has ended");
+    }
+
+    /// Gives the host up: all that wait for it hear so.
+    fn lose(&self, because: &str) {
+        let said = read_log(&self.complaints);
+        let said = last_line(&said).map_or(String::new(), |line| format!(": {line}"));
+        let mut pending = self.pending();
+        pending.lost.get_or_insert_with(|| format!("host {} is lost: {because}{said}", self.host));
+        pending.waiting.clear();
+    }
+}
+
+/// Says that this side is alive, and gives the host up when it is silent for too long.
+fn watch(shared: &Weak<Shared>) {
+    loop {
+        thread::sleep(BEAT);
+        let Some(shared) = shared.upgrade() else { return };
+        if shared.pending().lost.is_some() {
+            return;
+        }
+        let heard = *shared.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        if heard.elapsed() > SILENCE {
+            shared.lose(&format!("nothing was heard for {} s", SILENCE.as_secs()));
+            // A caller may be stuck in a pipe that nothing reads.
+            shared.kill();
+            return;
+        }
+        // Whoever holds the lock is saying something, which is as good.
+        if let Ok(mut orders) = shared.orders.try_lock()
+            && let (Some(orders), Ok(line)) =
+                (orders.as_mut(), serde_json::to_string(&(UNASKED, Order::Beat)))
+        {
+            let _ = orders.write_all(format!("{line}\n").as_bytes());
+        }
+    }
+}
+
+/// An agent on this machine: a process like those on other hosts.
+fn agent_here(own: &Path) -> Command {
+    let mut command = Command::new(own);
+    command.arg("agent");
+    command
+}
+
+/// One line for a shell: find the program of this hash in the user's cache, or ask for its bytes,
+/// and become its agent. Several hosts may share the cache at the same time, so a copy that is there
+/// is not replaced. Copies of other versions go after a week.
+fn script(hash: &str, bytes: usize) -> String {
+    format!(
+        "{{ umask 077; d=${{XDG_CACHE_HOME:-$HOME/.cache}}/duality; \
+         mkdir -p \"$d\" 2>/dev/null || {{ d=${{TMPDIR:-/tmp}}/duality-$(id -u); mkdir -p \"$d\"; }}; \
+         [ -O \"$d\" ] || {{ echo \"$d is not mine\" >&2; exit 1; }}; \
+         f=$d/agent-{hash}; \
+         find \"$d\" -name 'agent-*' -type f -mtime +7 -exec rm -f {{}} + 2>/dev/null; \
+         is() {{ [ \"$(sha256sum 2>/dev/null < \"$1\" | cut -c1-64)\" = {hash} ]; }}; \
+         if ! is \"$f\"; then echo '{SEND}'; head -c {bytes} > \"$f.$$\" && is \"$f.$$\" || \
+         {{ echo 'the program did not arrive whole' >&2; exit 1; }}; \
+         chmod 700 \"$f.$$\"; ln \"$f.$$\" \"$f\" 2>/dev/null || is \"$f\" || mv \"$f.$$\" \"$f\"; \
+         rm -f \"$f.$$\"; else touch \"$f\"; fi; \
+         echo '{READY}'; exec \"$f\" agent; }}\n"
+    )
+}

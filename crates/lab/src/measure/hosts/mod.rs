@@ -1,0 +1,267 @@
+//! Roles on hosts: servers, a balancer, a store and loads, each where the user put it.
+//!
+//! ```text
+//!   this process                    a host
+//!   ────────────                    ──────
+//!   link ── launcher (ssh, srun …) ── duality agent ── server, store, balancer
+//!                                          └────────── load
+//! ```
+//!
+//! A [launcher](launcher) is a command that gives the standard streams of a process there. Over
+//! them a [link](link) sends [orders](protocol), and an [agent](agent) carries them out with the
+//! code that measures on one machine. So a server on a host is a [`Server`] like any other, and a
+//! load there a [`Driver`](super::driver::Driver). No clock of one host is compared with that of
+//! another: each figure is a difference that one host has taken.
+
+pub mod agent;
+mod fleet;
+pub(crate) mod launcher;
+mod link;
+mod loads;
+mod protocol;
+mod server;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::experiment::Experiment;
+use super::no_server::NoServer;
+use super::server::Server;
+use super::store::{OpenStore, Store};
+use crate::record::{CellKey, Disturbance, Machine, Placement, Role, Topology};
+
+use fleet::Fleet;
+use launcher::Launcher;
+use link::Link;
+pub(crate) use loads::Loads;
+use protocol::{Answer, Order};
+use server::DistantServer;
+pub(crate) use server::DistantStore;
+
+/// How often a host that was lost is sought again, in all.
+const ATTEMPTS: u32 = 3;
+
+/// The hosts of an experiment.
+pub(crate) struct Hosts {
+    experiment: Experiment,
+    topology: Topology,
+    launcher: Launcher,
+    links: Mutex<BTreeMap<String, Arc<Link>>>,
+    attempts: Mutex<BTreeMap<String, u32>>,
+    /// The number of the next thing that is started somewhere.
+    next: AtomicU64,
+}
+
+impl Hosts {
+    /// Reaches every host.
+    ///
+    /// # Errors
+    ///
+    /// Which host could not be reached, and why, in one line.
+    pub(crate) fn connect(experiment: &Experiment, topology: &Topology) -> Result<Self, String> {
+        let hosts = Self {
+            experiment: experiment.clone(),
+            topology: topology.clone(),
+            launcher: Launcher::read(&topology.launcher)?,
+            links: Mutex::default(),
+            attempts: Mutex::default(),
+            next: AtomicU64::new(1),
+        };
+        for placement in &topology.hosts {
+            address_of(placement)?;
+        }
+        let names = hosts.names();
+        std::thread::scope(|scope| {
+            let reaching: Vec<_> =
+                names.iter().map(|name| scope.spawn(|| hosts.link(name).map(|_| ()))).collect();
+            reaching.into_iter().try_for_each(|one| {
+                one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+        })?;
+        Ok(hosts)
+    }
+
+    /// The hosts, each once.
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for Placement { host, .. } in &self.topology.hosts {
+            if !names.contains(host) {
+                names.push(host.clone());
+            }
+        }
+        names
+    }
+
+    /// What each host is, by its name.
+    pub(crate) fn machines(&self) -> BTreeMap<String, Machine> {
+        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.iter().map(|(name, link)| (name.clone(), link.machine().clone())).collect()
+    }
+
+    /// The link to a host. One that was lost is made anew.
+    fn link(&self, host: &str) -> Result<Arc<Link>, String> {
+        let known = self.links.lock().unwrap_or_else(PoisonError::into_inner).get(host).cloned();
+        if let Some(link) = known.filter(|link| link.lost().is_none()) {
+            return Ok(link);
+        }
+        {
+            let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+            let attempts = attempts.entry(host.to_owned()).or_default();
+            if *attempts > ATTEMPTS {
+                return Err(format!("host {host}: given up after {attempts} attempts"));
+            }
+            *attempts += 1;
+        }
+        let link = Link::open(host, &self.launcher, self.topology.host_program.as_deref())?;
+        let own = self.topology.hosts.iter().filter(|placement| placement.host == host);
+        let roles = own.map(|placement| placement.role).collect();
+        let experiment = Box::new(self.experiment.clone());
+        link.done(&Order::Begin { experiment, roles })?;
+        let link = Arc::new(link);
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.insert(host.to_owned(), Arc::clone(&link));
+        Ok(link)
+    }
+
+    fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Starts the servers of a cell, and what balances over them.
+    pub(crate) fn server(
+        &self,
+        key: &CellKey,
+        store: Option<&OpenStore>,
+    ) -> Result<Box<dyn Server>, NoServer> {
+        let mut servers = Vec::new();
+        for placement in self.topology.of(Role::Server) {
+            let store = store.map(|store| store.url().to_owned());
+            servers.push(self.start(placement, |number, listen| Order::Server {
+                number,
+                key: key.clone(),
+                listen,
+                store,
+            })?);
+        }
+        let balancer = match self.topology.of(Role::Balancer).next() {
+            None => None,
+            Some(placement) => {
+                let behind = servers.iter().map(DistantServer::address).collect();
+                Some(self.start(placement, |number, listen| Order::Balancer {
+                    number,
+                    key: key.clone(),
+                    listen,
+                    servers: behind,
+                })?)
+            }
+        };
+        Ok(Box::new(Fleet { balancer, servers }))
+    }
+
+    fn start(
+        &self,
+        placement: &Placement,
+        order: impl FnOnce(u64, IpAddr) -> Order,
+    ) -> Result<DistantServer, NoServer> {
+        let address = address_of(placement).map_err(NoServer::Failed)?;
+        let link = self.link(&placement.host).map_err(NoServer::Failed)?;
+        let number = self.number();
+        match link.ask(&order(number, any(address))).map_err(NoServer::Failed)? {
+            Answer::Listens { port, .. } => {
+                Ok(DistantServer::new(link, number, SocketAddr::new(address, port)))
+            }
+            Answer::Unavailable(reason) => Err(NoServer::Unavailable(reason)),
+            other => Err(NoServer::Failed(link.odd(&other))),
+        }
+    }
+
+    /// Makes the store of a cell. None where the servers need none, or make their own.
+    pub(crate) fn store(&self) -> Result<Option<OpenStore>, NoServer> {
+        match &self.experiment.store {
+            None | Some(Store::Sqlite) => Ok(None),
+            Some(store @ Store::At(_)) => store.open(&[]).map(Some),
+            Some(Store::Redis) => {
+                let placement = self.topology.of(Role::Store).next();
+                let placement = placement.ok_or_else(|| {
+                    NoServer::Failed("no host has the role store: add store=HOST".to_owned())
+                })?;
+                let address = address_of(placement).map_err(NoServer::Failed)?;
+                let link = self.link(&placement.host).map_err(NoServer::Failed)?;
+                let number = self.number();
+                let order = Order::Store { number, listen: any(address) };
+                match link.ask(&order).map_err(NoServer::Failed)? {
+                    Answer::Listens { port, password } => {
+                        let address = SocketAddr::new(address, port);
+                        let url = format!("redis://:{}@{address}", password.unwrap_or_default());
+                        Ok(Some(OpenStore::distant(url, DistantStore::new(link, number))))
+                    }
+                    Answer::Unavailable(reason) => Err(NoServer::Unavailable(reason)),
+                    other => Err(NoServer::Failed(link.odd(&other))),
+                }
+            }
+        }
+    }
+
+    /// The loads of the experiment, on all hosts that make load.
+    pub(crate) fn loads(&self) -> Result<Loads, NoServer> {
+        let links = self.topology.of(Role::Load).map(|placement| self.link(&placement.host));
+        let links: Result<Vec<_>, _> = links.collect();
+        Ok(Loads::new(links.map_err(NoServer::Failed)?))
+    }
+
+    /// What else happened on the processors of servers and loads since it was looked last.
+    pub(crate) fn look(&self) -> Disturbance {
+        let mut whole = Disturbance::default();
+        for name in self.names() {
+            let bears = |placement: &&Placement| {
+                placement.host == name && matches!(placement.role, Role::Server | Role::Load)
+            };
+            if self.topology.hosts.iter().find(bears).is_none() {
+                continue;
+            }
+            // A host that is lost is told of by what was to be measured there.
+            let Ok(Answer::Disturbance(found)) =
+                self.link(&name).and_then(|link| link.ask(&Order::Look))
+            else {
+                continue;
+            };
+            whole.seconds = whole.seconds.max(found.seconds);
+            whole.quota = whole.quota.or(found.quota);
+            whole.processors.extend(found.processors.into_iter().map(|mut processor| {
+                processor.host = Some(name.clone());
+                processor
+            }));
+        }
+        whole
+    }
+}
+
+/// What other roles connect to, found by this machine.
+fn address_of(placement: &Placement) -> Result<IpAddr, String> {
+    let text = placement.reached_at();
+    if let Ok(address) = text.trim_matches(['[', ']']).parse() {
+        return Ok(address);
+    }
+    let found: Vec<SocketAddr> = match (text, 0).to_socket_addrs() {
+        Ok(found) => found.collect(),
+        Err(error) => {
+            return Err(format!(
+                "host {text}: no address found ({error}): name it, as in {}={}@10.0.0.1",
+                placement.role.name(),
+                placement.host
+            ));
+        }
+    };
+    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    first.map(SocketAddr::ip).ok_or_else(|| format!("host {text}: it has no address"))
+}
+
+/// All addresses of a host, of the same family.
+fn any(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    }
+}

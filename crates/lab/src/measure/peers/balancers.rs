@@ -1,0 +1,98 @@
+//! What balances over several servers: the two programs that most people use.
+
+use std::collections::BTreeMap;
+
+use crate::record::{Peer, Stop};
+
+/// How long one may take until it listens, in seconds.
+const START_SECONDS: f64 = 10.0;
+
+/// A balancer that needs no definition.
+#[derive(Debug)]
+struct Balancer {
+    name: &'static str,
+    command: &'static [&'static str],
+    configuration: &'static str,
+    /// Whether it can pass on what is not HTTP.
+    any_protocol: bool,
+    remedy: &'static str,
+}
+
+const BALANCERS: [Balancer; 2] = [
+    Balancer {
+        name: "nginx",
+        command: &[
+            "nginx",
+            "-p",
+            "{directory}",
+            "-e",
+            "{directory}/error.log",
+            "-c",
+            "{configuration}",
+        ],
+        configuration: include_str!("balance-nginx.conf"),
+        any_protocol: false,
+        remedy: "apt-get install nginx-light",
+    },
+    Balancer {
+        name: "haproxy",
+        command: &["haproxy", "-db", "-f", "{configuration}"],
+        configuration: include_str!("balance-haproxy.conf"),
+        any_protocol: true,
+        remedy: "apt-get install haproxy",
+    },
+];
+
+/// The balancer of that name, for a service.
+///
+/// # Errors
+///
+/// What is wrong with the name, or with that balancer for this service, and the remedy.
+pub(crate) fn balancer(name: &str, service: &str) -> Result<Peer, String> {
+    let is_http = matches!(service, "http" | "guestbook");
+    let known = BALANCERS.iter().find(|balancer| balancer.name == name);
+    let balancer = known.ok_or_else(|| {
+        let names = BALANCERS.each_ref().map(|balancer| balancer.name).join(", ");
+        format!("there is no balancer `{name}`: choose of {names}")
+    })?;
+    if !is_http && !balancer.any_protocol {
+        return Err(format!("{name} balances http, and not {service}: choose haproxy"));
+    }
+    let mode = if is_http { "http" } else { "tcp" };
+    Ok(Peer {
+        name: format!("balancer {name}"),
+        command: balancer.command.iter().map(|&word| word.to_owned()).collect(),
+        build: Vec::new(),
+        configuration: balancer.configuration.replace("{mode}", mode),
+        environment: BTreeMap::new(),
+        ready: None,
+        ask: String::new(),
+        start_seconds: START_SECONDS,
+        stop: Stop::Term,
+        folder: None,
+        remedy: balancer.remedy.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_listens_where_it_is_told_and_names_every_server() {
+        for known in BALANCERS {
+            let peer = balancer(known.name, "http").unwrap();
+            assert!(peer.texts().any(|text| text.contains("{host}:{port}")), "{}", known.name);
+            let lines = peer.configuration.lines().filter(|line| line.contains("{server}"));
+            assert_eq!(lines.count(), 1, "{}", known.name);
+        }
+    }
+
+    #[test]
+    fn what_cannot_balance_a_service_is_told() {
+        assert!(balancer("nginx", "chat").unwrap_err().ends_with("choose haproxy"));
+        assert!(balancer("haproxy", "chat").unwrap().configuration.contains("mode tcp"));
+        assert!(balancer("haproxy", "guestbook").unwrap().configuration.contains("mode http"));
+        assert!(balancer("ipvs", "http").unwrap_err().contains("choose of nginx, haproxy"));
+    }
+}

@@ -1,0 +1,117 @@
+//! Where an experiment is measured: on this machine alone, or on hosts.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::driver::{Driver, InProcess};
+use super::experiment::Experiment;
+use super::hosts::Hosts;
+use super::no_server::NoServer;
+use super::noise::{NoiseMeter, Used};
+use super::server::{self, Server};
+use super::store::OpenStore;
+use super::window::own_cpu;
+use crate::record::{CellKey, Disturbance, Machine};
+
+/// Where an experiment is measured.
+pub struct Stage(Place);
+
+enum Place {
+    Here,
+    Hosts(Arc<Hosts>),
+}
+
+impl Stage {
+    /// Sets the stage of an experiment: reaches its hosts, where it has some.
+    ///
+    /// # Errors
+    ///
+    /// Which host could not be reached, and why, in one line.
+    pub fn set(experiment: &Experiment) -> Result<Self, String> {
+        Ok(Self(match &experiment.design.topology {
+            None => Place::Here,
+            Some(topology) => Place::Hosts(Arc::new(Hosts::connect(experiment, topology)?)),
+        }))
+    }
+
+    /// What the hosts are, by their names; none where there is this machine alone.
+    pub(super) fn machines(&self) -> BTreeMap<String, Machine> {
+        match &self.0 {
+            Place::Here => BTreeMap::new(),
+            Place::Hosts(hosts) => hosts.machines(),
+        }
+    }
+
+    /// Makes the store of a cell.
+    pub(super) fn store(&self, experiment: &Experiment) -> Result<Option<OpenStore>, NoServer> {
+        match &self.0 {
+            Place::Here => {
+                let cpus = &experiment.design.client_cpus;
+                experiment.store.as_ref().map(|store| store.open(cpus)).transpose()
+            }
+            Place::Hosts(hosts) => hosts.store(),
+        }
+    }
+
+    /// Starts the server of a cell, which keeps what it is told in `store`.
+    pub(super) fn server(
+        &self,
+        experiment: &Experiment,
+        key: &CellKey,
+        store: Option<&OpenStore>,
+    ) -> Result<Box<dyn Server>, NoServer> {
+        match &self.0 {
+            Place::Here => server::start(experiment, key, store),
+            Place::Hosts(hosts) => hosts.server(key, store),
+        }
+    }
+
+    /// What makes the load.
+    pub(super) fn driver<'a>(
+        &self,
+        experiment: &'a Experiment,
+    ) -> Result<Box<dyn Driver + 'a>, NoServer> {
+        Ok(match &self.0 {
+            Place::Here => Box::new(InProcess::new(experiment)),
+            Place::Hosts(hosts) => Box::new(hosts.loads()?),
+        })
+    }
+
+    /// What looks at the processors of servers and loads.
+    pub(super) fn meter(&self, experiment: &Experiment) -> Meter {
+        let design = &experiment.design;
+        match &self.0 {
+            Place::Here => Meter::Here(NoiseMeter::new(&design.server_cpus, &design.client_cpus)),
+            Place::Hosts(hosts) => Meter::Hosts(Arc::clone(hosts)),
+        }
+    }
+}
+
+/// Looks at processors from one moment to the next, wherever they are.
+pub(super) enum Meter {
+    Here(NoiseMeter),
+    /// Each host knows what its servers and its load have used.
+    Hosts(Arc<Hosts>),
+}
+
+impl Meter {
+    /// What happened since it was looked last; nothing the first time. `servers` is the processor
+    /// time of all servers until now, which is asked for on this machine alone.
+    pub(super) fn look<E>(
+        &mut self,
+        servers: impl FnOnce() -> Result<Duration, E>,
+    ) -> Result<Disturbance, E> {
+        Ok(match self {
+            Meter::Here(meter) => meter.look(Used { servers: servers()?, client: own_cpu() }),
+            Meter::Hosts(hosts) => hosts.look(),
+        })
+    }
+
+    /// The same around a window, with one server of which a failure is told elsewhere.
+    pub(super) fn look_at(&mut self, server: &mut dyn Server) -> Disturbance {
+        let used = || Ok::<_, io::Error>(server.cpu().unwrap_or_default());
+        self.look(used).unwrap_or_default()
+    }
+}

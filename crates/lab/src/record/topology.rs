@@ -1,0 +1,242 @@
+//! Where the roles of an experiment run, when it is not all on this machine.
+//!
+//! ```text
+//!   load ×n ──▶ balancer ──▶ server ×n ──▶ store        each on a host, by `--host ROLE=HOST`
+//!          └────────────────▶ server ────▶ store        one server needs no balancer
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::Peer;
+
+/// This machine, as a host: no launcher leads there.
+pub const HERE: &str = "here";
+
+/// A part of an experiment that has a host of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Serves. Several servers stand behind a balancer.
+    Server,
+    /// Hands connections or requests to the servers.
+    Balancer,
+    /// Keeps what the servers are told.
+    Store,
+    /// Makes load. Several make it together.
+    Load,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Self; 4] = [Self::Server, Self::Balancer, Self::Store, Self::Load];
+
+    /// Its name in plans and flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Balancer => "balancer",
+            Self::Store => "store",
+            Self::Load => "load",
+        }
+    }
+}
+
+/// A role on a host: `ROLE=HOST[@ADDRESS]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Placement {
+    /// What runs there.
+    pub role: Role,
+    /// The host, as the launcher knows it.
+    pub host: String,
+    /// What other roles connect to; the host's name where nothing is said.
+    pub address: Option<String>,
+}
+
+impl Placement {
+    /// The longest name of a host, in bytes (RFC 1035).
+    const LONGEST: usize = 255;
+
+    /// What other roles connect to.
+    pub fn reached_at(&self) -> &str {
+        match (&self.address, self.host.as_str()) {
+            (Some(address), _) => address,
+            (None, HERE) => "127.0.0.1",
+            (None, host) => host,
+        }
+    }
+}
+
+impl FromStr for Placement {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let remedy = "write ROLE=HOST or ROLE=HOST@ADDRESS, such as server=web1@10.0.0.1";
+        let (role, place) =
+            text.split_once('=').ok_or_else(|| format!("`{text}` has no role: {remedy}"))?;
+        let known = Role::ALL.into_iter().find(|known| known.name() == role);
+        let role = known.ok_or_else(|| {
+            let names = Role::ALL.map(Role::name).join(", ");
+            format!("`{role}` is no role: choose of {names}")
+        })?;
+        // A user's name may stand before the host, as in me@web1; the address is an address.
+        let (host, address) = match place.rsplit_once('@') {
+            Some((host, address)) => (host, Some(address)),
+            None => (place, None),
+        };
+        let is_plain = |name: &str| {
+            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:@/[]".contains(&byte);
+            (1..=Self::LONGEST).contains(&name.len())
+                && name.bytes().all(allowed)
+                && !name.starts_with('-')
+        };
+        let mut names = [Some(host), address].into_iter().flatten();
+        if let Some(wrong) = names.find(|name| !is_plain(name)) {
+            return Err(format!("`{wrong}` is no name of a host: {remedy}"));
+        }
+        Ok(Self { role, host: host.to_owned(), address: address.map(str::to_owned) })
+    }
+}
+
+impl TryFrom<String> for Placement {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Placement> for String {
+    fn from(placement: Placement) -> Self {
+        placement.to_string()
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}={}", self.role.name(), self.host)?;
+        self.address.iter().try_for_each(|address| write!(formatter, "@{address}"))
+    }
+}
+
+/// Where all roles run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Topology {
+    /// The hosts of each role, in the order in which they were named.
+    pub hosts: Vec<Placement>,
+    /// The launcher, as its user wrote it.
+    pub launcher: String,
+    /// Duality's program on the hosts; without it, this program is sent there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_program: Option<String>,
+    /// What balances, where a host is named for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balancer: Option<Peer>,
+}
+
+impl Topology {
+    /// The hosts of a role.
+    pub fn of(&self, role: Role) -> impl Iterator<Item = &Placement> {
+        self.hosts.iter().filter(move |placement| placement.role == role)
+    }
+
+    /// Whether a server and a load share a host.
+    pub fn shares_hosts(&self) -> bool {
+        let mut servers = self.of(Role::Server);
+        servers.any(|server| self.of(Role::Load).any(|load| load.host == server.host))
+    }
+
+    /// What is wrong with it, and the remedy.
+    pub fn problem(&self) -> Option<String> {
+        let count = |role| self.of(role).count();
+        for role in [Role::Server, Role::Load] {
+            if count(role) == 0 {
+                let name = role.name();
+                return Some(format!(
+                    "no host has the role {name}: add {name}=HOST, or {name}={HERE} for this machine"
+                ));
+            }
+        }
+        for role in [Role::Balancer, Role::Store] {
+            if count(role) > 1 {
+                let name = role.name();
+                return Some(format!("{} hosts have the role {name}: name one", count(role)));
+            }
+        }
+        if count(Role::Server) > 1 && count(Role::Balancer) == 0 {
+            let servers = count(Role::Server);
+            return Some(format!("{servers} servers need a balancer: add balancer=HOST"));
+        }
+        let mut known: Vec<&Placement> = Vec::new();
+        for placement in &self.hosts {
+            let is_here = |other: &&&Placement| other.host == placement.host;
+            if let Some(other) = known.iter().find(is_here)
+                && other.reached_at() != placement.reached_at()
+            {
+                let host = &placement.host;
+                return Some(format!("{host} has two addresses: give each of its roles the same"));
+            }
+            known.push(placement);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topology(hosts: &[&str]) -> Topology {
+        Topology {
+            hosts: hosts.iter().map(|text| text.parse().unwrap()).collect(),
+            launcher: "ssh".to_owned(),
+            host_program: None,
+            balancer: None,
+        }
+    }
+
+    #[test]
+    fn placements_are_read_and_written_alike() {
+        for (text, host, reached_at) in [
+            ("server=web1", "web1", "web1"),
+            ("load=me@gen1@10.0.0.7", "me@gen1", "10.0.0.7"),
+            ("store=here", "here", "127.0.0.1"),
+            ("balancer=pod/lb@fd00::1", "pod/lb", "fd00::1"),
+        ] {
+            let placement: Placement = text.parse().unwrap();
+            assert_eq!((placement.host.as_str(), placement.reached_at()), (host, reached_at));
+            assert_eq!(placement.to_string(), text);
+        }
+        for (text, told) in [
+            ("web1", "has no role"),
+            ("client=web1", "choose of server, balancer, store, load"),
+            ("server=", "is no name of a host"),
+            ("server=-oProxyCommand=x", "is no name of a host"),
+            ("server=a;b", "is no name of a host"),
+            ("server=a@", "is no name of a host"),
+        ] {
+            let problem = text.parse::<Placement>().unwrap_err();
+            assert!(problem.contains(told), "{text}: {problem}");
+        }
+    }
+
+    #[test]
+    fn roles_that_are_missing_or_too_many_are_told() {
+        for (hosts, told) in [
+            (&["server=a"][..], "no host has the role load"),
+            (&["load=a"], "no host has the role server"),
+            (&["server=a", "server=b", "load=c"], "need a balancer"),
+            (&["server=a", "load=c", "store=d", "store=e"], "2 hosts have the role store"),
+            (&["server=a@10.0.0.1", "load=a@10.0.0.2"], "a has two addresses"),
+        ] {
+            let problem = topology(hosts).problem().unwrap_or_default();
+            assert!(problem.contains(told), "{hosts:?}: {problem}");
+        }
+        let right = topology(&["server=a", "server=b", "balancer=a", "load=c", "load=here"]);
+        assert_eq!(right.problem(), None);
+        assert!(!right.shares_hosts() && topology(&["server=a", "load=a"]).shares_hosts());
+    }
+}
