@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// What starts a shell "on a host".
 const LAUNCHER: &str = "env DUALITY_TEST_HOST={host}";
 
-/// A comparison on hosts whose names only this test has.
+/// A comparison on hosts with names of its own.
 struct Lab {
     directory: TempDir,
     /// The end of every host's name.
@@ -186,10 +186,8 @@ fn under_way(lab: &Lab, child: &mut Child) {
 }
 
 /// The flags of a comparison of two architectures that takes some seconds for each repeat.
-fn long<'a>(repeats: &'a str) -> [&'a str; 10] {
-    let timing = ["--blocks=0", "--window=1s", "--warm-up=0", "--repeats"];
-    let [a, b, c, d] = timing;
-    ["http", "-a", "epoll,threads", "-c", "4", a, b, c, d, repeats]
+fn long(repeats: &str) -> [&str; 9] {
+    ["http", "-a", "epoll,threads", "-c", "4", "--window=1s", "--blocks=0", "--repeats", repeats]
 }
 
 fn begin(lab: &Lab, repeats: &str) -> Child {

@@ -1,5 +1,5 @@
-//! The server's end of the lab's control channel: lines of JSON over a socket on standard input, or
-//! over standard input and output where these are pipes, as launchers give them.
+//! The server's end of the lab's control channel: lines of JSON over a socket on standard input.
+//! Where standard input is a pipe, as launchers give it, answers go to standard output.
 //!
 //! Each line has a direction:
 //!

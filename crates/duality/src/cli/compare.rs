@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, slice};
 
-use duality_costs::run::Effort;
 use duality_lab::ask::budget;
 use duality_lab::ask::settings::{Misfit, Settings, parse_duration};
 use duality_lab::ask::variant::Choice;
@@ -21,8 +20,8 @@ use duality_runtime::log;
 
 use super::binary::{Binary, BinaryFlags, Words};
 use super::{
-    ClientFlags, ConstraintFlags, Failure, SetupFlags, Tuning, experiment, explain, flag, heading,
-    load, model, print,
+    ClientFlags, ConstraintFlags, Failure, HostFlags, SetupFlags, Tuning, experiment, explain,
+    flag, heading, load, prices, print,
 };
 use crate::catalogue::Catalogue;
 
@@ -163,26 +162,8 @@ pub(super) struct Arguments {
     /// Processors of the load generator [default: those that share no core with the server's]
     #[arg(long, value_delimiter = ',', value_name = "CPU,…", requires = "server_cpus", help_heading = heading::MEASURING)]
     client_cpus: Option<Vec<usize>>,
-    /// A host of a role, such as server=web1 or load=gen1@10.0.0.7; once for each (docs/hosts.md)
-    ///
-    /// Roles are server, balancer, store and load. Several servers need a balancer, and several
-    /// loads make their load together. The address is what other roles connect to, without it the
-    /// host's name. The host `here` is this machine.
-    #[arg(long, value_name = "ROLE=HOST[@ADDRESS]", help_heading = heading::HOSTS)]
-    host: Option<Vec<String>>,
-    /// What reaches the hosts: ssh, srun, nsenter, kubectl, docker, or a command with {host}
-    /// [default: ssh]
-    ///
-    /// It gives the standard streams of a shell there. This program sends itself over them. A
-    /// command of your own is, for example, "ssh -F config {host}".
-    #[arg(long, value_name = "NAME|COMMAND", help_heading = heading::HOSTS)]
-    launcher: Option<String>,
-    /// Duality's program on the hosts; without it, this program is sent there
-    #[arg(long, value_name = "PATH", help_heading = heading::HOSTS)]
-    host_program: Option<String>,
-    /// What hands requests to several servers: nginx or haproxy [default: nginx]
-    #[arg(long, value_name = "NAME", help_heading = heading::HOSTS)]
-    balancer: Option<String>,
+    #[command(flatten)]
+    hosts: HostFlags,
     /// The path that the client asks for [default: / of http, /guestbook of guestbook]
     #[arg(long, help_heading = heading::SERVICE)]
     path: Option<String>,
@@ -239,14 +220,11 @@ impl Arguments {
             store: self.store.clone(),
             server_cpus: self.server_cpus.clone(),
             client_cpus: self.client_cpus.clone(),
-            hosts: self.host.clone(),
-            launcher: self.launcher.clone(),
-            host_program: self.host_program.clone(),
-            balancer: self.balancer.clone(),
             constraints: self.constraints.constraints(),
             current: self.constraints.current().map(str::to_owned),
             ..clients
         };
+        self.hosts.put_into(&mut settings);
         self.setup.put_into(&mut settings);
         settings
     }
@@ -335,7 +313,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     log::tell(format_args!("results in {}", out.display()));
     let interrupted = load::on_interrupt()?;
     let clock = Clock::new(&interrupted, arguments.budget);
-    find_prices(slice::from_mut(&mut experiment), clock);
+    prices::find(slice::from_mut(&mut experiment), clock);
     let finished = measure(&experiment, &out, arguments.resume, clock)?;
     let shown = Shown { tables: arguments.tables, baseline: arguments.baseline.as_deref() };
     tell(&finished, &out, shown)?;
@@ -440,35 +418,6 @@ pub(super) fn announce(experiment: &Experiment) {
     ));
     for line in experiment.degraded.iter().chain(&experiment.economies) {
         log::tell(line);
-    }
-}
-
-/// Measures the costs of operations on this machine, for the reasons of a recommendation. That
-/// takes two seconds, which are nothing beside an experiment of minutes. A short experiment goes
-/// without. On a slow machine it gives up after a twentieth of the available time.
-pub(super) fn find_prices(experiments: &mut [Experiment], clock: Clock<'_>) {
-    const LONG: Duration = Duration::from_secs(60);
-    const SHARE: u32 = 20;
-    // Costs of this machine say nothing of other hosts.
-    let is_here = |experiment: &&Experiment| {
-        !experiment.design.architectures.is_empty() && experiment.design.topology.is_none()
-    };
-    if !experiments.iter().any(|experiment| is_here(&experiment)) {
-        return;
-    }
-    let length =
-        experiments.iter().map(Experiment::length).fold(Duration::ZERO, Duration::saturating_add);
-    let time = clock.left().unwrap_or(length);
-    if length < LONG || time < LONG {
-        return;
-    }
-    match model::unit_costs(Effort::QUICK, Some(time / SHARE)) {
-        Ok(costs) => {
-            for experiment in experiments.iter_mut().filter(|one| one.design.topology.is_none()) {
-                experiment.unit_costs = costs.clone();
-            }
-        }
-        Err(problem) => log::tell(format_args!("no reasons will be given: {problem}")),
     }
 }
 

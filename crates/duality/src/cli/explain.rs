@@ -46,17 +46,10 @@ pub(super) fn explain(experiment: &Experiment) -> String {
     for economy in &experiment.economies {
         line("economy", economy.clone());
     }
-    if let Some(topology) = &design.topology {
-        line("hosts", listed(&topology.hosts));
-        line("launcher", topology.launcher.clone());
-        if let Some(balancer) = &topology.balancer {
-            line("balancer", balancer.command.first().cloned().unwrap_or_default());
-        }
+    for (name, text) in hosts(design) {
+        line(name, text);
     }
-    // Peers have arguments of their own.
-    let arguments: &[String] =
-        if design.architectures.is_empty() { &[] } else { &design.server_arguments };
-    line("server", place(&design.server_cpus, arguments));
+    line("server", place(&design.server_cpus, arguments(design)));
     for peer in &design.peers {
         let variables = peer.environment.iter().map(|(name, value)| format!("{name}={value} "));
         let variables: String = variables.collect();
@@ -82,6 +75,20 @@ pub(super) fn explain(experiment: &Experiment) -> String {
         line("unavailable", format!("{subject} at {}: {why}", listed(&connections)));
     }
     lines.join("\n") + "\n"
+}
+
+/// The arguments of servers of ours. Peers have their own.
+fn arguments(design: &Design) -> &[String] {
+    if design.architectures.is_empty() { &[] } else { &design.server_arguments }
+}
+
+/// Where roles run, and by what they are reached.
+fn hosts(design: &Design) -> Vec<(&'static str, String)> {
+    let Some(topology) = &design.topology else { return Vec::new() };
+    let balancer = topology.balancer.iter().filter_map(|peer| peer.command.first());
+    let balancer = balancer.map(|program| ("balancer", program.clone()));
+    let named = [("hosts", listed(&topology.hosts)), ("launcher", topology.launcher.clone())];
+    named.into_iter().chain(balancer).collect()
 }
 
 /// The numbers of connections.

@@ -10,11 +10,13 @@ mod constraints;
 mod experiment;
 mod explain;
 mod graph;
+mod hosts;
 mod injection;
 mod list;
 mod load;
 mod model;
 mod plan;
+mod prices;
 mod privileges;
 mod question;
 mod regimes;
@@ -36,6 +38,7 @@ use clap::{Parser, Subcommand};
 
 use clients::ClientFlags;
 use constraints::ConstraintFlags;
+use hosts::HostFlags;
 use setup::SetupFlags;
 pub(crate) use tuning::Tuning;
 

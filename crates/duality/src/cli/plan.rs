@@ -17,7 +17,7 @@ use duality_lab::tell::report::index::{self, Index};
 use duality_runtime::log;
 
 use super::compare::Shown;
-use super::{Failure, Tuning, compare, experiment, explain, flag, load, print};
+use super::{Failure, Tuning, compare, experiment, explain, flag, load, prices, print};
 use crate::catalogue::Catalogue;
 
 #[derive(clap::Args)]
@@ -115,7 +115,7 @@ pub(super) fn run(
     let programs = tempfile::tempdir()
         .map_err(|error| Failure::failed(format!("a folder for programs: {error}")))?;
     build(&mut experiments, programs.path());
-    compare::find_prices(&mut experiments, clock);
+    prices::find(&mut experiments, clock);
     let index_path = out.join("index.html");
     let mut index = Index::new(&plan, experiments.iter().map(|experiment| &experiment.design));
     let mut late = Vec::new();

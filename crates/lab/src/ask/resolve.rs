@@ -16,6 +16,7 @@ use super::settings::{Misfit, Settings};
 use super::timing::Timing;
 use super::variant::Choice;
 use crate::format::OF_THE_COMMAND;
+use crate::measure::behaviour::Behaviour;
 use crate::measure::experiment::{Experiment, Site};
 use crate::measure::hosts::launcher::Launcher;
 use crate::measure::load_command;
@@ -23,7 +24,7 @@ use crate::measure::machine;
 use crate::measure::peers::{READY_MADE, ReadyMade};
 use crate::measure::store::Store;
 use crate::model::UnitCosts;
-use crate::record::{Carrier, Constraints, Design, Peer, Variant};
+use crate::record::{Carrier, Constraints, Design, Peer, Topology, Variant};
 
 /// The numbers of connections that are compared by default, those of ZeroHTTPd's and Kerneis's
 /// plots.
@@ -107,46 +108,15 @@ pub fn experiment(
     let peers = peers(settings, defined, &chosen, program)?;
     let behaviour = clients::behaviour(settings)?;
     let topology = hosts::topology(settings, &service.name)?;
-    let (server_cpus, client_cpus) = match topology {
-        None => processors(settings)?,
-        // Those of the hosts: none is ours to choose.
-        Some(_) => (
-            settings.server_cpus.clone().unwrap_or_default(),
-            settings.client_cpus.clone().unwrap_or_default(),
-        ),
-    };
     // The default is a new file for each cell.
     let store = service.store.then(|| settings.store.clone().unwrap_or(Store::Sqlite));
     if let Some(topology) = &topology {
         hosts::check_store(topology, store.as_ref())?;
     }
+    let design = design(settings, service, &chosen, &behaviour, topology)?;
+    let store_name = store.as_ref().map(Store::to_string);
     let mut experiment = Experiment {
-        design: Design {
-            service: service.name.clone(),
-            architectures: chosen.iter().map(|subject| subject.name.clone()).collect(),
-            variants: chosen.iter().filter_map(|subject| subject.variant.clone()).collect(),
-            carriers: chosen.iter().map(Subject::carrier).collect(),
-            peers,
-            ways: None,
-            // The value depends on what the architectures can carry, see below.
-            control: None,
-            load_command: None,
-            concurrency: Vec::new(),
-            clients: behaviour.record(),
-            keep_alive: behaviour.keep_alive && service.persistent,
-            repeats: REPEATS,
-            // The timing depends on the number of cells, see below.
-            blocks: 0,
-            warm_up_seconds: 1.0,
-            window_seconds: 1.0,
-            seed: seed_of_the_moment(),
-            server_cpus,
-            client_cpus,
-            server_arguments: service.server_arguments.clone(),
-            path: path(service, settings)?,
-            store: store.as_ref().map(Store::to_string),
-            topology,
-        },
+        design: Design { peers, store: store_name, ..design },
         exchange: service.exchange.clone(),
         behaviour,
         site: site(service, settings),
@@ -177,6 +147,50 @@ pub fn experiment(
     let Settings { warm_up, window, blocks, .. } = *settings;
     experiment.set_timing(Timing { warm_up, window, blocks, whole });
     Ok(experiment)
+}
+
+/// The design of an experiment, without its peers and its store.
+fn design(
+    settings: &Settings,
+    service: &ServiceFacts,
+    chosen: &[Subject],
+    behaviour: &Behaviour,
+    topology: Option<Topology>,
+) -> Result<Design, Misfit> {
+    let (server_cpus, client_cpus) = match topology {
+        None => processors(settings)?,
+        // Those of the hosts: none is ours to choose.
+        Some(_) => (
+            settings.server_cpus.clone().unwrap_or_default(),
+            settings.client_cpus.clone().unwrap_or_default(),
+        ),
+    };
+    Ok(Design {
+        service: service.name.clone(),
+        architectures: chosen.iter().map(|subject| subject.name.clone()).collect(),
+        variants: chosen.iter().filter_map(|subject| subject.variant.clone()).collect(),
+        carriers: chosen.iter().map(Subject::carrier).collect(),
+        peers: Vec::new(),
+        ways: None,
+        // The value depends on what the architectures can carry, see below.
+        control: None,
+        load_command: None,
+        concurrency: Vec::new(),
+        clients: behaviour.record(),
+        keep_alive: behaviour.keep_alive && service.persistent,
+        repeats: REPEATS,
+        // The timing depends on the number of cells, see below.
+        blocks: 0,
+        warm_up_seconds: 1.0,
+        window_seconds: 1.0,
+        seed: seed_of_the_moment(),
+        server_cpus,
+        client_cpus,
+        server_arguments: service.server_arguments.clone(),
+        path: path(service, settings)?,
+        store: None,
+        topology,
+    })
 }
 
 /// The settings. What runs today is one of the subjects.

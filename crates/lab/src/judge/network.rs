@@ -1,8 +1,8 @@
 //! Whether the network, and not the servers, sets the rate.
 //!
-//! In a closed loop each connection waits for a round trip with every request. Where that is most
-//! of the latency, all servers have the same rate: 100 connections with 25 ms between them make
-//! 4,000 requests/s, whatever answers them. Their processor times still differ.
+//! In a closed loop each connection waits for a round trip with every request. Where the round trip
+//! is most of the latency, all servers have the same rate. With 25 ms between them, 100 connections
+//! make 4,000 requests/s, whatever server answers. Their processor times still differ.
 
 use serde::Serialize;
 

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use duality_load::{Observer, Report, Warning, WarningKind};
 
-use super::stage::Meter;
+use super::meter::Meter;
 use super::window::Window;
 use crate::measure::experiment::Experiment;
 use crate::measure::load_command::{self, Run};
@@ -33,7 +33,7 @@ impl Load<'_> {
         self,
         key: &CellKey,
         server: &mut dyn Server,
-        meter: &mut Meter,
+        meter: &mut dyn Meter,
     ) -> Outcome {
         let warm_up = self.run(key, server);
         let address = server.address();

@@ -12,8 +12,8 @@ use super::behaviour::Behaviour;
 use super::store::Store;
 use crate::record::{CellKey, Constraints, Design, Origin, Role, UnitCosts, World};
 
-/// An experiment that can be run. Agents on hosts are sent what servers and loads are made from, and
-/// not what only the command that asked for it needs.
+/// An experiment that can be run. The agents on hosts get the parts that servers and loads are made
+/// from. The parts that only this command needs are not sent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Experiment {
     /// What is to be measured.

@@ -21,6 +21,7 @@ pub(crate) mod length;
 mod listen_queue;
 pub(crate) mod load_command;
 pub mod machine;
+mod meter;
 mod no_server;
 pub(crate) mod noise;
 mod part;
@@ -65,8 +66,9 @@ pub struct Finished {
     pub out_of_time: bool,
 }
 
-/// Runs an experiment on its `stage` until the `clock` stops, and writes `results.jsonl` into the directory `out`,
-/// a line as soon as a cell or a block ends.
+/// Runs an experiment on its `stage` until the `clock` stops.
+///
+/// `results.jsonl` in the directory `out` gets a line as soon as a cell or a block ends.
 ///
 /// # Errors
 ///
@@ -247,10 +249,10 @@ fn try_measure(
     let mut meter = stage.meter(experiment);
     let outcome = if let Some(words) = &experiment.design.load_command {
         let load = command::Load { words, experiment, interrupted };
-        load.window(key, &mut *server, &mut meter)
+        load.window(key, &mut *server, &mut *meter)
     } else {
         let mut driver = stage.driver(experiment)?;
-        let mut window = Window::of(&mut *server, &mut meter);
+        let mut window = Window::of(&mut *server, &mut *meter);
         let report = driver.alone(key, &mut window, interrupted);
         window.outcome(report, driver.round_trip(), experiment, &key.subject)
     };

@@ -63,7 +63,7 @@ impl NoiseMeter {
 
     /// The disturbance since the last look. The first look has none. `used` is what the measurement
     /// has used until now.
-    pub(crate) fn look(&mut self, used: Used) -> Disturbance {
+    pub(crate) fn since_last(&mut self, used: Used) -> Disturbance {
         let waited = self.soft_interrupts.iter().map(|(&cpu, &pid)| (cpu, run_queue_wait(pid)));
         let now = Moment {
             at: Instant::now(),
@@ -196,12 +196,12 @@ mod tests {
     #[test]
     fn who_burns_a_processor_is_a_stranger_unless_it_is_our_own() {
         let mut meter = NoiseMeter::new(&[], &[]);
-        meter.look(Used::default());
+        meter.since_last(Used::default());
         let (begun, mut sum) = (Instant::now(), 0_u64);
         while begun.elapsed() < Duration::from_millis(200) {
             sum = sum.wrapping_add(std::hint::black_box(1));
         }
-        let own = meter.look(Used { servers: Duration::ZERO, client: begun.elapsed() });
+        let own = meter.since_last(Used { servers: Duration::ZERO, client: begun.elapsed() });
         assert!(own.seconds >= 0.2 && !own.processors.is_empty(), "{own:?} {sum}");
         let stranger = |found: &Disturbance| -> f64 {
             found.processors.iter().map(|processor| processor.strangers).sum()

@@ -10,7 +10,8 @@ use duality_load::is_wrong_reply;
 use super::clock::Clock;
 use super::command::Load;
 use super::driver::Driver;
-use super::stage::{Meter, Stage};
+use super::meter::Meter;
+use super::stage::Stage;
 use super::window::Window;
 use super::{Journal, cell_of, not_started, now};
 use crate::judge::verdict;
@@ -100,7 +101,7 @@ struct Session<'a> {
     repeat: usize,
     group: usize,
     interrupted: &'a AtomicBool,
-    meter: Meter,
+    meter: Box<dyn Meter>,
     random: SplitMix64,
     /// Before the servers, for its connections are to end first.
     driver: Option<Box<dyn Driver + 'a>>,
@@ -171,7 +172,7 @@ impl<'a> Session<'a> {
         let mut store = self.stage.store(self.experiment)?;
         let mut server = self.stage.server(self.experiment, key, store.as_ref())?;
         if let Some(load) = self.command() {
-            let outcome = load.window(key, &mut *server, &mut self.meter);
+            let outcome = load.window(key, &mut *server, &mut *self.meter);
             if matches!(outcome, Outcome::Measured(_)) {
                 self.alive.push(Alive { key, load: 0, server, store });
             }
@@ -181,7 +182,7 @@ impl<'a> Session<'a> {
             Some(driver) => driver,
             none => none.insert(self.stage.driver(self.experiment)?),
         };
-        let mut window = Window::of(&mut *server, &mut self.meter);
+        let mut window = Window::of(&mut *server, &mut *self.meter);
         let report = driver.join(key, &mut window, self.interrupted);
         let load = self.joined;
         self.joined += usize::from(report.is_ok());
@@ -268,12 +269,16 @@ impl<'a> Session<'a> {
     /// What else happened on the processors since it was looked last.
     fn look(&mut self) -> Result<Disturbance, Lost> {
         let Self { meter, alive, .. } = self;
-        meter.look(|| {
-            let used = |(index, alive): (usize, &mut Alive<'_>)| {
-                alive.server.cpu().map_err(|problem| Lost { index, problem })
-            };
-            alive.iter_mut().enumerate().map(used).sum()
-        })
+        let mut index = 0;
+        let looked = meter.look(&mut || {
+            let mut servers = Duration::ZERO;
+            for (place, alive) in alive.iter_mut().enumerate() {
+                index = place;
+                servers += alive.server.cpu()?;
+            }
+            Ok(servers)
+        });
+        looked.map_err(|problem| Lost { index, problem })
     }
 
     /// The load command, where there is one in place of the load generator.

@@ -1,19 +1,17 @@
 //! Where an experiment is measured: on this machine alone, or on hosts.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::driver::{Driver, InProcess};
 use super::experiment::Experiment;
-use super::hosts::Hosts;
+use super::hosts::{Hosts, HostsMeter};
+use super::meter::Meter;
 use super::no_server::NoServer;
-use super::noise::{NoiseMeter, Used};
+use super::noise::NoiseMeter;
 use super::server::{self, Server};
 use super::store::OpenStore;
-use super::window::own_cpu;
-use crate::record::{CellKey, Disturbance, Machine};
+use crate::record::{CellKey, Machine};
 
 /// Where an experiment is measured.
 pub struct Stage(Place);
@@ -80,38 +78,11 @@ impl Stage {
     }
 
     /// What looks at the processors of servers and loads.
-    pub(super) fn meter(&self, experiment: &Experiment) -> Meter {
+    pub(super) fn meter(&self, experiment: &Experiment) -> Box<dyn Meter> {
         let design = &experiment.design;
         match &self.0 {
-            Place::Here => Meter::Here(NoiseMeter::new(&design.server_cpus, &design.client_cpus)),
-            Place::Hosts(hosts) => Meter::Hosts(Arc::clone(hosts)),
+            Place::Here => Box::new(NoiseMeter::new(&design.server_cpus, &design.client_cpus)),
+            Place::Hosts(hosts) => Box::new(HostsMeter(Arc::clone(hosts))),
         }
-    }
-}
-
-/// Looks at processors from one moment to the next, wherever they are.
-pub(super) enum Meter {
-    Here(NoiseMeter),
-    /// Each host knows what its servers and its load have used.
-    Hosts(Arc<Hosts>),
-}
-
-impl Meter {
-    /// What happened since it was looked last; nothing the first time. `servers` is the processor
-    /// time of all servers until now, which is asked for on this machine alone.
-    pub(super) fn look<E>(
-        &mut self,
-        servers: impl FnOnce() -> Result<Duration, E>,
-    ) -> Result<Disturbance, E> {
-        Ok(match self {
-            Meter::Here(meter) => meter.look(Used { servers: servers()?, client: own_cpu() }),
-            Meter::Hosts(hosts) => hosts.look(),
-        })
-    }
-
-    /// The same around a window, with one server of which a failure is told elsewhere.
-    pub(super) fn look_at(&mut self, server: &mut dyn Server) -> Disturbance {
-        let used = || Ok::<_, io::Error>(server.cpu().unwrap_or_default());
-        self.look(used).unwrap_or_default()
     }
 }

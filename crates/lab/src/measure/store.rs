@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::measure::hosts::DistantStore;
 use crate::measure::no_server::NoServer;
 use crate::measure::peers::find;
 use crate::measure::spawn;
@@ -193,19 +192,19 @@ impl Reach {
 pub(crate) struct OpenStore {
     url: String,
     redis: Option<Redis>,
-    distant: Option<DistantStore>,
+    elsewhere: Option<Box<dyn Elsewhere>>,
     _directory: Option<TempDir>,
 }
 
 impl OpenStore {
     /// One that is there already.
     fn at(url: String) -> Self {
-        Self { url, redis: None, distant: None, _directory: None }
+        Self { url, redis: None, elsewhere: None, _directory: None }
     }
 
     /// One on another host.
-    pub(crate) fn distant(url: String, distant: DistantStore) -> Self {
-        Self { distant: Some(distant), ..Self::at(url) }
+    pub(crate) fn elsewhere(url: String, store: Box<dyn Elsewhere>) -> Self {
+        Self { elsewhere: Some(store), ..Self::at(url) }
     }
 
     /// Where it is, as the server takes it.
@@ -215,12 +214,18 @@ impl OpenStore {
 
     /// The failure of the store since then, if there was one.
     pub(crate) fn problem(&mut self) -> Option<String> {
-        if let Some(distant) = &self.distant {
-            return distant.problem();
+        if let Some(store) = &mut self.elsewhere {
+            return store.problem();
         }
         let ended = self.redis.as_mut()?.0.try_wait().ok()??;
         Some(format!("redis-server ended on its own ({ended})"))
     }
+}
+
+/// A store on another host; it goes when this is dropped.
+pub(crate) trait Elsewhere: Send {
+    /// What went wrong with it since, if anything did.
+    fn problem(&mut self) -> Option<String>;
 }
 
 /// A `redis-server` of our own.

@@ -4,20 +4,18 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use duality_load::{Observer, Report, Warning, WarningKind};
-use rustix::time::{ClockId, clock_gettime};
 
-use super::stage::Meter;
+use super::meter::Meter;
 use crate::measure::counters::{self, Counters};
 use crate::measure::experiment::Experiment;
 use crate::measure::listen_queue;
-use crate::measure::load_command::cpu_of_children;
 use crate::measure::server::Server;
 use crate::record::{Disturbance, Measured, Operations, Outcome, QueueSample};
 
 /// Reads the server's counters as the measured window opens and closes.
 pub(super) struct Window<'a> {
     server: &'a mut dyn Server,
-    meter: &'a mut Meter,
+    meter: &'a mut dyn Meter,
     opened: Option<Counters>,
     closed: Option<Counters>,
     /// How many connections the server's listen queue holds.
@@ -55,7 +53,7 @@ impl Observer for Window<'_> {
 }
 
 impl<'a> Window<'a> {
-    pub(super) fn of(server: &'a mut dyn Server, meter: &'a mut Meter) -> Self {
+    pub(super) fn of(server: &'a mut dyn Server, meter: &'a mut dyn Meter) -> Self {
         Self {
             server,
             meter,
@@ -146,14 +144,6 @@ fn starvation(figures: &mut Measured, found: &Disturbance) {
         );
         figures.invalid.insert(Report::STARVED.to_owned(), because);
     }
-}
-
-/// The processor time of this process and of its children that have ended: one of them makes the
-/// load. Servers end between measurements.
-pub(super) fn own_cpu() -> Duration {
-    let used = clock_gettime(ClockId::ProcessCPUTime);
-    let own = Duration::new(used.tv_sec.unsigned_abs(), used.tv_nsec.unsigned_abs() as u32);
-    own + cpu_of_children()
 }
 
 /// Why a window without a correct reply has no figures: zeroes would pass for measurements.

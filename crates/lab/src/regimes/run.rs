@@ -49,10 +49,10 @@ pub fn run(
         let file =
             records.join(format!("{}-{}-{repeat}.csv", plain(&choice.name), plain(&regime.name)));
         let bench = Bench { plan, program, choice, regime, file, interrupted };
-        meter.look(used());
+        meter.since_last(used());
         let outcome = match bench.measure() {
             Ok(measured) => {
-                let disturbance = Some(meter.look(used()));
+                let disturbance = Some(meter.since_last(used()));
                 Outcome::Measured(Box::new(Measured { disturbance, ..measured }))
             }
             Err(_) if interrupted.load(Ordering::Relaxed) => return Ok(false),

@@ -97,7 +97,7 @@ impl Answer<'_> {
         let partial = self.summary.partial();
         let all: Vec<String> = partial
             .into_iter()
-            // The busiest load is the one whose table is shown.
+            // The table shows the busiest load.
             .chain(self.summary.verdicts.iter().filter_map(network_of).next_back())
             .chain(disturbed_briefly(&self.summary))
             .chain(self.summary.warned())

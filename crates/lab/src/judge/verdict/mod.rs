@@ -8,11 +8,11 @@
 //!    did itself ([`Question::disqualified`]), never for what another one did.
 //! 2. *Metric*: one for all subjects at a number of connections ([`Metric`]). In an open loop the
 //!    rate is given, so latency decides. In a closed loop the server's processor time for each
-//!    request decides: it sets a busy server's rate, and the limits of the load generator are not
-//!    in it. The rate decides where most servers wait, or use several processors, and neither the
+//!    request decides. It sets a busy server's rate, and the limits of the load generator are not
+//!    in it. The rate decides where most servers wait or use several processors, if neither the
 //!    load generator nor the network ([`Network`]) is the limit.
-//! 3. *Observations*: one logarithm for each subject and round (`rounds.rs`). A round of which the
-//!    hypervisor took more than a tenth is dropped.
+//! 3. *Observations*: one logarithm for each subject and round (`rounds.rs`). A round is dropped if
+//!    the hypervisor took more than a tenth of it.
 //! 4. *Test*: subjects are compared within rounds ([`Fit`]), by Tukey's studentized range with an
 //!    error of 2.5 % for all numbers of connections together. The range allows for choosing the
 //!    best first and comparing with it afterwards.

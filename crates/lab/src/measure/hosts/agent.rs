@@ -18,11 +18,11 @@ use duality_load::{Error, Observer, Relay, Report};
 use super::protocol::{Answer, BEAT, LONGEST_LINE, Load, Order, SILENCE, UNASKED, VERSION};
 use crate::measure::experiment::Experiment;
 use crate::measure::machine;
+use crate::measure::meter::Meter;
 use crate::measure::no_server::NoServer;
-use crate::measure::noise::{NoiseMeter, Used};
+use crate::measure::noise::NoiseMeter;
 use crate::measure::server::{self, Server};
 use crate::measure::store::{OpenStore, Reach, Store};
-use crate::measure::window::own_cpu;
 use crate::record::Role;
 
 /// Carries out orders from `orders` until they end, and writes the answers to `answers`.
@@ -53,7 +53,7 @@ pub fn run(
     let (heard, lines) = mpsc::channel();
     thread::Builder::new().name("orders".into()).spawn(move || hear(orders, &heard))?;
     let mut agent = Agent::new(output)?;
-    // The end of the orders and a long silence are alike: nobody is left to measure for.
+    // The end of the orders and a long silence are alike: the measurement is over.
     while let Ok(line) = lines.recv_timeout(SILENCE) {
         let (number, order) = line?;
         agent.obey(number, order);
@@ -173,23 +173,6 @@ impl Agent {
                     }
                 }
             }
-            Order::Cpu { number } => self.server(number)?.cpu().map(Answer::Time).map_err(told),
-            Order::Settled { number } => {
-                self.server(number)?.settled().map(Answer::Time).map_err(told)
-            }
-            Order::Counters { number, with_memory } => {
-                self.server(number)?.counters(with_memory).map(Answer::Counters).map_err(told)
-            }
-            Order::Queues { number } => {
-                self.server(number)?.queues().map(Answer::Queues).map_err(told)
-            }
-            Order::ListenQueue { number } => {
-                Ok(Answer::Length(self.server(number)?.listen_queue()))
-            }
-            Order::LastWords { number, error } => {
-                let error = io::Error::other(error);
-                Ok(Answer::Text(Some(self.server(number)?.last_words(&error))))
-            }
             Order::Problem { number } => {
                 Ok(Answer::Text(self.stores.get_mut(&number).and_then(OpenStore::problem)))
             }
@@ -200,13 +183,28 @@ impl Agent {
             }
             Order::Look => self.look().map(Answer::Disturbance).map_err(told),
             Order::RoundTrip { address } => round_trip(address).map(Answer::Time).map_err(told),
-            Order::Beat
-            | Order::Go
-            | Order::Stop
-            | Order::Load(_)
-            | Order::Slice { .. }
-            | Order::Leave => Err("this is the load's".to_owned()),
+            other => {
+                self.of_server(other).map_err(told)?.ok_or_else(|| "not understood".to_owned())
+            }
         }
+    }
+
+    /// What is asked of a running server; none of another order.
+    fn of_server(&mut self, order: Order) -> io::Result<Option<Answer>> {
+        Ok(Some(match order {
+            Order::Cpu { number } => Answer::Time(self.server(number)?.cpu()?),
+            Order::Settled { number } => Answer::Time(self.server(number)?.settled()?),
+            Order::Counters { number, with_memory } => {
+                Answer::Counters(self.server(number)?.counters(with_memory)?)
+            }
+            Order::Queues { number } => Answer::Queues(self.server(number)?.queues()?),
+            Order::ListenQueue { number } => Answer::Length(self.server(number)?.listen_queue()),
+            Order::LastWords { number, error } => {
+                let error = io::Error::other(error);
+                Answer::Text(Some(self.server(number)?.last_words(&error)))
+            }
+            _ => return Ok(None),
+        }))
     }
 
     fn begin(&mut self, mut experiment: Box<Experiment>, roles: &[Role]) -> Result<(), String> {
@@ -226,9 +224,9 @@ impl Agent {
         self.experiment.as_deref().cloned().ok_or_else(|| "nothing has begun".to_owned())
     }
 
-    fn server(&mut self, number: u64) -> Result<&mut Box<dyn Server>, String> {
+    fn server(&mut self, number: u64) -> io::Result<&mut Box<dyn Server>> {
         let server = self.servers.get_mut(&number).map(|(server, _)| server);
-        server.ok_or_else(|| format!("there is no server {number}"))
+        server.ok_or_else(|| io::Error::other(format!("there is no server {number}")))
     }
 
     fn listens(&mut self, number: u64, begun: (Box<dyn Server>, Option<OpenStore>)) -> Answer {
@@ -238,11 +236,8 @@ impl Agent {
     }
 
     fn look(&mut self) -> io::Result<crate::record::Disturbance> {
-        let mut servers = Duration::ZERO;
-        for (server, _) in self.servers.values_mut() {
-            servers += server.cpu()?;
-        }
-        Ok(self.meter.look(Used { servers, client: own_cpu() }))
+        let Self { meter, servers, .. } = self;
+        meter.look(&mut || servers.values_mut().map(|(server, _)| server.cpu()).sum())
     }
 
     /// Ends all that was started: servers side by side, for each may take its time.
@@ -264,8 +259,8 @@ fn absent(none: NoServer) -> Answer {
     }
 }
 
-/// How long a round trip to a listener takes, in the middle of some: the kernels at both ends
-/// shake hands, and no program takes part.
+/// How long a round trip to a listener takes: the median of some handshakes. The kernels shake
+/// hands, and no program takes part.
 fn round_trip(address: SocketAddr) -> io::Result<Duration> {
     const TIMES: usize = 9;
     const PATIENCE: Duration = Duration::from_secs(5);

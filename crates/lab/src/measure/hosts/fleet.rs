@@ -1,4 +1,4 @@
-//! The servers of a cell, and what balances over them: one server to whoever measures.
+//! The servers of a cell, and their balancer: to the measurement they are one server.
 //!
 //! What servers use adds up. What the balancer uses is not theirs, and is not counted.
 

@@ -1,6 +1,6 @@
 //! The link to an agent: a launcher's process, and lines over its standard streams.
 //!
-//! A thread reads what the agent says and hands each answer to whoever asked. Another one says
+//! A thread reads what the agent says, and hands each answer to its caller. Another one says
 //! every 2 s that this side is alive, and gives the host up after 10 s of silence.
 //!
 //! The first line is a script for the shell that the launcher starts. It looks for this program in
@@ -391,7 +391,7 @@ fn watch(shared: &Weak<Shared>) {
             shared.kill();
             return;
         }
-        // Whoever holds the lock is saying something, which is as good.
+        // A thread that holds the lock says something, which is as good.
         if let Ok(mut orders) = shared.orders.try_lock()
             && let (Some(orders), Ok(line)) =
                 (orders.as_mut(), serde_json::to_string(&(UNASKED, Order::Beat)))
@@ -409,8 +409,8 @@ fn agent_here(own: &Path) -> Command {
 }
 
 /// One line for a shell: find the program of this hash in the user's cache, or ask for its bytes,
-/// and become its agent. Several hosts may share the cache at the same time, so a copy that is there
-/// is not replaced. Copies of other versions go after a week.
+/// and become its agent. Several hosts may share the cache, so a copy that is there is not
+/// replaced. Copies of other versions go after a week.
 fn script(hash: &str, bytes: usize) -> String {
     format!(
         "{{ umask 077; d=${{XDG_CACHE_HOME:-$HOME/.cache}}/duality; \

@@ -112,9 +112,9 @@ fn course(
             }
         }
         if is_open {
-            window.window_opened()
+            window.window_opened();
         } else {
-            window.window_closed()
+            window.window_closed();
         }
         parts.iter().try_for_each(|part| part.link.tell(&Order::Go))?;
     }

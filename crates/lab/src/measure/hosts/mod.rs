@@ -25,8 +25,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::experiment::Experiment;
+use super::meter::Meter;
 use super::no_server::NoServer;
 use super::server::Server;
 use super::store::{OpenStore, Store};
@@ -37,8 +39,7 @@ use launcher::Launcher;
 use link::Link;
 pub(crate) use loads::Loads;
 use protocol::{Answer, Order};
-use server::DistantServer;
-pub(crate) use server::DistantStore;
+use server::{DistantServer, DistantStore};
 
 /// How often a host that was lost is sought again, in all.
 const ATTEMPTS: u32 = 3;
@@ -195,7 +196,10 @@ impl Hosts {
                     Answer::Listens { port, password } => {
                         let address = SocketAddr::new(address, port);
                         let url = format!("redis://:{}@{address}", password.unwrap_or_default());
-                        Ok(Some(OpenStore::distant(url, DistantStore::new(link, number))))
+                        Ok(Some(OpenStore::elsewhere(
+                            url,
+                            Box::new(DistantStore::new(link, number)),
+                        )))
                     }
                     Answer::Unavailable(reason) => Err(NoServer::Unavailable(reason)),
                     other => Err(NoServer::Failed(link.odd(&other))),
@@ -235,6 +239,18 @@ impl Hosts {
             }));
         }
         whole
+    }
+}
+
+/// Looks at the processors of hosts, which know what their servers and loads have used.
+pub(super) struct HostsMeter(pub(super) Arc<Hosts>);
+
+impl Meter for HostsMeter {
+    fn look(
+        &mut self,
+        _: &mut dyn FnMut() -> std::io::Result<Duration>,
+    ) -> std::io::Result<Disturbance> {
+        Ok(self.0.look())
     }
 }
 

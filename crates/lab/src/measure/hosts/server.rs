@@ -9,6 +9,7 @@ use super::link::Link;
 use super::protocol::{Answer, Order};
 use crate::measure::counters::Counters;
 use crate::measure::server::Server;
+use crate::measure::store::Elsewhere;
 use crate::record::QueueState;
 
 /// A server on another host; it ends when this is dropped.
@@ -99,7 +100,7 @@ impl Drop for DistantServer {
 }
 
 /// A store on another host; it goes when this is dropped.
-pub(crate) struct DistantStore {
+pub(super) struct DistantStore {
     link: Arc<Link>,
     number: u64,
 }
@@ -108,9 +109,10 @@ impl DistantStore {
     pub(super) fn new(link: Arc<Link>, number: u64) -> Self {
         Self { link, number }
     }
+}
 
-    /// What went wrong with it since, if anything did.
-    pub(crate) fn problem(&self) -> Option<String> {
+impl Elsewhere for DistantStore {
+    fn problem(&mut self) -> Option<String> {
         match self.link.ask(&Order::Problem { number: self.number }) {
             Ok(Answer::Text(problem)) => problem,
             Ok(other) => Some(self.link.odd(&other)),

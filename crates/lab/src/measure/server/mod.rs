@@ -38,9 +38,9 @@ pub(crate) trait Server: Send {
     /// What [`cpu`](Server::cpu) has just found, and the time of processes that have ended.
     fn cpu_with_ended_children(&mut self, living: Duration) -> io::Result<Duration>;
 
-    /// The processor time of a server that has answered everything, once it has also done what
-    /// follows an answer, and of its processes that have ended. The kernel counts the time of a
-    /// thread that runs only at ticks; of one that rests it is exact.
+    /// The processor time of a server that has answered everything, and of its processes that have
+    /// ended. It is read once the server rests, for work may follow an answer. The kernel counts
+    /// the time of a running thread at ticks, and that of a resting one exactly.
     fn settled(&mut self) -> io::Result<Duration> {
         let mut used = self.cpu()?;
         let mut left = SETTLING;

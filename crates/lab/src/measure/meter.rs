@@ -1,0 +1,44 @@
+//! What looks at the processors of servers and loads from one moment to the next.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::load_command::cpu_of_children;
+use super::noise::{NoiseMeter, Used};
+use super::server::Server;
+use crate::record::Disturbance;
+
+/// Looks at processors, wherever they are.
+pub(super) trait Meter {
+    /// What happened since the last look; nothing the first time. `servers` gives the processor
+    /// time of all servers until now. It is not called where their hosts know it.
+    fn look(
+        &mut self,
+        servers: &mut dyn FnMut() -> io::Result<Duration>,
+    ) -> io::Result<Disturbance>;
+
+    /// The same around a window of one server. Its failure is told elsewhere.
+    fn look_at(&mut self, server: &mut dyn Server) -> Disturbance {
+        let used = &mut || Ok(server.cpu().unwrap_or_default());
+        self.look(used).unwrap_or_default()
+    }
+}
+
+impl Meter for NoiseMeter {
+    fn look(
+        &mut self,
+        servers: &mut dyn FnMut() -> io::Result<Duration>,
+    ) -> io::Result<Disturbance> {
+        Ok(self.since_last(Used { servers: servers()?, client: own_cpu() }))
+    }
+}
+
+/// The processor time of this process and of its children that have ended: one of them makes the
+/// load. Servers end between measurements.
+fn own_cpu() -> Duration {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    let own = Duration::new(used.tv_sec.unsigned_abs(), used.tv_nsec.unsigned_abs() as u32);
+    own + cpu_of_children()
+}
