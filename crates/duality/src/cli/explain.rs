@@ -5,11 +5,20 @@ use std::collections::BTreeMap;
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::record::Design;
 
+use super::paragraph;
+
 /// What is measured of an experiment, where, for how long, and what cannot be; a line for each.
 pub(super) fn explain(experiment: &Experiment) -> String {
     let design = &experiment.design;
     let mut lines = Vec::new();
-    let mut line = |name: &str, text: String| lines.push(format!("{name:<12}  {text}"));
+    let mut line = |name: &str, text: String| {
+        let text = match name {
+            // A command stays on its line, so that it can be copied.
+            "load" | "peer" => format!("{name:<12}  {text}\n"),
+            _ => paragraph(&format!("{name:<12}  "), &" ".repeat(14), &text),
+        };
+        lines.push(text);
+    };
     line("subjects", listed(design.subjects()));
     if let Some(control) = &design.control {
         line("control", format!("{control}, to see what chance does (docs/method.md)"));
@@ -74,7 +83,7 @@ pub(super) fn explain(experiment: &Experiment) -> String {
     for ((subject, why), connections) in unavailable {
         line("unavailable", format!("{subject} at {}: {why}", listed(&connections)));
     }
-    lines.join("\n") + "\n"
+    lines.concat()
 }
 
 /// The numbers of connections.
