@@ -16,7 +16,7 @@ use crate::run::{self, Poller, Program, Settings, Verdict};
     trailing_var_arg = true,
     after_help = "\
 Examples:
-  duality run -- memcached -p 11211
+  duality run -- memcached -u nobody -p 11211
       memcached, with its threads as user-level threads
   duality run --check /usr/sbin/mariadbd
       whether it will work, from its files
