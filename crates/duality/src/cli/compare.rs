@@ -31,25 +31,7 @@ use crate::catalogue::Catalogue;
 const NOT_OF_A_BINARY: [&str; 5] = ["subject", "architectures", "peers", "store", "baseline"];
 
 #[derive(clap::Args)]
-#[command(after_long_help = "\
-Examples:
-  duality compare
-      http under all architectures, at 1, 10, 100 and 1,000 connections
-  duality compare http --current threads --slo p99=5ms
-      whether a change from threads pays, of what keeps the limit
-  duality compare echo -a threads,epoll -c 100 --close --budget 1m --out results
-      two architectures at one load, within a minute
-  duality compare plan.toml --check
-      what a plan would measure; `duality plan new plan.toml` writes the plan
-  duality compare --binary \"./server {port} site\" \\
-          --url \"http://127.0.0.1:{port}/index.html\"
-      a server of your own, natively and by `duality run`
-  duality compare --binary \"./server {port} site\" \\
-          --compiled \"./server-cc {port} site\"
-      the same, and as `duality cc` compiled it
-  duality compare --binary \"memcached -u nobody -p {port}\" -c 10,100 \\
-          --load-command \"examples/load/memcached.py {port} {connections}\"
-      a server of another protocol, with a command that makes the load")]
+#[command(after_long_help = include_str!("compare_examples.txt"))]
 pub(super) struct Arguments {
     /// The service (see `duality services`), or a plan: a file called PLAN.toml, which flags
     /// override

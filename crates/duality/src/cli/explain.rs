@@ -11,14 +11,7 @@ use super::paragraph;
 pub(super) fn explain(experiment: &Experiment) -> String {
     let design = &experiment.design;
     let mut lines = Vec::new();
-    let mut line = |name: &str, text: String| {
-        let text = match name {
-            // A command stays on its line, so that it can be copied.
-            "load" | "peer" => format!("{name:<12}  {text}\n"),
-            _ => paragraph(&format!("{name:<12}  "), &" ".repeat(14), &text),
-        };
-        lines.push(text);
-    };
+    let mut line = |name: &str, text: String| lines.push(entry(name, &text));
     line("subjects", listed(design.subjects()));
     if let Some(control) = &design.control {
         line("control", format!("{control}, to see what chance does (docs/method.md)"));
@@ -84,6 +77,14 @@ pub(super) fn explain(experiment: &Experiment) -> String {
         line("unavailable", format!("{subject} at {}: {why}", listed(&connections)));
     }
     lines.concat()
+}
+
+/// What is said of `name`. A command stays on its line, so that it can be copied.
+fn entry(name: &str, text: &str) -> String {
+    match name {
+        "load" | "peer" => format!("{name:<12}  {text}\n"),
+        _ => paragraph(&format!("{name:<12}  "), &" ".repeat(14), text),
+    }
 }
 
 /// The numbers of connections.

@@ -26,8 +26,8 @@ pub(super) struct Visibility {
     /// Report a task that holds its event loop for longer, such as 100ms
     #[arg(long, value_name = "TIME", value_parser = period)]
     stall: Option<Duration>,
-    /// At the end, write the blocking graph to FILE (.svg, .dot or .json): where tasks may wait, and
-    /// what they do in between
+    /// At the end, write the blocking graph to FILE (.svg, .dot or .json): where tasks may wait,
+    /// and what they do in between
     ///
     /// While it is kept, each operation takes about a microsecond more. docs/graph.md explains it.
     /// `duality graph` draws the graph of a service that comes with Duality, in one command.
