@@ -36,7 +36,7 @@ impl Architecture for Threads {
     }
 
     fn source(&self) -> &'static str {
-        "all five"
+        "Demsky, Kerneis & Chroboczek, von Behren et al., Truppel & Abreu, ZeroHTTPd"
     }
 
     fn gives(&self) -> Needs {

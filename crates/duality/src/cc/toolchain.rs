@@ -65,6 +65,6 @@ pub(super) fn pass() -> Option<PathBuf> {
 
 pub(super) fn missing_pass() -> String {
     format!(
-        "the pass {PASS} is missing: build it with `cargo xtask convert`, or name its folder in {FOLDER}"
+        "the pass {PASS} is missing: build it with `cargo xtask convert`, or name its folder, target/convert, in {FOLDER}"
     )
 }

@@ -17,7 +17,7 @@ pub(super) struct Arguments {
     arguments: Vec<OsString>,
 }
 
-const HELP: &str = "\
+pub(super) const HELP: &str = "\
 Compile threaded C into an event-driven program
 
 Usage: duality cc [OPTIONS] ARGUMENTS OF A C COMPILER…
@@ -26,17 +26,22 @@ Examples:
   duality cc -O2 -pthread server.c -o server
   ./configure CC=\"duality cc\" && make
   duality cc --report -O2 -pthread server.c -o server
-      what was converted and why, what frames keep, what runs on side stacks, and what may go wrong
+      what was converted and why, what frames keep, what runs on side stacks,
+      and what may go wrong
 
 Options, before all others:
-  --report[=FILE]  Write what was converted, and why, to FILE (else standard error) [env: DUALITY_CC_REPORT]
-  --graph FILE     Write the graph of calls that may block, as DOT, and as SVG beside it [env: DUALITY_CC_GRAPH]
+  --report[=FILE]  Write what was converted, and why, to FILE (else standard
+                   error) [env: DUALITY_CC_REPORT]
+  --graph FILE     Write the graph of calls that may block, as DOT, and as SVG
+                   beside it [env: DUALITY_CC_GRAPH]
   --doctor         Say what is there and what is missing
   --ar, --ranlib, --nm
-                   Be that program of LLVM, for objects that are bitcode alone (-fsanitize=…)
+                   Be that program of LLVM, for objects that are bitcode alone
+                   (-fsanitize=…)
   --help           Print this
 
-The command can also be called `duality-cc`, by a link to it, where a build system takes no compiler of two words.";
+The command can also be called `duality-cc`, by a link to it, where a build
+system takes no compiler of two words.";
 
 /// What the first arguments ask for.
 #[derive(Debug, PartialEq, Eq)]

@@ -30,6 +30,7 @@ use crate::catalogue::Catalogue;
 const NOT_OF_A_BINARY: [&str; 5] = ["subject", "architectures", "peers", "store", "baseline"];
 
 #[derive(clap::Args)]
+#[command(after_long_help = include_str!("compare_examples.txt"))]
 pub(super) struct Arguments {
     /// The service (see `duality services`), or a plan: a file called PLAN.toml, which flags
     /// override
@@ -37,8 +38,6 @@ pub(super) struct Arguments {
     subject: Option<String>,
     /// A server given by its command line, with {port} in it, instead of a service: natively and by
     /// `duality run` (docs/run.md)
-    ///
-    /// For example: duality compare --binary "./server {port} site" --url http://127.0.0.1:{port}/
     ///
     /// The server runs in this working directory. --cores, --stack-size and --tick go to `duality
     /// run`. The report answers whether to run it so: yes, no, or that nothing can be told, at each
@@ -54,16 +53,9 @@ pub(super) struct Arguments {
     /// (docs/cc.md)
     ///
     /// Build the server twice, once by your compiler and once by CC="duality cc", and name both.
-    /// For example:
-    ///
-    /// cc -O2 -pthread server.c -o server; duality cc -O2 -pthread server.c -o server-cc
-    ///
-    /// duality compare --binary "./server {port} site" --compiled "./server-cc {port} site"
-    ///
     /// --cores and --tick set its DUALITY_CORES and DUALITY_TICK. Without --cores it has a kernel
-    /// thread for each processor of
-    /// --server-cpus. The report answers whether to convert the server, beside whether to run it by
-    /// `duality run`.
+    /// thread for each processor of --server-cpus. The report answers whether to convert the
+    /// server, beside whether to run it by `duality run`.
     #[arg(
         long,
         value_name = "COMMAND",
@@ -78,10 +70,7 @@ pub(super) struct Arguments {
     /// It is run once for each measurement, makes its requests, ends, and prints `requests NUMBER`;
     /// `seconds NUMBER`, `errors NUMBER`, `p50_us NUMBER` and `p99_us NUMBER` too, if it can. An
     /// exit status other than 0 fails the measurement. docs/run.md has all names, and
-    /// examples/load/ has commands for memcached, Redis and MariaDB. For example:
-    ///
-    /// duality compare --binary "memcached -p {port}" --load-command "examples/load/memcached.py
-    /// {port} {connections}"
+    /// examples/load/ has commands for memcached, Redis and MariaDB.
     #[arg(long, value_name = "COMMAND", value_parser = Words::parse, help_heading = heading::BINARY)]
     load_command: Option<Words>,
     /// Processor time after which `duality run`, or a compiled program, gives another thread its
@@ -144,7 +133,8 @@ pub(super) struct Arguments {
     /// the whole takes about two minutes]
     #[arg(long, value_parser = parse_duration, help_heading = heading::MEASURING)]
     window: Option<Duration>,
-    /// What is dropped before each measurement
+    /// What is dropped before each measurement [default: 80ms; without blocks, a fifth of a cell's
+    /// share of the time]
     #[arg(long, value_parser = parse_duration, help_heading = heading::MEASURING)]
     warm_up: Option<Duration>,
     /// How long the whole may take, such as 10m; a longer run tells smaller differences apart

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::record::Design;
 
+use super::paragraph;
+
 /// The lines about an experiment: its cells, the processors, the time, and the unavailable cells.
 pub(super) fn explain(experiment: &Experiment) -> String {
     let design = &experiment.design;
     let mut lines = Vec::new();
-    let mut line = |name: &str, text: String| lines.push(format!("{name:<12}  {text}"));
+    let mut line = |name: &str, text: String| lines.push(entry(name, &text));
     line("subjects", listed(design.subjects()));
     if let Some(control) = &design.control {
         line("control", format!("{control}, to see what chance does (docs/method.md)"));
@@ -74,7 +76,15 @@ pub(super) fn explain(experiment: &Experiment) -> String {
     for ((subject, why), connections) in unavailable {
         line("unavailable", format!("{subject} at {}: {why}", listed(&connections)));
     }
-    lines.join("\n") + "\n"
+    lines.concat()
+}
+
+/// What is said of `name`. A command stays on its line, so that it can be copied.
+fn entry(name: &str, text: &str) -> String {
+    match name {
+        "load" | "peer" => format!("{name:<12}  {text}\n"),
+        _ => paragraph(&format!("{name:<12}  "), &" ".repeat(14), text),
+    }
 }
 
 /// The arguments of servers of ours. Peers have their own.

@@ -1,14 +1,12 @@
 //! `duality graph`: where a service may wait, and what it does in between, from a real run.
 
 use std::env;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use duality_lab::graph::Graph;
 use duality_lab::measure::child::{Patience, Running};
-use duality_lab::page::write_whole;
 use duality_load::{Options, Stop, TargetError};
 use duality_runtime::log;
 
@@ -16,6 +14,7 @@ use super::{Failure, SetupFlags, Tuning, flag, load, print};
 use crate::catalogue::Catalogue;
 use crate::handle::named;
 use crate::setup;
+use crate::watch::GraphFile;
 
 /// A load that takes longer is given up.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -40,36 +39,12 @@ pub(super) struct Arguments {
     #[arg(short = 'n', long, default_value_t = 2000, value_name = "NUMBER")]
     requests: u64,
     /// A file to write: .svg, .dot or .json; may be given several times
-    #[arg(short, long, value_name = "FILE", value_parser = output)]
-    out: Vec<Output>,
+    #[arg(short, long, value_name = "FILE")]
+    out: Vec<GraphFile>,
     #[command(flatten)]
     setup: SetupFlags,
     #[command(flatten)]
     tuning: Tuning,
-}
-
-#[derive(Clone)]
-struct Output {
-    path: PathBuf,
-    form: Form,
-}
-
-#[derive(Clone, Copy)]
-enum Form {
-    Svg,
-    Dot,
-    Json,
-}
-
-fn output(text: &str) -> Result<Output, &'static str> {
-    let path = PathBuf::from(text);
-    let form = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("svg") => Form::Svg,
-        Some("dot") => Form::Dot,
-        Some("json") => Form::Json,
-        _ => return Err("the name ends with .svg, .dot or .json, which says the form"),
-    };
-    Ok(Output { path, form })
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
@@ -78,7 +53,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let listed = catalogue.look_up(&arguments.service, &setup).map_err(flag)?;
     if listed.is_own {
         return Err(Failure::misuse(
-            "graph loads the services that come with Duality: for your own, load `serve --graph FILE.json` yourself",
+            "graph loads the services that come with Duality: for your own, load `serve --graph FILE.svg` yourself",
         ));
     }
     if !architecture.gives().straight_line {
@@ -109,15 +84,9 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let text =
         std::fs::read_to_string(&file).map_err(|error| Failure::failed(error.to_string()))?;
     let graph = Graph::read(&text).map_err(Failure::failed)?;
-    for Output { path, form } in &arguments.out {
-        let drawn = match form {
-            Form::Svg => graph.svg(),
-            Form::Dot => graph.dot(),
-            Form::Json => text.clone(),
-        };
-        write_whole(path, &drawn)
-            .map_err(|error| Failure::failed(format!("--out: {}: {error}", path.display())))?;
-        log::tell(format_args!("graph: {}", path.display()));
+    for file in &arguments.out {
+        file.write(&graph).map_err(|problem| Failure::failed(format!("--out: {problem}")))?;
+        log::tell(format_args!("graph: {}", file.path.display()));
     }
     print(&graph.text())
 }

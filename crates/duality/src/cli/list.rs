@@ -1,11 +1,9 @@
 //! `duality architectures` and `duality services`.
 
-use std::fmt::Write;
-
 use duality_architectures::{ALL, Needs, Options};
 use serde_json::{Value, json};
 
-use super::{Failure, print};
+use super::{Failure, paragraph, print};
 use crate::catalogue::Catalogue;
 
 #[derive(clap::Args)]
@@ -36,6 +34,7 @@ pub(super) fn architectures(arguments: &Arguments) -> Result<(), Failure> {
             .collect();
         return print(&json!({ "version": 1, "architectures": list }).to_string());
     }
+    let width = ALL.iter().map(|architecture| architecture.name().len()).max().unwrap_or(0);
     let mut text = String::new();
     for architecture in ALL {
         let gives = architecture.gives();
@@ -55,9 +54,10 @@ pub(super) fn architectures(arguments: &Arguments) -> Result<(), Failure> {
         remarks.extend(architecture.degraded(&Options::default()));
         let remarks =
             if remarks.is_empty() { String::new() } else { format!(" [{}]", remarks.join("; ")) };
-        let (name, summary) = (architecture.name(), architecture.summary());
-        let _ = writeln!(text, "{name:<11} {summary}{remarks}");
-        let _ = writeln!(text, "{:<11} from {}", "", architecture.source());
+        let summary = format!("{}{remarks}", architecture.summary());
+        let source = format!("from {}", architecture.source());
+        text += &entry(architecture.name(), &summary, width);
+        text += &entry("", &source, width);
     }
     print(&text)
 }
@@ -80,6 +80,7 @@ pub(super) fn services(catalogue: &Catalogue, arguments: &Arguments) -> Result<(
             .collect();
         return print(&json!({ "version": 1, "services": list }).to_string());
     }
+    let width = list.iter().map(|listed| listed.name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for listed in list {
         let mut remarks = Vec::new();
@@ -94,7 +95,12 @@ pub(super) fn services(catalogue: &Catalogue, arguments: &Arguments) -> Result<(
         }
         let remarks =
             if remarks.is_empty() { String::new() } else { format!(" [{}]", remarks.join("; ")) };
-        let _ = writeln!(text, "{:<10} {}{remarks}", listed.name, listed.summary);
+        text += &entry(&listed.name, &format!("{}{remarks}", listed.summary), width);
     }
     print(&text)
+}
+
+/// What is said of one in a list, beside its name.
+fn entry(name: &str, about: &str, width: usize) -> String {
+    paragraph(&format!("{name:<width$}  "), &" ".repeat(width + 2), about)
 }

@@ -19,14 +19,17 @@ const FIRST_RATE: f64 = 1_000.0;
 #[command(after_long_help = "\
 Examples:
   duality load http://127.0.0.1:8080/
-      100 connections, each of which asks again as soon as it is answered: what the server can do at most
+      100 connections, each of which asks again as soon as it is answered: what
+      the server can do at most
   duality load -c 1000 -n 100000 --close http://127.0.0.1:8080/
       100,000 requests, each on a connection of its own, 1,000 at a time
   duality load --pattern serial -c 1000 echo://127.0.0.1:8080
       1,000 connections are open, and one of them at a time is in use
   duality load -R 5000 --arrivals poisson http://127.0.0.1:8080/
-      5,000 requests/s, whether or not the server keeps up; latency counts from when a request was due
-  duality load --arrivals sinusoidal --wait 100us..2ms --period 2s -d 10s echo://127.0.0.1:8080
+      5,000 requests/s, whether or not the server keeps up; latency counts from
+      when a request was due
+  duality load --arrivals sinusoidal --wait 100us..2ms --period 2s \\
+          -d 10s echo://127.0.0.1:8080
       waits between requests that swing from 2 ms to 100 µs and back, every 2 s
   duality load --slo p99=10ms http://127.0.0.1:8080/
       the highest rate at which 99 % of all requests are answered within 10 ms
@@ -44,7 +47,7 @@ pub(super) struct Arguments {
     /// How long to measure, such as 10s, 500ms or 2m
     #[arg(short, long, default_value = "10s", value_parser = parse_window, conflicts_with = "requests")]
     duration: Duration,
-    /// Make exactly this many requests instead
+    /// Make exactly this many requests instead, those of the warm-up included
     #[arg(short = 'n', long)]
     requests: Option<u64>,
     /// How long to run before measuring

@@ -72,8 +72,10 @@ mod heading {
     version,
     arg_required_else_help = true,
     args_override_self = true,
-    after_help = "Start with `duality compare`: in about two minutes it shows which architecture serves\n\
-                  the built-in web server best on this machine, and writes a report to open in a browser."
+    after_help = "\
+Start with `duality compare`: in about three minutes it shows which architecture
+serves the built-in web server best on this machine, and writes a report to open
+in a browser."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -192,6 +194,14 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// A paragraph in lines of 80 columns. The first line begins with `first`, the others with `rest`.
+pub(crate) fn paragraph(first: &str, rest: &str, text: &str) -> String {
+    // A flag is not broken at its hyphens.
+    let splitter = textwrap::WordSplitter::NoHyphenation;
+    let options = textwrap::Options::new(80).word_splitter(splitter).break_words(false);
+    textwrap::fill(text, options.initial_indent(first).subsequent_indent(rest)) + "\n"
+}
+
 /// Prints help where it was asked for, and otherwise one line that names the mistake.
 fn explain(error: &clap::Error) -> ExitCode {
     let asked = matches!(
@@ -220,4 +230,27 @@ fn in_one_line(error: &clap::Error) -> String {
         .collect();
     // A line that ends in a colon begins a list.
     told.join("; ").replace(":; ", ": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// clap wraps what it lays out itself. What is laid out by hand must fit.
+    #[test]
+    fn help_that_is_laid_out_by_hand_fits_80_columns() {
+        let mut commands = vec![Arguments::command(), run::Alone::command()];
+        let mut texts = vec![cc::HELP.to_owned()];
+        while let Some(command) = commands.pop() {
+            commands.extend(command.get_subcommands().cloned());
+            let ends = [command.get_after_help(), command.get_after_long_help()];
+            texts.extend(ends.into_iter().flatten().map(ToString::to_string));
+        }
+        assert!(texts.len() >= 7, "the texts of load, report, graph, model and others");
+        for line in texts.iter().flat_map(|text| text.lines()) {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
 }

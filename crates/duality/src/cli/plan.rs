@@ -17,7 +17,9 @@ use duality_lab::tell::report::index::{self, Index};
 use duality_runtime::log;
 
 use super::compare::Shown;
-use super::{Failure, Tuning, compare, experiment, explain, flag, load, prices, print};
+use super::{
+    Failure, Tuning, compare, experiment, explain, flag, load, paragraph, prices, print,
+};
 use crate::catalogue::Catalogue;
 
 #[derive(clap::Args)]
@@ -45,8 +47,10 @@ fn new() -> String {
         format!("{NEW}\n# Every key of an experiment: its type, its default, and what it is.\n");
     for part in Part::ALL {
         text += &format!("#\n# {}:\n", part.heading());
+        let indent = format!("#   {:<16} ", "");
         for Setting { key, kind, default, about, .. } in of_part(part) {
-            text += &format!("#   {key:<16} {kind}; {default}\n#   {:<16} {about}\n", "");
+            text += &paragraph(&format!("#   {key:<16} "), &indent, &format!("{kind}; {default}"));
+            text += &paragraph(&indent, &indent, about);
         }
     }
     text
@@ -69,7 +73,7 @@ pub(super) fn write(arguments: &Arguments) -> Result<(), Failure> {
     let mut file = File::create_new(path).map_err(told)?;
     file.write_all(new().as_bytes()).map_err(told)?;
     log::tell(format_args!(
-        "{shown}: what it would measure, says `duality compare {shown} --check`"
+        "{shown} is written: run `duality compare {shown} --check` to see what it would measure"
     ));
     Ok(())
 }
@@ -326,12 +330,16 @@ mod tests {
     }
 
     #[test]
-    fn a_new_plan_explains_every_key_and_the_guide_names_no_other() {
+    fn a_new_plan_and_the_guide_explain_every_key_and_no_other() {
         let text = new();
-        for Setting { key, about, .. } in settings::ALL {
-            assert!(text.contains(&format!("\n#   {key} ")) && text.contains(about), "{key}");
-        }
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let joined = text.lines().map(|line| line.trim_start_matches('#').trim());
+        let joined = joined.collect::<Vec<_>>().join(" ");
         let guide = include_str!("../../../../docs/plans.md");
+        for Setting { key, about, .. } in settings::ALL {
+            assert!(text.contains(&format!("\n#   {key} ")) && joined.contains(about), "{key}");
+            assert!(guide.contains(&format!("`{key}`")), "docs/plans.md lacks the key {key}");
+        }
         let (_, table) = guide.split_once("In each `[[experiment]]`:").unwrap();
         let rows = table.trim_start().lines().take_while(|line| line.starts_with('|')).skip(2);
         let cells = rows.filter_map(|row| row.split('|').nth(1));

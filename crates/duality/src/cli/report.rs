@@ -28,15 +28,18 @@ Examples:
   duality report results --tables
       all its tables, warnings and reasons
   duality report results --current threads
-      whether a change from threads pays, and all figures beside those of threads
+      whether a change from threads pays, and all figures beside those of
+      threads
   duality report results --slo p99=5ms --memory 200MB
-      which architecture is best of those that keep both, of what was measured before
+      which architecture is best of those that keep both, of what was measured
+      before
   duality report before after --out change.html
       two runs compared, cell by cell: of one experiment, or of one plan
   duality report before after --fail-on-regression=10
-      for CI: exit code 1, and a line for each, when something got worse and even the interval of its ratio
-      misses 1 by more than 10 %. Give runs at least 5 repeats: of 3, only differences above a tenth
-      can be told from chance (docs/method.md)")]
+      for CI: exit code 1, and a line for each, when something got worse and
+      even the interval of its ratio misses 1 by more than 10 %. Give runs at
+      least 5 repeats: of 3, only differences above a tenth can be told from
+      chance (docs/method.md)")]
 pub(super) struct Arguments {
     /// A run, or two to compare: a directory that `compare` wrote, or the results.jsonl in it
     #[arg(required = true, num_args = 1..=2, value_name = "RUN")]

@@ -16,15 +16,17 @@ use crate::run::{self, Poller, Program, Settings, Verdict};
     trailing_var_arg = true,
     after_help = "\
 Examples:
-  duality run -- memcached -p 11211
+  duality run -- memcached -u nobody -p 11211
       memcached, with its threads as user-level threads
   duality run --check /usr/sbin/mariadbd
       whether it will work, from its files
   duality run --stack-size 256k --stats -- ./server 8080
-      smaller stacks for threads that do not ask for a size, and counters at the end
+      smaller stacks for threads that do not ask for a size, and counters at
+      the end
 
-Each option can be set by its environment variable, for example in a unit of systemd.
-A signal ends the program as it would natively, and the exit status is the program's own."
+Each option can be set by its environment variable, for example in a unit of
+systemd. A signal ends the program as it would natively, and the exit status is
+the program's own."
 )]
 pub(super) struct Arguments {
     /// Say whether the program will work, and do not start it

@@ -7,7 +7,7 @@ use clap::Args;
 use duality_lab::ask::settings::parse_duration;
 
 use super::heading;
-use crate::watch::{RecordsFile, Settings};
+use crate::watch::{GraphFile, RecordsFile, Settings};
 
 /// SIGUSR1 has every task told, whatever these flags say.
 #[derive(Args)]
@@ -26,12 +26,13 @@ pub(super) struct Visibility {
     /// Report a task that holds its event loop for longer, such as 100ms
     #[arg(long, value_name = "TIME", value_parser = period)]
     stall: Option<Duration>,
-    /// At the end, write the blocking graph to FILE as JSON: where tasks may wait, and what they do
-    /// in between
+    /// At the end, write the blocking graph to FILE (.svg, .dot or .json): where tasks may wait,
+    /// and what they do in between
     ///
-    /// `duality graph` draws it. While it is kept, each operation takes about a microsecond more.
+    /// While it is kept, each operation takes about a microsecond more. docs/graph.md explains it.
+    /// `duality graph` draws the graph of a service that comes with Duality, in one command.
     #[arg(long, value_name = "FILE")]
-    graph: Option<PathBuf>,
+    graph: Option<GraphFile>,
     /// At the end, write a row for each request to FILE (.csv or .jsonl): when it came and was
     /// answered, how busy the server was
     #[arg(long, value_name = "FILE")]

@@ -1,6 +1,7 @@
 //! The blocking graph as a file, written when the server has ended.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::str::FromStr;
 
 use duality_architectures::common::pressure::remedy;
 use duality_lab::graph::{self, Graph};
@@ -9,19 +10,63 @@ use duality_runtime::visibility::{self, Edge, Node};
 
 use super::Subject;
 
+/// Where a graph goes, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct GraphFile {
+    pub(crate) path: PathBuf,
+    form: Form,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Svg,
+    Dot,
+    Json,
+}
+
+impl FromStr for GraphFile {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let path = PathBuf::from(text);
+        let form = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("svg") => Form::Svg,
+            Some("dot") => Form::Dot,
+            Some("json") => Form::Json,
+            _ => return Err("the name ends with .svg, .dot or .json, which says the form"),
+        };
+        Ok(Self { path, form })
+    }
+}
+
+impl GraphFile {
+    /// Writes the graph in the form of the file.
+    pub(crate) fn write(&self, graph: &Graph) -> Result<(), String> {
+        self.fill(&match self.form {
+            Form::Svg => graph.svg(),
+            Form::Dot => graph.dot(),
+            Form::Json => serde_json::to_string(graph).expect("it is plain data") + "\n",
+        })
+    }
+
+    fn fill(&self, text: &str) -> Result<(), String> {
+        write_whole(&self.path, text).map_err(|error| format!("{}: {error}", self.path.display()))
+    }
+}
+
 /// A graph that is being drawn.
 pub(super) struct Drawing {
-    path: PathBuf,
+    file: GraphFile,
     subject: Subject,
 }
 
 impl Drawing {
     /// Begins to draw. The file is made now, so that a wrong name is told at once.
-    pub(super) fn begin(path: &Path, subject: Subject) -> Result<Self, String> {
-        write_whole(path, "").map_err(|error| format!("--graph: {}: {error}", path.display()))?;
+    pub(super) fn begin(file: &GraphFile, subject: Subject) -> Result<Self, String> {
+        file.fill("").map_err(|problem| format!("--graph: {problem}"))?;
         visibility::prepare_graph()
             .map_err(|error| format!("--graph: {error}{}", remedy(&error)))?;
-        Ok(Self { path: path.to_owned(), subject })
+        Ok(Self { file: file.clone(), subject })
     }
 
     /// Writes it.
@@ -34,9 +79,7 @@ impl Drawing {
             nodes: nodes.iter().map(node).collect(),
             edges: edges.iter().map(edge).collect(),
         };
-        let text = serde_json::to_string(&graph).expect("it is plain data") + "\n";
-        write_whole(&self.path, &text)
-            .map_err(|error| format!("--graph: {}: {error}", self.path.display()))
+        self.file.write(&graph).map_err(|problem| format!("--graph: {problem}"))
     }
 }
 
@@ -57,4 +100,33 @@ fn edge(edge: &Edge) -> graph::Edge {
 
 fn mean_us(nanoseconds: u64, count: u64) -> f64 {
     nanoseconds as f64 / 1e3 / count.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_name_says_the_form() {
+        let directory = tempfile::tempdir().unwrap();
+        let graph = Graph {
+            version: graph::VERSION,
+            service: "echo".to_owned(),
+            architecture: "epoll".to_owned(),
+            nodes: vec![graph::Node { name: "begin".to_owned(), count: 1, mean_wait_us: 0.0 }],
+            edges: Vec::new(),
+        };
+        for (name, begin) in [("a.svg", "<svg"), ("a.dot", "digraph"), ("a.json", "{")] {
+            let path = directory.path().join(name);
+            let file: GraphFile = path.to_str().unwrap().parse().unwrap();
+            file.write(&graph).unwrap();
+            let text = fs::read_to_string(path).unwrap();
+            assert!(text.starts_with(begin), "{name}: {text}");
+        }
+        for name in ["a.png", "a", ""] {
+            assert!(name.parse::<GraphFile>().unwrap_err().contains(".svg"), "{name}");
+        }
+    }
 }

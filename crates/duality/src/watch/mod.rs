@@ -22,6 +22,7 @@ use duality_architectures::common::pressure::remedy;
 use duality_runtime::{log, visibility};
 
 use self::graph::Drawing;
+pub(crate) use self::graph::GraphFile;
 use self::output::Output;
 use self::records::Records;
 pub(crate) use self::records::RecordsFile;
@@ -40,7 +41,7 @@ pub(crate) struct Settings {
     /// How long a task may hold a loop before it is reported.
     pub(crate) stall: Option<Duration>,
     /// Where the blocking graph goes at the end.
-    pub(crate) graph: Option<PathBuf>,
+    pub(crate) graph: Option<GraphFile>,
     /// Where the records of requests go at the end, and how many there may be.
     pub(crate) records: Option<(RecordsFile, usize)>,
 }
@@ -75,7 +76,7 @@ impl Watch {
             None => None,
         };
         let graph = match &settings.graph {
-            Some(path) => Some(Drawing::begin(path, subject.clone())?),
+            Some(file) => Some(Drawing::begin(file, subject.clone())?),
             None => None,
         };
         let dump = match &settings.dump {

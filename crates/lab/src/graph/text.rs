@@ -11,10 +11,16 @@ pub(super) fn tell(graph: &Graph) -> String {
         [node.name.clone(), grouped(node.count as f64), microseconds(node.mean_wait_us)]
     });
     text += &table(["node", "times", "wait"], rows);
-    let rows = graph.edges.iter().map(|edge| {
-        let ends = format!("{} → {}", graph.nodes[edge.from].name, graph.nodes[edge.to].name);
+    // A node, and below it where tasks go from there: one line has no room for both.
+    let mut from = None;
+    let rows = graph.edges.iter().flat_map(|edge| {
+        let is_next = from.replace(edge.from) != Some(edge.from);
+        let head =
+            [graph.nodes[edge.from].name.clone(), String::new(), String::new(), String::new()];
+        let to = format!("→ {}", graph.nodes[edge.to].name);
         let times = grouped(edge.count as f64);
-        [ends, times, microseconds(edge.mean_us), microseconds(edge.mean_cpu_us)]
+        let row = [to, times, microseconds(edge.mean_us), microseconds(edge.mean_cpu_us)];
+        is_next.then_some(head).into_iter().chain([row])
     });
     text += "\n";
     text += &table(["edge", "times", "time", "CPU"], rows);
@@ -65,7 +71,7 @@ fn table<const COLUMNS: usize>(
         for (cell, width) in row.iter().zip(widths).skip(1) {
             line += &format!("  {cell:>width$}");
         }
-        line + "\n"
+        line.trim_end().to_owned() + "\n"
     };
     rows.iter().map(line).collect()
 }
@@ -78,6 +84,7 @@ mod tests {
     fn the_bottleneck_is_named() {
         let text = example().text();
         assert!(text.contains("goes to the stage echo"), "{text}");
-        assert!(text.contains("services/echo.rs:31 read → services/echo.rs:35 write"), "{text}");
+        assert!(text.contains("services/echo.rs:31 read\n→ end  "), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 }

@@ -319,9 +319,11 @@ fn wrapped(text: &str, most: usize) -> Vec<String> {
     if text.is_empty() {
         return Vec::new();
     }
-    // A number and its percent sign stay together.
+    // A number and its percent sign stay together, and so does a name with hyphens.
     let text = text.replace(" %", "\u{a0}%");
-    let mut lines: Vec<String> = textwrap::wrap(&text, COLUMNS)
+    let splitter = textwrap::WordSplitter::NoHyphenation;
+    let options = textwrap::Options::new(COLUMNS).word_splitter(splitter);
+    let mut lines: Vec<String> = textwrap::wrap(&text, options)
         .into_iter()
         .map(|line| line.replace('\u{a0}', " "))
         .collect();

@@ -36,49 +36,70 @@ const NOT_OF_COSTS: [&str; 10] = [
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-The model (Demsky 2001): what a server takes for a request is what every architecture does alike (t_independent), and
-what this one does, which is how often a request takes each operation, counted by the server, times what that costs
-alone, by a micro-benchmark. If it is right, t_independent is the same under every architecture: the table says how
-far that holds, term by term, and which deviate. docs/model.md says how to read it.
+The model (Demsky 2001): the server's processor time for a request is what every
+architecture does alike (t_independent), plus what this architecture does. The
+second part is how often a request takes each operation, times what the
+operation costs. The server counts how often; a micro-benchmark measures the
+cost alone. If the model is right, t_independent is the same under every
+architecture. The table says how far that holds, term by term, and which
+architectures deviate. docs/model.md says how to read it.
 
-Workloads, which --service chooses by their names, or all of a service by its own:
-  echo-limited, echo-long, echo-short, echo-serial, time, chat, quote, http-short, http-long, game, phone,
-  guestbook
+Workloads, which --service chooses by their names, or all of a service by its
+own:
+  echo-limited, echo-long, echo-short, echo-serial, time, chat, quote,
+  http-short, http-long, game, phone, guestbook
 
 Unit costs (--costs), in ns each; memory in bytes for each task:
   spawn       a task that does nothing: started, run and joined
   switch      a round trip: two tasks wake each other, and wait
-  alternate   a round trip: two tasks take turns, by the cheapest way that there is (yields, in all worlds)
-  yield       letting another task run, with 2 tasks (yield-2) and 1,000 (yield-1000)
-  lock        an uncontended lock
-  contended   a lock that goes to and fro between two tasks, each of which waits while it has it
+  alternate   a round trip: two tasks take turns, by the cheapest way that there
+              is (yields, in all worlds)
+  yield       letting another task run, with 2 tasks (yield-2) and 1,000
+              (yield-1000)
+  lock        a lock that no other task wants
+  contended   a lock that goes to and fro between two tasks, each of which waits
+              while it has it
   condition   a round trip: two tasks tell each other by a condition
-  call        a plain call (call-plain), and one of an async function that need not wait (call-converted)
-  offload     work that does nothing, done by a helper thread (in place under block)
-  kernel      what the kernel asks: a system call (-call), one in vain (-in-vain), poll(2) (-poll), a registration with
-              epoll (-register), a switch (-switch, and between processes -switch-process), a process (-process), a
-              page of memory that a child copies (-fault), waking a thread that sleeps on another processor (-wake),
-              being woken from there, while others run here (-woken), or after the processor has rested (-rest),
-              a store's file that a process opens (-store)
-  poller      a round of select, poll, … with 50, 1,000 and 15,000 registered, of which one is ready;
-              of 50 that all are (-full)
+  call        a plain call (call-plain), and a call of an async function that
+              need not wait (call-converted)
+  offload     work that does nothing, done by a helper thread (in place under
+              block)
+  kernel      what the kernel asks: a system call (-call), one in vain
+              (-in-vain), poll(2) (-poll), a registration with epoll
+              (-register), a switch (-switch, and between processes
+              -switch-process), a process (-process), a page of memory that a
+              child copies (-fault), waking a thread that sleeps on another
+              processor (-wake), being woken from there, while others run here
+              (-woken), or after the processor has rested (-rest), a store's
+              file that a process opens (-store)
+  poller      a round of select, poll, … with 50, 1,000 and 15,000 registered,
+              of which one is ready; of 50 that all are (-full)
   memory      a parked task
 
-Columns: block (kernel threads), park (user-level threads) and suspend (state machines) are ours. The peers (State
-Threads, GNU Pth, pthreads, Go) are there once `cargo xtask peers` has built them. All is measured on one
-processor, in batches that alternate between the columns; a figure has half of its 95 % interval beside it. Ratios
-of one run mean more than figures of two: a machine's speed changes.
+Columns: block (kernel threads), park (user-level threads) and suspend (state
+machines) are ours. The peers (State Threads, GNU Pth, pthreads, Go) are there
+once `cargo xtask peers` has built them. All is measured on one processor, in
+batches that alternate between the columns; a figure has half of its 95 %
+interval beside it. Ratios of one run mean more than figures of two: a machine's
+speed changes.
 
 Examples:
-  duality model                                        every workload at 50 connections, in about four minutes
-  duality model --quick                                the same for a look, in less than one
-  duality model --service http --out model             two workloads, and the page model/model.html
+  duality model
+      every workload at 50 connections, in about four minutes
+  duality model --quick
+      the same for a look, in less than one minute
+  duality model --service http --out model
+      two workloads, and the page model/model.html
   duality model --service http -c 50,1000 --check 200,5000
-                                                       predict a load that the model was not made from, and measure it
-  duality model results.jsonl                          of what `duality compare` has measured
-  duality model --costs                                the unit costs alone, in about two minutes
+      predict loads that the model was not made from, and measure them
+  duality model duality-results-…/results.jsonl
+      of what `duality compare` has measured
+  duality model --costs
+      the unit costs alone, in about two minutes
   duality model --costs --only switch,spawn
-  duality model --costs --json > costs.json            for later: duality model --unit-costs costs.json …")]
+      only these two
+  duality model --costs --json > costs.json
+      for later: duality model --unit-costs costs.json …")]
 pub(super) struct Arguments {
     /// Results of `duality compare` to make the model of, instead of measuring
     #[arg(value_name = "RESULTS", conflicts_with_all = ["service", "architectures", "concurrency", "check", "repeats", "window"])]

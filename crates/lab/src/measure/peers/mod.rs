@@ -80,12 +80,13 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 }
 
 /// Where `cargo xtask peers` puts what it builds: beside the folder that cargo put this executable
-/// into.
+/// into. An executable that was installed finds them in `target` of the working directory.
 pub fn built() -> Option<PathBuf> {
     let executable = env::current_exe().ok()?;
     // target/release/duality, or target/release/deps/costs-… for a benchmark.
-    let folders = executable.ancestors().skip(2).take(2);
-    folders.map(|folder| folder.join("peers")).find(|peers| peers.is_dir())
+    let beside = executable.ancestors().skip(2).take(2).map(Path::to_owned);
+    let here = env::current_dir().ok().map(|folder| folder.join("target"));
+    beside.chain(here).map(|folder| folder.join("peers")).find(|peers| peers.is_dir())
 }
 
 /// The values of the placeholders in a cell.

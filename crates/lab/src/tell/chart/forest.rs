@@ -27,6 +27,7 @@ pub struct Forest<'a> {
 }
 
 /// An estimate.
+#[derive(Clone)]
 pub struct Row {
     /// Of what.
     pub name: String,
@@ -63,14 +64,21 @@ impl Forest<'_> {
             escaped(self.about)
         );
         let floor = height - FOOT + 2.0;
+        // A label that would touch the one before it is left out; its rule stays.
+        let mut free = f64::MIN;
         for mark in x.marks() {
+            let (place, told) = (x.place(mark), (self.told)(mark));
+            let _ = write!(svg, "<path class=\"rule\" d=\"M{place:.1} 0V{floor}\"/>");
+            let half = width_of(&told, SIZE) / 2.0;
+            if place - half < free {
+                continue;
+            }
+            free = place + half + SIZE / 2.0;
             let _ = write!(
                 svg,
-                "<path class=\"rule\" d=\"M{0:.1} 0V{floor}\"/><text class=\"mark\" x=\"{0:.1}\" y=\"{1:.1}\" \
-                 text-anchor=\"middle\">{2}</text>",
-                x.place(mark),
+                "<text class=\"mark\" x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
                 floor + 15.0,
-                escaped(&(self.told)(mark))
+                escaped(&told)
             );
         }
         if let Some(line) = self.line {
@@ -198,6 +206,20 @@ mod tests {
         assert!(low > 0.3 && high < 60.0, "{low} {high}");
         let scale = Scale::logarithmic([low, high], [0.0, 100.0]);
         assert!(scale.place(1.3) - scale.place(1.0) > 4.0);
+    }
+
+    #[test]
+    fn labels_of_the_axis_do_not_touch() {
+        let rows = vec![row("a", 1.0, [1.0, 1.0]), row("b", 30.0, [20.0, 50.0])];
+        let drawn = |told| {
+            let rows = rows.clone();
+            Forest { about: "x", line: None, is_logarithmic: true, told, rows }.svg()
+        };
+        let (short, long) = (drawn(|_| "1".to_owned()), drawn(|_| "a very long label".to_owned()));
+        let count = |svg: &str, class: &str| svg.matches(&format!("class=\"{class}\"")).count();
+        assert_eq!(count(&short, "rule"), count(&long, "rule"));
+        assert_eq!(count(&short, "mark"), count(&short, "rule"));
+        assert!((1..count(&short, "mark")).contains(&count(&long, "mark")), "{long}");
     }
 
     #[test]
