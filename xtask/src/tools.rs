@@ -107,7 +107,11 @@ pub(crate) fn install_programs() -> Result<(), String> {
 ///
 /// The line that installs them, or why it failed.
 pub(crate) fn install_packages(packages: &[&str]) -> Result<(), String> {
-    let install = format!("apt-get install --yes --no-install-recommends {}", packages.join(" "));
+    // Another job of the machine may hold dpkg's lock for a while.
+    let install = format!(
+        "apt-get -o DPkg::Lock::Timeout=300 install --yes --no-install-recommends {}",
+        packages.join(" ")
+    );
     if find("apt-get").is_none() {
         return Err(format!(
             "this machine has no apt-get: install the counterparts of {} by hand",
@@ -117,7 +121,7 @@ pub(crate) fn install_packages(packages: &[&str]) -> Result<(), String> {
     if !is_root() {
         return Err(format!("packages are missing: sudo apt-get update && sudo {install}"));
     }
-    for line in ["apt-get update", &install] {
+    for line in ["apt-get -o DPkg::Lock::Timeout=300 update", &install] {
         println!("{line}");
         let mut words = line.split(' ');
         let program = words.next().unwrap_or_default();
