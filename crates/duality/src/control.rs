@@ -5,7 +5,7 @@
 //! | to the lab | `{"ready":{"address":…,"pid":…}}` | it listens |
 //! | to the lab | `{"unavailable":"…"}` | the architecture cannot carry the service, and why |
 //! | to the server | `counters` | asks for … |
-//! | to the lab | `{"counters":{"cpu_us":…,"voluntary_switches":…,"involuntary_switches":…,"operations":{…}}}` | … what it has used, and what it has counted (docs/visibility.md) |
+//! | to the lab | `{"counters":{"cpu_us":…,"voluntary_switches":…,"involuntary_switches":…,"connections_open":…,"operations":{…}}}` | … what it has used, and what it has counted (docs/visibility.md) |
 //! | to the server | `queues` | asks for … |
 //! | to the lab | `{"queues":[{"name":…,"length":…,"threads":…}]}` | … how its queues are now |
 //! | to the server | `drain`, or the end of the channel | drain and exit |
@@ -64,7 +64,8 @@ fn answer(mut socket: UnixStream) -> io::Result<()> {
             _ => {}
         }
         let usage = usage::of_this_process();
-        let counted = visibility::totals().named().into_iter();
+        let totals = visibility::totals();
+        let counted = totals.named().into_iter();
         let operations: Map<String, Value> = counted
             .chain([("page_faults", usage.page_faults)])
             .map(|(name, count)| (name.to_owned(), json!(count)))
@@ -73,6 +74,7 @@ fn answer(mut socket: UnixStream) -> io::Result<()> {
             "cpu_us": usage.cpu_us,
             "voluntary_switches": usage.voluntary_switches,
             "involuntary_switches": usage.involuntary_switches,
+            "connections_open": totals.connections_now(),
             "operations": operations,
         }});
         say(&mut socket, &counters)?;

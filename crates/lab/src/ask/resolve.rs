@@ -12,6 +12,7 @@ use duality_load::{Pattern, Target};
 use super::clients;
 use super::settings::{Misfit, Settings};
 use super::timing::Timing;
+use super::footprint::Footprint;
 use super::variant::Choice;
 use crate::format::OF_THE_COMMAND;
 use crate::measure::experiment::{Experiment, Site};
@@ -42,6 +43,9 @@ pub trait Program {
     ///
     /// What is wrong with the choice, and the remedy, in one line.
     fn architecture(&self, choice: &Choice) -> Result<Architecture, String>;
+
+    /// How many connections of the service a server process admits under a limit on descriptors.
+    fn admitted(&self, descriptors: u64) -> u64;
 }
 
 /// A service, as far as an experiment depends on it.
@@ -78,6 +82,8 @@ pub struct Architecture {
     pub workers: Option<usize>,
     /// How many connections it admits at a time.
     pub max_connections: usize,
+    /// What each connection takes of the things that the kernel limits.
+    pub footprint: Footprint,
     /// The arguments of its servers.
     pub server_arguments: Vec<String>,
 }
@@ -488,8 +494,13 @@ mod tests {
                 degraded: is_loop.then(|| "runs on half a poller".to_owned()),
                 workers: (!is_loop).then_some(10),
                 max_connections: 500,
+                footprint: Footprint::default(),
                 server_arguments: choice.options.clone(),
             })
+        }
+
+        fn admitted(&self, descriptors: u64) -> u64 {
+            descriptors
         }
     }
 

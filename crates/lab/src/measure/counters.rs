@@ -21,6 +21,9 @@ pub(crate) struct Counters {
     /// What a server of ours has counted; a peer counts nothing.
     #[serde(default)]
     pub(crate) operations: Operations,
+    /// How many connections are open; a peer does not say.
+    #[serde(default)]
+    pub(crate) connections_open: Option<u64>,
     /// How often the load generator waited for replies: each time, one of them has woken it.
     #[serde(skip)]
     pub(crate) client_waits: u64,
