@@ -5,10 +5,12 @@
 //! | to the lab | `{"ready":{"address":…,"pid":…}}` | it listens |
 //! | to the lab | `{"unavailable":"…"}` | the architecture cannot carry the service, and why |
 //! | to the server | `counters` | asks for … |
-//! | to the lab | `{"counters":{"cpu_us":…,"voluntary_switches":…,"involuntary_switches":…,"connections_open":…,"operations":{…}}}` | … what it has used, and what it has counted (docs/visibility.md) |
+//! | to the lab | `{"counters":{"cpu_us":…,"voluntary_switches":…,"involuntary_switches":…,"operations":{…}}}` | … what it has used, and what it has counted (docs/visibility.md) |
 //! | to the server | `queues` | asks for … |
 //! | to the lab | `{"queues":[{"name":…,"length":…,"threads":…}]}` | … how its queues are now |
 //! | to the server | `drain`, or the end of the channel | drain and exit |
+//!
+//! The counters have `connections_open`, too: how many connections the server has at that moment.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;

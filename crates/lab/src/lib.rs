@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ask;
+pub mod capacity;
 pub mod format;
 #[cfg(fuzzing)]
 #[doc(hidden)]

@@ -1,8 +1,8 @@
 //! What a connection takes of the things that the kernel limits, beside its descriptors.
 //!
 //! Each architecture declares its own next to its definition
-//! ([`Architecture::footprint`](crate::Architecture::footprint)). `duality capacity` makes the first
-//! limit of it: how many connections the server can have before something runs out.
+//! ([`Architecture::footprint`](crate::Architecture::footprint)). `duality capacity` computes from
+//! it how many connections the server can have before something runs out.
 
 use super::options::Options;
 
@@ -16,8 +16,8 @@ pub struct Footprint {
     /// Mappings of the server's process.
     pub mappings: Mappings,
     /// The most connections that the server has accepted at a time. Further ones wait in the
-    /// kernel's accept queue, which drops those that overflow it. `None`: the server accepts as many
-    /// as it has descriptors for.
+    /// kernel's accept queue, which drops those that overflow it. `None`: the server accepts as
+    /// many as it has descriptors for.
     pub accepted: Option<usize>,
 }
 

@@ -155,7 +155,8 @@ impl resolve::Program for Program {
     }
 }
 
-/// What a connection takes under an architecture, whose options may limit `descriptors`.
+/// What a connection takes under an architecture. The options of the server may limit
+/// `descriptors`.
 fn footprint(
     architecture: &dyn architectures::Architecture,
     options: &Options,

@@ -6,10 +6,10 @@
 //!   prediction      their mean, and for short requests cache misses(n)
 //! ```
 //!
-//! A request of 50 µs and more is predicted within 10 % by either form. A short one also meets
-//! cache misses: from 4,000 to 16,000 connections, requests got longer by 1 to 2 µs under every
-//! architecture, on three machines. What is measured below does not show that yet. Beyond 16,000
-//! the misses are assumed to grow on as before, over the logarithm.
+//! Either form predicts a request of 50 µs and more within 10 %. A short request also meets cache
+//! misses. From 4,000 to 16,000 connections, requests got longer by 1 to 2 µs under most
+//! architectures, on two machines. Cells of fewer connections do not show that. Beyond 16,000 the
+//! misses are assumed to grow on as before, over the logarithm.
 //!
 //! Where not all connections of the last point were served, further ones wait as these did. Then
 //! the constant is the prediction, and the other form only widens the interval.

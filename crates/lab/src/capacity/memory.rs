@@ -1,5 +1,5 @@
 //! The memory of a server beyond what was measured: a line over the connections that are open at
-//! the server, through the two points with the most of them.
+//! the server. It goes through the two points with the most connections.
 //!
 //! The load's number of connections would be the wrong axis: a pool of processes has open as many
 //! as it has workers, whatever comes. Where each request has a connection of its own, how many are

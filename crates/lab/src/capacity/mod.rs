@@ -1,21 +1,22 @@
-//! Capacity: what more connections would take than were measured.
+//! Capacity: what more connections than were measured would take.
 //!
 //! ```text
-//!   results ── points.rs ──▶ points ── forms.rs ───▶ processor time of a request, with its interval
-//!                                  └── memory.rs ──▶ memory, with its interval
-//!   machine, footprint ────────────── limits.rs ───▶ how many connections fit: arithmetic, no fit
-//!   processor time, a rate ────────── hosts.rs ────▶ processors and hosts
-//!   few connections, many ─────────── check.rs ────▶ how far off predictions are
+//!   results ── points.rs ─▶ points ── forms.rs ──▶ processor time of a request, and its interval
+//!                                 └── memory.rs ─▶ memory, and its interval
+//!   machine, footprint ───────────── limits.rs ──▶ how many connections fit: arithmetic, no fit
+//!   processor time, a rate ───────── hosts.rs ───▶ processors and hosts
+//!   few connections, many ────────── check.rs ───▶ how far off predictions are
 //! ```
 //!
-//! The processor time of a request is extended in two forms, through the largest numbers of
-//! connections that were measured: a *constant*, and a straight line over the *logarithm*. The mean
-//! of the two is the prediction, and both lie in its interval. Short requests also get what cache
-//! misses have cost in earlier runs ([`forms`]).
+//! Two forms extend the processor time of a request: a *constant*, and a straight line over the
+//! *logarithm* of the connections. Both go through the largest numbers of connections that were
+//! measured. Their mean is the prediction, and both lie in its interval. Short requests also get
+//! what cache misses have cost in earlier runs ([`forms`]).
 //!
-//! Linear forms and Gunther's Universal Scalability Law were tried and rejected: lines were off by
-//! 57 % and more, and in a closed loop the law's second term cannot be told from noise
-//! (docs/capacity.md has the figures of all forms). The memory of a server is a line over the
+//! The source of the method is a comparison of forms on the kept runs, of which docs/capacity.md
+//! has the figures. Straight lines over the connections were off by 57 % and more. Gunther's
+//! Universal Scalability Law (1993) has a coherency term, which a closed loop cannot tell from
+//! noise. The memory of a server is a line over the
 //! connections that are *open at the server*. Its slope means nothing where connections come and
 //! go.
 

@@ -3,8 +3,8 @@
 use crate::record::{Heading, Outcome, Records};
 use crate::statistics::{Estimate, median};
 
-/// The farther of two points has at least so many times the connections of the nearer one. The slope
-/// between two that are close together is noise.
+/// The farther of two points has at least so many times the connections of the nearer one. The
+/// slope between two that are close together is noise.
 const APART: usize = 2;
 
 /// A subject at a number of connections.
