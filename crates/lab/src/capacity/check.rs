@@ -3,7 +3,7 @@
 
 use super::forms::Prediction;
 use super::points::{self, Point};
-use super::{Error, Question, assert_pair, chosen, subject};
+use super::{Error, Question, chosen, found, has_pair, subject};
 use crate::ask::resolve::Program;
 use crate::format::grouped;
 use crate::record::{Heading, Records};
@@ -101,7 +101,9 @@ pub fn check(
     };
     let bases: Vec<(String, Vec<Point>)> =
         measured.iter().map(|(name, points)| (name.clone(), known(points))).collect();
-    assert_pair(&bases)?;
+    if !has_pair(&bases) {
+        return Err(Error::OneNumberUpTo { from: grouped(from as f64), found: found(&bases) });
+    }
     let mut checked = Vec::new();
     for ((name, base), (_, points)) in bases.iter().zip(&measured) {
         for point in points.iter().filter(|point| point.connections > from) {

@@ -65,7 +65,7 @@ impl Kind {
             Self::Processes => "ulimit -u and the control group's pids.max",
             Self::Mappings => "vm.max_map_count",
             Self::Memory => "more memory",
-            Self::Ports => "net.ipv4.ip_local_port_range, or more addresses",
+            Self::Ports => "net.ipv4.ip_local_port_range",
         }
     }
 
@@ -105,10 +105,12 @@ pub(super) fn of_server(
         // The kernel's queue takes one more than it is long.
         accepted.saturating_add(queue).saturating_add(1)
     }));
-    // Each process has a table of descriptors, and these serve one connection at a time.
+    // Each process has a table of descriptors, and these serve one connection at a time. Nor do
+    // descriptors run out where fewer connections are accepted.
     if !architecture.carrier.processes {
         let most = footprint.descriptors.or_else(|| setting(machine, "open files (hard limit)"));
-        add(Kind::Descriptors, most.map(admitted));
+        let accepted = footprint.accepted.map_or(u64::MAX, |accepted| accepted as u64);
+        add(Kind::Descriptors, most.map(admitted).filter(|most| *most < accepted));
     }
     let each = (footprint.processes + footprint.threads) as u64;
     let share = |limit: u64, kept: u64| limit.saturating_sub(kept).checked_div(each);

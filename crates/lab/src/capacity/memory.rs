@@ -1,8 +1,8 @@
 //! The memory of a server beyond what was measured: a line over the connections that are open at
 //! the server. It goes through the two points with the most connections.
 //!
-//! The load's number of connections would be the wrong axis: a pool of processes has open as many
-//! as it has workers, whatever comes. Where each request has a connection of its own, how many are
+//! The load's number of connections would be the wrong axis: a pool holds as many as it has
+//! workers, whatever comes. Where each request has a connection of its own, how many are
 //! open at a moment is the server's doing, and no line holds.
 
 use super::points::{Point, last_two};
@@ -46,13 +46,16 @@ pub(super) fn predict(
         return Err("connections come and go".to_owned());
     }
     let (before, last) = last_two(points).ok_or("too few sound cells")?;
-    let accepted = architecture.and_then(|found| found.footprint.accepted);
-    let accepted = accepted.map_or(f64::INFINITY, |accepted| accepted as f64);
-    let open_at = |point: &Point| point.open.unwrap_or((point.connections as f64).min(accepted));
+    // A connection that waits for a worker costs next to nothing.
+    let held = architecture.and_then(|found| {
+        [found.footprint.accepted, found.workers].into_iter().flatten().min()
+    });
+    let held = held.map_or(f64::INFINITY, |held| held as f64);
+    let open_at = |point: &Point| point.open.unwrap_or(point.connections as f64).min(held);
     let (from, to) = (open_at(before), open_at(last));
     // A server that had few of the last point's connections open has few of more, too.
     let is_full = to < crate::judge::rows::SERVED * last.connections as f64;
-    let open = if is_full { to } else { fit.min(accepted).max(to) };
+    let open = if is_full { to } else { fit.min(held).max(to) };
     let slope = if to > from { ((last.memory - before.memory) / (to - from)).max(0.0) } else { 0.0 };
     let bytes = last.memory + slope * (open - to);
     Ok(Memory {

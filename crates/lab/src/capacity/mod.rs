@@ -84,6 +84,17 @@ pub enum Error {
          the other: measure again with `--concurrency 100,1000`"
     )]
     OneNumber(String),
+    /// A check has too few numbers of connections to predict from.
+    #[error(
+        "up to {from} connections it has only {found}, and a prediction needs two numbers of \
+         connections of which one is twice the other: choose more by `--check=N`"
+    )]
+    OneNumberUpTo {
+        /// Up to where it is predicted from.
+        from: String,
+        /// What there is.
+        found: String,
+    },
     /// What is asked was measured.
     #[error(
         "{asked} connections are not beyond the {measured} that were measured: ask for more by \
@@ -161,14 +172,16 @@ pub fn predict(
     question: &Question,
 ) -> Result<Capacity, Error> {
     let measured = points::all(heading, records, &chosen(&heading.design, &question.subjects)?);
+    if !has_pair(&measured) {
+        return Err(Error::OneNumber(found(&measured)));
+    }
     let most = most_connections(&measured);
-    if question.connections <= most && has_pair(&measured) {
+    if question.connections <= most {
         return Err(Error::Measured {
             asked: grouped(question.connections as f64),
             measured: grouped(most as f64),
         });
     }
-    assert_pair(&measured)?;
     let subjects = measured
         .into_iter()
         .map(|(name, points)| subject(heading, program, question, name, points))
@@ -244,19 +257,16 @@ fn has_pair(measured: &[(String, Vec<Point>)]) -> bool {
     measured.iter().any(|(_, points)| points::last_two(points).is_some())
 }
 
-fn assert_pair(measured: &[(String, Vec<Point>)]) -> Result<(), Error> {
-    if has_pair(measured) {
-        return Ok(());
-    }
+/// The numbers of connections that there are, in words.
+fn found(measured: &[(String, Vec<Point>)]) -> String {
     let mut numbers: Vec<usize> =
         measured.iter().flat_map(|(_, points)| points).map(|point| point.connections).collect();
     numbers.sort_unstable();
     numbers.dedup();
-    let found = match numbers.as_slice() {
+    match numbers.as_slice() {
         [] => "no sound cell".to_owned(),
         some => crate::format::connections_of(some),
-    };
-    Err(Error::OneNumber(found))
+    }
 }
 
 /// What every page and table says of an experiment: the service, and how clients behave.

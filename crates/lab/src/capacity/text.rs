@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::check::{Accuracy, Check, Checked};
-use super::limits::Kind;
+use super::limits::{Kind, Limit};
 use super::{Capacity, Subject, command, forms, title};
 use crate::format::{bytes, connections_of, duration, grouped, listed, percent};
 use crate::statistics::Interval;
@@ -57,7 +57,9 @@ fn first_limit(subject: &Subject, asked: usize) -> String {
     let Ok(limits) = &subject.limits else { return "not known".to_owned() };
     let Some(limit) = limits.first() else { return "none known".to_owned() };
     let mark = if limit.connections < asked as u64 { "! " } else { "" };
-    format!("{mark}{} {}", grouped(limit.connections as f64), limit.kind.name())
+    let name = limit.kind.name();
+    let name = if limit.connections == 1 { name.trim_end_matches('s') } else { name };
+    format!("{mark}{} {name}", grouped(limit.connections as f64))
 }
 
 /// What the rate takes; empty without one.
@@ -119,13 +121,12 @@ pub(super) fn notes(capacity: &Capacity) -> Vec<String> {
         };
         notes.push(format!("! {}: {names}: {consequence}. Raise {}.", kind.name(), kind.remedy()));
     }
-    for limit in load {
+    if !load.is_empty() {
+        let told = |say: fn(&Limit) -> String| listed(&load.iter().map(say).collect::<Vec<_>>());
         notes.push(format!(
-            "! Load: a host with one address makes {} connections at most ({}): use more hosts, or \
-             raise {}.",
-            grouped(limit.connections as f64),
-            limit.kind.name(),
-            limit.kind.remedy()
+            "! Load: one host with one address has {}: use more hosts, or raise {}.",
+            told(|limit| format!("{} {}", grouped(limit.connections as f64), limit.kind.name())),
+            told(|limit| limit.kind.remedy().to_owned()),
         ));
     }
     for (names, why) in grouped_by(subjects, |one| one.memory.as_ref().err().cloned()) {
