@@ -47,7 +47,10 @@ fn every_architecture_has_a_prediction_and_a_first_limit() {
             // 20,000 descriptors, of which 20 are in use and 1,024 in reserve.
             _ => ("descriptors", 18_956),
         };
-        assert_eq!((&first["what"], &first["connections"]), (&expected.0.into(), &expected.1.into()));
+        assert_eq!(
+            (&first["what"], &first["connections"]),
+            (&expected.0.into(), &expected.1.into())
+        );
         assert!(architecture["server_bytes"]["value"].as_f64().unwrap() > 1e6, "{architecture}");
         assert!(architecture["need"]["processors"]["value"].as_f64().unwrap() > 1.0);
     }

@@ -9,10 +9,10 @@
 //!   record/     what is kept of it all: results.jsonl
 //! ```
 //!
-//! Each uses those below it, and none above. Beside the pipeline stand four questions of their own:
-//! [`regimes`] compares architectures along rising load, [`model`] explains costs, [`graph`] draws
-//! where a service blocks. Beneath all are [`statistics`], [`format`](mod@format), [`units`],
-//! [`page`] and [`random`].
+//! Each uses those below it, and none above. Four questions of their own stand beside the pipeline.
+//! [`regimes`] compares architectures along rising load, and [`model`] explains costs. [`capacity`]
+//! predicts what more connections would take, and [`graph`] draws where a service blocks. Beneath
+//! all are [`statistics`], [`format`](mod@format), [`units`], [`page`] and [`random`].
 
 #![forbid(unsafe_code)]
 

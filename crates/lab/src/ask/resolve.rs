@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime};
 use duality_load::{Pattern, Target};
 
 use super::clients;
+use super::footprint::Footprint;
 use super::settings::{Misfit, Settings};
 use super::timing::Timing;
-use super::footprint::Footprint;
 use super::variant::Choice;
 use crate::format::OF_THE_COMMAND;
 use crate::measure::experiment::{Experiment, Site};

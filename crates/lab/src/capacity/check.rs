@@ -71,7 +71,8 @@ impl Accuracy {
     pub fn of<'a>(all: impl IntoIterator<Item = &'a Checked>) -> Option<Self> {
         let all: Vec<&Checked> = all.into_iter().collect();
         let offs: Vec<f64> = all.iter().map(|checked| checked.off().abs()).collect();
-        let worst = all.iter().max_by(|one, other| one.off().abs().total_cmp(&other.off().abs()))?;
+        let worst =
+            all.iter().max_by(|one, other| one.off().abs().total_cmp(&other.off().abs()))?;
         Some(Self {
             count: all.len(),
             median: median(&offs)?,

@@ -90,10 +90,8 @@ pub fn processor_time(points: &[Point], at: f64) -> Result<Prediction, String> {
     let least = if is_long { LEAST[0] } else { LEAST[1] };
     let low = constant.min(logarithmic) * below.min(1.0);
     let high = (constant.max(logarithmic) + most) * above.max(1.0);
-    let interval = Interval {
-        low: low.min(value * (1.0 - least)),
-        high: high.max(value * (1.0 + least)),
-    };
+    let interval =
+        Interval { low: low.min(value * (1.0 - least)), high: high.max(value * (1.0 + least)) };
     Ok(Prediction { connections: at, value, interval, constant, logarithmic })
 }
 

@@ -99,12 +99,15 @@ pub(super) fn of_server(
     };
     add(Kind::MaxConnections, bounded(architecture.max_connections));
     add(Kind::Workers, architecture.workers.and_then(bounded));
-    add(Kind::AcceptQueue, footprint.accepted.and_then(bounded).map(|accepted| {
-        let backlog = footprint.backlog as u64;
-        let queue = setting(machine, "net.core.somaxconn").unwrap_or(backlog).min(backlog);
-        // The kernel's queue takes one more than it is long.
-        accepted.saturating_add(queue).saturating_add(1)
-    }));
+    add(
+        Kind::AcceptQueue,
+        footprint.accepted.and_then(bounded).map(|accepted| {
+            let backlog = footprint.backlog as u64;
+            let queue = setting(machine, "net.core.somaxconn").unwrap_or(backlog).min(backlog);
+            // The kernel's queue takes one more than it is long.
+            accepted.saturating_add(queue).saturating_add(1)
+        }),
+    );
     // Each process has a table of descriptors, and these serve one connection at a time. Nor do
     // descriptors run out where fewer connections are accepted.
     if !architecture.carrier.processes {

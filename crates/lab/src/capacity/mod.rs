@@ -35,7 +35,7 @@ mod text;
 
 use crate::ask::resolve::{Architecture, Program};
 use crate::ask::variant::Choice;
-use crate::format::grouped;
+use crate::format::{connections_of, grouped};
 use crate::record::{Design, Heading, Records};
 use crate::tell::summary::Summary;
 
@@ -80,13 +80,13 @@ impl Question {
 pub enum Error {
     /// No subject was measured at two numbers of connections.
     #[error(
-        "it has only {0}, and a prediction needs two numbers of connections of which one is twice \
+        "it has {0}, and a prediction needs two numbers of connections of which one is twice \
          the other: measure again with `--concurrency 100,1000`"
     )]
     OneNumber(String),
     /// A check has too few numbers of connections to predict from.
     #[error(
-        "up to {from} connections it has only {found}, and a prediction needs two numbers of \
+        "up to {from} connections it has {found}, and a prediction needs two numbers of \
          connections of which one is twice the other: choose more by `--check=N`"
     )]
     OneNumberUpTo {
@@ -265,7 +265,7 @@ fn found(measured: &[(String, Vec<Point>)]) -> String {
     numbers.dedup();
     match numbers.as_slice() {
         [] => "no sound cell".to_owned(),
-        some => crate::format::connections_of(some),
+        some => format!("only {}", connections_of(some)),
     }
 }
 

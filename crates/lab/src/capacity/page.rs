@@ -1,5 +1,5 @@
-//! Capacity as one HTML page that needs nothing else: what was measured and what is predicted in
-//! one chart for each architecture, the interval as a band.
+//! Capacity as one HTML page that needs nothing else. Each architecture has a chart of what was
+//! measured and what is predicted, with the interval as a band.
 
 use std::io;
 use std::path::Path;
@@ -64,11 +64,7 @@ pub(super) fn render(all: &[Capacity]) -> String {
             let memory = memory.map(|memory| memories(&subject.name, &subject.points, memory));
             time.into_iter().chain(memory)
         });
-        Shown {
-            title: title(&capacity.heading),
-            text: text(capacity),
-            figures: figures.collect(),
-        }
+        Shown { title: title(&capacity.heading), text: text(capacity), figures: figures.collect() }
     };
     html("Capacity", all.iter().map(shown).collect())
 }
@@ -106,9 +102,9 @@ fn times(name: &str, known: &[Point], measured: &[Point], most: f64) -> Option<F
         Some((at, time.value, time.interval))
     });
     let predicted = [Some(start)].into_iter().chain(beyond).collect::<Option<Vec<_>>>()?;
-    let measured = measured.iter().map(|point| {
-        (point.connections as f64, point.processor_time.value, point.connections)
-    });
+    let measured = measured
+        .iter()
+        .map(|point| (point.connections as f64, point.processor_time.value, point.connections));
     let caption = "Processor time of the server for a request.";
     Some(figure(name, caption, "connections of the load", duration, measured, &predicted))
 }
@@ -139,7 +135,8 @@ fn figure(
     measured: impl Iterator<Item = (f64, f64, usize)>,
     predicted: &[(f64, f64, Interval)],
 ) -> Figure {
-    let told = |count: usize, value: f64| format!("{name} at {}: {}", connections(count), up(value));
+    let told =
+        |count: usize, value: f64| format!("{name} at {}: {}", connections(count), up(value));
     let measured = measured.map(|(x, y, count)| (x, y, told(count, y)));
     let beyond = predicted.iter().map(|(x, y, interval)| {
         let span = text::span(*interval, up);

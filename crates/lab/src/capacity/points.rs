@@ -76,7 +76,6 @@ fn open(records: &Records, subject: &str, connections: usize) -> Option<f64> {
 /// The point with the most connections, and the next one that is far enough from it.
 pub(super) fn last_two(points: &[Point]) -> Option<(&Point, &Point)> {
     let last = points.last()?;
-    let is_apart =
-        |point: &&Point| point.connections.saturating_mul(APART) <= last.connections;
+    let is_apart = |point: &&Point| point.connections.saturating_mul(APART) <= last.connections;
     Some((points.iter().rev().find(is_apart)?, last))
 }

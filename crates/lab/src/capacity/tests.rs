@@ -91,6 +91,10 @@ fn memory_is_a_line_over_what_is_open_at_the_server() {
     let workers = architecture(Footprint { accepted: Some(150), ..Footprint::default() });
     let found = memory::predict(&design(), &unsaid, Some(&workers), 15_000.0).unwrap();
     assert!(near(found.open, 150.0) && !found.is_open_known, "{found:?}");
+    // Those that wait for a worker take nothing.
+    let pool = Architecture { workers: Some(120), ..architecture(Footprint::default()) };
+    let found = memory::predict(&design(), &points, Some(&pool), 15_000.0).unwrap();
+    assert!(near(found.open, 120.0), "{found:?}");
     let close = Design { keep_alive: false, ..design() };
     assert!(memory::predict(&close, &points, None, 1e4).unwrap_err().contains("come and go"));
 }
@@ -104,12 +108,8 @@ fn processors_and_hosts_are_those_of_the_rate() {
         constant: 70.0,
         logarithmic: 70.0,
     };
-    let question = Question {
-        rate: Some(1e6),
-        hosts: Some(2),
-        utilisation: 0.7,
-        ..Question::of(15_000)
-    };
+    let question =
+        Question { rate: Some(1e6), hosts: Some(2), utilisation: 0.7, ..Question::of(15_000) };
     let need = hosts::need(&time, &question, 50).unwrap();
     assert!(near(need.processors, 100.0) && near(need.interval.high, 110.0), "{need:?}");
     assert_eq!(need.hosts, [2.0, 2.0, 3.0]);
@@ -191,12 +191,16 @@ fn limits_are_arithmetic() {
     older.machine.kernel = "Linux 6.8.0 x86_64".into();
     let found_there = limits_of(&older, &architecture(stack));
     assert_eq!(found_there, [(Kind::Mappings, 30_717), (Kind::Descriptors, 99_000)]);
-    // The kernel holds as many as it allows, and one more; workers come first.
-    let workers = Footprint { accepted: Some(100), backlog: 5000, ..state };
-    let pool = Architecture { workers: Some(100), ..architecture(workers) };
-    let expected =
-        [(Kind::Workers, 100), (Kind::AcceptQueue, 4197), (Kind::Descriptors, 19_000)];
-    assert_eq!(limits_of(&heading(), &pool), expected);
+    // The kernel's queue holds as many as it allows, and one more. Workers come first, and
+    // descriptors run out only where more connections are accepted.
+    let of_workers = |accepted| {
+        let workers = Footprint { accepted: Some(accepted), backlog: 5000, ..state };
+        let pool = Architecture { workers: Some(accepted), ..architecture(workers) };
+        limits_of(&heading(), &pool)
+    };
+    assert_eq!(of_workers(100), [(Kind::Workers, 100), (Kind::AcceptQueue, 4197)]);
+    let all = [(Kind::Descriptors, 19_000), (Kind::Workers, 20_000), (Kind::AcceptQueue, 24_097)];
+    assert_eq!(of_workers(20_000), all);
 }
 
 #[test]
@@ -225,10 +229,10 @@ fn the_command_to_measure_is_the_one_that_was_given() {
         command: words.split(' ').map(str::to_owned).collect(),
         ..heading()
     };
-    let told = |heading: &Heading, names: &[&str]| {
-        command::to_measure(heading, names, 15_000).join(" ")
-    };
-    let given = with("/tmp/duality compare plan.toml --out a --resume --concurrency=1,2 --repeats 3");
+    let told =
+        |heading: &Heading, names: &[&str]| command::to_measure(heading, names, 15_000).join(" ");
+    let given =
+        with("/tmp/duality compare plan.toml --out a --resume --concurrency=1,2 --repeats 3");
     assert_eq!(
         told(&given, &["epoll"]),
         "duality compare plan.toml --repeats 3 --architectures epoll --concurrency 100,15000 \

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::check::{Accuracy, Check, Checked};
 use super::limits::{Kind, Limit};
-use super::{Capacity, Subject, command, forms, title};
+use super::{Capacity, Subject, command, forms, limits, title};
 use crate::format::{bytes, connections_of, duration, grouped, listed, percent};
 use crate::statistics::Interval;
 
@@ -76,11 +76,12 @@ fn needs(capacity: &Capacity) -> String {
     let of_hosts = question.hosts.map(|hosts| {
         format!("{} host{} answer", grouped(hosts as f64), if hosts == 1 { "" } else { "s" })
     });
-    let _ = writeln!(
-        text,
-        "\n  {:<NAME$}{:>11} {:<18}{:>8}  {}",
-        "", "processors", "interval", "hosts", of_hosts.as_deref().unwrap_or("")
+    let of_hosts = of_hosts.as_deref().unwrap_or("");
+    let header = format!(
+        "\n  {:<NAME$}{:>11} {:<18}{:>8}  {of_hosts}",
+        "", "processors", "interval", "hosts"
     );
+    let _ = writeln!(text, "{}", header.trim_end());
     for subject in subjects {
         let Some(need) = &subject.need else { continue };
         let [fewest, hosts, most] = need.hosts.map(grouped);
@@ -121,6 +122,10 @@ pub(super) fn notes(capacity: &Capacity) -> Vec<String> {
         };
         notes.push(format!("! {}: {names}: {consequence}. Raise {}.", kind.name(), kind.remedy()));
     }
+    let fits = |one: &Subject| limits::fit(one.limits.as_deref().unwrap_or_default());
+    if subjects.iter().any(|one| fits(one) < asked as f64) {
+        notes.push("CPU/req and memory are those of the connections that fit.".to_owned());
+    }
     if !load.is_empty() {
         let told = |say: fn(&Limit) -> String| listed(&load.iter().map(say).collect::<Vec<_>>());
         notes.push(format!(
@@ -132,8 +137,7 @@ pub(super) fn notes(capacity: &Capacity) -> Vec<String> {
     for (names, why) in grouped_by(subjects, |one| one.memory.as_ref().err().cloned()) {
         notes.push(format!("No memory of {names}: {why}."));
     }
-    let is_assumed =
-        |one: &&Subject| one.memory.as_ref().is_ok_and(|memory| !memory.is_open_known);
+    let is_assumed = |one: &&Subject| one.memory.as_ref().is_ok_and(|memory| !memory.is_open_known);
     if subjects.iter().any(|one| is_assumed(&one)) {
         notes.push(
             "These results do not say how many connections servers had open. Memory is as if each \
@@ -147,7 +151,7 @@ pub(super) fn notes(capacity: &Capacity) -> Vec<String> {
     notes
 }
 
-/// The subjects whose forms differ too much, by how much, and the command that measures them.
+/// Says for which subjects the forms differ too much, and which command measures them.
 fn to_measure(capacity: &Capacity) -> String {
     let wide = wide(capacity);
     if wide.is_empty() {
@@ -178,8 +182,10 @@ fn wide(capacity: &Capacity) -> Vec<(&str, f64)> {
 
 /// That forms differ, in a sentence; empty where none do.
 pub(super) fn wide_note(capacity: &Capacity) -> String {
-    let told: Vec<String> =
-        wide(capacity).iter().map(|(name, share)| format!("{name} ({})", percent(*share))).collect();
+    let told: Vec<String> = wide(capacity)
+        .iter()
+        .map(|(name, share)| format!("{name} ({})", percent(*share)))
+        .collect();
     if told.is_empty() {
         return String::new();
     }
@@ -307,7 +313,9 @@ fn name(name: &str) -> String {
 pub(super) fn span(interval: Interval, show: fn(f64) -> String) -> String {
     let (low, high) = (show(interval.low), show(interval.high));
     match (low.split_once(' '), high.split_once(' ')) {
-        (Some((number, unit)), Some((_, other))) if unit == other => format!("[{number} to {high}]"),
+        (Some((number, unit)), Some((_, other))) if unit == other => {
+            format!("[{number} to {high}]")
+        }
         _ => format!("[{low} to {high}]"),
     }
 }

@@ -337,7 +337,10 @@ mod tests {
                 doubtful: Vec::new(),
             }],
             has_diagonal: false,
-            bands: vec![Band { rank: Some(1), points: vec![at(1.0, 9.0, 11.0), at(9.0, 8.0, 99.0)] }],
+            bands: vec![Band {
+                rank: Some(1),
+                points: vec![at(1.0, 9.0, 11.0), at(9.0, 8.0, 99.0)],
+            }],
         };
         let svg = lines.svg();
         let path = svg.split_once("class=\"band\" d=\"").unwrap().1.split_once('"').unwrap().0;
