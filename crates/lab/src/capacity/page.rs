@@ -59,14 +59,14 @@ pub(super) fn render(all: &[Capacity]) -> String {
     let shown = |capacity: &Capacity| {
         let most = capacity.question.connections as f64;
         let figures = capacity.subjects.iter().flat_map(|subject| {
-            let time = times(&subject.name, &subject.points, &subject.points, most);
+            let times = times(&subject.name, &subject.points, &subject.points, most);
             let memory = subject.memory.as_ref().ok();
             let memory = memory.map(|memory| memories(&subject.name, &subject.points, memory));
-            time.into_iter().chain(memory)
+            times.into_iter().chain(memory)
         });
         Shown { title: title(&capacity.heading), text: text(capacity), figures: figures.collect() }
     };
-    html("Capacity", all.iter().map(shown).collect())
+    html("Capacity", &all.iter().map(shown).collect::<Vec<_>>())
 }
 
 /// The page of how far off predictions are.
@@ -83,10 +83,10 @@ pub(super) fn render_check(all: &[Check]) -> String {
             figures: figures.collect(),
         }
     };
-    html("Capacity: predicted and measured", all.iter().map(shown).collect())
+    html("Capacity: predicted and measured", &all.iter().map(shown).collect::<Vec<_>>())
 }
 
-fn html(heading: &str, experiments: Vec<Shown>) -> String {
+fn html(heading: &str, experiments: &[Shown]) -> String {
     page(include_str!("capacity.html.jinja"), context! { heading, experiments })
 }
 
@@ -106,7 +106,12 @@ fn times(name: &str, known: &[Point], measured: &[Point], most: f64) -> Option<F
         .iter()
         .map(|point| (point.connections as f64, point.processor_time.value, point.connections));
     let caption = "Processor time of the server for a request.";
-    Some(figure(name, caption, "connections of the load", duration, measured, &predicted))
+    Some(figure(name, caption, "connections of the load", time, measured, &predicted))
+}
+
+/// Microseconds on an axis, which begins at zero.
+fn time(microseconds: f64) -> String {
+    if microseconds == 0.0 { "0 µs".to_owned() } else { duration(microseconds) }
 }
 
 /// The memory of the server over the connections that it has open.

@@ -28,8 +28,8 @@ pub fn text(capacity: &Capacity) -> String {
     ));
     let _ = writeln!(
         text,
-        "\n  {:<NAME$}{:>9} {:<17}{:>10} {}",
-        "", "CPU/req", "interval", "memory", "first limit"
+        "\n  {:<NAME$}{:>9} {:<17}{:>10} first limit",
+        "", "CPU/req", "interval", "memory"
     );
     for subject in subjects {
         let (time, interval) = match &subject.processor_time {
