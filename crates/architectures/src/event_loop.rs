@@ -33,7 +33,7 @@ use crate::common::accept_queue::{AcceptQueue, reserve};
 use crate::common::admission::Admission;
 use crate::common::door::{AsTasks, Door};
 use crate::common::line::Limit;
-use crate::{Architecture, Disk, Needs, Options, Served, Server, World};
+use crate::{Architecture, Disk, Footprint, Needs, Options, Served, Server, World};
 
 /// The event loop on `select(2)`.
 pub static SELECT: EventDriven = EventDriven { poller: Kind::Select };
@@ -89,6 +89,10 @@ impl Architecture for EventDriven {
 
     fn unavailable(&self, _options: &Options) -> Option<String> {
         self.poller.unavailable()
+    }
+
+    fn footprint(&self, _: &Options) -> Footprint {
+        Footprint::STATE
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

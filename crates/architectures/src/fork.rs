@@ -21,7 +21,7 @@ use duality_runtime::{block_on, task};
 use crate::common::admission::Admission;
 use crate::common::children::{Children, ROUND};
 use crate::common::door::{Door, InPlace};
-use crate::{Architecture, Needs, Server, World};
+use crate::{Architecture, Footprint, Needs, Options, Server, World};
 
 /// How often a parent tries to reap children while connections wait for a slot.
 const SHORT_ROUND: Duration = Duration::from_millis(1);
@@ -53,6 +53,10 @@ impl Architecture for Fork {
 
     fn forks(&self) -> bool {
         true
+    }
+
+    fn footprint(&self, _: &Options) -> Footprint {
+        Footprint { processes: 1, ..Footprint::STATE }
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

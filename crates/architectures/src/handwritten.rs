@@ -23,7 +23,7 @@ use std::io;
 use duality_poller::Kind;
 
 use crate::event_loop::run_loops;
-use crate::{Architecture, Needs, Options, Served, Server, World};
+use crate::{Architecture, Footprint, Needs, Options, Served, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +56,10 @@ impl Architecture for Handwritten {
 
     fn unavailable(&self, _options: &Options) -> Option<String> {
         Kind::Epoll.unavailable()
+    }
+
+    fn footprint(&self, _: &Options) -> Footprint {
+        Footprint::STATE
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

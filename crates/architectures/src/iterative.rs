@@ -12,7 +12,7 @@
 use std::io;
 
 use crate::common::accept::{Members, accept_and_serve};
-use crate::{Architecture, Needs, Options, Server, World};
+use crate::{Architecture, Footprint, Needs, Options, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +41,10 @@ impl Architecture for Iterative {
 
     fn places(&self, _: &Options) -> Option<usize> {
         Some(1)
+    }
+
+    fn footprint(&self, _: &Options) -> Footprint {
+        Footprint::of_workers(1)
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

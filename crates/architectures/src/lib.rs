@@ -40,6 +40,7 @@ use std::io;
 use duality_poller::Kind;
 pub use duality_runtime::handler::{ErrorHook, Handler};
 
+pub use common::footprint::{Footprint, Mappings};
 pub use common::options::{Disk, GcdQueues, HandOver, Options, Prefer, WhenFull};
 pub use common::served::{ByHand, Needs, OpenedByHand, Served};
 pub use common::server::Server;
@@ -131,6 +132,9 @@ pub trait Architecture: Sync {
         let _ = options;
         None
     }
+
+    /// What a connection takes of the things that the kernel limits, beside its descriptors.
+    fn footprint(&self, options: &Options) -> Footprint;
 
     /// Why this machine cannot run it with these options, if it cannot.
     fn unavailable(&self, options: &Options) -> Option<String> {

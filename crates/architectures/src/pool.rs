@@ -29,7 +29,7 @@ use crate::common::accept::{Members, Slots, accept_and_serve};
 use crate::common::admission::Admission;
 use crate::common::door::{Door, InPlace};
 use crate::common::pressure::remedy;
-use crate::{Architecture, HandOver, Needs, Options, Server, World};
+use crate::{Architecture, Footprint, HandOver, Needs, Options, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +58,17 @@ impl Architecture for Pool {
 
     fn places(&self, options: &Options) -> Option<usize> {
         Some(options.workers)
+    }
+
+    fn footprint(&self, options: &Options) -> Footprint {
+        match options.hand_over {
+            HandOver::Accept => Footprint::of_workers(options.workers),
+            // The others wait in the list.
+            HandOver::List => Footprint {
+                accepted: options.accept_queue.map(|list| list.saturating_add(options.workers)),
+                ..Footprint::STATE
+            },
+        }
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

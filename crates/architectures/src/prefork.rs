@@ -27,7 +27,7 @@ use rustix::process::WaitStatus;
 use crate::common::accept::{Members, accept_and_serve};
 use crate::common::children::{Children, Ended, ROUND};
 use crate::common::pressure::Pressure;
-use crate::{Architecture, Needs, Options, Served, Server, World};
+use crate::{Architecture, Footprint, Needs, Options, Served, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +60,10 @@ impl Architecture for Prefork {
 
     fn places(&self, options: &Options) -> Option<usize> {
         Some(options.workers)
+    }
+
+    fn footprint(&self, options: &Options) -> Footprint {
+        Footprint::of_workers(options.workers)
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

@@ -20,7 +20,7 @@ use duality_runtime::task::{self, thread};
 
 use crate::common::admission::Admission;
 use crate::common::door::{Door, InPlace};
-use crate::{Architecture, Needs, Server, World};
+use crate::{Architecture, Footprint, Mappings, Needs, Options, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +45,12 @@ impl Architecture for Threads {
 
     fn world(&self) -> Option<World> {
         Some(World::Block)
+    }
+
+    fn footprint(&self, _: &Options) -> Footprint {
+        /// The stack and the guard page below it, which glibc protects by mprotect(2).
+        const STACK: Mappings = Mappings { each: 2, reserved: 100, none_from: None };
+        Footprint { threads: 1, mappings: STACK, ..Footprint::STATE }
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

@@ -21,7 +21,7 @@ use duality_poller::Kind;
 use duality_runtime::event_loop::LoopWorld;
 
 use crate::event_loop::run_event_loops;
-use crate::{Architecture, Needs, Options, Server, World};
+use crate::{Architecture, Footprint, Mappings, Needs, Options, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +66,12 @@ impl Architecture for Uthreads {
             None => Kind::Uring.unavailable().map(|why| format!("on {}: {why}", Kind::best())),
             Some(_) => None,
         }
+    }
+
+    fn footprint(&self, _: &Options) -> Footprint {
+        /// The stack and its guard page; what stays free is the reserve of `fiber/src/slab.rs`.
+        const STACK: Mappings = Mappings { each: 2, reserved: 4096, none_from: Some((6, 13)) };
+        Footprint { mappings: STACK, ..Footprint::STATE }
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

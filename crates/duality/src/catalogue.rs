@@ -29,6 +29,8 @@ pub(crate) struct Listed {
     pub(crate) store: bool,
     /// The least bytes of stack that it can be served on.
     pub(crate) stack: usize,
+    /// How many descriptors a connection keeps, its own socket included.
+    pub(crate) descriptors: usize,
 }
 
 impl Listed {
@@ -69,6 +71,7 @@ impl Catalogue {
                     persistent: entry.persistent,
                     store: entry.has(Setting::Store),
                     stack: entry.stack,
+                    descriptors: entry.descriptors,
                 })
                 .collect(),
             Self::Own(service) => vec![Listed {
@@ -80,6 +83,7 @@ impl Catalogue {
                 store: false,
                 // The service knows that; this program does not.
                 stack: 0,
+                descriptors: 1,
             }],
         }
     }

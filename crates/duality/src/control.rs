@@ -14,7 +14,8 @@
 //!   to the server  drain, or the end of the channel   drain and exit
 //! ```
 //!
-//! docs/visibility.md explains the counters.
+//! docs/visibility.md explains the counters. `connections_open` stands beside them: how many
+//! connections the server has at that moment.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -80,7 +81,8 @@ impl Control {
                 _ => {}
             }
             let usage = usage::of_this_process();
-            let counted = visibility::totals().named().into_iter();
+            let totals = visibility::totals();
+            let counted = totals.named().into_iter();
             let operations: Map<String, Value> = counted
                 .chain([("page_faults", usage.page_faults)])
                 .map(|(name, count)| (name.to_owned(), json!(count)))
@@ -89,6 +91,7 @@ impl Control {
                 "cpu_us": usage.cpu_us,
                 "voluntary_switches": usage.voluntary_switches,
                 "involuntary_switches": usage.involuntary_switches,
+                "connections_open": totals.connections_now(),
                 "operations": operations,
             }});
             say(&mut answers, &counters)?;

@@ -86,6 +86,7 @@ fn measured(rate: f64) -> Measured {
         client_was_limit: false,
         connections_served: 10,
         connections_opened: 10,
+        server_connections_open: None,
         listen_overflows: 0,
         listen_drops: 0,
         listen_queue: None,

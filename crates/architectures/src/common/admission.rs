@@ -36,8 +36,7 @@ impl Admission {
             Ok(next) => std::os::fd::AsRawFd::as_raw_fd(&next) as usize,
             Err(_) => limit,
         };
-        let left = limit.saturating_sub(in_use);
-        let most = (left - reserved(limit, left)) / each / loops;
+        let most = connections_within(limit, in_use, each) / loops;
         Self { most: most.max(1), memory: Reserve::of_this_process() }
     }
 
@@ -80,6 +79,14 @@ impl Admission {
     }
 }
 
+/// How many connections a process admits under a limit on descriptors, of which some are `in_use`.
+/// A connection has `each` descriptors, its socket included.
+#[must_use]
+pub fn connections_within(limit: usize, in_use: usize, each: usize) -> usize {
+    let left = limit.saturating_sub(in_use);
+    (left - reserved(limit, left)) / each.max(1)
+}
+
 /// How many of the `left` descriptors are reserved under this limit. It is an eighth of the limit,
 /// from 16 to 1,024, but at most half of `left`.
 fn reserved(limit: usize, left: usize) -> usize {
@@ -96,6 +103,15 @@ mod tests {
             [(16, 6, 3), (64, 54, 16), (1024, 1000, 128), (1 << 20, 1 << 20, 1024)]
         {
             assert_eq!(reserved(limit, left), reserve, "{limit}");
+        }
+    }
+
+    #[test]
+    fn connections_are_what_the_reserve_leaves() {
+        for (limit, in_use, each, most) in
+            [(20_000, 20, 1, 18_956), (20_000, 20, 2, 9478), (1024, 24, 1, 872), (16, 20, 1, 0)]
+        {
+            assert_eq!(connections_within(limit, in_use, each), most, "{limit} / {each}");
         }
     }
 

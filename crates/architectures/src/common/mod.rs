@@ -6,6 +6,7 @@ pub mod accept_queue;
 pub mod admission;
 pub mod children;
 pub(crate) mod door;
+pub mod footprint;
 pub mod line;
 pub mod options;
 pub mod pressure;

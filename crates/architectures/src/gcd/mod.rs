@@ -35,7 +35,7 @@ use duality_runtime::places::Places;
 
 use self::libdispatch::{Library, Queue};
 use crate::common::accept::accept_and_begin;
-use crate::{Architecture, GcdQueues, Needs, Options, Server, World};
+use crate::{Architecture, Footprint, GcdQueues, Needs, Options, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +69,10 @@ impl Architecture for Gcd {
 
     fn unavailable(&self, _: &Options) -> Option<String> {
         libdispatch::library().err()
+    }
+
+    fn footprint(&self, options: &Options) -> Footprint {
+        Footprint::admitted(options)
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

@@ -41,7 +41,7 @@ use duality_runtime::task::thread;
 use self::admission::{Gate, accept_and_admit};
 use self::controller::Controller;
 use self::stage::{Limits, Stage};
-use crate::{Architecture, Needs, Options, Server, World};
+use crate::{Architecture, Footprint, Needs, Options, Server, World};
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +70,10 @@ impl Architecture for Staged {
 
     fn poller(&self, _options: &Options) -> Option<Kind> {
         Some(Kind::Epoll)
+    }
+
+    fn footprint(&self, options: &Options) -> Footprint {
+        Footprint::admitted(options)
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

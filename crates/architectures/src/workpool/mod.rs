@@ -39,7 +39,7 @@ use self::order::{ByPriority, Fifo, Order, Serial};
 use crate::common::accept::accept_and_begin;
 use crate::common::admission::Admission;
 use crate::common::pressure::remedy;
-use crate::{Architecture, Needs, Options, Server, World};
+use crate::{Architecture, Footprint, Needs, Options, Server, World};
 
 /// Blocks in the order in which they come.
 pub const FIFO: WorkPool = WorkPool {
@@ -94,6 +94,10 @@ impl Architecture for WorkPool {
     /// A resting connection holds a worker.
     fn places(&self, options: &Options) -> Option<usize> {
         Some(options.workers)
+    }
+
+    fn footprint(&self, options: &Options) -> Footprint {
+        Footprint::admitted(options)
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {

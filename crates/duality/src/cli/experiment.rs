@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use duality_architectures::common::admission;
 use duality_architectures::{self as architectures, ALL, Options};
+use duality_lab::ask::footprint::Footprint;
 use duality_lab::ask::resolve::{self, Architecture, ServiceFacts};
 use duality_lab::ask::settings::{Misfit, Settings};
 use duality_lab::ask::variant::Choice;
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::measure::store::Store;
-use duality_lab::record::Peer;
-use duality_lab::record::{Carrier, World};
+use duality_lab::record::{Carrier, Design, Peer, World};
 use duality_poller::Kind;
 use duality_services::store::Location;
 use duality_services::{Setting, Setup, http};
@@ -35,6 +36,49 @@ pub(super) fn of(
     settings.check()?;
     let program = Program::new(catalogue, settings, tuning)?;
     resolve::experiment(settings, &program, defined, whole)
+}
+
+/// This program, as far as what was measured before is asked about: the service and the
+/// architectures of `design`.
+///
+/// # Errors
+///
+/// What this program does not have, in one line.
+pub(super) fn of_results(
+    catalogue: &Catalogue,
+    design: &Design,
+) -> Result<impl resolve::Program + use<>, String> {
+    let service = Some(design.service.clone());
+    let settings = Settings { service, ..Settings::default() };
+    let program = Program::new(catalogue, &settings, &Tuning::default());
+    program.map(Recorded).map_err(|misfit| misfit.problem)
+}
+
+/// The program as results recorded it: their arguments of servers set up the service, too, which
+/// says nothing about an architecture.
+struct Recorded(Program);
+
+impl resolve::Program for Recorded {
+    fn service(&self) -> &ServiceFacts {
+        self.0.service()
+    }
+
+    fn architectures(&self) -> Vec<&'static str> {
+        self.0.architectures()
+    }
+
+    fn architecture(&self, choice: &Choice) -> Result<Architecture, String> {
+        let is_setup = |option: &String| {
+            let name = option.trim_start_matches('-').split('=').next();
+            Setting::ALL.iter().any(|setting| Some(setting.name()) == name)
+        };
+        let options = choice.options.iter().filter(|option| !is_setup(option));
+        self.0.architecture(&Choice { options: options.cloned().collect(), ..choice.clone() })
+    }
+
+    fn admitted(&self, descriptors: u64) -> u64 {
+        self.0.admitted(descriptors)
+    }
 }
 
 /// This program, as its servers are set up for an experiment.
@@ -98,8 +142,36 @@ impl resolve::Program for Program {
             degraded: found.degraded(&options),
             workers: found.places(&options),
             max_connections: options.max_connections,
+            footprint: footprint(found, &options, tuning.descriptors),
             server_arguments: [tuning.to_arguments(), setup::to_arguments(&self.setup)].concat(),
         })
+    }
+
+    fn admitted(&self, descriptors: u64) -> u64 {
+        /// A server that is ready has so many descriptors open, about.
+        const IN_USE: usize = 20;
+        let limit = usize::try_from(descriptors).unwrap_or(usize::MAX);
+        admission::connections_within(limit, IN_USE, self.listed.descriptors) as u64
+    }
+}
+
+/// What a connection takes under an architecture. The options of the server may limit
+/// `descriptors`.
+fn footprint(
+    architecture: &dyn architectures::Architecture,
+    options: &Options,
+    descriptors: Option<u64>,
+) -> Footprint {
+    let declared = architecture.footprint(options);
+    Footprint {
+        processes: declared.processes,
+        threads: declared.threads,
+        mappings: declared.mappings.each,
+        reserved_mappings: declared.mappings.reserved,
+        no_mappings_from: declared.mappings.none_from,
+        accepted: declared.accepted,
+        backlog: usize::try_from(options.backlog).unwrap_or(0),
+        descriptors,
     }
 }
 

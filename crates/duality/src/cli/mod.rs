@@ -3,6 +3,7 @@
 
 mod agent;
 mod binary;
+mod capacity;
 mod cc;
 mod clients;
 mod compare;
@@ -94,6 +95,8 @@ enum Command {
     Plan(plan::Arguments),
     /// Write the report of a run measured before, or compare two runs
     Report(report::Arguments),
+    /// Predict what more connections or a higher rate would take, from runs measured before
+    Capacity(capacity::Arguments),
     /// Draw where a service may wait, and what it does in between, from a real run
     Graph(Box<graph::Arguments>),
     /// Split the time of a request by what architectures do, and measure what that costs (--costs)
@@ -144,6 +147,7 @@ fn run_command(own: Option<Service>) -> ExitCode {
         Command::Compare(arguments) => question::answer(&catalogue, &arguments),
         Command::Plan(arguments) => plan::write(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Capacity(arguments) => capacity::run(&catalogue, &arguments),
         Command::Graph(arguments) => graph::run(&catalogue, &arguments),
         Command::Model(arguments) => model::run(&catalogue, &arguments),
         Command::Run(arguments) => run::run(&arguments),

@@ -10,6 +10,7 @@
 pub mod budget;
 pub mod clients;
 pub mod file;
+pub mod footprint;
 mod hosts;
 mod peer;
 pub mod resolve;

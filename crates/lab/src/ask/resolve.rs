@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use duality_load::{Pattern, Target};
 
 use super::clients;
+use super::footprint::Footprint;
 use super::hosts;
 use super::settings::{Misfit, Settings};
 use super::timing::Timing;
@@ -46,6 +47,9 @@ pub trait Program {
     ///
     /// The error of the choice and the remedy, in one line.
     fn architecture(&self, choice: &Choice) -> Result<Architecture, String>;
+
+    /// How many connections of the service a server process admits under a limit on descriptors.
+    fn admitted(&self, descriptors: u64) -> u64;
 }
 
 /// A service, as far as an experiment depends on it.
@@ -83,6 +87,8 @@ pub struct Architecture {
     pub workers: Option<usize>,
     /// How many connections it admits at a time.
     pub max_connections: usize,
+    /// What each connection takes of the things that the kernel limits.
+    pub footprint: Footprint,
     /// The arguments of its servers.
     pub server_arguments: Vec<String>,
 }
@@ -524,8 +530,13 @@ mod tests {
                 degraded: is_loop.then(|| "runs on half a poller".to_owned()),
                 workers: (!is_loop).then_some(10),
                 max_connections: 500,
+                footprint: Footprint::default(),
                 server_arguments: choice.options.clone(),
             })
+        }
+
+        fn admitted(&self, descriptors: u64) -> u64 {
+            descriptors
         }
     }
 

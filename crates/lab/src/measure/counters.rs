@@ -21,6 +21,9 @@ pub(crate) struct Counters {
     /// What a server of ours has counted; a peer counts nothing.
     #[serde(default)]
     pub(crate) operations: Operations,
+    /// How many connections are open; a peer does not say.
+    #[serde(default)]
+    pub(crate) connections_open: Option<u64>,
     /// How often the load generator waited for replies: each time, one of them has woken it.
     #[serde(skip)]
     pub(crate) client_waits: u64,
@@ -37,6 +40,7 @@ impl Counters {
             voluntary_switches: self.voluntary_switches + other.voluntary_switches,
             involuntary_switches: self.involuntary_switches + other.involuntary_switches,
             operations: self.operations.and(&other.operations),
+            connections_open: self.connections_open.zip(other.connections_open).map(|(a, b)| a + b),
             client_waits: self.client_waits,
             peak_bytes: self.peak_bytes + other.peak_bytes,
         }

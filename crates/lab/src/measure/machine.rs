@@ -2,26 +2,53 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
 use std::sync::OnceLock;
 
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, geteuid, getrlimit};
 use rustix::system::uname;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::record::Machine;
 
 /// Settings of Linux that influence results, and their places.
-const SETTINGS: [(&str, &str); 9] = [
+const SETTINGS: [(&str, &str); 10] = [
     ("net.core.somaxconn", "/proc/sys/net/core/somaxconn"),
     ("net.ipv4.tcp_max_syn_backlog", "/proc/sys/net/ipv4/tcp_max_syn_backlog"),
     ("net.ipv4.tcp_congestion_control", "/proc/sys/net/ipv4/tcp_congestion_control"),
     ("net.ipv4.ip_local_port_range", "/proc/sys/net/ipv4/ip_local_port_range"),
     ("kernel.pid_max", "/proc/sys/kernel/pid_max"),
+    ("kernel.threads-max", "/proc/sys/kernel/threads-max"),
     ("vm.max_map_count", "/proc/sys/vm/max_map_count"),
     ("clock source", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
     ("frequency governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
     ("SMT", "/sys/devices/system/cpu/smt/control"),
 ];
+
+/// The name of the setting that says how many processes and kernel threads may be made here.
+pub(crate) const PROCESSES: &str = "processes and threads";
+
+/// How many processes and kernel threads the user and the control groups allow here; none where
+/// neither limits them. The limit of the user does not hold for root.
+fn most_processes() -> Option<u64> {
+    let of_user = getrlimit(Resource::Nproc).current.filter(|_| !geteuid().is_root());
+    // Version 2 has all controllers in one hierarchy, version 1 has one for processes.
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = groups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let root = match parts.next()? {
+            "" => "/sys/fs/cgroup",
+            "pids" => "/sys/fs/cgroup/pids",
+            _ => return None,
+        };
+        Some(Path::new(root).join(parts.next()?.trim_start_matches('/')))
+    });
+    let limits = own.flat_map(|group| {
+        let above = group.ancestors().map(|group| group.join("pids.max")).collect::<Vec<_>>();
+        above.into_iter().filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok())
+    });
+    limits.chain(of_user).min()
+}
 
 /// Describes this machine. Unknown properties are left out.
 pub fn describe() -> Machine {
@@ -34,6 +61,7 @@ pub fn describe() -> Machine {
     let files = getrlimit(Resource::Nofile).maximum;
     let files = files.map_or("unlimited".to_owned(), |limit| limit.to_string());
     settings.insert("open files (hard limit)".to_owned(), files);
+    settings.extend(most_processes().map(|most| (PROCESSES.to_owned(), most.to_string())));
     Machine {
         kernel: format!(
             "{} {} {}",

@@ -191,6 +191,7 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
         client_was_limit: report.client_was_limit,
         connections_served: report.connections_served,
         connections_opened: report.connections_opened,
+        server_connections_open: closed.connections_open.max(opened.connections_open),
         listen_overflows: report.listen_overflows,
         listen_drops: report.listen_drops,
         listen_queue: None,

@@ -93,6 +93,10 @@ pub struct Measured {
     pub connections_served: u64,
     /// How many connections were opened.
     pub connections_opened: u64,
+    /// How many connections the server had open: the most as the window began and ended. None of a
+    /// peer, and in results of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_connections_open: Option<u64>,
     /// Times that the server's accept queue overflowed; machine-wide in results of earlier
     /// versions.
     pub listen_overflows: u64,

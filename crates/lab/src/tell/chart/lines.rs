@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{Scale, apart, escaped, width_of};
+use crate::statistics::Interval;
 
 const WIDTH: f64 = 460.0;
 const HEIGHT: f64 = 300.0;
@@ -32,6 +33,16 @@ pub struct Lines<'a> {
     pub series: Vec<Series>,
     /// Whether a dotted line shows where both axes have the same value.
     pub has_diagonal: bool,
+    /// The areas beneath the lines.
+    pub bands: Vec<Band>,
+}
+
+/// An area between two lines, such as an interval along a line.
+pub struct Band {
+    /// That of the line which it belongs to.
+    pub rank: Option<usize>,
+    /// Places on the lower axis, and from where to where the area is there.
+    pub points: Vec<(f64, Interval)>,
 }
 
 /// A line.
@@ -57,12 +68,17 @@ impl Lines<'_> {
         let right = WIDTH - right.min(150.0) - 22.0;
         let points =
             || self.series.iter().flat_map(|series| series.points.iter().chain(&series.doubtful));
-        let ends = |of: fn(&Point) -> f64| {
-            points().map(of).fold([f64::MAX, f64::MIN_POSITIVE], |[low, high], value| {
+        let corners = || {
+            let areas = self.bands.iter().flat_map(|band| &band.points);
+            let areas = areas.flat_map(|(x, Interval { low, high })| [(*x, *low), (*x, *high)]);
+            points().map(|(x, y, _)| (*x, *y)).chain(areas)
+        };
+        let ends = |of: fn((f64, f64)) -> f64| {
+            corners().map(of).fold([f64::MAX, f64::MIN_POSITIVE], |[low, high], value| {
                 [low.min(value), high.max(value)]
             })
         };
-        let (across, up) = (ends(|point| point.0), ends(|point| point.1));
+        let (across, up) = (ends(|corner| corner.0), ends(|corner| corner.1));
         if points().next().is_none() {
             return String::new();
         }
@@ -94,6 +110,7 @@ impl Lines<'_> {
                 y.place(to)
             );
         }
+        self.bands.iter().for_each(|band| area(&mut svg, band, &x, &y));
         // Coloured lines lie above grey ones, the first uppermost.
         let mut order: Vec<&Series> = self.series.iter().collect();
         order.sort_by_key(|series| std::cmp::Reverse(series.rank.unwrap_or(usize::MAX)));
@@ -182,6 +199,18 @@ fn class(rank: Option<usize>) -> String {
     rank.map_or("rest".to_owned(), |rank| format!("s{rank}"))
 }
 
+fn area(svg: &mut String, band: &Band, x: &Scale, y: &Scale) {
+    let there = band.points.iter().map(|(across, ends)| (across, ends.low));
+    let back = band.points.iter().rev().map(|(across, ends)| (across, ends.high));
+    let mut path = String::new();
+    for (place, (across, up)) in there.chain(back).enumerate() {
+        let letter = if place == 0 { 'M' } else { 'L' };
+        let _ = write!(path, "{letter}{:.1} {:.1}", x.place(*across), y.place(up));
+    }
+    let class = class(band.rank);
+    let _ = write!(svg, "<g class=\"{class}\"><path class=\"band\" d=\"{path}Z\"/></g>");
+}
+
 fn line(svg: &mut String, series: &Series, x: &Scale, y: &Scale) {
     let class = class(series.rank);
     let mut path = String::new();
@@ -237,6 +266,7 @@ mod tests {
             up: |value| format!("{value:.0}"),
             series,
             has_diagonal: false,
+            bands: Vec::new(),
         };
         lines.svg()
     }
@@ -274,6 +304,7 @@ mod tests {
                 doubtful: vec![(100.0, 30.0, "invalid".into())],
             }],
             has_diagonal: false,
+            bands: Vec::new(),
         };
         let line = |svg: &str| {
             let path = svg.split_once("class=\"line\" d=\"").unwrap().1;
@@ -286,6 +317,36 @@ mod tests {
         lines.series[0].points.clear();
         let svg = lines.svg();
         assert!(svg.contains(">one</text>") && svg.contains("point doubtful"), "{svg}");
+    }
+
+    #[test]
+    fn a_band_goes_there_and_back_within_the_axes() {
+        let at = |x, low, high| (x, Interval { low, high });
+        let lines = Lines {
+            about: "a",
+            below: "b",
+            is_logarithmic: false,
+            is_over_time: false,
+            marked: Vec::new(),
+            across: |value| format!("{value:.0}"),
+            up: |value| format!("{value:.0}"),
+            series: vec![Series {
+                name: "one".into(),
+                rank: Some(1),
+                points: vec![(1.0, 10.0, String::new())],
+                doubtful: Vec::new(),
+            }],
+            has_diagonal: false,
+            bands: vec![Band {
+                rank: Some(1),
+                points: vec![at(1.0, 9.0, 11.0), at(9.0, 8.0, 99.0)],
+            }],
+        };
+        let svg = lines.svg();
+        let path = svg.split_once("class=\"band\" d=\"").unwrap().1.split_once('"').unwrap().0;
+        assert_eq!((path.matches('L').count(), path.ends_with('Z')), (3, true), "{path}");
+        // The highest end of the band has a place below the top of the chart.
+        assert!(svg.contains(">80<") && !path.contains(&format!(" {TOP:.1}L")), "{svg}");
     }
 
     #[test]

@@ -370,6 +370,7 @@ impl Over<'_> {
             up: axis.told,
             series,
             has_diagonal: self.has_diagonal,
+            bands: Vec::new(),
         }
         .svg();
         Figure { id: id.to_owned(), title: title.to_owned(), caption: caption.to_owned(), svg, csv }

@@ -92,6 +92,7 @@ fn figure(
         up: grouped,
         series,
         has_diagonal: false,
+        bands: Vec::new(),
     };
     let svg = lines.svg();
     Figure::new(

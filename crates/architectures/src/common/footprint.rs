@@ -1,0 +1,54 @@
+//! What a connection takes of the things that the kernel limits, beside its descriptors.
+//!
+//! Each architecture declares its own next to its definition
+//! ([`Architecture::footprint`](crate::Architecture::footprint)). `duality capacity` computes from
+//! it how many connections the server can have before something runs out.
+
+use super::options::Options;
+
+/// What each connection takes of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Processes.
+    pub processes: usize,
+    /// Kernel threads, beside those of the processes.
+    pub threads: usize,
+    /// Mappings of the server's process.
+    pub mappings: Mappings,
+    /// The most connections that the server has accepted at a time. Further ones wait in the
+    /// kernel's accept queue, which drops those that overflow it. `None`: the server accepts as
+    /// many as it has descriptors for.
+    pub accepted: Option<usize>,
+}
+
+/// What each connection takes of `vm.max_map_count`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mappings {
+    /// Mappings for each connection.
+    pub each: usize,
+    /// Mappings that connections cannot have, because the rest of the process needs them.
+    pub reserved: usize,
+    /// The first version of Linux, as major and minor number, on which connections take none.
+    pub none_from: Option<(u32, u32)>,
+}
+
+impl Footprint {
+    /// A connection that is a state machine, of a server that accepts all connections.
+    pub const STATE: Self = Self {
+        processes: 0,
+        threads: 0,
+        mappings: Mappings { each: 0, reserved: 0, none_from: None },
+        accepted: None,
+    };
+
+    /// A connection that one of N workers serves. The workers are made at the start, and accept for
+    /// themselves.
+    pub fn of_workers(workers: usize) -> Self {
+        Self { accepted: Some(workers), ..Self::STATE }
+    }
+
+    /// A connection in blocks, of a server that stops to accept at `--admit`.
+    pub fn admitted(options: &Options) -> Self {
+        Self { accepted: options.admit, ..Self::STATE }
+    }
+}
