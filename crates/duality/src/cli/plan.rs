@@ -17,9 +17,7 @@ use duality_lab::tell::report::index::{self, Index};
 use duality_runtime::log;
 
 use super::compare::Shown;
-use super::{
-    Failure, Tuning, compare, experiment, explain, flag, load, paragraph, prices, print,
-};
+use super::{Failure, Tuning, compare, experiment, explain, flag, load, paragraph, prices, print};
 use crate::catalogue::Catalogue;
 
 #[derive(clap::Args)]

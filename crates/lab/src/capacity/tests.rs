@@ -157,6 +157,7 @@ fn heading() -> Heading {
             settings: settings.map(|(name, value)| (name.into(), value.into())).into(),
             ..Machine::default()
         },
+        hosts: BTreeMap::new(),
         constraints: Constraints::default(),
         current: None,
         unit_costs: UnitCosts::default(),
