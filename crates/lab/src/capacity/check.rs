@@ -2,8 +2,8 @@
 //! many.
 
 use super::forms::Prediction;
-use super::points::{self, Point};
-use super::{Error, Question, chosen, found, has_pair, subject};
+use super::points::{self, Measurements};
+use super::{Error, Question, assert_pair, chosen, subject};
 use crate::ask::resolve::Program;
 use crate::format::grouped;
 use crate::record::{Heading, Records};
@@ -19,7 +19,7 @@ pub struct Check {
     /// The predictions, subject after subject, at rising numbers of connections.
     pub checked: Vec<Checked>,
     /// All points of each subject, those that are predicted among them.
-    pub measured: Vec<(String, Vec<Point>)>,
+    pub measured: Vec<Measurements>,
 }
 
 /// A prediction, and what was measured.
@@ -97,22 +97,19 @@ pub fn check(
     subjects: &[String],
 ) -> Result<Check, Error> {
     let measured = points::all(heading, records, &chosen(&heading.design, subjects)?);
-    let known = |points: &[Point]| -> Vec<Point> {
-        points.iter().filter(|point| point.connections <= from).cloned().collect()
-    };
-    let bases: Vec<(String, Vec<Point>)> =
-        measured.iter().map(|(name, points)| (name.clone(), known(points))).collect();
-    if !has_pair(&bases) {
-        return Err(Error::OneNumberUpTo { from: grouped(from as f64), found: found(&bases) });
-    }
+    let bases: Vec<Measurements> = measured
+        .iter()
+        .map(|one| Measurements { points: one.up_to(from), ..one.clone() })
+        .collect();
+    assert_pair(&bases, |found| Error::OneNumberUpTo { from: grouped(from as f64), found })?;
     let mut checked = Vec::new();
-    for ((name, base), (_, points)) in bases.iter().zip(&measured) {
-        for point in points.iter().filter(|point| point.connections > from) {
+    for (base, all) in bases.iter().zip(&measured) {
+        for point in all.points.iter().filter(|point| point.connections > from) {
             let question = Question::of(point.connections);
-            let subject = subject(heading, program, &question, name.clone(), base.clone());
+            let subject = subject(heading, program, &question, base.clone());
             let Ok(predicted) = subject.processor_time else { continue };
             checked.push(Checked {
-                subject: name.clone(),
+                subject: subject.name,
                 connections: point.connections,
                 predicted,
                 measured: point.processor_time.value,

@@ -39,6 +39,7 @@ fn subject(subject: &Subject) -> Value {
     value!({
         "architecture": subject.name,
         "measured": subject.points.iter().map(point).collect::<Vec<_>>(),
+        "not_sound_at_connections": subject.left_out,
         "server_cpu_us_per_request": subject.processor_time.as_ref().ok().map(prediction),
         "not_predicted": subject.processor_time.as_ref().err(),
         "server_bytes": subject.memory.as_ref().ok().map(memory),

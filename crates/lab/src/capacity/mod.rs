@@ -37,7 +37,6 @@ use crate::ask::resolve::{Architecture, Program};
 use crate::ask::variant::Choice;
 use crate::format::{connections_of, grouped};
 use crate::record::{Design, Heading, Records};
-use crate::tell::summary::Summary;
 
 pub use check::{Accuracy, Check, Checked, check};
 pub use json::{VERSION, json, json_of_check};
@@ -48,7 +47,7 @@ pub use text::{text, text_of_check};
 use forms::Prediction;
 use hosts::Need;
 use limits::Limit;
-use points::Point;
+use points::{Measurements, Point};
 
 /// What is asked of results.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,15 +77,21 @@ impl Question {
 /// Why a question has no answer.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
+    /// The load generator could not do its work, or nothing was measured.
+    #[error(
+        "it has no sound cell to predict from: `duality report` says why; measure again on a \
+         quieter machine"
+    )]
+    NothingSound,
     /// No subject was measured at two numbers of connections.
     #[error(
-        "it has {0}, and a prediction needs two numbers of connections of which one is twice \
+        "it has only {0}, and a prediction needs two numbers of connections of which one is twice \
          the other: measure again with `--concurrency 100,1000`"
     )]
     OneNumber(String),
     /// A check has too few numbers of connections to predict from.
     #[error(
-        "up to {from} connections it has {found}, and a prediction needs two numbers of \
+        "up to {from} connections it has only {found}, and a prediction needs two numbers of \
          connections of which one is twice the other: choose more by `--check=N`"
     )]
     OneNumberUpTo {
@@ -142,6 +147,8 @@ pub struct Subject {
     pub name: String,
     /// What was measured of it, at rising numbers of connections.
     pub points: Vec<Point>,
+    /// At how many connections its cells are not sound.
+    pub left_out: Vec<usize>,
     /// The processor time of a request in microseconds, or why it cannot be predicted.
     pub processor_time: Result<Prediction, String>,
     /// The memory of the server in bytes, or why it cannot be predicted.
@@ -172,9 +179,7 @@ pub fn predict(
     question: &Question,
 ) -> Result<Capacity, Error> {
     let measured = points::all(heading, records, &chosen(&heading.design, &question.subjects)?);
-    if !has_pair(&measured) {
-        return Err(Error::OneNumber(found(&measured)));
-    }
+    assert_pair(&measured, Error::OneNumber)?;
     let most = most_connections(&measured);
     if question.connections <= most {
         return Err(Error::Measured {
@@ -184,7 +189,7 @@ pub fn predict(
     }
     let subjects = measured
         .into_iter()
-        .map(|(name, points)| subject(heading, program, question, name, points))
+        .map(|measured| subject(heading, program, question, measured))
         .collect();
     Ok(Capacity {
         heading: heading.clone(),
@@ -198,9 +203,9 @@ fn subject(
     heading: &Heading,
     program: Result<&dyn Program, &str>,
     question: &Question,
-    name: String,
-    points: Vec<Point>,
+    measured: Measurements,
 ) -> Subject {
+    let Measurements { subject: name, points, left_out } = measured;
     let design = &heading.design;
     let facts = facts(design, &name, program);
     let architecture = facts.as_ref().ok().map(|(_, architecture)| architecture);
@@ -220,7 +225,7 @@ fn subject(
     let need = processor_time.as_ref().ok().and_then(|time| {
         hosts::need(time, question, question.processors.unwrap_or(heading.machine.cpus))
     });
-    Subject { name, points, processor_time, memory, limits, need }
+    Subject { name, points, left_out, processor_time, memory, limits, need }
 }
 
 /// An architecture as its server was set up for the results; or why nothing is known of a subject.
@@ -248,25 +253,25 @@ fn chosen(design: &Design, asked: &[String]) -> Result<Vec<String>, Error> {
     Ok(all.into_iter().filter(is_asked).map(str::to_owned).collect())
 }
 
-fn most_connections(measured: &[(String, Vec<Point>)]) -> usize {
-    let all = measured.iter().flat_map(|(_, points)| points);
+fn most_connections(measured: &[Measurements]) -> usize {
+    let all = measured.iter().flat_map(|one| &one.points);
     all.map(|point| point.connections).max().unwrap_or(0)
 }
 
-fn has_pair(measured: &[(String, Vec<Point>)]) -> bool {
-    measured.iter().any(|(_, points)| points::last_two(points).is_some())
-}
-
-/// The numbers of connections that there are, in words.
-fn found(measured: &[(String, Vec<Point>)]) -> String {
+/// Asserts that some subject has the two points that a prediction needs. What else is needed, says
+/// `too_few` of the numbers of connections that there are, in words.
+fn assert_pair(measured: &[Measurements], too_few: impl Fn(String) -> Error) -> Result<(), Error> {
+    if measured.iter().any(|one| points::last_two(&one.points).is_some()) {
+        return Ok(());
+    }
     let mut numbers: Vec<usize> =
-        measured.iter().flat_map(|(_, points)| points).map(|point| point.connections).collect();
+        measured.iter().flat_map(|one| &one.points).map(|point| point.connections).collect();
     numbers.sort_unstable();
     numbers.dedup();
-    match numbers.as_slice() {
-        [] => "no sound cell".to_owned(),
-        some => format!("only {}", connections_of(some)),
-    }
+    Err(match numbers.as_slice() {
+        [] => Error::NothingSound,
+        some => too_few(connections_of(some)),
+    })
 }
 
 /// What every page and table says of an experiment: the service, and how clients behave.
@@ -283,9 +288,4 @@ fn title(heading: &Heading) -> String {
         Some(experiment) if experiment != service => format!("{experiment} ({title})"),
         _ => title,
     }
-}
-
-/// The rows that predictions are made from.
-fn summary(heading: &Heading, records: &Records) -> Summary {
-    Summary::of(heading, records)
 }

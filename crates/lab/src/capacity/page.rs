@@ -72,10 +72,9 @@ pub(super) fn render(all: &[Capacity]) -> String {
 /// The page of how far off predictions are.
 pub(super) fn render_check(all: &[Check]) -> String {
     let shown = |check: &Check| {
-        let figures = check.measured.iter().filter_map(|(name, points)| {
-            let known: Vec<Point> =
-                points.iter().filter(|point| point.connections <= check.from).cloned().collect();
-            times(name, &known, points, points.last()?.connections as f64)
+        let figures = check.measured.iter().filter_map(|one| {
+            let most = one.points.last()?.connections as f64;
+            times(&one.subject, &one.up_to(check.from), &one.points, most)
         });
         Shown {
             title: title(&check.heading),

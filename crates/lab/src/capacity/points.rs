@@ -2,6 +2,7 @@
 
 use crate::record::{Heading, Outcome, Records};
 use crate::statistics::{Estimate, median};
+use crate::tell::summary::Summary;
 
 /// The farther of two points has at least so many times the connections of the nearer one. The
 /// slope between two that are close together is noise.
@@ -29,32 +30,50 @@ impl Point {
     }
 }
 
-/// The points of each of `subjects`, at rising numbers of connections. Cells that are not sound are
-/// left out: without a measured processor time, with wrong replies, or invalid.
-pub(super) fn all(
-    heading: &Heading,
-    records: &Records,
-    subjects: &[String],
-) -> Vec<(String, Vec<Point>)> {
-    let summary = super::summary(heading, records);
+/// What was measured of a subject.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measurements {
+    /// The architecture or peer.
+    pub subject: String,
+    /// What is sound of it, at rising numbers of connections.
+    pub points: Vec<Point>,
+    /// At how many connections it was measured, and the cells are not sound.
+    pub left_out: Vec<usize>,
+}
+
+impl Measurements {
+    /// The points of at most so many connections.
+    pub(super) fn up_to(&self, connections: usize) -> Vec<Point> {
+        let few = self.points.iter().filter(|point| point.connections <= connections);
+        few.cloned().collect()
+    }
+}
+
+/// The measurements of each of `subjects`. Cells are not sound with wrong replies, or where the load
+/// generator could not do its work.
+pub(super) fn all(heading: &Heading, records: &Records, subjects: &[String]) -> Vec<Measurements> {
+    let summary = Summary::of(heading, records);
     let of = |subject: &String| {
-        let own = summary.rows.iter().filter(|row| row.subject == *subject);
-        let point = |row: &crate::judge::rows::Row| {
-            let medians = row.medians().filter(|medians| medians.is_comparable())?;
+        let (mut points, mut left_out) = (Vec::new(), Vec::new());
+        for row in summary.rows.iter().filter(|row| row.subject == *subject) {
+            let Some(medians) = row.medians() else { continue };
             let (connections, value) = (row.concurrency, medians.cpu.value);
-            let is_sound = value > 0.0 && value.is_finite() && !row.answered_wrongly();
-            (is_sound && connections > 0).then(|| Point {
+            let is_usable = value > 0.0 && value.is_finite() && connections > 0;
+            if !is_usable || !medians.is_comparable() || row.answered_wrongly() {
+                left_out.push(connections);
+                continue;
+            }
+            points.push(Point {
                 connections,
                 served: medians.served.min(connections as f64),
                 open: open(records, subject, connections),
                 processor_time: medians.cpu,
                 memory: medians.memory_bytes,
-            })
-        };
-        let mut points: Vec<Point> = own.filter_map(point).collect();
+            });
+        }
         points.sort_by_key(|point| point.connections);
         points.dedup_by_key(|point| point.connections);
-        (subject.clone(), points)
+        Measurements { subject: subject.clone(), points, left_out }
     };
     subjects.iter().map(of).collect()
 }

@@ -251,7 +251,8 @@ fn the_command_to_measure_is_the_one_that_was_given() {
 fn capacity(points: Vec<Point>, connections: usize, rate: Option<f64>) -> Capacity {
     let question = Question { rate, ..Question::of(connections) };
     let name = "a name that is far too long for a table".to_owned();
-    let subject = subject(&heading(), Err("no program"), &question, name, points);
+    let measured = Measurements { subject: name, points, left_out: vec![10] };
+    let subject = subject(&heading(), Err("no program"), &question, measured);
     Capacity { heading: heading(), question, subjects: vec![subject], load: Vec::new() }
 }
 
@@ -260,6 +261,7 @@ fn tables_have_80_columns() {
     let points = vec![point(100, 10.0), point(1000, 20.0)];
     let told = text(&capacity(points, 1_000_000, Some(1e9)));
     assert!(told.contains("Measure instead of predicting"), "{told}");
+    assert!(told.contains("left out") && told.contains("at 10 connections"), "{told}");
     for line in told.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }

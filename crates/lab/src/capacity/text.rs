@@ -110,6 +110,11 @@ pub(super) fn notes(capacity: &Capacity) -> Vec<String> {
     let Capacity { question, subjects, load, .. } = capacity;
     let asked = question.connections as u64;
     let mut notes = Vec::new();
+    let left_out =
+        |one: &Subject| (!one.left_out.is_empty()).then(|| connections_of(&one.left_out));
+    for (names, at) in grouped_by(subjects, left_out) {
+        notes.push(format!("! Not sound, and left out: {names} at {at}."));
+    }
     for (names, why) in grouped_by(subjects, |one| one.processor_time.as_ref().err().cloned()) {
         notes.push(format!("! {names}: not predicted: {why}."));
     }
