@@ -72,6 +72,7 @@ pub use crowd::{Crowd, Fate, Spans};
 pub use failure::is_wrong_reply;
 pub use goodput::{Goodput, Percentile, Probe, Slo, peak_goodput};
 pub use injection::Injection;
+pub use limits::SPARE_DESCRIPTORS;
 pub use listeners::Listeners;
 pub use pattern::{Arrivals, Named, Pattern};
 pub use quota::{Exhausted, Quotas};

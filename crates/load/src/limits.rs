@@ -6,7 +6,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use crate::Error;
 
 /// Descriptors beside the connections: standard streams, pollers, files, and those of the caller.
-const SPARE_DESCRIPTORS: u64 = 64;
+pub const SPARE_DESCRIPTORS: u64 = 64;
 
 /// Makes sure that `connections` can be open at once. Raises this process's soft limit if
 /// necessary.

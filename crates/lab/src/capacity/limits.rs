@@ -2,6 +2,8 @@
 //! declares and the machine of the results allows, and is known before any run. Memory alone is
 //! predicted.
 
+use duality_load::SPARE_DESCRIPTORS;
+
 use super::memory::Memory;
 use crate::ask::resolve::Architecture;
 use crate::measure::machine::PROCESSES;
@@ -155,7 +157,7 @@ pub(super) fn of_load(heading: &Heading, connections: usize) -> Vec<Limit> {
     let files = setting(machine, "open files (hard limit)");
     let limits = [
         ports.map(|ports| (Kind::Ports, ports.saturating_mul(sources))),
-        files.map(|files| (Kind::Descriptors, files)),
+        files.map(|files| (Kind::Descriptors, files.saturating_sub(SPARE_DESCRIPTORS))),
     ];
     let limits = limits.into_iter().flatten();
     limits

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::check::{Accuracy, Check, Checked};
+use super::forms::Prediction;
 use super::limits::{Kind, Limit};
 use super::{Capacity, Subject, command, forms, limits, title};
 use crate::format::{bytes, connections_of, duration, grouped, listed, percent};
@@ -177,10 +178,10 @@ fn to_measure(capacity: &Capacity) -> String {
 }
 
 /// The subjects of which only a measurement helps.
-fn wide(capacity: &Capacity) -> Vec<(&str, f64)> {
+fn wide(capacity: &Capacity) -> Vec<(&str, &Prediction)> {
     let found = capacity.subjects.iter().filter_map(|one| {
         let time = one.processor_time.as_ref().ok()?;
-        time.is_wide().then(|| (one.name.as_str(), time.spread()))
+        time.is_wide().then_some((one.name.as_str(), time))
     });
     found.collect()
 }
@@ -189,7 +190,7 @@ fn wide(capacity: &Capacity) -> Vec<(&str, f64)> {
 pub(super) fn wide_note(capacity: &Capacity) -> String {
     let told: Vec<String> = wide(capacity)
         .iter()
-        .map(|(name, share)| format!("{name} ({})", percent(*share)))
+        .map(|(name, time)| format!("{name} ({})", percent(time.spread())))
         .collect();
     if told.is_empty() {
         return String::new();
@@ -201,12 +202,16 @@ pub(super) fn wide_note(capacity: &Capacity) -> String {
     )
 }
 
-/// The command that measures those, in words of a shell.
+/// The command that measures those, in words of a shell; empty where there are none. It asks for no
+/// more connections than servers and one host that makes load can have.
 pub(super) fn measuring_words(capacity: &Capacity) -> Vec<String> {
-    let names: Vec<&str> = wide(capacity).into_iter().map(|(name, _)| name).collect();
+    let wide = wide(capacity);
+    let names: Vec<&str> = wide.iter().map(|(name, _)| *name).collect();
+    let load = limits::fit(&capacity.load);
+    let most = wide.iter().map(|(_, time)| time.connections).fold(load, f64::min);
     match names.is_empty() {
         true => Vec::new(),
-        false => command::to_measure(&capacity.heading, &names, capacity.question.connections),
+        false => command::to_measure(&capacity.heading, &names, most as usize),
     }
 }
 
