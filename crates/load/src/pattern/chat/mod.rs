@@ -16,6 +16,9 @@
 //! A room in which one delivery is wrong is lost, since it is unknown what else is due: all members
 //! leave it. A load for a time goes on in a new room. In a load of so many requests, those that
 //! have not been made fail with it.
+//!
+//! The members of one room may be on several servers, in turn. If one of these ends, its members are
+//! lost: each is a failed request. The others go on without them.
 
 mod hearing;
 mod member;
@@ -87,7 +90,8 @@ pub(crate) async fn load(
     hook: EdgeAnnouncer,
 ) -> Result<Outcome, Error> {
     let Options { connections, reply_timeout, .. } = engine.options;
-    let joined = engine.attend(join(engine.options.route(), connections, reply_timeout)).await?;
+    let routes = engine.options.routes();
+    let joined = engine.attend(join(&routes, connections, reply_timeout)).await?;
     let members = joined.map_err(|refused| not_let_in(engine, &refused))?;
     let (edges, deliveries) = match engine.options.stop {
         Stop::After(_) => (Edges::ByTime, None),
@@ -98,7 +102,7 @@ pub(crate) async fn load(
     };
     let load = engine.shared(edges, None, Box::new(hook));
     load.recorder.ready();
-    let talking = run(members, Plan { lines, deliveries }, load.clone());
+    let talking = run(members, routes, Plan { lines, deliveries }, load.clone());
     task::spawn(talking).map_err(not_started)?;
     Ok(engine.finish(&load.recorder).await)
 }
@@ -120,11 +124,11 @@ fn not_let_in(engine: &Engine, refused: &NotLetIn) -> Error {
     error
 }
 
-/// Has `members` members join the chat at `address`, for which they have `limit`.
-async fn join(address: Route, members: usize, limit: Duration) -> Result<Members, NotLetIn> {
+/// Has `members` members join the chat, at each of its servers in turn. They have `limit` for it.
+async fn join(routes: &[Route], members: usize, limit: Duration) -> Result<Members, NotLetIn> {
     let joining = Arc::new(Semaphore::new(JOINING));
-    let enter = |_| task::spawn(enter(address, limit, joining.clone()));
-    let entering: Vec<_> = (0..members).map(enter).collect();
+    let enter = |route: &Route| task::spawn(enter(*route, limit, joining.clone()));
+    let entering: Vec<_> = routes.iter().cycle().take(members).map(enter).collect();
     let (mut streams, mut numbers, mut refused) = (Vec::new(), Vec::new(), None);
     for entered in entering {
         let entered = match entered {
@@ -152,17 +156,17 @@ async fn join(address: Route, members: usize, limit: Duration) -> Result<Members
 }
 
 /// Has `members` talk for as long as `plan` says, or for ever.
-async fn run(mut members: Members, plan: Plan, load: Arc<Load>) {
+async fn run(mut members: Members, routes: Vec<Route>, plan: Plan, load: Arc<Load>) {
     let count = members.streams.len();
     loop {
-        let whole = talk(members, plan, &load).await;
+        let whole = talk(members, routes.len() > 1, plan, &load).await;
         if whole || plan.deliveries.is_some() {
             return;
         }
         let mut pause = FIRST_PAUSE;
         members = loop {
             time::sleep(pause).await;
-            match join(load.address, count, load.reply_timeout).await {
+            match join(&routes, count, load.reply_timeout).await {
                 Ok(members) => break members,
                 Err(NotLetIn { failure, .. }) => load.recorder.break_off(&failure),
             }
@@ -172,9 +176,9 @@ async fn run(mut members: Members, plan: Plan, load: Arc<Load>) {
 }
 
 /// Has members talk until the room is lost or all is said. True if all was said.
-async fn talk(members: Members, plan: Plan, load: &Arc<Load>) -> bool {
+async fn talk(members: Members, is_across: bool, plan: Plan, load: &Arc<Load>) -> bool {
     let Members { streams, numbers } = members;
-    let room = Arc::new(Room::new(numbers, plan));
+    let room = Arc::new(Room::new(numbers, is_across, plan));
     let mut talking = Vec::with_capacity(streams.len());
     for (index, stream) in streams.into_iter().enumerate() {
         load.recorder.connected();
@@ -189,6 +193,12 @@ async fn talk(members: Members, plan: Plan, load: &Arc<Load>) -> bool {
     }
     for task in talking {
         task.await.expect("a member of a chat does not panic");
+    }
+    if let Some(failure) = room.loss()
+        && plan.deliveries.is_some()
+    {
+        // Those that were planned for members that were lost in the last round.
+        load.recorder.break_off(&failure);
     }
     !room.is_broken()
 }

@@ -22,12 +22,16 @@
 //! time, all calls of the group fail at once. So a dead Redis costs neither a storm of connections
 //! nor one time-out per request.
 //!
+//! **Between servers.** PUBLISH is sent as those are that must not be executed twice. A subscription
+//! is a connection of its own.
+//!
 //! Keys: `duality:visitors` (a number), `duality:remarks` (a list, the newest first),
 //! `duality:phone` (a hash from names to numbers). An element of the list is the length of the
 //! guest's name in bytes, a colon, the name, the text. Other elements are passed over.
 
 pub(crate) mod codec;
 mod connection;
+mod subscription;
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -40,6 +44,7 @@ use rustix::io::Errno;
 
 use self::codec::{Malformed, Reply, decode_remark, encode_remark, push_command};
 use self::connection::Connection;
+pub(super) use self::subscription::Subscription;
 use super::pool::{Checkout, Pool};
 use super::{Options, RedisCalls, Remark, Visit};
 
@@ -93,7 +98,7 @@ struct Commands {
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
-enum Fault {
+pub(super) enum Fault {
     #[error("it cannot be reached: {0}")]
     Unreached(io::Error),
     #[error("it broke the connection: {0}")]
@@ -189,6 +194,26 @@ impl Redis {
         .await
     }
 
+    /// Adds one to the number at `key`, and returns it.
+    pub(super) async fn count(&self, key: &[u8]) -> Result<u64, String> {
+        self.call(&Commands::once(&[b"INCR", key]), |[count]| number(&count)).await
+    }
+
+    pub(super) async fn publish(&self, channel: &[u8], message: &[u8]) -> Result<(), String> {
+        let publish = Commands::once(&[b"PUBLISH", channel, message]);
+        self.call(&publish, |[receivers]| number(&receivers)).await.map(|_| ())
+    }
+
+    pub(super) async fn subscribe(&self, channel: &[u8]) -> Result<Subscription, String> {
+        let group = self.group();
+        let subscribing = async {
+            group.exchanges.is_over()?;
+            group.connects.is_over()?;
+            self.connect().await?.subscribe(channel).await
+        };
+        group.settle(subscribing.await)
+    }
+
     /// Makes one exchange of `COUNT` commands. `read` finds the result in the replies, or returns
     /// `None` if they are of other kinds than it expects.
     async fn call<T, const COUNT: usize>(
@@ -197,15 +222,7 @@ impl Redis {
         read: fn([Reply; COUNT]) -> Option<T>,
     ) -> Result<T, String> {
         let group = self.group();
-        let result = self.call_in(&group, commands, read).await;
-        match &result {
-            Err(fault @ Fault::Late) => group.exchanges.rest(fault.to_string()),
-            Err(fault @ (Fault::Unreached(_) | Fault::Confused(_))) => {
-                group.connects.rest(fault.to_string());
-            }
-            _ => {}
-        }
-        result.map_err(|fault| fault.to_string())
+        group.settle(self.call_in(&group, commands, read).await)
     }
 
     async fn call_in<T, const COUNT: usize>(
@@ -323,6 +340,20 @@ impl Redis {
             groups.push(Arc::new(Group { pool, exchanges, connects }));
         }
         groups[number].clone()
+    }
+}
+
+impl Group {
+    /// Has the group rest if Redis was found to be away.
+    fn settle<T>(&self, result: Result<T, Fault>) -> Result<T, String> {
+        match &result {
+            Err(fault @ Fault::Late) => self.exchanges.rest(fault.to_string()),
+            Err(fault @ (Fault::Unreached(_) | Fault::Confused(_))) => {
+                self.connects.rest(fault.to_string());
+            }
+            _ => {}
+        }
+        result.map_err(|fault| fault.to_string())
     }
 }
 
