@@ -146,9 +146,9 @@ impl FromStr for Target {
     type Err = TargetError;
 
     /// Reads `SERVICE://HOST:PORT[/PATH]`; `HOST:PORT[/PATH]` is one of http, and a port alone one
-    /// of 127.0.0.1. Several servers of one chat are `chat://HOST:PORT,HOST:PORT`. A host name is looked up here, and its first IPv4 address is taken if it has
-    /// one. The default port of services with pages is 80. The guestbook's default page is
-    /// `/guestbook`.
+    /// of 127.0.0.1. Several servers of one chat are `chat://HOST:PORT,HOST:PORT`. A host name is
+    /// looked up here, and its first IPv4 address is taken if it has one. The default port of
+    /// services with pages is 80. The guestbook's default page is `/guestbook`.
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let look_up = |place: &str| place.to_socket_addrs().map(Iterator::collect);
         parse(text, look_up).map_err(|problem| TargetError { target: text.to_owned(), problem })

@@ -2,7 +2,10 @@
 //! under `cfg(fuzzing)`, and nothing else is different then.
 
 use crate::{
-    chat::log::{Log, Prefix},
+    chat::{
+        across,
+        log::{Log, Prefix},
+    },
     line, phone, quote,
     store::{Remark, redis::codec},
 };
@@ -59,6 +62,12 @@ pub fn chat(said: &[(u64, &[u8])], hearer: u64, capacity: usize) -> Option<Vec<u
         heard.extend_from_slice(&stretch);
     }
     Some(heard)
+}
+
+/// The number and the lines in a message between the servers of a chat.
+#[must_use]
+pub fn chat_message(message: &[u8]) -> Option<(u64, &[u8])> {
+    across::decode(message)
 }
 
 pub use redis_protocol::resp2::types::OwnedFrame as Reply;

@@ -21,7 +21,8 @@
 //! confirm its message, since that may or may not have been published.
 //!
 //! Each event loop has a room and a subscription of its own, and so has a process without loops. A
-//! loop's members need nothing of another loop then. A room without members closes its subscription.
+//! loop's members need nothing of another loop then. A room without members closes its
+//! subscription.
 //!
 //! A message is the member's number, LF, and whole lines, each with the number before it:
 //! `17⏎17> hello⏎17> good morning⏎`. What is no message is passed over, by all servers alike.
@@ -103,8 +104,8 @@ impl Across {
         .await
     }
 
-    /// Publishes the member's lines, and waits until they have come back. Returns the position after
-    /// them.
+    /// Publishes the member's lines, and waits until they have come back. Returns the position
+    /// after them.
     pub(super) async fn say(
         &self,
         room: &Room,
@@ -186,7 +187,7 @@ fn encode(number: u64, lines: &[u8]) -> Vec<u8> {
 }
 
 /// The number and the lines in a message; `None` if it is none.
-fn decode(message: &[u8]) -> Option<(u64, &[u8])> {
+pub(crate) fn decode(message: &[u8]) -> Option<(u64, &[u8])> {
     let feed = memchr(b'\n', &message[..message.len().min(DIGITS + 1)])?;
     let (digits, lines) = (&message[..feed], &message[feed + 1..]);
     let is_number = digits.iter().all(u8::is_ascii_digit) && !digits.starts_with(b"0");

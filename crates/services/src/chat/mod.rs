@@ -28,7 +28,7 @@
 //! (`docs/chat.md`). All of the above holds over all of them. A client that a server can no longer
 //! serve so, since Redis is away, gets `* the store is unavailable`, and the connection ends.
 
-mod across;
+pub(crate) mod across;
 pub(crate) mod log;
 mod room;
 

@@ -35,8 +35,8 @@ pub(super) struct Beginning {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Digest {
     /// The order in which lines from members of the other parity were heard. No member of the own
-    /// parity is among these senders. So all members of one parity have heard the same lines, and in
-    /// one order if the room has one.
+    /// parity is among these senders. So all members of one parity have heard the same lines, and
+    /// in one order if the room has one.
     pub(super) order: u64,
     /// How many lines of lost members were heard in the rounds of their loss.
     pub(super) of_the_lost: u64,

@@ -17,8 +17,8 @@
 //! leave it. A load for a time goes on in a new room. In a load of so many requests, those that
 //! have not been made fail with it.
 //!
-//! The members of one room may be on several servers, in turn. If one of these ends, its members are
-//! lost: each is a failed request. The others go on without them.
+//! The members of one room may be on several servers, in turn. If one of these ends, its members
+//! are lost: each is a failed request. The others go on without them.
 
 mod hearing;
 mod member;

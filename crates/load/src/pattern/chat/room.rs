@@ -7,8 +7,8 @@
 //!
 //! Where the room is on several servers, one of them may end, and its members are lost. The others
 //! go on. It is unknown how many of a lost member's last lines reached the room. So all others must
-//! have heard the same first ones of them, and in one order. This is compared once a whole round has
-//! passed without a loss, since the last lines may be late.
+//! have heard the same first ones of them, and in one order. This is compared once a whole round
+//! has passed without a loss, since the last lines may be late.
 //!
 //! All members are tasks of one loop; the locks are never contended for, and no task waits with one
 //! held.

@@ -34,7 +34,7 @@ pub(super) enum Speaker {
     Present,
     /// It was lost with its server in this round. Its first lines may still be heard, in order.
     Lost,
-    /// It was lost in an earlier round, whose lines may still be heard.
+    /// It was lost in an earlier round. The lines of that round may still be heard.
     LostEarlier,
 }
 

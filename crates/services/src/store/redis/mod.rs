@@ -22,8 +22,8 @@
 //! time, all calls of the group fail at once. So a dead Redis costs neither a storm of connections
 //! nor one time-out per request.
 //!
-//! **Between servers.** PUBLISH is sent as those are that must not be executed twice. A subscription
-//! is a connection of its own.
+//! **Between servers.** PUBLISH is sent as those are that must not be executed twice. A
+//! subscription is a connection of its own.
 //!
 //! Keys: `duality:visitors` (a number), `duality:remarks` (a list, the newest first),
 //! `duality:phone` (a hash from names to numbers). An element of the list is the length of the

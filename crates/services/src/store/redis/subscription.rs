@@ -1,9 +1,9 @@
 //! A connection on which Redis says what is published to a channel.
 //!
-//! Redis sends every message to each of its subscriptions in the order in which it executed PUBLISH,
-//! and the connection keeps that order. Where a subscriber is too slow, Redis closes the connection
-//! (`client-output-buffer-limit pubsub`). So a subscription is without gaps until it ends. After
-//! that it is unknown what was missed.
+//! Redis sends every message to each of its subscriptions in the order in which it executed
+//! PUBLISH, and the connection keeps that order. Where a subscriber is too slow, Redis closes the
+//! connection (`client-output-buffer-limit pubsub`). So a subscription is without gaps until it
+//! ends. After that it is unknown what was missed.
 
 use std::io;
 
