@@ -1,4 +1,4 @@
-//! chat on several servers, whose members are in one room through a real Redis.
+//! chat on several servers: their members are in one room, through a real Redis.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -114,8 +114,8 @@ fn by_sender(heard: &[String]) -> BTreeMap<&str, Vec<&str>> {
     lines
 }
 
-/// Checks that all have heard all lines of `whole`, the same first lines of `cut`, each once, and in
-/// one order.
+/// Checks that all have heard all lines of `whole`, the same first lines of `cut`, each once, and
+/// in one order.
 fn check(left: &[(String, Vec<String>)], whole: &[String], cut: &[String], lines: usize) {
     let said: Vec<String> = (0..lines).map(|line| format!("line {line} > é")).collect();
     for (own, heard) in left {
@@ -154,7 +154,7 @@ fn members_of_three_servers_hear_all_lines_once_and_in_one_order() {
     let members = all(members, |member| member.hear(&everyone, LINES));
     let left: Vec<_> = members.into_iter().map(Member::leave).collect();
     check(&left, &everyone, &[], LINES);
-    // Who comes later hears nothing of that, and has a number of its own.
+    // A late member hears nothing of that, and has a number of its own.
     let late = Member::of(&servers[1]);
     assert!(!everyone.contains(&late.number));
     assert_eq!(late.leave().1, [""; 0]);
