@@ -168,7 +168,9 @@ impl Options {
             && let Some(problem) = arrivals.problem()
         {
             problem
-        } else if let Some(problem) = self.sources.problem(self.target.address()) {
+        } else if let Some(problem) =
+            self.target.addresses().iter().find_map(|address| self.sources.problem(*address))
+        {
             problem
         } else if let Some(problem) = self.crowd.problem(&self.target) {
             problem

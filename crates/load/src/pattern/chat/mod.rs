@@ -25,6 +25,7 @@ mod member;
 mod room;
 mod said;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,8 +79,9 @@ struct Members {
 struct NotLetIn {
     /// How many could.
     joined: usize,
-    /// Why the first of the others could not.
+    /// Why the first of the others could not, and at which server.
     failure: Failure,
+    at: Option<SocketAddr>,
 }
 
 /// Runs a load with one chat's members as its connections. Each says at most `lines` lines in a
@@ -108,13 +110,18 @@ pub(crate) async fn load(
 }
 
 fn not_let_in(engine: &Engine, refused: &NotLetIn) -> Error {
-    let NotLetIn { joined, failure } = refused;
+    let NotLetIn { joined, failure, at } = refused;
     let members = engine.options.connections;
     let mut error = engine.unanswered(failure);
+    if let (Error::Unanswered { problem, .. }, Some(at), 2..) =
+        (&mut error, at, engine.options.target.addresses().len())
+    {
+        *problem = format!("{at}: {failure}");
+    }
     if let Error::Unanswered { problem, remedy, .. } = &mut error
         && (1..members).contains(joined)
     {
-        *problem = format!("only {joined} of {members} members were let in: {failure}");
+        *problem = format!("only {joined} of {members} members were let in: {problem}");
         if matches!(failure, Failure::TimedOut | Failure::ConnectTimeout | Failure::ServerFull) {
             "a chat serves all of its members at once; give the server more workers, or use fewer \
              connections"
@@ -130,7 +137,7 @@ async fn join(routes: &[Route], members: usize, limit: Duration) -> Result<Membe
     let enter = |route: &Route| task::spawn(enter(*route, limit, joining.clone()));
     let entering: Vec<_> = routes.iter().cycle().take(members).map(enter).collect();
     let (mut streams, mut numbers, mut refused) = (Vec::new(), Vec::new(), None);
-    for entered in entering {
+    for (entered, route) in entering.into_iter().zip(routes.iter().cycle()) {
         let entered = match entered {
             Ok(task) => task.await.expect("to enter a chat does not panic"),
             Err(error) => Err(Failure::Io(error)),
@@ -141,17 +148,17 @@ async fn join(routes: &[Route], members: usize, limit: Duration) -> Result<Membe
                 numbers.push(number);
             }
             Err(failure) => {
-                refused.get_or_insert(failure);
+                refused.get_or_insert((failure, Some(route.address())));
             }
         }
     }
     let numbers = match refused {
-        None => Numbers::new(numbers),
-        Some(failure) => Err(failure),
+        None => Numbers::new(numbers).map_err(|failure| (failure, None)),
+        Some(refused) => Err(refused),
     };
     match numbers {
         Ok(numbers) => Ok(Members { streams, numbers }),
-        Err(failure) => Err(NotLetIn { joined: streams.len(), failure }),
+        Err((failure, at)) => Err(NotLetIn { joined: streams.len(), failure, at }),
     }
 }
 
