@@ -34,7 +34,7 @@ def main():
         with tempfile.TemporaryDirectory() as directory:
             return run(arguments, started, directory)
     finally:
-        for process in started:
+        for process in reversed(started):
             process.kill()
             process.wait()
 

@@ -265,10 +265,42 @@ fn members_are_told_that_redis_is_away_and_come_back_with_it() {
     }
 }
 
+#[test]
+fn a_server_that_is_cut_off_tells_its_own_members_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let redis = Redis::start(directory.path());
+    for architecture in ["epoll", "threads", "uthreads"] {
+        let mut servers = [serve(&[architecture], &redis), serve(&["epoll"], &redis)];
+        let complaints = servers.each_mut().map(ServerProcess::complaints);
+        // The first to join is the first to subscribe.
+        let [mut one, mut other] = servers.each_ref().map(Member::of);
+        let subscribers = String::from_utf8(redis.ask("CLIENT LIST TYPE pubsub")).unwrap();
+        let (_, first) = subscribers.split_once("id=").unwrap();
+        let (first, _) = first.split_once(' ').unwrap();
+        assert!(redis.ask(&format!("CLIENT KILL ID {first}")).starts_with(b":1"));
+        assert_eq!(one.conversation.hear(), "* the store is unavailable");
+        assert_eq!(one.conversation.hear(), "");
+        let mut new = Member::of(&servers[0]);
+        new.say(0, 1);
+        other.hear(&[new.number.clone()], 1);
+        other.say(0, 1);
+        new.hear(&[other.number.clone()], 1);
+        assert_eq!((new.leave().1.len(), other.leave().1.len()), (1, 1));
+        let [of_one, of_other] = complaints;
+        assert!(of_one.next("that it is cut off").contains("it broke the connection"));
+        assert!(of_one.next("that it is back").contains("is back"));
+        for server in servers {
+            server.signal(Signal::TERM);
+            assert!(server.wait().0.success());
+        }
+        assert_eq!(of_other.rest().collect::<Vec<_>>(), [""; 0]);
+    }
+}
+
 /// The load generator checks the same, while a server is killed.
 #[test]
 fn a_load_over_three_servers_loses_the_members_of_one() {
-    const DELIVERIES: u64 = 60_000;
+    const DELIVERIES: u64 = 600_000;
     let directory = tempfile::tempdir().unwrap();
     let redis = Redis::start(directory.path());
     let mut servers = three(&redis);
@@ -278,8 +310,8 @@ fn a_load_over_three_servers_loses_the_members_of_one() {
     load.arg(format!("chat://{}", places.join(",")));
     let load = load.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     eventually("the members talk", || {
-        // Each member joins by one message.
-        (published(&redis) > 30 + 100).then_some(())
+        // Each member joins by one message, and says its lines of a round in another.
+        (published(&redis) > 4 * 30).then_some(())
     });
     drop(servers.remove(1));
     let ended = load.wait_with_output().unwrap();
