@@ -297,7 +297,9 @@ fn servers(count: usize) -> (Target, Arc<Mutex<Joined>>) {
                     let _ = member.as_mut().map(|stream| stream.write_all(line.as_bytes()));
                 }
             }
-            joined.lock().unwrap().members[index] = None;
+            // The second server's streams have another copy.
+            let left = joined.lock().unwrap().members[index].take().unwrap();
+            let _ = left.shutdown(Shutdown::Both);
         })
     };
     let addresses: Vec<_> = (0..count).map(|place| serve(place).to_string()).collect();
