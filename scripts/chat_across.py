@@ -2,6 +2,7 @@
 """One chat on three servers, whose members check every delivery, while one of the servers is killed.
 
     scripts/chat_across.py [--server target/release/duality] [--members 200] [--deliveries 1000000] [--no-kill]
+                           [--architectures epoll,threads,uthreads]
 
 It starts a redis-server and three servers of different architectures, and has `duality load` make so many deliveries.
 When half of them are made, it kills the second server (kill -9). The load generator checks that every member hears every
@@ -17,7 +18,6 @@ import sys
 import tempfile
 import time
 
-SERVERS = ["epoll", "threads", "uthreads"]
 VICTIM = 1
 LOSSES = {"reset", "closed-early"}
 
@@ -27,6 +27,7 @@ def main():
     parser.add_argument("--server", default="target/release/duality")
     parser.add_argument("--members", type=int, default=200)
     parser.add_argument("--deliveries", type=int, default=1_000_000)
+    parser.add_argument("--architectures", default="epoll,threads,uthreads")
     parser.add_argument("--no-kill", action="store_true", help="let all three servers live")
     arguments = parser.parse_args()
     started = []
@@ -41,7 +42,8 @@ def main():
 
 def run(arguments, started, directory):
     redis = start_redis(started, directory)
-    servers = [start_server(arguments.server, architecture, redis, started) for architecture in SERVERS]
+    architectures = arguments.architectures.split(",")
+    servers = [start_server(arguments.server, architecture, redis, started) for architecture in architectures]
     at_the_victim = 0 if arguments.no_kill else len(range(VICTIM, arguments.members, len(servers)))
     # Each lost member is one request that fails.
     asked = arguments.deliveries + at_the_victim
