@@ -1,4 +1,4 @@
-//! chat on several servers: their members are in one room, through a real Redis.
+//! chat and game on several servers: their clients meet through a real Redis.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -12,22 +12,22 @@ use rustix::process::Signal;
 
 const LINES: usize = 30;
 
-fn command(architecture: &[&str], redis: &Redis) -> Command {
+fn command(service: &str, architecture: &[&str], redis: &Redis) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
-    command.args(["serve", "chat", "--listen=127.0.0.1:0", "--store"]);
+    command.args(["serve", service, "--listen=127.0.0.1:0", "--store"]);
     command.arg(format!("redis://{}", redis.address()));
     command.arg("--architecture").args(architecture);
     command
 }
 
-fn serve(architecture: &[&str], redis: &Redis) -> ServerProcess {
-    ServerProcess::start(&mut command(architecture, redis))
+fn serve(service: &str, architecture: &[&str], redis: &Redis) -> ServerProcess {
+    ServerProcess::start(&mut command(service, architecture, redis))
 }
 
 /// Three servers that have little in common.
-fn three(redis: &Redis) -> Vec<ServerProcess> {
+fn three(service: &str, redis: &Redis) -> Vec<ServerProcess> {
     [&["epoll", "--cores=2"][..], &["threads"], &["uthreads", "--poller=epoll"]]
-        .map(|architecture| serve(architecture, redis))
+        .map(|architecture| serve(service, architecture, redis))
         .into()
 }
 
@@ -147,7 +147,7 @@ fn check(left: &[(String, Vec<String>)], whole: &[String], cut: &[String], lines
 fn members_of_three_servers_hear_all_lines_once_and_in_one_order() {
     let directory = tempfile::tempdir().unwrap();
     let redis = Redis::start(directory.path());
-    let servers = three(&redis);
+    let servers = three("chat", &redis);
     let members: Vec<_> = servers.iter().cycle().take(30).map(Member::of).collect();
     let everyone = numbers(&members);
     let members = all(members, |member| member.say(0, LINES));
@@ -165,7 +165,7 @@ fn a_server_that_is_killed_takes_its_own_members_only() {
     let directory = tempfile::tempdir().unwrap();
     let redis = Redis::start(directory.path());
     for victim in 0..3 {
-        let mut servers: Vec<_> = three(&redis).into_iter().map(Some).collect();
+        let mut servers: Vec<_> = three("chat", &redis).into_iter().map(Some).collect();
         let mut lost = Vec::new();
         let mut members = Vec::new();
         for server in (0..3).cycle().take(30) {
@@ -188,25 +188,35 @@ fn a_server_that_is_killed_takes_its_own_members_only() {
 
 macro_rules! carried {
     ($name:ident $architecture:expr) => {
-        #[test]
-        fn $name() {
-            is_carried(&$architecture);
+        mod $name {
+            #[test]
+            fn chat() {
+                super::is_carried(&$architecture, super::members_talk);
+            }
+            #[test]
+            fn game() {
+                super::is_carried(&$architecture, super::players_play);
+            }
         }
     };
 }
 
 for_every_architecture_of_straight_line_code!(carried);
 
-/// Members under this architecture talk with members under another, and the server drains.
-fn is_carried(architecture: &[&str]) {
-    const MEMBERS: usize = 6;
+/// Does something with servers under this architecture and another, where it can be carried.
+fn is_carried(architecture: &[&str], act: fn(&[&str], &Redis)) {
     let given = duality_architectures::find(architecture[0]).expect("it is in the list").gives();
     if !runs_here(architecture) || !given.shared_memory || !given.concurrent_connections {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let redis = Redis::start(directory.path());
-    let servers = [serve(architecture, &redis), serve(&["threads"], &redis)];
+    act(architecture, &Redis::start(directory.path()));
+}
+
+/// Members of two servers talk with each other, and the servers drain.
+fn members_talk(architecture: &[&str], redis: &Redis) {
+    const MEMBERS: usize = 6;
+    let servers = [serve("chat", architecture, redis), serve("chat", &["threads"], redis)];
     let members: Vec<_> = servers.iter().cycle().take(MEMBERS).map(Member::of).collect();
     let everyone = numbers(&members);
     let members = all(members, |member| member.say(0, LINES));
@@ -214,21 +224,152 @@ fn is_carried(architecture: &[&str]) {
     let staying = members.split_off(MEMBERS / 2);
     let left: Vec<_> = members.into_iter().map(Member::leave).collect();
     check(&left, &everyone, &[], LINES);
+    drain(servers);
+    for mut member in staying {
+        assert_eq!(member.conversation.hear(), "", "the drain ends all connections");
+    }
+}
+
+fn drain<const SERVERS: usize>(servers: [ServerProcess; SERVERS]) {
     for server in servers {
         server.signal(Signal::TERM);
         let (status, said) = server.wait();
         assert!(status.success() && said.is_empty(), "{status}: {said}");
     }
-    for mut member in staying {
-        assert_eq!(member.conversation.hear(), "", "the drain ends all connections");
+}
+
+/// Clients of two servers, which are paired. The first one is the one that begins.
+fn pair(one: &ServerProcess, other: &ServerProcess) -> [Conversation; 2] {
+    let [mut one, mut other] = [one.talk(), other.talk()];
+    match [one.hear(), other.hear()].each_ref().map(String::as_str) {
+        ["PLAY first", "PLAY second"] => [one, other],
+        ["PLAY second", "PLAY first"] => [other, one],
+        words => panic!("{words:?}"),
     }
+}
+
+/// Players of two servers play, and the servers drain.
+fn players_play(architecture: &[&str], redis: &Redis) {
+    let servers = [serve("game", architecture, redis), serve("game", &["threads"], redis)];
+    for (one, other) in [(0, 1), (1, 0), (0, 0)] {
+        let [mut first, mut second] = pair(&servers[one], &servers[other]);
+        for ball in 0..20 {
+            // Some lines at once, and one that is as long as may be.
+            let long = "x".repeat(1024);
+            first.say(&format!("BALL {ball}\r\n{long}\n\n"));
+            let heard = [second.hear(), second.hear(), second.hear()];
+            assert!(heard == [format!("BALL {ball}"), long, String::new()], "{heard:?}");
+            second.say(&format!("LLAB {ball}\n"));
+            assert_eq!(first.hear(), format!("LLAB {ball}"));
+        }
+        first.say("good bye\n");
+        drop(first);
+        assert_eq!(second.hear(), "good bye");
+        assert_eq!(second.hear(), "* the other has left");
+        assert_eq!(second.hear(), "");
+    }
+    // One that leaves early is not paired, and one that speaks early is told so.
+    let mut waiting = servers[1].talk();
+    waiting.finish();
+    assert_eq!(waiting.hear(), "");
+    let mut early = servers[0].talk();
+    early.say("now?\n");
+    assert_eq!([early.hear(), early.hear()], ["ERROR wait for PLAY", ""]);
+    let [mut first, mut second] = pair(&servers[0], &servers[1]);
+    first.say("still here\n");
+    assert_eq!(second.hear(), "still here");
+    let waiting = servers[0].talk();
+    drain(servers);
+    for mut player in [first, second, waiting] {
+        let ended = [player.hear(), player.hear()];
+        assert!(
+            ["", "* the other has left"].contains(&&*ended[0]) && ended[1].is_empty(),
+            "{ended:?}"
+        );
+    }
+}
+
+#[test]
+fn the_other_players_are_told_that_a_server_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let redis = Redis::start(directory.path());
+    for victim in 0..3 {
+        let mut servers: Vec<_> = three("game", &redis).into_iter().map(Some).collect();
+        let [safe, victim, other] = [victim + 1, victim, victim + 2].map(|number| number % 3);
+        let (kept, lost) = {
+            let at = |number: usize| servers[number].as_ref().unwrap();
+            (pair(at(safe), at(other)), pair(at(safe), at(victim)))
+        };
+        servers[victim].take();
+        let ends = lost.map(|mut player| (player.hear(), player.hear()));
+        let told = ends.iter().filter(|(word, _)| word == "* the other has left").count();
+        assert!(told == 1 && ends.iter().all(|(_, end)| end.is_empty()), "{ends:?}");
+        let [mut first, mut second] = kept;
+        first.say("still here\n");
+        assert_eq!(second.hear(), "still here");
+        // An offer of a server that is gone is passed over.
+        drop((first, second));
+        let at = |number: usize| servers[number].as_ref().unwrap();
+        let [mut first, mut second] = pair(at(safe), at(other));
+        second.say("here too\n");
+        assert_eq!(first.hear(), "here too");
+    }
+}
+
+#[test]
+fn players_are_told_that_redis_is_away_and_come_back_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut redis = Redis::start(directory.path());
+    let servers = three("game", &redis);
+    let [first, second] = pair(&servers[0], &servers[1]);
+    let waiting = servers[2].talk();
+    eventually("it waits", || {
+        (redis.ask("EXISTS duality:game:offer").starts_with(b":1")).then_some(())
+    });
+    redis.restart(directory.path(), || {
+        for mut player in [first, second, waiting] {
+            assert_eq!(player.hear(), "* the store is unavailable");
+            assert_eq!(player.hear(), "");
+        }
+        assert_eq!(servers[1].talk().hear(), "* the store is unavailable");
+    });
+    let [mut first, mut second] = eventually("clients are let in", || {
+        let mut both = [servers[0].talk(), servers[1].talk()];
+        let [one, other] = both.each_mut().map(Conversation::hear);
+        match [&*one, &*other] {
+            ["PLAY first", "PLAY second"] => Some(both),
+            ["PLAY second", "PLAY first"] => {
+                both.into_iter().rev().collect::<Vec<_>>().try_into().ok()
+            }
+            _ => None,
+        }
+    });
+    first.say("again\n");
+    assert_eq!(second.hear(), "again");
+}
+
+#[test]
+fn a_load_of_games_over_three_servers() {
+    let directory = tempfile::tempdir().unwrap();
+    let redis = Redis::start(directory.path());
+    let servers = three("game", &redis);
+    let places: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
+    let load = Command::new(env!("CARGO_BIN_EXE_served"))
+        .args(["load", "--json", "-c20", "-n2000", &format!("game://{}", places.join(","))])
+        .output()
+        .unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&load.stdout).unwrap();
+    assert_eq!(
+        (report["requests"].as_u64(), report["errors"].to_string()),
+        (Some(2000), "{}".into())
+    );
 }
 
 #[test]
 fn members_are_told_that_redis_is_away_and_come_back_with_it() {
     let directory = tempfile::tempdir().unwrap();
     let mut redis = Redis::start(directory.path());
-    let mut servers = three(&redis);
+    let mut servers = three("chat", &redis);
     let complaints: Vec<_> = servers.iter_mut().map(ServerProcess::complaints).collect();
     let mut members: Vec<_> = servers.iter().map(Member::of).collect();
     let everyone = numbers(&members);
@@ -270,7 +411,8 @@ fn a_server_that_is_cut_off_tells_its_own_members_only() {
     let directory = tempfile::tempdir().unwrap();
     let redis = Redis::start(directory.path());
     for architecture in ["epoll", "threads", "uthreads"] {
-        let mut servers = [serve(&[architecture], &redis), serve(&["epoll"], &redis)];
+        let mut servers =
+            [serve("chat", &[architecture], &redis), serve("chat", &["epoll"], &redis)];
         let complaints = servers.each_mut().map(ServerProcess::complaints);
         // The first to join is the first to subscribe.
         let [mut one, mut other] = servers.each_ref().map(Member::of);
@@ -303,7 +445,7 @@ fn a_load_over_three_servers_loses_the_members_of_one() {
     const DELIVERIES: u64 = 600_000;
     let directory = tempfile::tempdir().unwrap();
     let redis = Redis::start(directory.path());
-    let mut servers = three(&redis);
+    let mut servers = three("chat", &redis);
     let places: Vec<_> = servers.iter().map(|server| server.address().to_string()).collect();
     let mut load = Command::new(env!("CARGO_BIN_EXE_served"));
     load.args(["load", "--json", "-c30", "-n", &DELIVERIES.to_string()]);
@@ -336,9 +478,11 @@ fn published(redis: &Redis) -> u64 {
 
 #[test]
 fn a_file_joins_no_servers() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
-    let refused = command.args(["serve", "chat", "--store=sqlite:x"]).output().unwrap();
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert_eq!((refused.status.code(), said.lines().count()), (Some(2), 1), "{said}");
-    assert!(said.contains("--store") && said.contains("redis://HOST:PORT"), "{said}");
+    for service in ["chat", "game"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
+        let refused = command.args(["serve", service, "--store=sqlite:x"]).output().unwrap();
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!((refused.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains("--store") && said.contains("redis://HOST:PORT"), "{said}");
+    }
 }

@@ -1,6 +1,6 @@
 //! What a load is aimed at: `SERVICE://HOST:PORT`, with a path where the service has pages. A chat
-//! may be on several servers, `chat://HOST:PORT,HOST:PORT`. Or a fixed exchange of bytes with a
-//! service of the user's own.
+//! or a game may be on several servers, `chat://HOST:PORT,HOST:PORT`. Or a fixed exchange of bytes
+//! with a service of the user's own.
 
 use std::fmt;
 use std::io;
@@ -146,7 +146,7 @@ impl FromStr for Target {
     type Err = TargetError;
 
     /// Reads `SERVICE://HOST:PORT[/PATH]`; `HOST:PORT[/PATH]` is one of http, and a port alone one
-    /// of 127.0.0.1. Several servers of one chat are `chat://HOST:PORT,HOST:PORT`. A host name is
+    /// of 127.0.0.1. Servers of one chat or game are `chat://HOST:PORT,HOST:PORT`. A host name is
     /// looked up here, and its first IPv4 address is taken if it has one. The default port of
     /// services with pages is 80. The guestbook's default page is `/guestbook`.
     fn from_str(text: &str) -> Result<Self, TargetError> {
@@ -319,6 +319,7 @@ mod tests {
             "game://127.0.0.1:8080",
             "chat://127.0.0.1:8080",
             "chat://127.0.0.1:8080,127.0.0.1:8081,[::1]:8082",
+            "game://127.0.0.1:8080,127.0.0.1:8081",
             "phone://127.0.0.1:8080",
             "guestbook://127.0.0.1:8080/guestbook",
             "guestbook://[::1]:8080/about?x",

@@ -33,6 +33,7 @@ pub mod game;
 pub mod guestbook;
 pub mod http;
 mod line;
+mod per_loop;
 pub mod phone;
 pub mod quote;
 mod setup;

@@ -39,7 +39,8 @@ pub(super) struct Arguments {
     /// Where `guestbook` and `phone` keep what they are told: sqlite:PATH or redis://HOST:PORT
     /// [default: sqlite:SERVICE.sqlite]
     ///
-    /// `chat` keeps nothing. Its servers that have the same Redis are one room (docs/chat.md).
+    /// `chat` and `game` keep nothing. Clients of servers that have the same Redis meet
+    /// (docs/chat.md).
     #[arg(long, value_name = "STORE")]
     store: Option<Location>,
     /// Acknowledge a write to the store once the disk has it, so that it survives a power cut too

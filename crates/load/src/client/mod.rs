@@ -48,7 +48,7 @@ pub(crate) struct Entry {
     pub(crate) page: Option<&'static str>,
     /// The port for a target that names none. `None` if the target must name one.
     pub(crate) port: Option<u16>,
-    /// Whether the connections of one load may be on several servers, which serve them together.
+    /// Whether the connections of one load may go to several servers, which serve them together.
     pub(crate) is_across: bool,
     /// Makes the protocol of a target. Services without pages ignore the page.
     pub(crate) read: fn(Page) -> Arc<dyn Protocol>,

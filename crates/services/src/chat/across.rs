@@ -27,10 +27,7 @@
 //! A message is the member's number, LF, and whole lines, each with the number before it:
 //! `17⏎17> hello⏎17> good morning⏎`. What is no message is passed over, by all servers alike.
 
-use std::{
-    io,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{io, sync::Arc};
 
 use duality_runtime::{sync::Mutex, task};
 use memchr::memchr;
@@ -39,7 +36,10 @@ use super::{
     LONGEST,
     room::{Member, Over, Room},
 };
-use crate::store::{Channel, Subscription, Unavailable};
+use crate::{
+    per_loop::PerLoop,
+    store::{Channel, Subscription, Unavailable},
+};
 
 /// A message with so many bytes of lines takes no further line.
 pub(super) const MESSAGE: usize = 4 << 10;
@@ -54,8 +54,7 @@ const LONGEST_LINE: usize = DIGITS + "> ".len() + LONGEST + 1;
 pub(super) struct Across {
     channel: Channel,
     backlog: usize,
-    /// Indexed by the number of the loop ([`task::group`]).
-    rooms: RwLock<Vec<Arc<Slot>>>,
+    rooms: PerLoop<Slot>,
 }
 
 /// The room of a loop, once there has been one. It may be over.
@@ -77,7 +76,7 @@ pub(super) struct Unsaid;
 impl Across {
     /// Rooms with members that may fall `backlog` bytes behind.
     pub(super) fn new(channel: Channel, backlog: usize) -> Self {
-        Self { channel, backlog, rooms: RwLock::default() }
+        Self { channel, backlog, rooms: PerLoop::default() }
     }
 
     /// A new member, and its room. It hears all that is published from now on.
@@ -126,7 +125,7 @@ impl Across {
 
     /// The room of this loop.
     async fn room(&self) -> Result<Arc<Room>, Refusal> {
-        let slot = self.slot();
+        let slot = self.rooms.here(|| Mutex::new(None));
         // Those that come at once wait for one subscription.
         let mut slot = slot.lock().await;
         if let Some(room) = slot.as_ref().filter(|room| !room.is_over()) {
@@ -137,20 +136,6 @@ impl Across {
         task::spawn(hear(HeardRoom(room.clone()), subscription))?;
         *slot = Some(room.clone());
         Ok(room)
-    }
-
-    fn slot(&self) -> Arc<Slot> {
-        let number = task::group() as usize;
-        let rooms = self.rooms.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = rooms.get(number) {
-            return slot.clone();
-        }
-        drop(rooms);
-        let mut rooms = self.rooms.write().unwrap_or_else(PoisonError::into_inner);
-        while rooms.len() <= number {
-            rooms.push(Arc::new(Mutex::new(None)));
-        }
-        rooms[number].clone()
     }
 }
 

@@ -41,7 +41,7 @@ use duality_runtime::{
 
 use crate::{
     Entry, Setting,
-    line::{FULL, Line, Lines, PATIENCE, bound_patience, linger},
+    line::{FULL, Line, Lines, PATIENCE, UNAVAILABLE, bound_patience, linger},
     shared,
     store::Channel,
 };
@@ -76,9 +76,6 @@ const SILENCE: Duration = Duration::from_secs(60 * 60);
 
 /// Bytes that a client may fall behind, if nothing else is asked for.
 const BACKLOG: usize = 16 << 20;
-
-/// What a client is told while the room cannot reach the other servers.
-const UNAVAILABLE: &[u8] = b"* the store is unavailable\n";
 
 /// A chat service, shared by all its connections; a clone is the same service.
 #[derive(Clone)]

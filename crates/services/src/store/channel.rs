@@ -1,8 +1,8 @@
 //! A channel between the servers of one service: what one publishes, all of them hear in one order.
 //!
 //! The store is Redis, and the channel one of its own (PUBLISH, SUBSCRIBE). It keeps nothing but a
-//! counter. A channel is made before the architecture starts its processes, threads and loops, as a
-//! [`Store`](super::Store) is, and uses connections in the same way.
+//! counter and an offer. A channel is made before the architecture starts its processes, threads
+//! and loops, as a [`Store`](super::Store) is, and uses connections in the same way.
 
 use std::sync::Arc;
 
@@ -17,8 +17,9 @@ pub struct Channel {
     shared: Arc<Shared<Redis>>,
     /// The name of the channel.
     name: Arc<str>,
-    /// The key of the counter.
+    /// The keys of the counter and of the offer.
     counter: Arc<str>,
+    offer: Arc<str>,
 }
 
 /// What is published, from the moment of subscribing on, in order and without a gap.
@@ -46,6 +47,7 @@ impl Channel {
             // Redis has one set of channels for all of its databases.
             name: format!("duality:{name}:{database}").into(),
             counter: format!("duality:{name}:members").into(),
+            offer: format!("duality:{name}:offer").into(),
         })
     }
 
@@ -67,12 +69,36 @@ impl Channel {
         self.shared.reporting(self.shared.kind.count(self.counter.as_bytes()).await)
     }
 
-    /// Has all subscribers hear a message.
+    /// The channel beside this one that has a number of its own. All else is the same.
+    #[must_use]
+    pub fn numbered(&self, number: u64) -> Self {
+        Self { name: format!("{}:{number}", self.name).into(), ..self.clone() }
+    }
+
+    /// Makes an offer, unless there is one. Returns whether it did.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`]; the offer may be there nevertheless.
+    pub async fn offer(&self, offer: &str) -> Result<bool, Unavailable> {
+        self.shared.reporting(self.shared.kind.offer(self.offer.as_bytes(), offer.as_bytes()).await)
+    }
+
+    /// Takes the offer, if there is one. No other takes it too.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`]; the offer may be gone nevertheless.
+    pub async fn take_offer(&self) -> Result<Option<String>, Unavailable> {
+        self.shared.reporting(self.shared.kind.take_offer(self.offer.as_bytes()).await)
+    }
+
+    /// Has all subscribers hear a message; returns how many there are.
     ///
     /// # Errors
     ///
     /// [`Unavailable`]; all may hear it once nevertheless.
-    pub async fn publish(&self, message: &[u8]) -> Result<(), Unavailable> {
+    pub async fn publish(&self, message: &[u8]) -> Result<u64, Unavailable> {
         self.shared.reporting(self.shared.kind.publish(self.name.as_bytes(), message).await)
     }
 

@@ -35,10 +35,9 @@ mod subscription;
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use duality_runtime::net::TcpStream;
-use duality_runtime::task;
 use duality_runtime::time::{Duration, Instant, sleep, timeout};
 use rustix::io::Errno;
 
@@ -47,6 +46,7 @@ use self::connection::Connection;
 pub(super) use self::subscription::Subscription;
 use super::pool::{Checkout, Pool};
 use super::{Options, RedisCalls, Remark, Visit};
+use crate::per_loop::PerLoop;
 
 const VISITORS: &[u8] = b"duality:visitors";
 const REMARKS: &[u8] = b"duality:remarks";
@@ -64,8 +64,7 @@ pub(super) struct Redis {
     /// What is sent first on a connection.
     greeting: Commands,
     options: Options,
-    /// Indexed by the number of the group.
-    groups: RwLock<Vec<Arc<Group>>>,
+    groups: PerLoop<Group>,
 }
 
 /// What the tasks of one loop share, or those of a process without loops.
@@ -143,7 +142,7 @@ impl Redis {
         if database != 0 {
             greeting.push(&[b"SELECT", database.to_string().as_bytes()]);
         }
-        Ok(Self { addresses, greeting, options, groups: RwLock::default() })
+        Ok(Self { addresses, greeting, options, groups: PerLoop::default() })
     }
 
     pub(super) async fn visit(&self, newest: usize) -> Result<Visit, String> {
@@ -186,12 +185,7 @@ impl Redis {
 
     pub(super) async fn find_entry(&self, name: &str) -> Result<Option<String>, String> {
         let find = Commands::repeatable(&[b"HGET", PHONE, name.as_bytes()]);
-        self.call(&find, |[phone]| match phone {
-            Reply::Null => Some(None),
-            Reply::BulkString(bytes) => String::from_utf8(bytes).ok().map(Some),
-            _ => None,
-        })
-        .await
+        self.call(&find, |[phone]| text(phone)).await
     }
 
     /// Adds one to the number at `key`, and returns it.
@@ -199,9 +193,26 @@ impl Redis {
         self.call(&Commands::once(&[b"INCR", key]), |[count]| number(&count)).await
     }
 
-    pub(super) async fn publish(&self, channel: &[u8], message: &[u8]) -> Result<(), String> {
+    /// Sets the text at `key`, unless there is one.
+    pub(super) async fn offer(&self, key: &[u8], text: &[u8]) -> Result<bool, String> {
+        let set = Commands::once(&[b"SET", key, text, b"NX"]);
+        self.call(&set, |[reply]| match reply {
+            Reply::SimpleString(_) => Some(true),
+            Reply::Null => Some(false),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Takes the text at `key` away, if there is one.
+    pub(super) async fn take_offer(&self, key: &[u8]) -> Result<Option<String>, String> {
+        self.call(&Commands::once(&[b"GETDEL", key]), |[reply]| text(reply)).await
+    }
+
+    /// Returns how many hear it.
+    pub(super) async fn publish(&self, channel: &[u8], message: &[u8]) -> Result<u64, String> {
         let publish = Commands::once(&[b"PUBLISH", channel, message]);
-        self.call(&publish, |[receivers]| number(&receivers)).await.map(|_| ())
+        self.call(&publish, |[receivers]| number(&receivers)).await
     }
 
     pub(super) async fn subscribe(&self, channel: &[u8]) -> Result<Subscription, String> {
@@ -327,19 +338,11 @@ impl Redis {
     }
 
     fn group(&self) -> Arc<Group> {
-        let number = task::group() as usize;
-        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(group) = groups.get(number) {
-            return group.clone();
-        }
-        drop(groups);
-        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
-        while groups.len() <= number {
+        self.groups.here(|| {
             let pool = Pool::new(self.options.redis_connections);
             let (exchanges, connects) = (Rested::default(), Rested::default());
-            groups.push(Arc::new(Group { pool, exchanges, connects }));
-        }
-        groups[number].clone()
+            Group { pool, exchanges, connects }
+        })
     }
 }
 
@@ -423,6 +426,15 @@ fn number(reply: &Reply) -> Option<u64> {
     match reply {
         Reply::Integer(number) => (*number).try_into().ok(),
         Reply::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// A text, if there is one.
+fn text(reply: Reply) -> Option<Option<String>> {
+    match reply {
+        Reply::Null => Some(None),
+        Reply::BulkString(bytes) => String::from_utf8(bytes).ok().map(Some),
         _ => None,
     }
 }
