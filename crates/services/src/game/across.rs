@@ -35,14 +35,14 @@ use std::{
 
 use duality_runtime::{
     net::TcpStream,
-    sync::{self, Notify},
-    task,
+    sync, task,
     time::{Instant, timeout},
 };
 
 use super::{
     message::{Message, Place},
-    player::{EARLY, Ending, LEFT, Output, PLAY_FIRST, PLAY_SECOND},
+    player::{EARLY, Ending, LEFT, Output, PLAY_FIRST},
+    standing::Player,
 };
 use crate::{
     line::{FULL, Lines, UNAVAILABLE},
@@ -74,33 +74,6 @@ struct Players {
     by_number: HashMap<u64, Arc<Player>>,
     /// The subscription has ended.
     over: bool,
-}
-
-/// What the tasks of one player and its desk share.
-struct Player {
-    number: u64,
-    output: Output,
-    state: Mutex<Standing>,
-    /// Wakes the task that reads from the client.
-    reader: Notify,
-    /// Wakes the task that writes to it.
-    writer: Notify,
-}
-
-#[derive(Default)]
-struct Standing {
-    /// It waits to be asked.
-    waits: bool,
-    /// The player that it has asked, while there is no answer.
-    asked: Option<Place>,
-    other: Option<Place>,
-    /// What is to be written next: the word that begins the game, then the lines of the other.
-    play: Option<&'static [u8]>,
-    lines: Option<Vec<u8>>,
-    /// The other's writer has not written the last lines yet.
-    unwritten: bool,
-    /// The game has ended, and the player is told why. Empty: its connection has ended.
-    end: Option<&'static [u8]>,
 }
 
 /// A player's place at its desk, which it leaves when this is dropped.
@@ -143,13 +116,7 @@ impl Across {
         let number = self.channel.number().await?;
         loop {
             let desk = self.desk().await?;
-            let player = Arc::new(Player {
-                number,
-                output: output.clone(),
-                state: Mutex::default(),
-                reader: Notify::new(),
-                writer: Notify::new(),
-            });
+            let player = Arc::new(Player::new(number, output.clone()));
             {
                 let mut players = desk.players();
                 // It may have ended in this moment.
@@ -354,56 +321,6 @@ impl Desk {
             }
         }
         Ok(())
-    }
-}
-
-impl Player {
-    fn standing(&self) -> MutexGuard<'_, Standing> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether it plays with the player that asks.
-    fn is_asked(&self, from: Place) -> bool {
-        let mut standing = self.standing();
-        if !standing.waits || standing.end.is_some() {
-            return false;
-        }
-        standing.waits = false;
-        standing.begin(from, PLAY_FIRST);
-        drop(standing);
-        self.writer.notify_one();
-        true
-    }
-
-    /// Whether it plays with the player that has said yes.
-    fn is_answered(&self, from: Place) -> bool {
-        let mut standing = self.standing();
-        if standing.asked != Some(from) || standing.end.is_some() {
-            return false;
-        }
-        standing.asked = None;
-        standing.begin(from, PLAY_SECOND);
-        drop(standing);
-        self.writer.notify_one();
-        self.reader.notify_one();
-        true
-    }
-
-    /// Ends its game, unless it has ended.
-    fn ends(&self, word: &'static [u8]) {
-        self.standing().end.get_or_insert(word);
-        self.reader.notify_one();
-        self.writer.notify_one();
-    }
-
-    fn end(&self) -> Option<&'static [u8]> {
-        self.standing().end
-    }
-}
-
-impl Standing {
-    fn begin(&mut self, other: Place, word: &'static [u8]) {
-        (self.other, self.play) = (Some(other), Some(word));
     }
 }
 

@@ -32,6 +32,7 @@
 mod across;
 pub(crate) mod message;
 mod player;
+mod standing;
 
 use std::{
     io, mem,

@@ -447,13 +447,13 @@ mod tests {
         // What some hear of the lost, all must hear, and at the same place.
         assert!(
             after_a_loss(|member, heard| if member == 3 {
-                drop(heard.remove(1))
+                drop(heard.remove(1));
             })
             .is_err()
         );
         assert!(
             after_a_loss(|member, heard| if member == 1 {
-                heard.swap(1, 2)
+                heard.swap(1, 2);
             })
             .is_err()
         );
