@@ -1,12 +1,14 @@
 //! Replies of Redis, or of another program at its address.
 //!
 //! A reply has one end, wherever the bytes are cut. It holds no more bytes than came. An error is
-//! final. A remark and a command are read as they were meant.
+//! final. A remark, a command, and messages of chat and game are read as they were meant.
 
 #![no_main]
 
 use duality_fuzz::split;
-use duality_services::fuzzing::{Reply, redis_command, redis_element, redis_remark, redis_reply};
+use duality_services::fuzzing::{
+    Reply, chat_message, game_message, redis_command, redis_element, redis_remark, redis_reply,
+};
 use duality_services::store::Remark;
 use libfuzzer_sys::fuzz_target;
 
@@ -31,6 +33,15 @@ fuzz_target!(|bytes: &[u8]| {
         let (guest, text) = text.split_once(':').unwrap_or((text, text));
         let remark = Remark { guest: guest.to_owned(), text: text.to_owned() };
         assert_eq!(redis_remark(redis_element(&remark).as_bytes()), Some(remark));
+    }
+    if let Some(message) = game_message(bytes) {
+        assert_eq!(message, bytes);
+    }
+    if let Some((number, lines)) = chat_message(bytes) {
+        assert_eq!([format!("{number}\n").as_bytes(), lines].concat(), bytes);
+        let begins = format!("{number}> ");
+        let mut lines = lines.split_inclusive(|byte| *byte == b'\n');
+        assert!(lines.all(|line| line.starts_with(begins.as_bytes()) && line.ends_with(b"\n")));
     }
 });
 

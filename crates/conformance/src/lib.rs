@@ -201,6 +201,15 @@ impl Conversation {
         line.trim_end_matches('\n').to_owned()
     }
 
+    /// Ends the sending side.
+    ///
+    /// # Panics
+    ///
+    /// When the connection has broken.
+    pub fn finish(&mut self) {
+        self.stream.get_mut().shutdown(std::net::Shutdown::Write).unwrap();
+    }
+
     /// Sends a line and returns the one that comes back.
     ///
     /// # Panics

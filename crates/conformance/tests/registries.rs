@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use duality_architectures::{Needs, find};
 use duality_conformance::{eventually, for_every_architecture, runs_here};
-use duality_services::{Entry, Setting};
+use duality_services::Entry;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ fn is_served(entry: &Entry, architecture: &[&str]) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", entry.name, "--listen=127.0.0.1:0", "--architecture"]);
     command.args(architecture).stdout(Stdio::piped()).stderr(Stdio::piped());
-    if entry.has(Setting::Store) {
+    if entry.keeps {
         command.arg(format!("--store=sqlite:{}", directory.path().join("store").display()));
     }
     let mut server = command.spawn().unwrap();

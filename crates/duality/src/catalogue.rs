@@ -4,7 +4,7 @@
 use duality_architectures::{Needs, Served};
 use duality_handwritten as handwritten;
 use duality_lab::ask::settings::Misfit;
-use duality_services::{ALL, Entry, Setting, Setup, SetupError, find, http};
+use duality_services::{ALL, Entry, Setup, SetupError, find, http, store};
 
 use crate::Service;
 use crate::failure::{Failure, flag};
@@ -69,7 +69,7 @@ impl Catalogue {
                     needs: needs(entry),
                     is_own: false,
                     persistent: entry.persistent,
-                    store: entry.has(Setting::Store),
+                    store: entry.keeps,
                     stack: entry.stack,
                     descriptors: entry.descriptors,
                 })
@@ -101,7 +101,7 @@ impl Catalogue {
     pub(crate) fn look_up(&self, name: &str, setup: &Setup) -> Result<Listed, Misfit> {
         let list = self.list();
         let names: Vec<String> = list.iter().map(|listed| listed.name.clone()).collect();
-        let Some(listed) = list.into_iter().find(|listed| listed.name == name) else {
+        let Some(mut listed) = list.into_iter().find(|listed| listed.name == name) else {
             let names = names.join(", ");
             let problem = format!("there is no service `{name}`: choose one of {names}");
             return Err(Misfit::new("service", problem));
@@ -111,6 +111,9 @@ impl Catalogue {
             Self::Own(_) => None,
         };
         setup::check(setup, name, entry)?;
+        if setup.store.is_some() {
+            listed.stack = listed.stack.max(store::STACK);
+        }
         Ok(listed)
     }
 

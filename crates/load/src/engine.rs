@@ -121,7 +121,7 @@ impl Engine {
     ) -> Arc<Load> {
         let load = self.load.get_or_init(|| {
             Arc::new(Load {
-                address: self.options.route(),
+                routes: self.options.routes(),
                 keep_alive: self.options.keeps_connections(),
                 reply_timeout: self.options.reply_timeout,
                 recorder: Recorder::new(self.options.connections, edges, queue, hook),

@@ -63,6 +63,7 @@ mod target;
 mod unanswered;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
@@ -168,7 +169,9 @@ impl Options {
             && let Some(problem) = arrivals.problem()
         {
             problem
-        } else if let Some(problem) = self.sources.problem(self.target.address()) {
+        } else if let Some(problem) =
+            self.target.addresses().iter().find_map(|address| self.sources.problem(*address))
+        {
             problem
         } else if let Some(problem) = self.crowd.problem(&self.target) {
             problem
@@ -189,9 +192,18 @@ impl Options {
         limits::check_descriptors(self.connections_in_all())
     }
 
-    /// The way to the server.
+    /// The way to the server, or to the first of several.
     fn route(&self) -> Route {
-        let (address, connections) = (self.target.address(), self.connections_in_all());
+        self.route_to(self.target.address())
+    }
+
+    /// The ways to all servers.
+    fn routes(&self) -> Vec<Route> {
+        self.target.addresses().iter().map(|address| self.route_to(*address)).collect()
+    }
+
+    fn route_to(&self, address: SocketAddr) -> Route {
+        let connections = self.connections_in_all();
         Route::new(address, self.sources.count(address, connections, self.keep_alive))
     }
 

@@ -95,6 +95,11 @@ impl Route {
         Self { address, sources }
     }
 
+    /// Where it leads.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// How many addresses it begins at.
     pub(crate) fn sources(&self) -> u32 {
         self.sources

@@ -1,5 +1,6 @@
-//! What a load is aimed at: `SERVICE://HOST:PORT`, with a path where the service has pages. Or a
-//! fixed exchange of bytes with a service of the user's own.
+//! What a load is aimed at: `SERVICE://HOST:PORT`, with a path where the service has pages. A chat
+//! or a game may be on several servers, `chat://HOST:PORT,HOST:PORT`. Or a fixed exchange of bytes
+//! with a service of the user's own.
 
 use std::fmt;
 use std::io;
@@ -22,7 +23,8 @@ use crate::engine::{Engine, Loading};
 /// targets that text cannot fully describe.
 #[derive(Clone, Debug)]
 pub struct Target {
-    address: SocketAddr,
+    /// One, or several where the service can be on several servers.
+    addresses: Vec<SocketAddr>,
     protocol: Arc<dyn Protocol>,
 }
 
@@ -33,23 +35,23 @@ impl Target {
     /// Sends `message` to an echo server, which returns the same bytes. [`Target::check`] bounds
     /// its length.
     pub fn echo(address: SocketAddr, message: Vec<u8>) -> Self {
-        Self { address, protocol: Arc::new(Echo { message }) }
+        Self { addresses: vec![address], protocol: Arc::new(Echo { message }) }
     }
 
     /// Sends `request` to a service of the user's own; the only correct answer is `reply`.
     pub fn exchange(address: SocketAddr, request: Vec<u8>, reply: Vec<u8>) -> Self {
-        Self { address, protocol: Arc::new(FixedBytes { request, reply }) }
+        Self { addresses: vec![address], protocol: Arc::new(FixedBytes { request, reply }) }
     }
 
     /// Talks in a chat; at most `lines` lines of each member are under way at a time.
     pub fn chat(address: SocketAddr, lines: u32) -> Self {
-        Self { address, protocol: Arc::new(Chat { lines }) }
+        Self { addresses: vec![address], protocol: Arc::new(Chat { lines }) }
     }
 
     /// Reads a page of a guestbook. Every `post_every`-th request of a connection is a POST; 0 is
     /// never.
     pub fn guestbook(address: SocketAddr, page: Page, post_every: u32) -> Self {
-        Self { address, protocol: Arc::new(Visits { page, post_every }) }
+        Self { addresses: vec![address], protocol: Arc::new(Visits { page, post_every }) }
     }
 
     /// The page of a target of `service` that names none. `None` if the service has no pages, or no
@@ -58,9 +60,14 @@ impl Target {
         ALL.iter().find(|entry| entry.name == service)?.page
     }
 
-    /// Where the server listens.
+    /// Where the server listens; the first of several.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses[0]
+    }
+
+    /// Where all of the servers listen; at least one.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     /// The name of the service, as in `SERVICE://HOST:PORT`; `exchange` for one of the user's own.
@@ -119,7 +126,10 @@ impl fmt::Display for Target {
             Some(Page { host, path }) => {
                 write!(formatter, "{}://{host}{path}", self.service())
             }
-            None => write!(formatter, "{}://{}", self.service(), self.address),
+            None => {
+                let addresses: Vec<_> = self.addresses.iter().map(SocketAddr::to_string).collect();
+                write!(formatter, "{}://{}", self.service(), addresses.join(","))
+            }
         }
     }
 }
@@ -136,9 +146,9 @@ impl FromStr for Target {
     type Err = TargetError;
 
     /// Reads `SERVICE://HOST:PORT[/PATH]`; `HOST:PORT[/PATH]` is one of http, and a port alone one
-    /// of 127.0.0.1. A host name is looked up here, and its first IPv4 address is taken if it has
-    /// one. The default port of services with pages is 80. The guestbook's default page is
-    /// `/guestbook`.
+    /// of 127.0.0.1. Servers of one chat or game are `chat://HOST:PORT,HOST:PORT`. A host name is
+    /// looked up here, and its first IPv4 address is taken if it has one. The default port of
+    /// services with pages is 80. The guestbook's default page is `/guestbook`.
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let look_up = |place: &str| place.to_socket_addrs().map(Iterator::collect);
         parse(text, look_up).map_err(|problem| TargetError { target: text.to_owned(), problem })
@@ -164,17 +174,24 @@ pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
         Some(at) => rest.split_at(at),
         None => (rest, ""),
     };
-    let authority = &*complete(authority);
+    let authorities: Vec<String> = authority.split(',').map(complete).collect();
+    let authority = &*authorities[0];
     let Some(entry) = ALL.iter().find(|entry| entry.name == scheme) else {
         return Err(no_client(scheme));
     };
+    if authorities.len() > 1 && !entry.is_across {
+        return Err(format!(
+            "the clients of {scheme} load one server; write {scheme}://{authority}"
+        ));
+    }
     let path = if matches!(path, "" | "/") { entry.page.unwrap_or_default() } else { path };
     if entry.page.is_none() && !path.is_empty() {
         return Err(format!("{scheme} has no path; write {scheme}://{authority}"));
     }
-    let address = resolve(authority, entry.port, look_up)?;
+    let addresses = authorities.iter().map(|place| resolve(place, entry.port, look_up));
+    let addresses = addresses.collect::<Result<_, _>>()?;
     let page = Page { host: authority.to_owned(), path: http_path(path)? };
-    Ok(Target { address, protocol: (entry.read)(page) })
+    Ok(Target { addresses, protocol: (entry.read)(page) })
 }
 
 fn no_client(scheme: &str) -> String {
@@ -301,6 +318,8 @@ mod tests {
             "quote://127.0.0.1:8080",
             "game://127.0.0.1:8080",
             "chat://127.0.0.1:8080",
+            "chat://127.0.0.1:8080,127.0.0.1:8081,[::1]:8082",
+            "game://127.0.0.1:8080,127.0.0.1:8081",
             "phone://127.0.0.1:8080",
             "guestbook://127.0.0.1:8080/guestbook",
             "guestbook://[::1]:8080/about?x",
@@ -332,6 +351,9 @@ mod tests {
             ("https://127.0.0.1/", "http://"),
             ("echo://127.0.0.1", "the port is missing"),
             ("echo://127.0.0.1:7/x", "no path"),
+            ("echo://127.0.0.1:7,127.0.0.1:8", "load one server; write echo://127.0.0.1:7"),
+            ("chat://127.0.0.1:7,", "the port is missing"),
+            ("chat://127.0.0.1:7,:70000", "not a port"),
             ("http://:/", "the host is missing"),
             (":65536", "not a port"),
             ("http://", "the host is missing"),

@@ -5,8 +5,8 @@ mod common;
 use duality_load::{Error, Options, Stop, Target, run};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{load, only_error, options, server};
@@ -249,4 +249,95 @@ fn a_chat_of_one_and_one_without_stay_are_refused() {
         assert!(matches!(error, Error::Options(_)), "{error}");
         assert!(error.to_string().starts_with("chat needs "), "{error}");
     }
+}
+
+/// A chat on several servers, whatever joins them.
+#[derive(Default)]
+struct Joined {
+    members: Vec<Option<TcpStream>>,
+    /// Those of the second server.
+    of_second: Vec<TcpStream>,
+    second_has_ended: bool,
+}
+
+impl Joined {
+    /// The second server says nothing more to any member, and takes no more lines.
+    fn end_second(&mut self) {
+        self.second_has_ended = true;
+        for stream in self.of_second.drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn servers(count: usize) -> (Target, Arc<Mutex<Joined>>) {
+    let joined: Arc<Mutex<Joined>> = Arc::default();
+    let serve = |place| {
+        let joined = joined.clone();
+        server(move |mut stream, _| {
+            let index = {
+                let mut joined = joined.lock().unwrap();
+                let index = joined.members.len();
+                stream.write_all(format!("* you are {}\n", index + 1).as_bytes()).unwrap();
+                joined.members.push(Some(stream.try_clone().unwrap()));
+                if place == 1 {
+                    joined.of_second.push(stream.try_clone().unwrap());
+                }
+                index
+            };
+            for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                let mut joined = joined.lock().unwrap();
+                if place == 1 && joined.second_has_ended {
+                    break;
+                }
+                for (_, member) in
+                    joined.members.iter_mut().enumerate().filter(|(to, _)| *to != index)
+                {
+                    let line = format!("{}> {line}\n", index + 1);
+                    let _ = member.as_mut().map(|stream| stream.write_all(line.as_bytes()));
+                }
+            }
+            // The second server's streams have another copy.
+            let left = joined.lock().unwrap().members[index].take().unwrap();
+            let _ = left.shutdown(Shutdown::Both);
+        })
+    };
+    let addresses: Vec<_> = (0..count).map(|place| serve(place).to_string()).collect();
+    (format!("chat://{}", addresses.join(",")).parse().unwrap(), joined)
+}
+
+#[test]
+fn members_join_at_each_server_in_turn() {
+    let (target, joined) = servers(3);
+    let report = load(&options(target, 7, 7 * 6 * 20));
+    assert_eq!((report.requests, report.errors.len()), (7 * 6 * 20, 0), "{:?}", report.errors);
+    assert_eq!(joined.lock().unwrap().of_second.len(), 2);
+}
+
+#[test]
+fn the_others_go_on_without_the_members_of_a_server_that_ends() {
+    const DELIVERIES: u64 = 400_000;
+    struct EndsTheSecond(Arc<Mutex<Joined>>);
+    impl duality_load::Observer for EndsTheSecond {
+        fn progress(&mut self, requests: u64, _: Duration) {
+            if requests > 1_000 {
+                self.0.lock().unwrap().end_second();
+            }
+        }
+    }
+    let (target, joined) = servers(3);
+    let options = options(target, 8, DELIVERIES);
+    let report = run(&options, &mut EndsTheSecond(joined), &AtomicBool::new(false)).unwrap();
+    let lost: u64 = report.errors.values().sum();
+    assert!(report.errors.keys().all(|kind| ["reset", "closed-early"].contains(&kind.as_str())));
+    assert_eq!((report.requests, lost), (DELIVERIES - 3, 3), "{:?}", report.errors);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named() {
+    let (target, _) = servers(1);
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let target = format!("{target},{nobody}").parse().unwrap();
+    let error = run(&options(target, 4, 12), &mut (), &AtomicBool::new(false)).unwrap_err();
+    assert!(error.to_string().contains(&format!("{nobody}: connection refused")), "{error}");
 }

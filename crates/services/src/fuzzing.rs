@@ -2,7 +2,11 @@
 //! `cfg(fuzzing)`, which changes nothing else.
 
 use crate::{
-    chat::log::{Log, Prefix},
+    chat::{
+        across,
+        log::{Log, Prefix},
+    },
+    game::message::Message,
     line, phone, quote,
     store::{Remark, redis::codec},
 };
@@ -59,6 +63,18 @@ pub fn chat(said: &[(u64, &[u8])], hearer: u64, capacity: usize) -> Option<Vec<u
         heard.extend_from_slice(&stretch);
     }
     Some(heard)
+}
+
+/// The number and the lines in a message between the servers of a chat.
+#[must_use]
+pub fn chat_message(message: &[u8]) -> Option<(u64, &[u8])> {
+    across::decode(message)
+}
+
+/// A message between the servers of a game, as it is written if `message` is one.
+#[must_use]
+pub fn game_message(message: &[u8]) -> Option<Vec<u8>> {
+    Message::decode(message).map(|message| message.encode())
 }
 
 pub use redis_protocol::resp2::types::OwnedFrame as Reply;

@@ -33,6 +33,7 @@ pub mod game;
 pub mod guestbook;
 pub mod http;
 mod line;
+mod per_loop;
 pub mod phone;
 pub mod quote;
 mod setup;
@@ -60,6 +61,9 @@ pub struct Entry {
     pub open: fn(&Setup) -> Result<Handler, SetupError>,
     /// What it can be set up with.
     pub settings: &'static [Setting],
+    /// Whether it keeps what it is told, in a store. If not, its [`Setting::Store`] only joins
+    /// servers.
+    pub keeps: bool,
     /// Whether one connection can carry more than one request.
     pub persistent: bool,
     /// Whether its connections must be able to reach the same memory, and so the same process.
@@ -86,6 +90,7 @@ impl Entry {
         protocol: "",
         open: |_| Ok(Handler::new(|_| std::future::ready(Ok(())))),
         settings: &[],
+        keeps: false,
         persistent: true,
         shared_memory: false,
         concurrent_connections: false,

@@ -21,6 +21,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// what its connection needs.
 pub(crate) const FULL: &[u8] = b"* the server is full\n";
 
+/// What a client is told when the server cannot reach the others that it is served with.
+pub(crate) const UNAVAILABLE: &[u8] = b"* the store is unavailable\n";
+
 /// Bytes that are read at a time.
 const BUFFER: usize = 4 << 10;
 

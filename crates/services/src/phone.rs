@@ -29,7 +29,7 @@ use crate::{
     Entry, Setting,
     line::{Line, Lines, PATIENCE, bound_patience, linger},
     shared,
-    store::{Store, Unavailable},
+    store::{self, Store, Unavailable},
 };
 
 /// The phone service, as the registry lists it.
@@ -43,7 +43,8 @@ pub const ENTRY: Entry = Entry {
         }))
     },
     settings: &[Setting::Store, Setting::Durable],
-    stack: 64 * 1024,
+    keeps: true,
+    stack: store::STACK,
     ..Entry::PLAIN
 };
 

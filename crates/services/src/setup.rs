@@ -6,7 +6,7 @@ use duality_runtime::log;
 
 use crate::{
     http,
-    store::{InvalidLocation, Location, OpenError, Options, RedisCalls, Store},
+    store::{Channel, InvalidLocation, Location, OpenError, Options, RedisCalls, Store},
 };
 
 /// What an operator has chosen; [`Default`] is what there is without a choice.
@@ -25,7 +25,7 @@ pub struct Setup {
     /// Bytes that blocks reads for each request.
     pub read_size: Option<u64>,
     /// Where the store is. `None`: an SQLite file named after the service, in the working
-    /// directory.
+    /// directory. A service that keeps nothing is then of one process.
     pub store: Option<Location>,
     /// Whether an acknowledged write must survive a loss of power too, not only the end of the
     /// process.
@@ -134,6 +134,21 @@ impl Setup {
         // The operator has been told, and may start the store later.
         let _ = store.reach();
         Ok(store)
+    }
+
+    /// Opens the channel to the other servers of the service called `name`, if a store was chosen.
+    pub(crate) fn open_channel(&self, name: &'static str) -> Result<Option<Channel>, SetupError> {
+        let Some(location) = &self.store else { return Ok(None) };
+        if matches!(location, Location::Sqlite { .. }) {
+            let problem =
+                format!("a file does not join the servers of a {name}: give redis://HOST:PORT");
+            let error = io::Error::new(io::ErrorKind::InvalidInput, problem);
+            return Err(SetupError::Choice { flags: "--store", error });
+        }
+        let channel = Channel::new(location, name, Options::default())?;
+        // The operator has been told, and may start Redis later.
+        let _ = channel.reach();
+        Ok(Some(channel))
     }
 }
 

@@ -39,7 +39,8 @@ pub(super) struct Arguments {
     /// What to ask: SERVICE://HOST:PORT, for http and guestbook with a /PATH
     ///
     /// The services are http, echo, time, quote, game, chat, phone, guestbook and blocks.
-    /// localhost:8080, :8080 and 8080 are http servers too.
+    /// localhost:8080, :8080 and 8080 are http servers too. A chat or a game on several
+    /// servers is chat://HOST:PORT,HOST:PORT: the clients go to each in turn.
     target: Target,
     /// Connections that are open at once
     #[arg(short, long, default_value_t = 100)]

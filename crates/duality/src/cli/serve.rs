@@ -38,6 +38,9 @@ pub(super) struct Arguments {
     setup: SetupFlags,
     /// Where `guestbook` and `phone` keep what they are told: sqlite:PATH or redis://HOST:PORT
     /// [default: sqlite:SERVICE.sqlite]
+    ///
+    /// `chat` and `game` keep nothing. Clients of servers that have the same Redis meet
+    /// (docs/chat.md).
     #[arg(long, value_name = "STORE")]
     store: Option<Location>,
     /// Acknowledge a write to the store once the disk has it, so that it survives a power cut too

@@ -11,7 +11,8 @@ use crate::{Options, Pattern};
 /// The most lines that each member says at a time, if they fit.
 const LINES: u32 = 100;
 
-pub(crate) static ENTRY: Entry = Entry::plain("chat", |_| Arc::new(Chat { lines: LINES }));
+pub(crate) static ENTRY: Entry =
+    Entry { is_across: true, ..Entry::plain("chat", |_| Arc::new(Chat { lines: LINES })) };
 
 /// Talk in one room with all the other connections of the load. A request is the delivery of one
 /// line to one member. The load has no end, or ends after a number of deliveries. If each of l

@@ -31,7 +31,8 @@ const LONGEST_LINE: usize = 64;
 /// The distance between the balls of two pairs, so that they cannot be confused.
 const BALLS_OF_A_PAIR: u64 = 1_000_000_000;
 
-pub(crate) static ENTRY: Entry = Entry::plain("game", |_| Arc::new(Matches));
+pub(crate) static ENTRY: Entry =
+    Entry { is_across: true, ..Entry::plain("game", |_| Arc::new(Matches)) };
 
 /// Play ball with another of the load's connections.
 #[derive(Debug)]

@@ -33,10 +33,9 @@ const COUNTER: &str = "id=\"visitors\">";
 const POST_EVERY: u32 = 10;
 
 pub(crate) static ENTRY: Entry = Entry {
-    name: "guestbook",
     page: Some("/guestbook"),
     port: Some(80),
-    read: |page| Arc::new(Visits { page, post_every: POST_EVERY }),
+    ..Entry::plain("guestbook", |page| Arc::new(Visits { page, post_every: POST_EVERY }))
 };
 
 /// GET a page that counts its visitors, and POST remarks in between.

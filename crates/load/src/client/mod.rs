@@ -48,6 +48,8 @@ pub(crate) struct Entry {
     pub(crate) page: Option<&'static str>,
     /// The port for a target that names none. `None` if the target must name one.
     pub(crate) port: Option<u16>,
+    /// Whether the connections of one load may go to several servers, which serve them together.
+    pub(crate) is_across: bool,
     /// Makes the protocol of a target. Services without pages ignore the page.
     pub(crate) read: fn(Page) -> Arc<dyn Protocol>,
 }
@@ -55,7 +57,7 @@ pub(crate) struct Entry {
 impl Entry {
     /// A service without pages and without a port of its own.
     const fn plain(name: &'static str, read: fn(Page) -> Arc<dyn Protocol>) -> Self {
-        Self { name, page: None, port: None, read }
+        Self { name, page: None, port: None, is_across: false, read }
     }
 }
 

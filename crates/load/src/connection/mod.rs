@@ -21,13 +21,21 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the connections of a load share.
 pub(crate) struct Load {
-    pub(crate) address: Route,
+    /// The ways to the servers; at least one.
+    pub(crate) routes: Vec<Route>,
     /// Whether a connection carries more than one request.
     pub(crate) keep_alive: bool,
     pub(crate) reply_timeout: Duration,
     pub(crate) recorder: Recorder,
     /// Whether its connections may make requests now.
     pub(crate) gate: Gate,
+}
+
+impl Load {
+    /// The way of a connection: they go to the servers in turn.
+    fn route(&self, connection: usize) -> Route {
+        self.routes[connection % self.routes.len()]
+    }
 }
 
 /// A connection, open or not, and its client.
@@ -52,7 +60,7 @@ impl<C: Client> Connection<C> {
     /// Opens it, in place of the last one if there was one.
     pub(crate) async fn open(&mut self, load: &Load) -> Result<(), Failure> {
         self.stream = None;
-        self.stream = Some(connect(load.address, load.reply_timeout).await?);
+        self.stream = Some(connect(load.route(self.number), load.reply_timeout).await?);
         load.recorder.connected();
         self.client.connected();
         Ok(())

@@ -46,12 +46,22 @@ impl Log {
 
     /// Adds a line, and drops the oldest bytes if there is no room. The text contains no LF.
     pub(crate) fn add(&mut self, prefix: &[u8], text: &[u8]) {
-        let length = prefix.len() + text.len() + 1;
-        let excess = (self.bytes.len() + length).saturating_sub(self.capacity);
-        self.bytes.drain(..excess);
+        self.make_room(prefix.len() + text.len() + 1);
         self.bytes.extend(prefix);
         self.bytes.extend(text);
         self.bytes.push_back(b'\n');
+    }
+
+    /// Adds whole lines as they are, which together are no longer than the longest line may be.
+    pub(crate) fn add_lines(&mut self, lines: &[u8]) {
+        self.make_room(lines.len());
+        self.bytes.extend(lines);
+    }
+
+    /// For so many bytes, which are to be added.
+    fn make_room(&mut self, length: usize) {
+        let excess = (self.bytes.len() + length).saturating_sub(self.capacity);
+        self.bytes.drain(..excess);
         self.end += length as u64;
     }
 

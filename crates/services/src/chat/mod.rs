@@ -23,11 +23,16 @@
 //!   behind, what it says is not read until it has caught up.
 //! * When there is no descriptor, thread or stack for what a connection needs, the client gets
 //!   `* the server is full`, and the connection ends.
+//!
+//! With `--store redis://HOST:PORT` the clients of several servers are in one room
+//! (`docs/chat.md`). All of the above holds over all of them. A client that a server can no longer
+//! serve so, since Redis is away, gets `* the store is unavailable`, and the connection ends.
 
+pub(crate) mod across;
 pub(crate) mod log;
 mod room;
 
-use std::{io, net::Shutdown, sync::Arc, time::Duration};
+use std::{io, mem, net::Shutdown, sync::Arc, time::Duration};
 
 use duality_runtime::{
     net::TcpStream,
@@ -35,10 +40,12 @@ use duality_runtime::{
 };
 
 use crate::{
-    Entry,
-    line::{FULL, Line, Lines, PATIENCE, bound_patience, linger},
+    Entry, Setting,
+    line::{FULL, Line, Lines, PATIENCE, UNAVAILABLE, bound_patience, linger},
     shared,
+    store::Channel,
 };
+use across::{Across, Refusal};
 use log::STRETCH;
 use room::{Member, Next, Room};
 
@@ -47,7 +54,14 @@ pub const ENTRY: Entry = Entry {
     name: "chat",
     summary: "passes what each client says to all the others",
     protocol: "lines of text, see docs/protocols.md",
-    open: |_| Ok(shared(Chat::new(), |chat, stream| async move { chat.serve(stream).await })),
+    open: |setup| {
+        let chat = match setup.open_channel(ENTRY.name)? {
+            Some(channel) => Chat::across(channel),
+            None => Chat::new(),
+        };
+        Ok(shared(chat, |chat, stream| async move { chat.serve(stream).await }))
+    },
+    settings: &[Setting::Store],
     shared_memory: true,
     concurrent_connections: true,
     descriptors: 2,
@@ -66,9 +80,18 @@ const BACKLOG: usize = 16 << 20;
 /// A chat service, shared by all its connections; a clone is the same service.
 #[derive(Clone)]
 pub struct Chat {
-    room: Arc<Room>,
+    rooms: Rooms,
     /// How long a client may take nothing.
     patience: Duration,
+}
+
+/// Where the clients meet.
+#[derive(Clone)]
+enum Rooms {
+    /// In the one room of this process.
+    Here(Arc<Room>),
+    /// In one that several servers share.
+    Across(Arc<Across>),
 }
 
 impl Chat {
@@ -82,7 +105,16 @@ impl Chat {
     /// share one backlog of that size; each also has a buffer of at most 32 KiB.
     #[must_use]
     pub fn with_backlog(bytes: usize) -> Self {
-        Self { room: Arc::new(Room::new(bytes.max(STRETCH))), patience: PATIENCE }
+        let room = Room::new(bytes.max(STRETCH));
+        Self { rooms: Rooms::Here(Arc::new(room)), patience: PATIENCE }
+    }
+
+    /// The same chat on each server that has this channel. All clients of one event loop, or of one
+    /// process without loops, share a backlog of 16 MiB.
+    #[must_use]
+    pub fn across(channel: Channel) -> Self {
+        let across = Across::new(channel, BACKLOG);
+        Self { rooms: Rooms::Across(Arc::new(across)), patience: PATIENCE }
     }
 
     /// Sets how long a client may take nothing. The least `limit` is a millisecond.
@@ -99,17 +131,28 @@ impl Chat {
     pub async fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
         stream.set_read_timeout(Some(SILENCE))?;
         bound_patience(&mut stream, self.patience)?;
-        let Ok((member, writer)) = self.admit(&mut stream) else {
-            stream.write_all(FULL).await?;
-            linger(&mut stream).await;
-            return Ok(());
+        let place = match self.enter(&mut stream).await {
+            Ok(place) => place,
+            Err(refusal) => {
+                stream.write_all(refusal.word()).await?;
+                linger(&mut stream).await;
+                return Ok(());
+            }
         };
-        let heard = listen(&self.room, &member, &mut stream).await;
-        self.room.leave(&member);
+        let Place { room, member, writer } = place;
+        let heard = self.listen(&room, &member, &mut stream).await;
+        if let (Rooms::Across(across), Ok(Hearing::End | Hearing::TooLong)) = (&self.rooms, &heard)
+        {
+            // What other servers' clients have said before is still on its way. If the room is cut
+            // off, the writer finds out.
+            let _ = across.say(&room, &member, &[]).await;
+        }
+        room.leave(&member);
         // From here on, only this task writes to the client.
         let delivered = writer.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         let word: &[u8] = match (heard?, delivered?) {
             (_, Parting::TooSlow) => b"* too slow\n",
+            (_, Parting::Cut) | (Hearing::Unsaid, Parting::Even) => UNAVAILABLE,
             (Hearing::TooLong, Parting::Even) => b"ERROR a line is at most 1024 bytes\n",
             (Hearing::End, Parting::Even) => return Ok(()),
         };
@@ -119,15 +162,60 @@ impl Chat {
     }
 
     /// Makes the client a member, and starts its writer.
-    fn admit(
-        &self,
-        stream: &mut TcpStream,
-    ) -> io::Result<(Arc<Member>, JoinHandle<io::Result<Parting>>)> {
+    async fn enter(&self, stream: &mut TcpStream) -> Result<Place, Refusal> {
         let mut output = stream.try_clone()?;
         output.set_write_timeout(Some(self.patience))?;
-        let member = self.room.join();
-        let writer = task::spawn(write(self.room.clone(), member.clone(), output))?;
-        Ok((member, writer))
+        let (room, member) = match &self.rooms {
+            Rooms::Here(room) => (room.clone(), room.join()),
+            Rooms::Across(across) => across.join().await?,
+        };
+        match task::spawn(write(room.clone(), member.clone(), output)) {
+            Ok(writer) => Ok(Place { room, member, writer }),
+            Err(error) => {
+                room.leave(&member);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Reads the member's lines and says them in the room.
+    async fn listen(
+        &self,
+        room: &Room,
+        member: &Arc<Member>,
+        stream: &mut TcpStream,
+    ) -> io::Result<Hearing> {
+        let mut lines = Lines::new(LONGEST);
+        let (mut message, mut begun) = (Vec::new(), 0);
+        loop {
+            let text = match lines.next(stream).await? {
+                Line::Text(text) => text,
+                Line::TooLong => return Ok(Hearing::TooLong),
+                Line::End => return Ok(Hearing::End),
+            };
+            stream.begin_request();
+            begun += 1;
+            let end = match &self.rooms {
+                Rooms::Here(room) => room.say(member, text),
+                Rooms::Across(across) => {
+                    message.extend_from_slice(member.prefix());
+                    message.extend_from_slice(text);
+                    message.push(b'\n');
+                    if message.len() < across::MESSAGE && lines.has_whole_line() {
+                        continue;
+                    }
+                    match across.say(room, member, &message).await {
+                        Ok(end) => end,
+                        Err(_) => return Ok(Hearing::Unsaid),
+                    }
+                }
+            };
+            message.clear();
+            (0..mem::take(&mut begun)).for_each(|_| stream.end_request());
+            if !room.keep_pace(member, end).await {
+                return Ok(Hearing::End);
+            }
+        }
     }
 }
 
@@ -137,10 +225,29 @@ impl Default for Chat {
     }
 }
 
+/// A client's place in a room.
+struct Place {
+    room: Arc<Room>,
+    member: Arc<Member>,
+    writer: JoinHandle<io::Result<Parting>>,
+}
+
+impl Refusal {
+    /// What the client is told.
+    fn word(&self) -> &'static [u8] {
+        match self {
+            Self::Full => FULL,
+            Self::Unavailable => UNAVAILABLE,
+        }
+    }
+}
+
 /// Why the chat reads no more lines from a member.
 enum Hearing {
     End,
     TooLong,
+    /// It is unknown whether the last lines reached the other servers.
+    Unsaid,
 }
 
 /// How a member's writer ended.
@@ -148,25 +255,8 @@ enum Parting {
     /// All that was due has been delivered.
     Even,
     TooSlow,
-}
-
-/// Reads the member's lines and says them in the room.
-async fn listen(room: &Room, member: &Member, stream: &mut TcpStream) -> io::Result<Hearing> {
-    let mut lines = Lines::new(LONGEST);
-    loop {
-        let end = match lines.next(stream).await? {
-            Line::Text(text) => {
-                stream.begin_request();
-                room.say(member, text)
-            }
-            Line::TooLong => return Ok(Hearing::TooLong),
-            Line::End => return Ok(Hearing::End),
-        };
-        stream.end_request();
-        if !room.keep_pace(member, end).await {
-            return Ok(Hearing::End);
-        }
-    }
+    /// The room was cut off from the other servers.
+    Cut,
 }
 
 /// Delivers to the member what the others say.
@@ -188,6 +278,7 @@ async fn deliver(room: &Room, member: &Arc<Member>, output: &mut TcpStream) -> i
             Next::Deliver => {}
             Next::End => return Ok(Parting::Even),
             Next::Overtaken => return Ok(Parting::TooSlow),
+            Next::Cut => return Ok(Parting::Cut),
         }
     }
 }

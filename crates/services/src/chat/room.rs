@@ -13,8 +13,13 @@
 //! A member that is itself far behind is not listened to: it waits in [`Room::keep_pace`]. So
 //! members that talk as fast as they can are slowed to what the server can deliver. Listening
 //! members need not go.
+//!
+//! A room across servers ([`super::across`]) is the same, but that lines come to it from a channel,
+//! and that its members' numbers do. It can be cut off from the others. Its members then get what
+//! had come before, and part.
 
 use std::{
+    collections::HashMap,
     mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -35,8 +40,14 @@ pub(super) struct Room {
 
 struct State {
     log: Log,
-    /// How many members there have been.
+    /// How many members have got their number here.
     joined: u64,
+    /// How many members there are.
+    members: usize,
+    /// Nothing more comes: the room has been cut off, or closed.
+    over: bool,
+    /// By their numbers, the members with a message that has not come back from the channel.
+    expected: HashMap<u64, Arc<Member>>,
     /// Members with writers that have nothing to do.
     waiting: Vec<Arc<Member>>,
     /// An empty list with room: it takes the place of `waiting` when those members are woken.
@@ -49,8 +60,11 @@ pub(super) struct Member {
     prefix: Prefix,
     /// Wakes the writer. A notification before the wait is kept, here and in `progress`.
     news: Notify,
-    /// Wakes the reader, when the writer has caught up, or has ended.
+    /// Wakes the reader: the writer has caught up or has ended, a message has come back, or the
+    /// room is over.
     progress: Notify,
+    /// The position after the message that came back last, plus one; 0 while one is expected.
+    back: AtomicU64,
     /// Up to where the writer has copied. The room's lock is held when it changes.
     cursor: AtomicU64,
     /// Up to where the writer has to copy, once the member is leaving. Used with the lock held.
@@ -66,6 +80,8 @@ enum Copied {
     Nothing,
     /// The member is leaving and there will not be more.
     Everything,
+    /// The room is over.
+    Cut,
 }
 
 /// What a writer has to do next.
@@ -77,13 +93,26 @@ pub(super) enum Next {
     End,
     /// Part with the member: it is too slow.
     Overtaken,
+    /// Part with the member: the room has been cut off from the other servers.
+    Cut,
 }
+
+/// The room has been cut off, or closed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Over;
 
 impl Room {
     /// An empty room; its members may fall `backlog` bytes behind.
     pub(super) fn new(backlog: usize) -> Self {
-        let state =
-            State { log: Log::new(backlog), joined: 0, waiting: Vec::new(), spare: Vec::new() };
+        let state = State {
+            log: Log::new(backlog),
+            joined: 0,
+            members: 0,
+            over: false,
+            expected: HashMap::new(),
+            waiting: Vec::new(),
+            spare: Vec::new(),
+        };
         Self { state: Mutex::new(state), pace: backlog as u64 / 4 }
     }
 
@@ -91,15 +120,14 @@ impl Room {
     pub(super) fn join(&self) -> Arc<Member> {
         let mut state = self.lock();
         state.joined += 1;
-        Arc::new(Member {
-            number: state.joined,
-            prefix: Prefix::new(state.joined),
-            news: Notify::new(),
-            progress: Notify::new(),
-            cursor: AtomicU64::new(state.log.end()),
-            until: AtomicU64::new(u64::MAX),
-            out: AtomicBool::new(false),
-        })
+        let number = state.joined;
+        state.join(number)
+    }
+
+    /// The same with a number that was given elsewhere, unless the room is over.
+    pub(super) fn join_as(&self, number: u64) -> Result<Arc<Member>, Over> {
+        let mut state = self.lock();
+        if state.over { Err(Over) } else { Ok(state.join(number)) }
     }
 
     /// Says a line, and wakes those that wait for one; returns the position after it.
@@ -107,8 +135,82 @@ impl Room {
         let mut state = self.lock();
         state.log.add(member.prefix.as_bytes(), text);
         let end = state.log.end();
+        self.wake(state);
+        end
+    }
+
+    /// Takes a message of member `number` that has come from the channel: whole lines, or none. If
+    /// the member is one of this room, and expects its message, that has come back.
+    pub(super) fn hear(&self, number: u64, lines: &[u8]) {
+        let mut state = self.lock();
+        state.log.add_lines(lines);
+        if let Some(member) = state.expected.remove(&number) {
+            member.back.store(state.log.end() + 1, Ordering::Relaxed);
+            member.progress.notify_one();
+        }
+        if !lines.is_empty() {
+            self.wake(state);
+        }
+    }
+
+    /// Has the member wait for a message that it is about to publish.
+    pub(super) fn expect(&self, member: &Arc<Member>) -> Result<(), Over> {
+        let mut state = self.lock();
+        if state.over {
+            return Err(Over);
+        }
+        member.back.store(0, Ordering::Relaxed);
+        state.expected.insert(member.number, member.clone());
+        Ok(())
+    }
+
+    /// No longer waits for a message, since it is unknown whether it was published.
+    pub(super) fn give_up(&self, member: &Member) {
+        self.lock().expected.remove(&member.number);
+    }
+
+    /// Waits until the member's message has come back; returns the position after it.
+    pub(super) async fn came_back(&self, member: &Member) -> Result<u64, Over> {
+        loop {
+            match member.back.load(Ordering::Relaxed) {
+                0 if self.is_over() => return Err(Over),
+                0 => member.progress.notified().await,
+                back => return Ok(back - 1),
+            }
+        }
+    }
+
+    /// Has the member hear what comes after `position`. It has no writer yet.
+    pub(super) fn begin_at(&self, member: &Member, position: u64) {
+        let _state = self.lock();
+        member.cursor.store(position, Ordering::Relaxed);
+    }
+
+    /// Ends the room: its members get what has come, and no more is to come.
+    pub(super) fn cut(&self) {
+        let mut state = self.lock();
+        state.over = true;
+        for (_, member) in state.expected.drain() {
+            member.progress.notify_one();
+        }
+        self.wake(state);
+    }
+
+    /// Ends the room if it has no members; returns whether it is over.
+    pub(super) fn close_if_empty(&self) -> bool {
+        let mut state = self.lock();
+        state.over |= state.members == 0;
+        state.over
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.lock().over
+    }
+
+    /// Wakes the members that wait for news.
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
         if state.waiting.is_empty() {
-            return end;
+            return;
         }
         let spare = mem::take(&mut state.spare);
         let mut woken = mem::replace(&mut state.waiting, spare);
@@ -118,7 +220,6 @@ impl Room {
             member.news.notify_one();
         }
         self.lock().spare = woken;
-        end
     }
 
     /// Waits until the member is at most `pace` bytes behind `end`. False if its writer has ended.
@@ -148,6 +249,7 @@ impl Room {
                 }
                 Ok(Copied::Nothing) => member.news.notified().await,
                 Ok(Copied::Everything) => return Next::End,
+                Ok(Copied::Cut) => return Next::Cut,
             }
         }
     }
@@ -160,6 +262,9 @@ impl Room {
             return Ok(Copied::Everything);
         }
         let copied = state.log.copy(cursor, lines)?;
+        if copied == cursor && state.over {
+            return Ok(Copied::Cut);
+        }
         if copied == cursor {
             state.waiting.push(member.clone());
             return Ok(Copied::Nothing);
@@ -171,6 +276,7 @@ impl Room {
     /// Has the member's writer end when it has delivered all lines so far.
     pub(super) fn leave(&self, member: &Arc<Member>) {
         let mut state = self.lock();
+        state.members -= 1;
         member.until.store(state.log.end(), Ordering::Relaxed);
         if let Some(place) = state.waiting.iter().position(|waiting| Arc::ptr_eq(waiting, member)) {
             state.waiting.swap_remove(place);
@@ -184,10 +290,31 @@ impl Room {
     }
 }
 
+impl State {
+    fn join(&mut self, number: u64) -> Arc<Member> {
+        self.members += 1;
+        Arc::new(Member {
+            number,
+            prefix: Prefix::new(number),
+            news: Notify::new(),
+            progress: Notify::new(),
+            back: AtomicU64::new(0),
+            cursor: AtomicU64::new(self.log.end()),
+            until: AtomicU64::new(u64::MAX),
+            out: AtomicBool::new(false),
+        })
+    }
+}
+
 impl Member {
     /// Its number; the first is 1.
     pub(super) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// How its lines begin.
+    pub(super) fn prefix(&self) -> &[u8] {
+        self.prefix.as_bytes()
     }
 
     /// Notes that its writer has ended.
@@ -236,6 +363,57 @@ mod tests {
         assert_eq!(next(&room, &one), (Next::End, String::new()));
         assert_eq!(next(&room, &two).0, Next::Deliver);
         assert_eq!(next(&room, &two), (Next::End, String::new()));
+    }
+
+    /// What `member` says in a room across servers, from which it comes back.
+    fn comes_back(room: &Room, member: &Arc<Member>, text: &str) -> u64 {
+        room.expect(member).unwrap();
+        room.hear(member.number(), text.as_bytes());
+        block_on(room.came_back(member)).unwrap()
+    }
+
+    #[test]
+    fn a_member_across_servers_hears_from_its_first_message_to_its_last() {
+        let room = Room::new(BACKLOG);
+        let (one, two) = (room.join_as(11).unwrap(), room.join_as(12).unwrap());
+        room.begin_at(&one, comes_back(&room, &one, ""));
+        room.hear(5, b"5> early\n");
+        let position = comes_back(&room, &two, "");
+        // Of another server, before the member's task had its turn.
+        room.hear(5, b"5> a\n5> b\n");
+        room.begin_at(&two, position);
+        assert_eq!(next(&room, &one), (Next::Deliver, "5> early\n5> a\n5> b\n".into()));
+        assert_eq!(next(&room, &two), (Next::Deliver, "5> a\n5> b\n".into()));
+        let end = comes_back(&room, &two, "12> c\n");
+        room.hear(5, b"5> d\n");
+        assert_eq!(next(&room, &two), (Next::Deliver, "5> d\n".into()));
+        assert_eq!(next(&room, &one), (Next::Deliver, "12> c\n5> d\n".into()));
+        assert!(block_on(room.keep_pace(&two, end)));
+        assert!(!room.close_if_empty());
+        for member in [&one, &two] {
+            comes_back(&room, member, "");
+            room.leave(member);
+            assert_eq!(next(&room, member).0, Next::End);
+        }
+        assert!(room.close_if_empty() && room.join_as(13).is_err());
+    }
+
+    #[test]
+    fn a_room_that_is_cut_off_gives_what_it_has_and_ends() {
+        let room = Room::new(BACKLOG);
+        let (one, two) = (room.join_as(11).unwrap(), room.join_as(12).unwrap());
+        room.hear(5, b"5> a\n");
+        room.expect(&one).unwrap();
+        room.expect(&two).unwrap();
+        // It is as if that had been published, and the lines come nevertheless.
+        room.give_up(&two);
+        room.hear(12, b"12> b\n");
+        room.cut();
+        assert_eq!(block_on(room.came_back(&one)), Err(Over));
+        assert_eq!(room.expect(&one), Err(Over));
+        assert_eq!(next(&room, &one), (Next::Deliver, "5> a\n12> b\n".into()));
+        assert_eq!(next(&room, &one), (Next::Cut, String::new()));
+        assert!(room.join_as(13).is_err());
     }
 
     #[test]

@@ -37,7 +37,7 @@ use minijinja::{Value, context};
 use crate::{
     Entry, Setting, Setup, SetupError, clock,
     http::{self, Answer, Asked, Http, Offer, Pages, Reply, status},
-    store::{Store, Visit},
+    store::{self, Store, Visit},
 };
 use templates::{Template, Templates};
 
@@ -54,7 +54,8 @@ pub const ENTRY: Entry = Entry {
         Setting::Store,
         Setting::Durable,
     ],
-    stack: 64 * 1024,
+    keeps: true,
+    stack: store::STACK,
     ..Entry::PLAIN
 };
 

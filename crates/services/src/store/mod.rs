@@ -3,6 +3,7 @@
 //! ```text
 //!   guestbook, phone ─> Store ─> sqlite   a file that each process opens, calls through `offload`
 //!                            └─> redis    connections of each loop, in whichever world
+//!   chat ────────────> Channel ─> redis  the same, and a subscription for each loop
 //! ```
 //!
 //! A [`Store`] is made before the architecture starts its processes, threads and loops. It opens
@@ -14,6 +15,7 @@
 //! The cause matters more to the operator than to a client, so it also goes to standard error. So
 //! does the store's return. There are at most two such lines in ten seconds.
 
+mod channel;
 mod location;
 mod pool;
 pub(crate) mod redis;
@@ -25,6 +27,7 @@ use std::sync::Arc;
 use duality_runtime::block_on;
 use duality_runtime::time::Duration;
 
+pub use channel::{Channel, Subscription};
 pub use location::{InvalidLocation, Location, Synchronous};
 
 use redis::Redis;
@@ -38,10 +41,13 @@ pub const MOST_REMARKS: usize = 200;
 /// answer to more, so that what a visit reads has a bound too.
 pub const LONGEST_REMARK: usize = 16 << 10;
 
+/// The least stack of a task that uses a store, in bytes.
+pub const STACK: usize = 64 * 1024;
+
 /// A store; clones are the same one.
 #[derive(Clone)]
 pub struct Store {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<Kind>>,
 }
 
 /// What a guest left in the guestbook.
@@ -118,10 +124,10 @@ pub struct Unavailable {
     why: String,
 }
 
-struct Shared {
+struct Shared<K> {
     /// The location, as errors name it.
     place: String,
-    kind: Kind,
+    kind: K,
     reports: Reports,
 }
 
@@ -153,12 +159,7 @@ impl Store {
                 Redis::new((host, *port), *database, credentials, options).map(Kind::Redis)
             }
         };
-        match kind {
-            Ok(kind) => {
-                Ok(Self { shared: Arc::new(Shared { place, kind, reports: Reports::new() }) })
-            }
-            Err(why) => Err(OpenError { place, why: one_line(&why) }),
-        }
+        Ok(Self { shared: Arc::new(Shared::new(place, kind)?) })
     }
 
     /// Finds out whether the store answers, and tells the operator if it does not. Call it before
@@ -244,7 +245,14 @@ impl Default for Options {
     }
 }
 
-impl Shared {
+impl<K> Shared<K> {
+    fn new(place: String, kind: Result<K, String>) -> Result<Self, OpenError> {
+        match kind {
+            Ok(kind) => Ok(Self { place, kind, reports: Reports::new() }),
+            Err(why) => Err(OpenError { place, why: one_line(&why) }),
+        }
+    }
+
     /// Turns a failure into [`Unavailable`], and tells the operator if the store's state has
     /// changed.
     fn reporting<T>(&self, result: Result<T, String>) -> Result<T, Unavailable> {

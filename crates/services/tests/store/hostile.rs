@@ -8,7 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use duality_runtime::task;
-use duality_services::store::{Location, Options, RedisCalls, Store, Unavailable, Visit};
+use duality_services::store::{
+    Channel, Location, Options, RedisCalls, Store, Subscription, Unavailable, Visit,
+};
 
 use crate::worlds::{EVER, World, in_every_world};
 
@@ -24,6 +26,7 @@ in_every_world! {
     a_silent_server_is_left_alone_for_a_while
     a_refused_connection_is_unavailable
     a_refused_connection_leaves_those_that_are_good
+    a_subscription_bears_no_lies
 }
 
 /// What a good server replies to a visit that asks for remarks.
@@ -367,4 +370,48 @@ fn a_refused_connection_leaves_those_that_are_good(world: World) {
             assert_eq!(store.find_entry("bob").await.unwrap(), None);
         }
     });
+}
+
+fn a_subscription_bears_no_lies(world: World) {
+    const SUBSCRIBED: &str = "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
+    const HELLO: &str = "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$5\r\nhello\r\n";
+    for (said, is_begun) in [
+        (String::new(), false),
+        ("+OK\r\n".to_owned(), false),
+        ("-NOPERM this user has no permissions\r\n".to_owned(), false),
+        (HELLO.to_owned(), false),
+        (format!("{SUBSCRIBED}{HELLO}"), true),
+        (format!("{SUBSCRIBED}{HELLO}{SUBSCRIBED}"), true),
+        (format!("{SUBSCRIBED}{HELLO}:1\r\n"), true),
+        (format!("{SUBSCRIBED}{HELLO}*1\r\n*1\r\n"), true),
+        (format!("{SUBSCRIBED}{HELLO}*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$99999999\r\n"), true),
+    ] {
+        let told = said.clone();
+        // It says that, and nothing more: neither to PING, nor that it ends.
+        let address = fake(move |_, mut stream| {
+            commands(&mut stream);
+            stream.write_all(told.as_bytes()).unwrap();
+            while commands(&mut stream).is_some() {}
+        });
+        let options = Options { reply_limit: Duration::from_millis(50), ..Options::default() };
+        let location: Location = format!("redis://{address}").parse().unwrap();
+        let channel = Channel::new(&location, "test", options).unwrap();
+        world.run(async move {
+            let Ok(mut subscription) = channel.subscribe().await else {
+                assert!(!is_begun, "{said}");
+                return;
+            };
+            assert!(is_begun, "{said}");
+            assert_eq!(subscription.next().await.unwrap().as_deref(), Some(&b"hello"[..]));
+            until_it_ends(&mut subscription).await;
+        });
+    }
+}
+
+async fn until_it_ends(subscription: &mut Subscription) {
+    let start = Instant::now();
+    while let Ok(heard) = subscription.next().await {
+        assert_eq!(heard, None);
+        assert!(start.elapsed() < EVER, "a dead server is given up");
+    }
 }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Instant;
 
 use duality_runtime::task;
-use duality_services::store::{Location, Options, RedisCalls, Store, Visit};
+use duality_services::store::{Channel, Location, Options, RedisCalls, Store, Subscription, Visit};
 use tempfile::TempDir;
 
 use crate::contract::{self, remark};
@@ -24,6 +24,9 @@ in_every_world! {
     a_dead_server_is_unavailable_until_it_is_back
     what_is_acknowledged_while_it_dies_is_there
     databases_and_passwords_are_respected
+    what_is_published_is_heard_once_and_in_one_order
+    a_subscription_outlasts_silence_and_ends_with_its_server
+    databases_have_channels_of_their_own
 }
 
 /// The password of a server that asks for one, as a location has it.
@@ -62,6 +65,11 @@ impl Server {
     fn store_with(&self, rest: &str, options: Options) -> Store {
         let location = format!("redis://127.0.0.1:{}{rest}", self.port);
         Store::new(&location.parse().unwrap(), options).unwrap()
+    }
+
+    fn channel(&self, rest: &str) -> Channel {
+        let location = format!("redis://127.0.0.1:{}{rest}", self.port);
+        Channel::new(&location.parse().unwrap(), "test", Options::default()).unwrap()
     }
 
     /// As `kill -9` does it.
@@ -267,6 +275,96 @@ fn databases_and_passwords_are_respected(world: World) {
             let error = store.find_entry("ann").await.unwrap_err().to_string();
             assert!(error.contains(expected) && !error.contains("secret"), "{error}");
         }
+    });
+    drop(server);
+}
+
+/// The next message; silence is passed over.
+async fn message(subscription: &mut Subscription) -> String {
+    loop {
+        if let Some(message) = subscription.next().await.unwrap() {
+            return String::from_utf8(message).unwrap();
+        }
+    }
+}
+
+fn what_is_published_is_heard_once_and_in_one_order(world: World) {
+    const PUBLISHERS: usize = 20;
+    const MESSAGES: usize = 50;
+    let server = Server::start();
+    let channel = server.channel("");
+    world.run(async move {
+        let (mut one, mut other) =
+            (channel.subscribe().await.unwrap(), channel.subscribe().await.unwrap());
+        let publishers: Vec<_> = (0..PUBLISHERS)
+            .map(|publisher| {
+                let channel = channel.clone();
+                task::spawn(async move {
+                    for message in 0..MESSAGES {
+                        let message = format!("{publisher}: {message}\r\n");
+                        channel.publish(message.as_bytes()).await.unwrap();
+                    }
+                })
+                .unwrap()
+            })
+            .collect();
+        let mut next = [0; PUBLISHERS];
+        for _ in 0..PUBLISHERS * MESSAGES {
+            let heard = message(&mut one).await;
+            let (publisher, number) = heard.trim_end().split_once(": ").unwrap();
+            let next = &mut next[publisher.parse::<usize>().unwrap()];
+            assert_eq!(number.parse(), Ok(*next), "{heard}");
+            *next += 1;
+            assert_eq!(message(&mut other).await, heard);
+        }
+        for publisher in publishers {
+            publisher.await.unwrap();
+        }
+        assert_eq!(one.next().await.unwrap(), None, "nothing comes after the last");
+    });
+    drop(server);
+}
+
+fn a_subscription_outlasts_silence_and_ends_with_its_server(world: World) {
+    let mut server = Server::start();
+    let channel = server.channel("");
+    world.run(async move {
+        assert_eq!(channel.number().await.unwrap(), 1);
+        let mut subscription = channel.subscribe().await.unwrap();
+        // Redis is asked whether it is there, and is.
+        for _ in 0..3 {
+            assert_eq!(subscription.next().await.unwrap(), None);
+        }
+        channel.publish(b"hello").await.unwrap();
+        assert_eq!(message(&mut subscription).await, "hello");
+        server.kill();
+        let error = subscription.next().await.unwrap_err().to_string();
+        assert!(error.contains("is unavailable: it broke the connection"), "{error}");
+        assert!(channel.publish(b"hello").await.is_err());
+        server.restart();
+        let start = Instant::now();
+        let mut subscription = loop {
+            match channel.subscribe().await {
+                Ok(subscription) => break subscription,
+                Err(error) => assert!(start.elapsed() < EVER, "{error}"),
+            }
+            task::yield_now().await;
+        };
+        channel.publish(b"again").await.unwrap();
+        assert_eq!(message(&mut subscription).await, "again");
+        assert_eq!(channel.number().await.unwrap(), 2);
+    });
+}
+
+fn databases_have_channels_of_their_own(world: World) {
+    let server = Server::start();
+    let (first, second) = (server.channel(""), server.channel("/1"));
+    world.run(async move {
+        let mut heard = first.subscribe().await.unwrap();
+        second.publish(b"not for the first").await.unwrap();
+        first.publish(b"for the first").await.unwrap();
+        assert_eq!(message(&mut heard).await, "for the first");
+        assert_eq!((first.number().await, second.number().await), (Ok(1), Ok(1)));
     });
     drop(server);
 }

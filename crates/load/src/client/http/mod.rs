@@ -39,7 +39,7 @@ const BUFFER_SIZES: std::ops::RangeInclusive<usize> = 4 * 1024..=64 * 1024;
 const LONGEST_BODY: usize = 1 << 30;
 
 pub(crate) static ENTRY: Entry =
-    Entry { name: "http", page: Some("/"), port: Some(80), read: |page| Arc::new(page) };
+    Entry { page: Some("/"), port: Some(80), ..Entry::plain("http", |page| Arc::new(page)) };
 
 /// A resource of an HTTP/1.1 server. A load of `http` GETs it, again and again.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::said::{Numbers, Said};
+use super::said::{Numbers, Said, Speaker};
 use crate::failure::Failure;
 
 /// A line is shorter than this.
@@ -14,32 +14,74 @@ pub(super) struct Hearing {
     member: usize,
     /// How many lines of each member.
     heard: Vec<u16>,
-    /// How many lines are still due.
+    /// How many lines of present members are still due.
     due: u64,
-    order: u64,
+    digest: Digest,
+    /// How many losses have been noted.
+    losses: usize,
+}
+
+/// What is known of a round when it begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beginning {
+    /// How many lines are due to the member.
+    pub(super) due: u64,
+    /// How many members had been lost.
+    pub(super) losses: usize,
+    /// Members were lost in the last round, so the digest goes on.
+    pub(super) open: bool,
+}
+
+/// What members must have heard alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Digest {
+    /// The order in which lines from members of the other parity were heard. No member of the own
+    /// parity is among these senders. So all members of one parity have heard the same lines, and
+    /// in one order if the room has one.
+    pub(super) order: u64,
+    /// How many lines of lost members were heard in the rounds of their loss.
+    pub(super) of_the_lost: u64,
 }
 
 impl Hearing {
     pub(super) fn new(member: usize, members: usize) -> Self {
-        Self { member, heard: vec![0; members], due: 0, order: 0 }
+        let (heard, digest) = (vec![0; members], Digest::default());
+        Self { member, heard, due: 0, digest, losses: 0 }
     }
 
-    /// Begins a round in which `due` lines are due.
-    pub(super) fn begin(&mut self, due: u64) {
-        self.heard.fill(0);
-        self.due = due;
-        self.order = 0;
+    /// Begins a round.
+    pub(super) fn begin(&mut self, round: Beginning, said: &[Said]) {
+        for (heard, said) in self.heard.iter_mut().zip(said) {
+            if said.speaker != Speaker::LostEarlier {
+                *heard = 0;
+            }
+        }
+        (self.due, self.losses) = (round.due, round.losses);
+        if !round.open {
+            self.digest = Digest::default();
+        }
+    }
+
+    /// Takes note of members that were lost: of their lines, no more are due. `losses` are all so
+    /// far, each with the number of lines that were due of it in the round of its loss.
+    pub(super) fn note(&mut self, losses: &[(usize, u64)]) {
+        for (sender, lines) in &losses[self.losses..] {
+            self.due -= lines - u64::from(self.heard[*sender]);
+        }
+        self.losses = losses.len();
     }
 
     pub(super) fn is_complete(&self) -> bool {
         self.due == 0
     }
 
-    /// A digest of the order in which this round's lines from members of the other parity were
-    /// heard. No member of this member's parity is among these senders. So all members of that
-    /// parity have heard the same lines, and in one order if the server has one.
-    pub(super) fn order(&self) -> u64 {
-        self.order
+    /// What the others must have heard too, if the round is over. It counts the lines of members
+    /// that were lost in it or just before.
+    pub(super) fn digest(&self, said: &[Said]) -> Digest {
+        let heard = self.heard.iter().zip(said);
+        let of_the_lost = heard.filter(|(_, said)| said.speaker != Speaker::Present);
+        let of_the_lost = of_the_lost.map(|(heard, _)| u64::from(*heard)).sum();
+        Digest { of_the_lost, ..self.digest }
     }
 
     /// Takes whole lines from the beginning of `bytes`, and returns their length. Adds the time
@@ -61,19 +103,19 @@ impl Hearing {
             let Some(sender) = sender(rest).and_then(|number| numbers.member(number)) else {
                 return self.explain(rest, None).map(|()| taken);
             };
-            let Said { at, lines, length } = &said[sender];
+            let Said { at, lines, length, speaker } = &said[sender];
             let start = usize::from(self.heard[sender]) * length;
             let due = lines.get(start..start + length).unwrap_or_default();
             if due.is_empty() || sender == self.member || !rest.starts_with(due) {
                 return self.explain(rest, Some((sender, &said[sender]))).map(|()| taken);
             }
             self.heard[sender] += 1;
-            self.due -= 1;
+            self.due -= u64::from(*speaker == Speaker::Present);
             if (sender ^ self.member) & 1 == 1 {
                 // Any function works that depends on the order of the senders. This is Knuth's
                 // generator.
-                let mixed = self.order ^ sender as u64;
-                self.order = mixed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let mixed = self.digest.order ^ sender as u64;
+                self.digest.order = mixed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             }
             starts.push(*at);
             taken += length;
@@ -129,6 +171,7 @@ pub(super) fn word_of_server(line: &[u8]) -> Failure {
     match line {
         b"* too slow" => Failure::TooSlow,
         b"* the server is full" => Failure::ServerFull,
+        b"* the store is unavailable" => Failure::StoreUnavailable,
         _ => Failure::WrongBytes("the server says what it has no reason to say"),
     }
 }
@@ -145,7 +188,7 @@ mod tests {
         let said = (0..4).map(|member| {
             let lines: String =
                 (0..2).map(|line| delivered(10 + member, &text(member, line))).collect();
-            Said { at: Instant::now(), length: lines.len() / 2, lines: lines.into() }
+            Said { length: lines.len() / 2, lines: lines.into(), ..Said::nothing() }
         });
         (Numbers::new((10..14).collect()).unwrap(), said.collect())
     }
@@ -158,7 +201,7 @@ mod tests {
     fn hear(bytes: &[u8], step: usize) -> Result<(usize, Hearing), Failure> {
         let (numbers, said) = scene();
         let mut hearing = Hearing::new(0, 4);
-        hearing.begin(6);
+        hearing.begin(Beginning { due: 6, losses: 0, open: false }, &said);
         let (mut buffer, mut starts) = (Vec::new(), Vec::new());
         for piece in bytes.chunks(step) {
             buffer.extend_from_slice(piece);
@@ -212,6 +255,7 @@ mod tests {
         let kind = |word: &str| hear(word.as_bytes(), 3).err().map(|failure| failure.kind());
         assert_eq!(kind("* too slow\n"), Some("too-slow"));
         assert_eq!(kind("* the server is full\n"), Some("server-full"));
+        assert_eq!(kind("* the store is unavailable\n"), Some("store-unavailable"));
     }
 
     #[test]
@@ -221,10 +265,42 @@ mod tests {
 
     #[test]
     fn the_order_of_members_of_the_other_parity_is_told_apart() {
-        let order = |lines: [String; 3]| hear(lines.concat().as_bytes(), 10).unwrap().1.order();
+        let order =
+            |lines: [String; 3]| hear(lines.concat().as_bytes(), 10).unwrap().1.digest(&[]).order;
         let one = order([line(1, 0), line(2, 0), line(3, 0)]);
         assert_eq!(one, order([line(2, 0), line(1, 0), line(3, 0)]));
         assert_ne!(one, order([line(3, 0), line(2, 0), line(1, 0)]));
+    }
+
+    #[test]
+    fn of_a_lost_member_the_first_lines_may_come_and_none_is_due() {
+        let (numbers, mut said) = scene();
+        let mut hearing = Hearing::new(0, 4);
+        hearing.begin(Beginning { due: 6, losses: 0, open: false }, &said);
+        let hear = |hearing: &mut Hearing, said: &[Said], line: String| {
+            hearing.take(line.as_bytes(), &numbers, said, &mut Vec::new()).map(drop)
+        };
+        let first = [line(1, 0), line(2, 0), line(2, 1), line(3, 0)].concat();
+        hear(&mut hearing, &said, first).unwrap();
+        said[1].speaker = Speaker::Lost;
+        said[3].speaker = Speaker::Lost;
+        hearing.note(&[(1, 2), (3, 2)]);
+        assert!(hearing.is_complete());
+        assert_eq!(hearing.digest(&said).of_the_lost, 2);
+        // The other line of one of them comes in the next round, in which two lines are due.
+        for said in &mut said[..] {
+            if said.speaker == Speaker::Lost {
+                said.speaker = Speaker::LostEarlier;
+            }
+        }
+        hearing.begin(Beginning { due: 2, losses: 2, open: true }, &said);
+        hear(&mut hearing, &said, [line(2, 0), line(3, 1), line(2, 1)].concat()).unwrap();
+        assert!(hearing.is_complete());
+        assert_eq!(hearing.digest(&said).of_the_lost, 3);
+        assert!(hear(&mut hearing, &said, line(3, 1)).is_err());
+        // Once the loss is settled, nothing more may come.
+        said[1].lines.clear();
+        assert!(hear(&mut hearing, &said, line(1, 1)).is_err());
     }
 
     proptest! {

@@ -71,10 +71,8 @@ impl Member {
         match self.talk().await {
             Ok(()) => self.leave().await,
             Err(end) => {
-                if let End::Failed(failure) = end
-                    && self.room.break_off()
-                {
-                    self.load.recorder.break_off(&failure);
+                if let End::Failed(failure) = end {
+                    self.fail(&failure);
                 }
                 self.load.recorder.waits(self.index, None);
                 let _ = time::timeout(LONGEST_PARTING, self.part()).await;
@@ -87,24 +85,33 @@ impl Member {
         self.stream.set_read_timeout(Some(attention)).map_err(Failure::Io)?;
         let mut round = self.room.round();
         while !round.slots.is_empty() {
-            self.say(&round).await?;
+            self.say().await?;
             self.hear(&round).await?;
-            self.room.compare_order(self.index, self.hearing.order())?;
+            self.room.pass(self.index, &self.hearing, self.load.recorder.requests_ended())?;
             self.load.recorder.waits(self.index, None);
             round = self.room.next(&round).await?;
         }
         Ok(())
     }
 
-    async fn say(&mut self, round: &Round) -> Result<(), Failure> {
-        let own = self.room.lines(self.index, &round.slots);
-        let due = (round.slots.end - round.slots.start) - (own.end - own.start);
-        self.hearing.begin(due);
-        if due > 0 {
+    /// Says in the room why this member talks no more. A member that was lost with its server costs
+    /// one request.
+    fn fail(&self, failure: &Failure) {
+        let recorder = &self.load.recorder;
+        // The failed request has ended when the next round is planned.
+        if self.room.lose(self.index, failure, recorder.requests_ended() + 1) {
+            recorder.failure(self.index, failure);
+        } else if self.room.break_off() {
+            recorder.break_off(failure);
+        }
+    }
+
+    async fn say(&mut self) -> Result<(), Failure> {
+        let mut lines = Vec::new();
+        self.room.say(self.index, &mut self.hearing, &mut lines);
+        if !self.hearing.is_complete() {
             self.load.recorder.waits(self.index, Some(Instant::now()));
         }
-        let mut lines = Vec::new();
-        self.room.say(self.index, &mut lines);
         // No task reads meanwhile, but the due lines fit into the kernel's buffers.
         self.stream.write_all(&lines).await.map_err(|error| Failure::from_transfer(error, 0))
     }
@@ -126,6 +133,7 @@ impl Member {
                     if waiting_since.elapsed() >= self.load.reply_timeout {
                         return Err(Failure::TimedOut.into());
                     }
+                    self.room.tell_losses(&mut self.hearing);
                 }
                 Err(error) => {
                     return Err(Failure::from_transfer(error, self.filled as u64).into());

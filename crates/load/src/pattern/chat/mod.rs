@@ -16,12 +16,16 @@
 //! After one wrong delivery, it is unknown what else is due in a room. So all members leave it. A
 //! load for a time goes on in a new room. In a load of so many requests, the remaining requests
 //! fail with the room.
+//!
+//! The members of one room may be on several servers, in turn. If one of these ends, its members
+//! are lost: each is a failed request. The others go on without them.
 
 mod hearing;
 mod member;
 mod room;
 mod said;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,8 +79,9 @@ struct Members {
 struct NotLetIn {
     /// How many could.
     joined: usize,
-    /// Why the first of the others could not.
+    /// Why the first of the others could not, and at which server.
     failure: Failure,
+    at: Option<SocketAddr>,
 }
 
 /// Runs a load with one chat's members as its connections. Each says at most `lines` lines in a
@@ -87,7 +92,8 @@ pub(crate) async fn load(
     hook: EdgeAnnouncer,
 ) -> Result<Outcome, Error> {
     let Options { connections, reply_timeout, .. } = engine.options;
-    let joined = engine.attend(join(engine.options.route(), connections, reply_timeout)).await?;
+    let routes = engine.options.routes();
+    let joined = engine.attend(join(&routes, connections, reply_timeout)).await?;
     let members = joined.map_err(|refused| not_let_in(engine, &refused))?;
     let (edges, deliveries) = match engine.options.stop {
         Stop::After(_) => (Edges::ByTime, None),
@@ -98,19 +104,24 @@ pub(crate) async fn load(
     };
     let load = engine.shared(edges, None, Box::new(hook));
     load.recorder.ready();
-    let talking = run(members, Plan { lines, deliveries }, load.clone());
+    let talking = run(members, routes, Plan { lines, deliveries }, load.clone());
     task::spawn(talking).map_err(not_started)?;
     Ok(engine.finish(&load.recorder).await)
 }
 
 fn not_let_in(engine: &Engine, refused: &NotLetIn) -> Error {
-    let NotLetIn { joined, failure } = refused;
+    let NotLetIn { joined, failure, at } = refused;
     let members = engine.options.connections;
     let mut error = engine.unanswered(failure);
+    if let (Error::Unanswered { problem, .. }, Some(at), 2..) =
+        (&mut error, at, engine.options.target.addresses().len())
+    {
+        *problem = format!("{at}: {failure}");
+    }
     if let Error::Unanswered { problem, remedy, .. } = &mut error
         && (1..members).contains(joined)
     {
-        *problem = format!("only {joined} of {members} members were let in: {failure}");
+        *problem = format!("only {joined} of {members} members were let in: {problem}");
         if matches!(failure, Failure::TimedOut | Failure::ConnectTimeout | Failure::ServerFull) {
             "a chat serves all of its members at once; give the server more workers, or use fewer \
              connections"
@@ -120,13 +131,13 @@ fn not_let_in(engine: &Engine, refused: &NotLetIn) -> Error {
     error
 }
 
-/// Has `members` members join the chat at `address`, for which they have `limit`.
-async fn join(address: Route, members: usize, limit: Duration) -> Result<Members, NotLetIn> {
+/// Has `members` members join the chat, at each of its servers in turn. They have `limit` for it.
+async fn join(routes: &[Route], members: usize, limit: Duration) -> Result<Members, NotLetIn> {
     let joining = Arc::new(Semaphore::new(JOINING));
-    let enter = |_| task::spawn(enter(address, limit, joining.clone()));
-    let entering: Vec<_> = (0..members).map(enter).collect();
+    let enter = |route: &Route| task::spawn(enter(*route, limit, joining.clone()));
+    let entering: Vec<_> = routes.iter().cycle().take(members).map(enter).collect();
     let (mut streams, mut numbers, mut refused) = (Vec::new(), Vec::new(), None);
-    for entered in entering {
+    for (entered, route) in entering.into_iter().zip(routes.iter().cycle()) {
         let entered = match entered {
             Ok(task) => task.await.expect("to enter a chat does not panic"),
             Err(error) => Err(Failure::Io(error)),
@@ -137,32 +148,32 @@ async fn join(address: Route, members: usize, limit: Duration) -> Result<Members
                 numbers.push(number);
             }
             Err(failure) => {
-                refused.get_or_insert(failure);
+                refused.get_or_insert((failure, Some(route.address())));
             }
         }
     }
     let numbers = match refused {
-        None => Numbers::new(numbers),
-        Some(failure) => Err(failure),
+        None => Numbers::new(numbers).map_err(|failure| (failure, None)),
+        Some(refused) => Err(refused),
     };
     match numbers {
         Ok(numbers) => Ok(Members { streams, numbers }),
-        Err(failure) => Err(NotLetIn { joined: streams.len(), failure }),
+        Err((failure, at)) => Err(NotLetIn { joined: streams.len(), failure, at }),
     }
 }
 
 /// Has `members` talk for as long as `plan` says, or for ever.
-async fn run(mut members: Members, plan: Plan, load: Arc<Load>) {
+async fn run(mut members: Members, routes: Vec<Route>, plan: Plan, load: Arc<Load>) {
     let count = members.streams.len();
     loop {
-        let whole = talk(members, plan, &load).await;
+        let whole = talk(members, routes.len() > 1, plan, &load).await;
         if whole || plan.deliveries.is_some() {
             return;
         }
         let mut pause = FIRST_PAUSE;
         members = loop {
             time::sleep(pause).await;
-            match join(load.address, count, load.reply_timeout).await {
+            match join(&routes, count, load.reply_timeout).await {
                 Ok(members) => break members,
                 Err(NotLetIn { failure, .. }) => load.recorder.break_off(&failure),
             }
@@ -172,9 +183,9 @@ async fn run(mut members: Members, plan: Plan, load: Arc<Load>) {
 }
 
 /// Has members talk until the room is lost or all is said. True if all was said.
-async fn talk(members: Members, plan: Plan, load: &Arc<Load>) -> bool {
+async fn talk(members: Members, is_across: bool, plan: Plan, load: &Arc<Load>) -> bool {
     let Members { streams, numbers } = members;
-    let room = Arc::new(Room::new(numbers, plan));
+    let room = Arc::new(Room::new(numbers, is_across, plan));
     let mut talking = Vec::with_capacity(streams.len());
     for (index, stream) in streams.into_iter().enumerate() {
         load.recorder.connected();
@@ -189,6 +200,12 @@ async fn talk(members: Members, plan: Plan, load: &Arc<Load>) -> bool {
     }
     for task in talking {
         task.await.expect("a member of a chat does not panic");
+    }
+    if let Some(failure) = room.loss()
+        && plan.deliveries.is_some()
+    {
+        // Those that were planned for members that were lost in the last round.
+        load.recorder.break_off(&failure);
     }
     !room.is_broken()
 }

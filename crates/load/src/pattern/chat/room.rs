@@ -5,6 +5,11 @@
 //! speak equally often. A round is a stretch of slots, and need not hold a slot for each member. So
 //! the lines of a round, and what each member must hear, are known beforehand.
 //!
+//! Where the room is on several servers, one of them may end, and its members are lost. The others
+//! go on. It is unknown how many of a lost member's last lines reached the room. So all others must
+//! have heard the same first ones of them, and in one order. This is compared once a whole round
+//! has passed without a loss, since the last lines may be late.
+//!
 //! All members are tasks of one loop; the locks are never contended for, and no task waits with one
 //! held.
 
@@ -15,8 +20,8 @@ use std::time::Instant;
 use duality_runtime::sync::Notify;
 
 use super::Plan;
-use super::hearing::Hearing;
-use super::said::{Numbers, Said, delivered, text};
+use super::hearing::{Beginning, Digest, Hearing};
+use super::said::{Numbers, Said, Speaker, delivered, text};
 use crate::failure::Failure;
 
 /// The delivered lines of a round have at most so many bytes. So no member is farther behind than
@@ -26,21 +31,35 @@ const LONGEST_ROUND: usize = 64 * 1024;
 /// What the members share.
 pub(super) struct Room {
     numbers: Numbers,
-    /// Slots of a round, and of all rounds.
+    /// Whether members may be lost.
+    is_across: bool,
+    /// The most slots of a round.
     slots_of_round: u64,
-    slots: u64,
+    /// How many deliveries there are to be, if there is to be an end.
+    deliveries: Option<u64>,
     state: Mutex<State>,
     changed: Notify,
 }
 
 struct State {
     round: Round,
-    /// Members that have heard all of the round.
+    /// The members that say something in this round, in the order of their slots.
+    talking: Vec<usize>,
+    /// How many members have heard all of the round.
     done: usize,
-    /// The lines that each member has said in this round.
+    /// How many members are there.
+    present: usize,
+    /// What each member has said in this round.
     said: Vec<Said>,
-    /// The order of the round's lines, as members of even index and members of odd index heard it.
-    orders: [Option<u64>; 2],
+    /// The members that were lost, each with its number of lines in the round of its loss.
+    losses: Vec<(usize, u64)>,
+    /// How many there were when this round began, and when the last one did.
+    losses_before: [usize; 2],
+    /// What this round's members of even index and those of odd index have heard, as the first of
+    /// each to be done has it.
+    digests: [Option<Digest>; 2],
+    /// Some member has heard something else.
+    differ: bool,
     broken: bool,
 }
 
@@ -56,30 +75,33 @@ pub(super) struct Round {
 pub(super) struct Broken;
 
 impl Room {
-    pub(super) fn new(numbers: Numbers, plan: Plan) -> Self {
+    /// For the members with these numbers, which are on one server or (`is_across`) on several.
+    pub(super) fn new(numbers: Numbers, is_across: bool, plan: Plan) -> Self {
         let members = numbers.count() as u64;
-        let said = Said { at: Instant::now(), lines: Vec::new(), length: 0 };
-        let highest = numbers.highest();
-        let longest_line = delivered(highest, &text(members, 0)).len();
+        let longest_line = delivered(numbers.highest(), &text(members, 0)).len();
         let most = members * u64::from(plan.lines);
         let slots_of_round = ((LONGEST_ROUND / longest_line) as u64).min(most).max(1);
-        let others = members.saturating_sub(1).max(1);
-        let slots = plan.deliveries.map_or(u64::MAX, |deliveries| deliveries.div_ceil(others));
         let state = State {
             round: Round { slots: 0..0, last: false },
+            talking: Vec::new(),
             done: 0,
-            said: vec![said; numbers.count()],
-            orders: [None; 2],
+            present: numbers.count(),
+            said: vec![Said::nothing(); numbers.count()],
+            losses: Vec::new(),
+            losses_before: [0; 2],
+            digests: [None; 2],
+            differ: false,
             broken: false,
         };
         let room = Self {
             numbers,
+            is_across,
             slots_of_round,
-            slots,
+            deliveries: plan.deliveries,
             state: Mutex::new(state),
             changed: Notify::new(),
         };
-        room.lock().begin_round(&room);
+        room.lock().begin_round(&room, 0);
         room
     }
 
@@ -92,21 +114,19 @@ impl Room {
         self.lock().round.clone()
     }
 
-    /// The lines that `member` has to say in `slots`.
-    pub(super) fn lines(&self, member: usize, slots: &Range<u64>) -> Range<u64> {
-        let before =
-            |slot: u64| (slot + (self.members() - 1 - member) as u64) / self.members() as u64;
-        before(slots.start)..before(slots.end)
-    }
-
-    /// Has `member` say its lines of this round now. Appends them to `sent`, in the form for the
-    /// wire.
-    pub(super) fn say(&self, member: usize, sent: &mut Vec<u8>) {
+    /// Has `member` say its lines of this round now: appends them to `sent`, as they are to be
+    /// sent. `hearing` begins its round.
+    pub(super) fn say(&self, member: usize, hearing: &mut Hearing, sent: &mut Vec<u8>) {
         let mut state = self.lock();
-        let lines = self.lines(member, &state.round.slots);
+        let own = state.lines(member);
+        let round = &state.round.slots;
+        let due = (round.end - round.start) - (own.end - own.start);
+        let [losses, last] = state.losses_before;
+        hearing.begin(Beginning { due, losses, open: losses > last }, &state.said);
+        hearing.note(&state.losses);
         let said = &mut state.said[member];
         said.at = Instant::now();
-        for line in lines {
+        for line in own {
             let text = text(member as u64, line);
             let delivered = delivered(self.numbers.of(member), &text);
             sent.extend_from_slice(text.as_bytes());
@@ -123,21 +143,71 @@ impl Room {
         bytes: &[u8],
         starts: &mut Vec<Instant>,
     ) -> Result<usize, Failure> {
-        hearing.take(bytes, &self.numbers, &self.lock().said, starts)
+        let state = self.lock();
+        hearing.note(&state.losses);
+        hearing.take(bytes, &self.numbers, &state.said, starts)
     }
 
-    /// Compares the order in which `member` has heard this round with that of others.
-    pub(super) fn compare_order(&self, member: usize, order: u64) -> Result<(), Failure> {
+    /// Tells a member that hears nothing which others have been lost.
+    pub(super) fn tell_losses(&self, hearing: &mut Hearing) {
+        hearing.note(&self.lock().losses);
+    }
+
+    /// Notes that a member has heard all of the round. The last one begins the next round, when
+    /// `ended` deliveries have ended.
+    ///
+    /// # Errors
+    ///
+    /// Members have heard different things.
+    pub(super) fn pass(&self, member: usize, hearing: &Hearing, ended: u64) -> Result<(), Failure> {
         let mut state = self.lock();
-        if *state.orders[member % 2].get_or_insert(order) != order {
-            return Err(Failure::WrongBytes("members have heard lines in different orders"));
+        state.done += 1;
+        let digest = hearing.digest(&state.said);
+        let others = *state.digests[member % 2].get_or_insert(digest);
+        let [one, other] = state.digests.map(|digest| digest.map(|digest| digest.of_the_lost));
+        state.differ |=
+            others != digest || one.is_some_and(|one| other.is_some_and(|other| one != other));
+        if state.done == state.present && state.differ && !state.has_loss() {
+            let problem = "members have heard different lines, or in different orders";
+            return Err(Failure::WrongBytes(problem));
         }
+        self.go_on(state, ended);
         Ok(())
+    }
+
+    /// Goes on without `member`, which has been lost with its server before its round was over.
+    /// False if the room cannot go on.
+    pub(super) fn lose(&self, member: usize, failure: &Failure, ended: u64) -> bool {
+        let mut state = self.lock();
+        // One alone has no other to hear.
+        if state.broken || !self.is_across || !is_loss(failure) || state.present <= 2 {
+            return false;
+        }
+        let lines = state.lines(member);
+        state.losses.push((member, lines.end - lines.start));
+        state.said[member].speaker = Speaker::Lost;
+        state.present -= 1;
+        self.go_on(state, ended);
+        true
+    }
+
+    /// The failure that planned deliveries have if members were lost.
+    pub(super) fn loss(&self) -> Option<Failure> {
+        let is_whole = self.lock().losses.is_empty();
+        (!is_whole).then_some(Failure::ClosedEarly { received: 0 })
+    }
+
+    /// Begins the next round once all have heard this one.
+    fn go_on(&self, mut state: MutexGuard<'_, State>, ended: u64) {
+        if state.done == state.present {
+            state.begin_round(self, ended);
+            drop(state);
+            self.changed.notify_waiters();
+        }
     }
 
     /// Waits until all members have heard all of `round`, and returns the next round.
     pub(super) async fn next(&self, round: &Round) -> Result<Round, Broken> {
-        self.pass();
         loop {
             {
                 let state = self.lock();
@@ -149,16 +219,6 @@ impl Room {
                 }
             }
             self.changed.notified().await;
-        }
-    }
-
-    fn pass(&self) {
-        let mut state = self.lock();
-        state.done += 1;
-        if state.done == self.members() {
-            state.begin_round(self);
-            drop(state);
-            self.changed.notify_waiters();
         }
     }
 
@@ -179,18 +239,56 @@ impl Room {
 }
 
 impl State {
-    fn begin_round(&mut self, room: &Room) {
+    fn begin_round(&mut self, room: &Room, ended: u64) {
+        // Each slot of a present member is heard by so many.
+        let others = self.present.saturating_sub(1).max(1) as u64;
+        let slots = match room.deliveries {
+            None => None,
+            Some(_) if self.round.last => Some(0),
+            Some(deliveries) => Some(deliveries.saturating_sub(ended).div_ceil(others)),
+        };
         let start = self.round.slots.end;
-        let end = start.saturating_add(room.slots_of_round).min(room.slots);
-        self.round = Round { slots: start..end, last: end == room.slots };
+        let end = start + slots.map_or(room.slots_of_round, |slots| slots.min(room.slots_of_round));
+        let last = slots.is_some_and(|slots| slots <= room.slots_of_round);
+        self.round = Round { slots: start..end, last };
         self.done = 0;
-        self.orders = [None; 2];
-        // A line that arrives before it is said in this round is an echo of the last round, and
-        // wrong.
+        let had_loss = self.has_loss();
         for said in &mut self.said {
-            said.lines.clear();
+            match said.speaker {
+                // A line that arrives before it is said in this round is an echo of the last round,
+                // and wrong.
+                Speaker::Present => said.lines.clear(),
+                Speaker::Lost => said.speaker = Speaker::LostEarlier,
+                Speaker::LostEarlier if had_loss => {}
+                Speaker::LostEarlier => said.lines.clear(),
+            }
         }
+        let present = |member: &usize| self.said[*member].speaker == Speaker::Present;
+        self.talking = (0..self.said.len()).filter(present).collect();
+        self.losses_before = [self.losses.len(), self.losses_before[0]];
+        (self.digests, self.differ) = ([None; 2], false);
     }
+
+    /// Whether a member has been lost in this round.
+    fn has_loss(&self) -> bool {
+        self.losses.len() > self.losses_before[0]
+    }
+
+    /// The lines that a member has to say in this round.
+    fn lines(&self, member: usize) -> Range<u64> {
+        let place = self.talking.binary_search(&member).expect("it is present in this round");
+        let (place, members) = (place as u64, self.talking.len() as u64);
+        let before = |slot: u64| (slot + members - 1 - place) / members;
+        before(self.round.slots.start)..before(self.round.slots.end)
+    }
+}
+
+/// Whether it is what the members of a server find that ends, or that is cut off from the others.
+fn is_loss(failure: &Failure) -> bool {
+    matches!(
+        failure,
+        Failure::Reset { .. } | Failure::ClosedEarly { .. } | Failure::StoreUnavailable
+    )
 }
 
 #[cfg(test)]
@@ -201,8 +299,59 @@ mod tests {
 
     fn room(members: u64, lines: u32, deliveries: Option<u64>) -> Room {
         let numbers = Numbers::new((1..=members).collect()).unwrap();
-        Room::new(numbers, Plan { lines, deliveries })
+        Room::new(numbers, true, Plan { lines, deliveries })
     }
+
+    /// Members that say their lines and hear those of the others, as one chat delivers them.
+    struct Members {
+        room: Room,
+        hearings: Vec<Hearing>,
+        ended: u64,
+    }
+
+    impl Members {
+        fn of(room: Room) -> Self {
+            let hearings = (0..room.members()).map(|member| Hearing::new(member, room.members()));
+            Self { hearings: hearings.collect(), room, ended: 0 }
+        }
+
+        /// What `members` say, in one order.
+        fn say(&mut self, members: &[usize]) -> Vec<(usize, String)> {
+            let mut chat = Vec::new();
+            for &member in members {
+                let mut sent = Vec::new();
+                self.room.say(member, &mut self.hearings[member], &mut sent);
+                let sent = String::from_utf8(sent).unwrap();
+                let number = self.room.numbers.of(member);
+                chat.extend(sent.lines().map(|line| (member, delivered(number, line))));
+            }
+            chat
+        }
+
+        fn hear(&mut self, member: usize, chat: &[(usize, String)]) -> Result<bool, Failure> {
+            let others = chat.iter().filter(|(sender, _)| *sender != member);
+            let bytes: String = others.map(|(_, line)| line.as_str()).collect();
+            let (hearing, mut starts) = (&mut self.hearings[member], Vec::new());
+            self.room.hear(hearing, bytes.as_bytes(), &mut starts)?;
+            self.ended += starts.len() as u64;
+            Ok(hearing.is_complete())
+        }
+
+        fn pass(&self, member: usize) -> Result<(), Failure> {
+            self.room.pass(member, &self.hearings[member], self.ended)
+        }
+
+        /// A round of `members`, in which nothing special happens.
+        fn round(&mut self, members: &[usize]) -> Result<(), Failure> {
+            let chat = self.say(members);
+            for &member in members {
+                assert!(self.hear(member, &chat)?);
+            }
+            members.iter().try_for_each(|member| self.pass(*member))
+        }
+    }
+
+    const GONE: Failure = Failure::Reset { received: 0 };
 
     #[test]
     fn every_slot_is_the_line_of_one_member() {
@@ -213,8 +362,9 @@ mod tests {
             (2..7, [1..3, 1..2, 0..2]),
             (300..600, [100..200, 100..200, 100..200]),
         ] {
-            let lines = [0, 1, 2].map(|member| room.lines(member, &slots));
-            assert_eq!(lines, expected, "{slots:?}");
+            let mut state = room.lock();
+            state.round.slots = slots.clone();
+            assert_eq!([0, 1, 2].map(|member| state.lines(member)), expected, "{slots:?}");
         }
     }
 
@@ -231,14 +381,12 @@ mod tests {
     #[test]
     fn the_last_round_ends_with_the_last_delivery() {
         // 2 members, 5 lines in all, at most 2 in a round.
-        let room = room(2, 1, Some(5));
+        let mut members = Members::of(room(2, 1, Some(5)));
         for (slots, last) in [(0..2, false), (2..4, false), (4..5, true)] {
-            let round = room.round();
-            assert_eq!(round, Round { slots, last });
-            room.pass();
-            room.pass();
+            assert_eq!(members.room.round(), Round { slots, last });
+            members.round(&[0, 1]).unwrap();
         }
-        assert!(room.round().slots.is_empty());
+        assert!(members.room.round().slots.is_empty());
     }
 
     #[test]
@@ -251,9 +399,98 @@ mod tests {
 
     #[test]
     fn orders_are_compared_among_members_who_heard_the_same_lines() {
-        let room = room(4, 1, None);
-        assert!(room.compare_order(0, 5).is_ok() && room.compare_order(1, 6).is_ok());
-        assert!(room.compare_order(2, 5).is_ok());
-        assert!(room.compare_order(3, 5).is_err());
+        let mut members = Members::of(room(4, 1, None));
+        members.round(&[3, 2, 1, 0]).unwrap();
+        let mut chat = members.say(&[0, 1, 2, 3]);
+        assert!(members.hear(1, &chat).unwrap() && members.hear(3, &chat).unwrap());
+        assert!(members.hear(0, &chat).unwrap());
+        chat.reverse();
+        assert!(members.hear(2, &chat).unwrap());
+        let passed = [0, 1, 2, 3].map(|member| members.pass(member).is_ok());
+        assert_eq!(passed, [true, true, true, false]);
+    }
+
+    /// Of members 2 and 4, which are lost, the others hear some lines in this round and some in the
+    /// next.
+    fn after_a_loss(late: fn(usize, &mut Vec<(usize, String)>)) -> Result<(), Failure> {
+        let mut members = Members::of(room(5, 3, Some(1000)));
+        members.round(&[0, 1, 2, 3, 4])?;
+        let mut chat = members.say(&[0, 1, 2, 3, 4]);
+        // The last line of each has not reached the room.
+        chat.retain(|(member, line)| ![2, 4].contains(member) || !line.contains(" 00000005 "));
+        // One has passed before the loss is known, and the others have not.
+        let (soon, later) = chat.split_at(chat.len() - 2);
+        assert!(!members.hear(1, soon)?);
+        assert!(members.room.lose(2, &GONE, members.ended));
+        assert!(!members.hear(3, soon)?);
+        assert!(members.room.lose(4, &GONE, members.ended));
+        for member in [0, 1, 3] {
+            let _ = members.hear(member, if member == 0 { soon } else { &[] })?;
+            assert!(members.hearings[member].is_complete());
+            members.pass(member)?;
+        }
+        let next = members.say(&[0, 1, 3]);
+        for member in [0, 1, 3] {
+            let mut heard = [later, &next].concat();
+            late(member, &mut heard);
+            assert!(members.hear(member, &heard)?);
+        }
+        for member in [0, 1, 3] {
+            members.pass(member)?;
+        }
+        members.round(&[0, 1, 3])
+    }
+
+    #[test]
+    fn a_room_goes_on_without_the_members_of_a_lost_server() {
+        after_a_loss(|_, _| {}).unwrap();
+        // What some hear of the lost, all must hear, and at the same place.
+        assert!(
+            after_a_loss(|member, heard| if member == 3 {
+                drop(heard.remove(1));
+            })
+            .is_err()
+        );
+        assert!(
+            after_a_loss(|member, heard| if member == 1 {
+                heard.swap(1, 2);
+            })
+            .is_err()
+        );
+        assert!(after_a_loss(|_, heard| heard.insert(0, heard[0].clone())).is_err());
+    }
+
+    #[test]
+    fn some_losses_end_the_room() {
+        let members = |is_across, count| {
+            let numbers = Numbers::new((1..=count).collect()).unwrap();
+            Room::new(numbers, is_across, Plan { lines: 1, deliveries: None })
+        };
+        assert!(members(true, 3).lose(0, &GONE, 0));
+        assert!(!members(true, 2).lose(0, &GONE, 0));
+        assert!(!members(false, 3).lose(0, &GONE, 0));
+        assert!(!members(true, 3).lose(0, &Failure::TimedOut, 0));
+        assert!(members(true, 3).lose(0, &Failure::StoreUnavailable, 0));
+    }
+
+    #[test]
+    fn as_many_deliveries_are_made_as_were_asked_for() {
+        let mut members = Members::of(room(5, 3, Some(200)));
+        members.round(&[0, 1, 2, 3, 4]).unwrap();
+        assert_eq!(members.ended, 60);
+        let chat = members.say(&[0, 1, 2, 3, 4]);
+        for member in [0, 4] {
+            // Each costs a request.
+            members.ended += 1;
+            assert!(members.room.lose(member, &GONE, members.ended));
+        }
+        for member in [1, 2, 3] {
+            assert!(members.hear(member, &chat).unwrap());
+        }
+        [1, 2, 3].iter().for_each(|member| members.pass(*member).unwrap());
+        while !members.room.round().slots.is_empty() {
+            members.round(&[1, 2, 3]).unwrap();
+        }
+        assert!((200..202).contains(&members.ended), "{}", members.ended);
     }
 }

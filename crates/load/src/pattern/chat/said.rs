@@ -24,6 +24,25 @@ pub(super) struct Said {
     /// Its lines in their form for delivery, all equally long.
     pub(super) lines: Vec<u8>,
     pub(super) length: usize,
+    /// Where the member is now.
+    pub(super) speaker: Speaker,
+}
+
+/// Whether a member is there to have its lines delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Speaker {
+    Present,
+    /// It was lost with its server in this round. Its first lines may still be heard, in order.
+    Lost,
+    /// It was lost in an earlier round. The lines of that round may still be heard.
+    LostEarlier,
+}
+
+impl Said {
+    /// Nothing, of a member that is present.
+    pub(super) fn nothing() -> Self {
+        Self { at: Instant::now(), lines: Vec::new(), length: 0, speaker: Speaker::Present }
+    }
 }
 
 impl Numbers {

@@ -7,8 +7,8 @@ use duality_runtime::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use super::Fault;
 use super::codec::{Reply, decode_reply};
+use super::{Fault, Subscription};
 
 /// Bytes that a connection keeps room for between calls.
 const ROOM: usize = 4 << 10;
@@ -35,6 +35,11 @@ impl Connection {
     pub(super) fn is_quiet(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         matches!(recv(&self.stream, &mut [0; 1], flags), Err(Errno::WOULDBLOCK))
+    }
+
+    /// Becomes a subscription to `channel`.
+    pub(super) async fn subscribe(self, channel: &[u8]) -> Result<Subscription, Fault> {
+        Subscription::begin(self.stream, channel, self.limit).await
     }
 
     /// Sends `commands`, and waits for their `count` replies.

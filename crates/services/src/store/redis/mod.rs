@@ -22,26 +22,31 @@
 //! time, all calls of the group fail at once. So a dead Redis costs neither a storm of connections
 //! nor one time-out per request.
 //!
+//! **Between servers.** PUBLISH is sent as those are that must not be executed twice. A
+//! subscription is a connection of its own.
+//!
 //! Keys: `duality:visitors` (a number), `duality:remarks` (a list, the newest first),
 //! `duality:phone` (a hash from names to numbers). An element of the list is the length of the
 //! guest's name in bytes, a colon, the name, the text. Other elements are passed over.
 
 pub(crate) mod codec;
 mod connection;
+mod subscription;
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use duality_runtime::net::TcpStream;
-use duality_runtime::task;
 use duality_runtime::time::{Duration, Instant, sleep, timeout};
 use rustix::io::Errno;
 
 use self::codec::{Malformed, Reply, decode_remark, encode_remark, push_command};
 use self::connection::Connection;
+pub(super) use self::subscription::Subscription;
 use super::pool::{Checkout, Pool};
 use super::{Options, RedisCalls, Remark, Visit};
+use crate::per_loop::PerLoop;
 
 const VISITORS: &[u8] = b"duality:visitors";
 const REMARKS: &[u8] = b"duality:remarks";
@@ -59,8 +64,7 @@ pub(super) struct Redis {
     /// What is sent first on a connection.
     greeting: Commands,
     options: Options,
-    /// Indexed by the number of the group.
-    groups: RwLock<Vec<Arc<Group>>>,
+    groups: PerLoop<Group>,
 }
 
 /// What the tasks of one loop share, or those of a process without loops.
@@ -93,7 +97,7 @@ struct Commands {
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
-enum Fault {
+pub(super) enum Fault {
     #[error("it cannot be reached: {0}")]
     Unreached(io::Error),
     #[error("it broke the connection: {0}")]
@@ -138,7 +142,7 @@ impl Redis {
         if database != 0 {
             greeting.push(&[b"SELECT", database.to_string().as_bytes()]);
         }
-        Ok(Self { addresses, greeting, options, groups: RwLock::default() })
+        Ok(Self { addresses, greeting, options, groups: PerLoop::default() })
     }
 
     pub(super) async fn visit(&self, newest: usize) -> Result<Visit, String> {
@@ -181,12 +185,44 @@ impl Redis {
 
     pub(super) async fn find_entry(&self, name: &str) -> Result<Option<String>, String> {
         let find = Commands::repeatable(&[b"HGET", PHONE, name.as_bytes()]);
-        self.call(&find, |[phone]| match phone {
-            Reply::Null => Some(None),
-            Reply::BulkString(bytes) => String::from_utf8(bytes).ok().map(Some),
+        self.call(&find, |[phone]| text(phone)).await
+    }
+
+    /// Adds one to the number at `key`, and returns it.
+    pub(super) async fn count(&self, key: &[u8]) -> Result<u64, String> {
+        self.call(&Commands::once(&[b"INCR", key]), |[count]| number(&count)).await
+    }
+
+    /// Sets the text at `key`, unless there is one.
+    pub(super) async fn offer(&self, key: &[u8], text: &[u8]) -> Result<bool, String> {
+        let set = Commands::once(&[b"SET", key, text, b"NX"]);
+        self.call(&set, |[reply]| match reply {
+            Reply::SimpleString(_) => Some(true),
+            Reply::Null => Some(false),
             _ => None,
         })
         .await
+    }
+
+    /// Takes the text at `key` away, if there is one.
+    pub(super) async fn take_offer(&self, key: &[u8]) -> Result<Option<String>, String> {
+        self.call(&Commands::once(&[b"GETDEL", key]), |[reply]| text(reply)).await
+    }
+
+    /// Returns how many hear it.
+    pub(super) async fn publish(&self, channel: &[u8], message: &[u8]) -> Result<u64, String> {
+        let publish = Commands::once(&[b"PUBLISH", channel, message]);
+        self.call(&publish, |[receivers]| number(&receivers)).await
+    }
+
+    pub(super) async fn subscribe(&self, channel: &[u8]) -> Result<Subscription, String> {
+        let group = self.group();
+        let subscribing = async {
+            group.exchanges.is_over()?;
+            group.connects.is_over()?;
+            self.connect().await?.subscribe(channel).await
+        };
+        group.settle(subscribing.await)
     }
 
     /// Makes one exchange of `COUNT` commands. `read` finds the result in the replies, or returns
@@ -197,15 +233,7 @@ impl Redis {
         read: fn([Reply; COUNT]) -> Option<T>,
     ) -> Result<T, String> {
         let group = self.group();
-        let result = self.call_in(&group, commands, read).await;
-        match &result {
-            Err(fault @ Fault::Late) => group.exchanges.rest(fault.to_string()),
-            Err(fault @ (Fault::Unreached(_) | Fault::Confused(_))) => {
-                group.connects.rest(fault.to_string());
-            }
-            _ => {}
-        }
-        result.map_err(|fault| fault.to_string())
+        group.settle(self.call_in(&group, commands, read).await)
     }
 
     async fn call_in<T, const COUNT: usize>(
@@ -310,19 +338,25 @@ impl Redis {
     }
 
     fn group(&self) -> Arc<Group> {
-        let number = task::group() as usize;
-        let groups = self.groups.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(group) = groups.get(number) {
-            return group.clone();
-        }
-        drop(groups);
-        let mut groups = self.groups.write().unwrap_or_else(PoisonError::into_inner);
-        while groups.len() <= number {
+        self.groups.here(|| {
             let pool = Pool::new(self.options.redis_connections);
             let (exchanges, connects) = (Rested::default(), Rested::default());
-            groups.push(Arc::new(Group { pool, exchanges, connects }));
+            Group { pool, exchanges, connects }
+        })
+    }
+}
+
+impl Group {
+    /// Has the group rest if Redis was found to be away.
+    fn settle<T>(&self, result: Result<T, Fault>) -> Result<T, String> {
+        match &result {
+            Err(fault @ Fault::Late) => self.exchanges.rest(fault.to_string()),
+            Err(fault @ (Fault::Unreached(_) | Fault::Confused(_))) => {
+                self.connects.rest(fault.to_string());
+            }
+            _ => {}
         }
-        groups[number].clone()
+        result.map_err(|fault| fault.to_string())
     }
 }
 
@@ -392,6 +426,15 @@ fn number(reply: &Reply) -> Option<u64> {
     match reply {
         Reply::Integer(number) => (*number).try_into().ok(),
         Reply::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// A text, if there is one.
+fn text(reply: Reply) -> Option<Option<String>> {
+    match reply {
+        Reply::Null => Some(None),
+        Reply::BulkString(bytes) => String::from_utf8(bytes).ok().map(Some),
         _ => None,
     }
 }

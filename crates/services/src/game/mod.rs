@@ -24,6 +24,15 @@
 //!   full`, and the connection ends.
 //!
 //! There is no queue but the sockets': a player that reads slowly slows only the other player.
+//!
+//! With `--store redis://HOST:PORT` the players of a pair may be on two servers (`docs/chat.md`). A
+//! client that a server can no longer serve so, since Redis is away, gets `* the store is
+//! unavailable`, and the connection ends.
+
+mod across;
+pub(crate) mod message;
+mod player;
+mod standing;
 
 use std::{
     io, mem,
@@ -32,12 +41,17 @@ use std::{
     time::Duration,
 };
 
-use duality_runtime::{net::TcpStream, sync};
+use duality_runtime::net::TcpStream;
 
 use crate::{
-    Entry,
+    Entry, Setting,
     line::{FULL, Line, Lines, PATIENCE, bound_patience, linger},
     shared,
+    store::Channel,
+};
+use across::{Across, Seat};
+use player::{
+    EARLY, Ending, GATHERED, LEFT, LONGEST, Output, PLAY_FIRST, PLAY_SECOND, TOO_LONG, write,
 };
 
 /// The game service, as the registry lists it.
@@ -45,31 +59,30 @@ pub const ENTRY: Entry = Entry {
     name: "game",
     summary: "pairs its clients and passes each one's lines to the other",
     protocol: "lines of text, see docs/protocols.md",
-    open: |_| Ok(shared(Game::new(), |game, stream| async move { game.serve(stream).await })),
+    open: |setup| {
+        let game = match setup.open_channel(ENTRY.name)? {
+            Some(channel) => Game::across(channel),
+            None => Game::new(),
+        };
+        Ok(shared(game, |game, stream| async move { game.serve(stream).await }))
+    },
+    settings: &[Setting::Store],
     shared_memory: true,
     concurrent_connections: true,
     descriptors: 2,
     ..Entry::PLAIN
 };
 
-/// Bytes in the longest line that is passed on.
-const LONGEST: usize = 1024;
-
 /// How long a client may say nothing.
 const SILENCE: Duration = Duration::from_secs(60 * 60);
-
-/// Bytes of lines that are gathered before they are passed on.
-const GATHERED: usize = 4 << 10;
-
-const LEFT: &[u8] = b"* the other has left\n";
-const EARLY: &[u8] = b"ERROR wait for PLAY\n";
-const TOO_LONG: &[u8] = b"ERROR a line is at most 1024 bytes\n";
 
 /// A game service, shared by all its connections; a clone is the same service.
 #[derive(Clone, Default)]
 pub struct Game {
     /// The player that waits for another.
     unpaired: Arc<Mutex<Option<UnpairedPlayer>>>,
+    /// Where players of several servers meet.
+    across: Option<Arc<Across>>,
 }
 
 /// A player that waits for another.
@@ -97,6 +110,12 @@ impl Game {
         Self::default()
     }
 
+    /// The same on each server that has this channel.
+    #[must_use]
+    pub fn across(channel: Channel) -> Self {
+        Self { across: Some(Arc::new(Across::new(channel))), ..Self::default() }
+    }
+
     /// Pairs the client with another, and passes its lines on until one of the two leaves.
     ///
     /// # Errors
@@ -111,7 +130,13 @@ impl Game {
             return Ok(());
         };
         let mut lines = Lines::new(LONGEST);
-        match self.pair(&mut stream, &mut lines, &output).await {
+        let paired = match &self.across {
+            None => self.pair(&mut stream, &mut lines, &output).await.map(Opponent::Here),
+            Some(across) => {
+                across.pair(&mut stream, &mut lines, &output).await.map(Opponent::Across)
+            }
+        };
+        match paired {
             Ok(other) => {
                 let ending = pass_on(&mut stream, &mut lines, &other).await;
                 part(&mut stream, &output, Some(&other), ending).await
@@ -132,10 +157,10 @@ impl Game {
         let mut own = output.0.lock().await;
         match self.meet(output) {
             Met::First(first) => {
-                write(&mut own, b"PLAY second\n").await;
+                write(&mut own, PLAY_SECOND).await;
                 drop(own);
                 // If either has left meanwhile, its own task finds that out, and tells the other.
-                first.write(b"PLAY first\n").await;
+                first.write(PLAY_FIRST).await;
                 Ok(first)
             }
             Met::Nobody(other) => {
@@ -183,56 +208,35 @@ impl Game {
     }
 }
 
-/// How a player's part in the game ended.
-enum Ending {
-    /// It has left.
-    Left,
-    /// The server ends it with these words.
-    Word(&'static [u8]),
-    /// Its connection broke.
-    Broken(io::Error),
+/// The other player of a pair.
+enum Opponent {
+    Here(Output),
+    /// It may be on another server.
+    Across(Seat),
 }
 
-/// The writing side of a player; `None` after its last word, or after a write has failed.
-#[derive(Clone)]
-struct Output(Arc<sync::Mutex<Option<TcpStream>>>);
-
-impl Output {
-    fn of(stream: &mut TcpStream) -> io::Result<Self> {
-        let mut twin = stream.try_clone()?;
-        twin.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self(Arc::new(sync::Mutex::new(Some(twin)))))
+impl Opponent {
+    /// Writes to the other player. If it cannot be reached, says how the game ends.
+    async fn write(&self, bytes: &[u8]) -> Result<(), Ending> {
+        match self {
+            Self::Here(output) if output.write(bytes).await => Ok(()),
+            Self::Here(_) => Err(Ending::Word(LEFT)),
+            // In a box: the task of a connection keeps room for its longest wait.
+            Self::Across(seat) => Box::pin(seat.pass(bytes)).await,
+        }
     }
 
-    /// Writes to the player; false when it has left.
-    async fn write(&self, bytes: &[u8]) -> bool {
-        write(&mut *self.0.lock().await, bytes).await
-    }
-
-    /// Writes the last word, unless there has been one.
-    async fn end(&self, word: &[u8]) {
-        let last = self.0.lock().await.take();
-        if let Some(mut stream) = last {
-            let _ = stream.write_all(word).await;
-            let _ = stream.shutdown(Shutdown::Write).await;
+    /// Tells it that this player has left.
+    async fn end(&self) {
+        match self {
+            Self::Here(output) => output.end(LEFT).await,
+            Self::Across(seat) => Box::pin(seat.leave()).await,
         }
     }
 }
 
-/// Writes to a player with locked output; false when it has left.
-async fn write(output: &mut Option<TcpStream>, bytes: &[u8]) -> bool {
-    let Some(stream) = output else { return false };
-    let written = stream.write_all(bytes).await.is_ok();
-    if !written {
-        // The player's own task waits for input. The shutdown shows it that the game is over.
-        let _ = stream.shutdown(Shutdown::Both).await;
-        *output = None;
-    }
-    written
-}
-
 /// Passes a player's lines on to the other. Lines that have come together leave together.
-async fn pass_on(stream: &mut TcpStream, lines: &mut Lines, other: &Output) -> Ending {
+async fn pass_on(stream: &mut TcpStream, lines: &mut Lines, other: &Opponent) -> Ending {
     let mut gathered = Vec::new();
     let mut passed = 0;
     loop {
@@ -244,15 +248,15 @@ async fn pass_on(stream: &mut TcpStream, lines: &mut Lines, other: &Output) -> E
                 gathered.push(b'\n');
             }
             Ok(Line::TooLong) => {
-                other.write(&gathered).await;
+                let _ = other.write(&gathered).await;
                 return Ending::Word(TOO_LONG);
             }
             Ok(Line::End) => return Ending::Left,
             Err(error) => return Ending::Broken(error),
         }
         if gathered.len() >= GATHERED || !lines.has_whole_line() {
-            if !other.write(&gathered).await {
-                return Ending::Word(LEFT);
+            if let Err(ending) = other.write(&gathered).await {
+                return ending;
             }
             gathered.clear();
             (0..mem::take(&mut passed)).for_each(|_| stream.end_request());
@@ -264,7 +268,7 @@ async fn pass_on(stream: &mut TcpStream, lines: &mut Lines, other: &Output) -> E
 async fn part(
     stream: &mut TcpStream,
     output: &Output,
-    other: Option<&Output>,
+    other: Option<&Opponent>,
     ending: Ending,
 ) -> io::Result<()> {
     let (word, outcome) = match ending {
@@ -279,7 +283,7 @@ async fn part(
     }
     output.end(word.unwrap_or_default()).await;
     if let Some(other) = other {
-        other.end(LEFT).await;
+        other.end().await;
     }
     if word.is_some() {
         linger(stream).await;

@@ -1,0 +1,418 @@
+//! Players of several servers, through channels of Redis: how they are paired, and how lines pass.
+//!
+//! ```text
+//!   player 4 at desk 1                    Redis                    player 9 at desk 2
+//!       no offer: offer 1:4 ─────────▶  offer 1:4
+//!                                       offer 1:4  ─────────▶ take it
+//!    PLAY first ◀── desk 1 ◀──────── pair 4 2:9 ◀──────────── ask
+//!       yes ────────────────────────▶ yes 9 1:4 ────────▶ desk 2 ──▶ PLAY second
+//!       line ───────────────────────▶ lines 9 … ────────▶ desk 2 ──▶ writer of 9 ──▶ client
+//!       next line  ◀── desk 1 ◀──────── taken 4 ◀───────────────── once it is written
+//! ```
+//!
+//! The tasks of each event loop share a *desk*, and so do all those of a process without loops. A
+//! desk has a number and a channel of its own, on which its players get messages. Players of one
+//! server meet in the same way.
+//!
+//! **Pairing.** There is at most one offer in Redis: a player that waits. The next player takes it,
+//! and asks the one that made it. An offer may be out of date, since its player or its server has
+//! gone. Then the answer is no, or nothing hears the question, and the player tries again. A
+//! waiting player renews its offer about once a second if there is none.
+//!
+//! **No queue.** A player's next lines are published once the writer of the other has written the
+//! last ones. So there is no queue but the sockets', as within one server.
+//!
+//! **Ends.** A message to a desk that is gone has no receivers, so its player has left. About once
+//! a second, each desk asks those of its players' opponents. A desk without its subscription tells
+//! all of its players that the store is unavailable.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io, mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use duality_runtime::{
+    net::TcpStream,
+    sync, task,
+    time::{Instant, timeout},
+};
+
+use super::{
+    message::{Message, Place},
+    player::{EARLY, Ending, LEFT, Output, PLAY_FIRST},
+    standing::Player,
+};
+use crate::{
+    line::{FULL, Lines, UNAVAILABLE},
+    per_loop::PerLoop,
+    store::{Channel, Subscription, Unavailable},
+};
+
+/// How long an answer may take. After that the player asks another.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// How often offers are renewed, and the desks of opponents asked.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// The desks of this server.
+pub(super) struct Across {
+    channel: Channel,
+    desks: PerLoop<sync::Mutex<Option<Arc<Desk>>>>,
+}
+
+/// What the players of a loop share.
+struct Desk {
+    channel: Channel,
+    number: u64,
+    state: Mutex<Players>,
+}
+
+#[derive(Default)]
+struct Players {
+    by_number: HashMap<u64, Arc<Player>>,
+    /// The subscription has ended.
+    over: bool,
+}
+
+/// A player's place at its desk, which it leaves when this is dropped.
+pub(super) struct Seat {
+    desk: Arc<Desk>,
+    player: Arc<Player>,
+}
+
+impl Across {
+    pub(super) fn new(channel: Channel) -> Self {
+        Self { channel, desks: PerLoop::default() }
+    }
+
+    /// Pairs the client with another, and tells both to play.
+    pub(super) async fn pair(
+        &self,
+        stream: &mut TcpStream,
+        lines: &mut Lines,
+        output: &Output,
+    ) -> Result<Seat, Ending> {
+        // In boxes: the task of a connection keeps room for its longest wait.
+        let seat = Box::pin(self.sit(output)).await?;
+        if Box::pin(seat.seek()).await? {
+            return Ok(seat);
+        }
+        let filled = lines.fill(stream).await;
+        if seat.stops_waiting() {
+            return Ok(seat);
+        }
+        Err(match filled {
+            _ if seat.player.end().is_some() => Ending::Word(UNAVAILABLE),
+            Ok(true) => Ending::Word(EARLY),
+            Ok(false) => Ending::Left,
+            Err(error) => Ending::Broken(error),
+        })
+    }
+
+    /// Gives the client a place.
+    async fn sit(&self, output: &Output) -> Result<Seat, Ending> {
+        let number = self.channel.number().await?;
+        loop {
+            let desk = self.desk().await?;
+            let player = Arc::new(Player::new(number, output.clone()));
+            {
+                let mut players = desk.players();
+                // It may have ended in this moment.
+                if players.over {
+                    continue;
+                }
+                players.by_number.insert(number, player.clone());
+            }
+            let seat = Seat { desk: desk.clone(), player: player.clone() };
+            task::spawn(write(desk, player))?;
+            return Ok(seat);
+        }
+    }
+
+    /// The desk of this loop.
+    async fn desk(&self) -> Result<Arc<Desk>, Ending> {
+        let slot = self.desks.here(|| sync::Mutex::new(None));
+        let mut slot = slot.lock().await;
+        if let Some(desk) = slot.as_ref().filter(|desk| !desk.players().over) {
+            return Ok(desk.clone());
+        }
+        let number = self.channel.number().await?;
+        let subscription = self.channel.numbered(number).subscribe().await?;
+        let desk =
+            Arc::new(Desk { channel: self.channel.clone(), number, state: Mutex::default() });
+        task::spawn(attend(Attended(desk.clone()), subscription))?;
+        *slot = Some(desk.clone());
+        Ok(desk)
+    }
+}
+
+impl Seat {
+    /// Takes an offer and asks its player to play, until one says yes. If there is none, offers
+    /// this player; then it is paired only once another asks. Returns whether it is paired.
+    async fn seek(&self) -> Result<bool, Ending> {
+        loop {
+            match self.desk.channel.take_offer().await? {
+                Some(offer) => {
+                    let place = Place::parse(&offer).filter(|place| *place != self.place());
+                    if let Some(place) = place
+                        && self.asks(place).await?
+                    {
+                        return Ok(true);
+                    }
+                }
+                None => {
+                    self.player.standing().waits = true;
+                    if self.desk.channel.offer(&self.place().to_string()).await? {
+                        return Ok(false);
+                    }
+                    // Another has made an offer meanwhile. It, or a third, may have asked already.
+                    if self.stops_waiting() {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks the player at `place`. Returns whether it plays with this one.
+    async fn asks(&self, place: Place) -> Result<bool, Ending> {
+        self.player.standing().asked = Some(place);
+        let question = Message::Pair { to: place.player, from: self.place() };
+        if self.desk.send(place, &question).await? > 0 {
+            let answered = async {
+                while self.player.standing().asked.is_some() {
+                    self.player.reader.notified().await;
+                }
+            };
+            // After that time the answer may still come, and is not taken.
+            let _ = timeout(ANSWER, answered).await;
+        }
+        let mut standing = self.player.standing();
+        standing.asked = None;
+        match standing.end {
+            Some(word) if standing.other.is_none() => Err(Ending::Word(word)),
+            _ => Ok(standing.other.is_some()),
+        }
+    }
+
+    /// Has the player wait no longer; returns whether it is paired.
+    fn stops_waiting(&self) -> bool {
+        let mut standing = self.player.standing();
+        standing.waits = false;
+        standing.other.is_some()
+    }
+
+    /// Passes lines on to the other player, and waits until they have been written to it.
+    pub(super) async fn pass(&self, lines: &[u8]) -> Result<(), Ending> {
+        let other = self.player.standing().other;
+        let Some(other) = other.filter(|_| !lines.is_empty()) else { return Ok(()) };
+        self.player.standing().unwritten = true;
+        let message = Message::Lines { to: other.player, lines };
+        if self.desk.send(other, &message).await? == 0 {
+            return Err(Ending::Word(LEFT));
+        }
+        loop {
+            {
+                let standing = self.player.standing();
+                if let Some(word) = standing.end {
+                    return Err(Ending::Word(word));
+                }
+                if !standing.unwritten {
+                    return Ok(());
+                }
+            }
+            self.player.reader.notified().await;
+        }
+    }
+
+    /// Tells the other player that this one has left. If it cannot be told, its desk finds out.
+    pub(super) async fn leave(&self) {
+        let other = self.player.standing().other;
+        if let Some(other) = other {
+            let _ = self.desk.send(other, &Message::Left { to: other.player }).await;
+        }
+    }
+
+    fn place(&self) -> Place {
+        Place { desk: self.desk.number, player: self.player.number }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.desk.players().by_number.remove(&self.player.number);
+        self.player.ends(b"");
+    }
+}
+
+impl Desk {
+    /// Sends a message to the desk of `place`; returns how many have got it: none or one.
+    async fn send(&self, place: Place, message: &Message<'_>) -> Result<u64, Unavailable> {
+        self.channel.numbered(place.desk).publish(&message.encode()).await
+    }
+
+    fn players(&self) -> MutexGuard<'_, Players> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn player(&self, number: u64) -> Option<Arc<Player>> {
+        self.players().by_number.get(&number).cloned()
+    }
+
+    /// All players, to be looked at without the lock.
+    fn all(&self) -> Vec<Arc<Player>> {
+        self.players().by_number.values().cloned().collect()
+    }
+
+    /// Takes a message that has come.
+    async fn take(&self, message: Message<'_>) -> Result<(), Unavailable> {
+        let player = self.player(message.to());
+        let known = player.as_deref();
+        match message {
+            Message::Pair { from, .. } => {
+                if !known.is_some_and(|player| player.is_asked(from)) {
+                    self.send(from, &Message::No { to: from.player }).await?;
+                }
+            }
+            Message::Yes { from, .. } => {
+                if !known.is_some_and(|player| player.is_answered(from)) {
+                    self.send(from, &Message::Left { to: from.player }).await?;
+                }
+            }
+            Message::No { .. } => known.into_iter().for_each(|player| {
+                player.standing().asked = None;
+                player.reader.notify_one();
+            }),
+            Message::Lines { lines, .. } => known.into_iter().for_each(|player| {
+                player.standing().lines = Some(lines.to_vec());
+                player.writer.notify_one();
+            }),
+            Message::Taken { .. } => known.into_iter().for_each(|player| {
+                player.standing().unwritten = false;
+                player.reader.notify_one();
+            }),
+            Message::Left { .. } => known.into_iter().for_each(|player| player.ends(LEFT)),
+        }
+        Ok(())
+    }
+
+    /// Renews the offers of players that wait, and finds opponents that are gone.
+    async fn make_round(&self) -> Result<(), Unavailable> {
+        let mut opponents = HashSet::new();
+        for player in self.all() {
+            let (waits, other) = {
+                let standing = player.standing();
+                (standing.waits, standing.other)
+            };
+            if waits {
+                let place = Place { desk: self.number, player: player.number };
+                self.channel.offer(&place.to_string()).await?;
+            }
+            opponents.extend(other.map(|other| other.desk));
+        }
+        for desk in opponents {
+            if self.channel.numbered(desk).publish(b"").await? == 0 {
+                let is_gone = |other: Place| other.desk == desk;
+                let all = self.all();
+                let lost = all.iter().filter(|player| player.standing().other.is_some_and(is_gone));
+                lost.for_each(|player| player.ends(LEFT));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes to the player what its desk has for it.
+async fn write(desk: Arc<Desk>, player: Arc<Player>) {
+    loop {
+        let (play, lines, other, end) = {
+            let mut standing = player.standing();
+            let play = mem::take(&mut standing.play);
+            // The first lines of the other may have come before its answer.
+            let plays = play.is_none() && standing.other.is_some();
+            let lines = if plays { mem::take(&mut standing.lines) } else { None };
+            (play, lines, standing.other, standing.end)
+        };
+        // What the other said before it left comes first.
+        let answer = match (play, lines, other) {
+            (Some(word), _, Some(other)) => {
+                player.output.write(word).await;
+                let from = Place { desk: desk.number, player: player.number };
+                (word == PLAY_FIRST).then_some((other, Message::Yes { to: other.player, from }))
+            }
+            (None, Some(lines), Some(other)) => {
+                player.output.write(&lines).await;
+                Some((other, Message::Taken { to: other.player }))
+            }
+            _ => {
+                match end {
+                    // The task of the connection says the last word.
+                    Some([]) => return,
+                    Some(word) => return player.output.end(word).await,
+                    None => {}
+                }
+                player.writer.notified().await;
+                continue;
+            }
+        };
+        if let Some((other, message)) = answer
+            && desk.send(other, &message).await.is_err()
+        {
+            player.ends(UNAVAILABLE);
+        }
+    }
+}
+
+/// A desk with a subscription. Its players are told when this is dropped.
+struct Attended(Arc<Desk>);
+
+impl Drop for Attended {
+    fn drop(&mut self) {
+        self.0.players().over = true;
+        self.0.all().iter().for_each(|player| player.ends(UNAVAILABLE));
+    }
+}
+
+/// Takes what comes for the players of a desk, until the subscription ends or there is no player.
+async fn attend(attended: Attended, mut subscription: Subscription) {
+    let desk = &attended.0;
+    let mut last_round = Instant::now();
+    while let Ok(heard) = subscription.next().await {
+        if let Some(message) = heard.as_deref().and_then(Message::decode)
+            && desk.take(message).await.is_err()
+        {
+            return;
+        }
+        if last_round.elapsed() >= ROUND {
+            if desk.make_round().await.is_err() {
+                return;
+            }
+            last_round = Instant::now();
+        }
+        if heard.is_none() {
+            let mut players = desk.players();
+            players.over |= players.by_number.is_empty();
+            if players.over {
+                return;
+            }
+        }
+        if !subscription.has_more() {
+            task::yield_now().await;
+        }
+    }
+}
+
+impl From<Unavailable> for Ending {
+    fn from(_: Unavailable) -> Self {
+        Self::Word(UNAVAILABLE)
+    }
+}
+
+impl From<io::Error> for Ending {
+    /// There is no thread or stack for a task.
+    fn from(_: io::Error) -> Self {
+        Self::Word(FULL)
+    }
+}

@@ -1,0 +1,98 @@
+//! Where a player across servers stands: what its two tasks and its desk share.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use duality_runtime::sync::Notify;
+
+use super::{
+    message::Place,
+    player::{Output, PLAY_FIRST, PLAY_SECOND},
+};
+
+/// What the tasks of one player and its desk share.
+pub(super) struct Player {
+    pub(super) number: u64,
+    pub(super) output: Output,
+    state: Mutex<Standing>,
+    /// Wakes the task that reads from the client.
+    pub(super) reader: Notify,
+    /// Wakes the task that writes to it.
+    pub(super) writer: Notify,
+}
+
+#[derive(Default)]
+pub(super) struct Standing {
+    /// It waits to be asked.
+    pub(super) waits: bool,
+    /// The player that it has asked, while there is no answer.
+    pub(super) asked: Option<Place>,
+    pub(super) other: Option<Place>,
+    /// What is to be written next: the word that begins the game, then the lines of the other.
+    pub(super) play: Option<&'static [u8]>,
+    pub(super) lines: Option<Vec<u8>>,
+    /// The other's writer has not written the last lines yet.
+    pub(super) unwritten: bool,
+    /// The game has ended, and the player is told why. Empty: its connection has ended.
+    pub(super) end: Option<&'static [u8]>,
+}
+
+impl Player {
+    /// A player that has just come.
+    pub(super) fn new(number: u64, output: Output) -> Self {
+        Self {
+            number,
+            output,
+            state: Mutex::default(),
+            reader: Notify::new(),
+            writer: Notify::new(),
+        }
+    }
+
+    pub(super) fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it plays with the player that asks.
+    pub(super) fn is_asked(&self, from: Place) -> bool {
+        let mut standing = self.standing();
+        if !standing.waits || standing.end.is_some() {
+            return false;
+        }
+        standing.waits = false;
+        standing.begin(from, PLAY_FIRST);
+        drop(standing);
+        self.writer.notify_one();
+        true
+    }
+
+    /// Whether it plays with the player that has said yes.
+    pub(super) fn is_answered(&self, from: Place) -> bool {
+        let mut standing = self.standing();
+        if standing.asked != Some(from) || standing.end.is_some() {
+            return false;
+        }
+        standing.asked = None;
+        standing.begin(from, PLAY_SECOND);
+        drop(standing);
+        self.writer.notify_one();
+        self.reader.notify_one();
+        true
+    }
+
+    /// Ends its game, unless it has ended.
+    pub(super) fn ends(&self, word: &'static [u8]) {
+        self.standing().end.get_or_insert(word);
+        self.reader.notify_one();
+        self.writer.notify_one();
+    }
+
+    pub(super) fn end(&self) -> Option<&'static [u8]> {
+        self.standing().end
+    }
+}
+
+impl Standing {
+    fn begin(&mut self, other: Place, word: &'static [u8]) {
+        (self.other, self.play) = (Some(other), Some(word));
+    }
+}

@@ -1,0 +1,132 @@
+//! A channel between the servers of one service: what one publishes, all of them hear in one order.
+//!
+//! The store is Redis, and the channel one of its own (PUBLISH, SUBSCRIBE). It keeps nothing but a
+//! counter and an offer. A channel is made before the architecture starts its processes, threads
+//! and loops, as a [`Store`](super::Store) is, and uses connections in the same way.
+
+use std::sync::Arc;
+
+use duality_runtime::block_on;
+
+use super::redis::{self, Redis};
+use super::{Location, OpenError, Options, Shared, Unavailable};
+
+/// A channel between servers; clones are the same one.
+#[derive(Clone)]
+pub struct Channel {
+    shared: Arc<Shared<Redis>>,
+    /// The name of the channel.
+    name: Arc<str>,
+    /// The keys of the counter and of the offer.
+    counter: Arc<str>,
+    offer: Arc<str>,
+}
+
+/// What is published, from the moment of subscribing on, in order and without a gap.
+pub struct Subscription {
+    heard: redis::Subscription,
+    shared: Arc<Shared<Redis>>,
+}
+
+impl Channel {
+    /// The channel called `name` in the Redis at `location`, which need not run yet. Each database
+    /// of a Redis has its own.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`], where `location` is no Redis or its host is not found.
+    pub fn new(location: &Location, name: &str, options: Options) -> Result<Self, OpenError> {
+        let Location::Redis { host, port, database, user, password } = location else {
+            let why = "only Redis has channels: give redis://HOST:PORT".to_owned();
+            return Err(OpenError { place: location.to_string(), why });
+        };
+        let credentials = (user.as_deref(), password.as_deref());
+        let redis = Redis::new((host, *port), *database, credentials, options);
+        Ok(Self {
+            shared: Arc::new(Shared::new(location.to_string(), redis)?),
+            // Redis has one set of channels for all of its databases.
+            name: format!("duality:{name}:{database}").into(),
+            counter: format!("duality:{name}:members").into(),
+            offer: format!("duality:{name}:offer").into(),
+        })
+    }
+
+    /// As [`Store::reach`](super::Store::reach).
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`], which the operator has been told.
+    pub fn reach(&self) -> Result<(), Unavailable> {
+        self.shared.reporting(block_on(self.shared.kind.reach()))
+    }
+
+    /// The next number, from 1 on. Redis gives none twice, unless it loses its data.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`].
+    pub async fn number(&self) -> Result<u64, Unavailable> {
+        self.shared.reporting(self.shared.kind.count(self.counter.as_bytes()).await)
+    }
+
+    /// The channel beside this one that has a number of its own. All else is the same.
+    #[must_use]
+    pub fn numbered(&self, number: u64) -> Self {
+        Self { name: format!("{}:{number}", self.name).into(), ..self.clone() }
+    }
+
+    /// Makes an offer, unless there is one. Returns whether it did.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`]; the offer may be there nevertheless.
+    pub async fn offer(&self, offer: &str) -> Result<bool, Unavailable> {
+        self.shared.reporting(self.shared.kind.offer(self.offer.as_bytes(), offer.as_bytes()).await)
+    }
+
+    /// Takes the offer, if there is one. No other takes it too.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`]; the offer may be gone nevertheless.
+    pub async fn take_offer(&self) -> Result<Option<String>, Unavailable> {
+        self.shared.reporting(self.shared.kind.take_offer(self.offer.as_bytes()).await)
+    }
+
+    /// Has all subscribers hear a message; returns how many there are.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`]; all may hear it once nevertheless.
+    pub async fn publish(&self, message: &[u8]) -> Result<u64, Unavailable> {
+        self.shared.reporting(self.shared.kind.publish(self.name.as_bytes(), message).await)
+    }
+
+    /// Begins to hear what is published.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`].
+    pub async fn subscribe(&self) -> Result<Subscription, Unavailable> {
+        let heard = self.shared.kind.subscribe(self.name.as_bytes()).await;
+        Ok(Subscription { heard: self.shared.reporting(heard)?, shared: self.shared.clone() })
+    }
+}
+
+impl Subscription {
+    /// Waits for the next message. `None` if there was none for about a second.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`]: the subscription has ended, and what is published now is not heard.
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, Unavailable> {
+        let next = self.heard.next().await;
+        self.shared.reporting(next.map_err(|fault| fault.to_string()))
+    }
+
+    /// Whether a message may be had without a wait.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.heard.has_more()
+    }
+}
