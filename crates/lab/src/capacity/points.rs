@@ -49,8 +49,8 @@ impl Measurements {
     }
 }
 
-/// The measurements of each of `subjects`. Cells are not sound with wrong replies, or where the load
-/// generator could not do its work.
+/// The measurements of each of `subjects`. Cells are not sound with wrong replies, or where the
+/// load generator could not do its work.
 pub(super) fn all(heading: &Heading, records: &Records, subjects: &[String]) -> Vec<Measurements> {
     let summary = Summary::of(heading, records);
     let of = |subject: &String| {
