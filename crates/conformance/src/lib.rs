@@ -243,9 +243,8 @@ pub fn skip(reason: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "skipped: {reason}");
 }
 
-/// Whether this machine can run a server of these arguments. If it cannot run one, the test of that
-/// one is skipped. The reason is printed once for all tests of a program, past their captured
-/// output.
+/// Whether this machine can run a server of these arguments. If it cannot, the test of this server
+/// is skipped. The reason is printed once for all tests of a program, past their captured output.
 ///
 /// # Panics
 ///

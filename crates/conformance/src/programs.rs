@@ -31,7 +31,7 @@ pub fn compile(sources: &[PathBuf], flags: &[&str], program: &Path) {
     assert!(status.success(), "{sources:?} do not compile");
 }
 
-/// A compiled program of `programs/`. The drop of this value removes it.
+/// A compiled program of `programs/`. To drop this value removes the program.
 #[derive(Debug)]
 pub struct Program {
     path: PathBuf,

@@ -83,7 +83,7 @@ fn without_descriptors_clients_wait(architecture: &[&str]) {
             stream
         })
         .collect();
-    // Each client is served once others have gone. On several cores, the order is open.
+    // Each client is served once others have gone. On several cores, in any order.
     let waiting: Vec<_> = clients
         .into_iter()
         .map(|mut stream| thread::spawn(move || stream.read_exact(&mut [0; 5]).unwrap()))

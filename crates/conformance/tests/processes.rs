@@ -1,6 +1,6 @@
-//! Architectures made of processes. They tell what happens to a server when one of its processes is
-//! signalled, killed, or ends as soon as it has begun. They also tell which programs may fork at
-//! all.
+//! Architectures made of processes. The tests show what happens to a server when one of its
+//! processes is signalled, killed, or ends as soon as it has begun. They also show which programs
+//! may fork at all.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};

@@ -1,4 +1,5 @@
-//! The end of a server under every architecture, by one signal and by a second one.
+//! The end of a server under every architecture: what the first signal ends, and what a second
+//! signal cuts off.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

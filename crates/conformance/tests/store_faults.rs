@@ -196,7 +196,7 @@ fn a_lock_holds_up_no_file(architecture: &[&str]) {
     lock.execute_batch("BEGIN IMMEDIATE").unwrap();
     thread::scope(|scope| {
         let visitor = scope.spawn(page);
-        // The visitor's request comes before some of the others.
+        // The visitor's request comes before some of these requests.
         for _ in 0..50 {
             let file = server.ask(get("/long.txt").as_bytes());
             assert!(file.starts_with(b"HTTP/1.1 200 ") && file.len() > 70_000, "{}", file.len());

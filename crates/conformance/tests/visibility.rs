@@ -127,8 +127,8 @@ fn counters_equal_what_was_done(architecture: &[&str]) {
     // A read and a write for each request, if the reads were not cut, and the reads that saw the
     // end.
     assert!(count("attempts") >= CONNECTIONS * (2 * REQUESTS + 1), "{line}");
-    // A wait for each request, one for the end, and one for each reply. The architecture has its
-    // own.
+    // A stage for each request, one for the end, and one for the first reply of a connection: later
+    // replies repeat it. The architecture has stages of its own.
     assert!(count("stages") >= CONNECTIONS * (REQUESTS + 2), "{line}");
     assert!(count("task_state_allocated_bytes") > 0, "{line}");
     // How often a loop found nothing to do depends on how quick its clients are.

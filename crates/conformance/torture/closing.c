@@ -60,7 +60,7 @@ static void call_select(struct wait *wait) {
     wait->result = result;
 }
 
-/* In the end they report the file that the number refers to by then. */
+/* What they report in the end is about the file that the number refers to by then. */
 static int several_keep(void (*call)(struct wait *), int other, int said) {
     enum { WAITS = 3 };
     int ends[2];

@@ -39,7 +39,7 @@ impl Unit {
 pub struct Reading {
     /// The number of operations; at least one.
     pub count: u64,
-    /// The total of all operations.
+    /// What all operations took together.
     pub total: u64,
     /// In what.
     pub unit: Unit,

@@ -2,7 +2,7 @@
 //! the subjects in turns.
 //!
 //! ```text
-//!   for each cost:   calibrate park, st, go …    a count with a batch that is long for the clock
+//!   for each cost:   calibrate park, st, go …      a count whose batch is long enough to time
 //!                    park st go   st go park   …   batches; the first one changes with each turn
 //! ```
 //!

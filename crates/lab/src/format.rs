@@ -77,8 +77,8 @@ pub(crate) fn bytes(bytes: f64) -> String {
     }
 }
 
-/// A share as people read it: `6.3 %`. A large ratio is written as a multiple. A ratio beyond all
-/// measure has no digits.
+/// A share as people read it: `6.3 %`. From ten times on, and beyond all measure, it is
+/// `more than 1,000 %`.
 pub(crate) fn percent(share: f64) -> String {
     match 100.0 * share {
         percent if !percent.is_finite() || percent >= 1000.0 => "more than 1,000 %".to_owned(),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// When the window opens and closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edges {
-    /// The recorder calls this.
+    /// When the recorder is told to open and close it.
     ByTime,
     /// After so many of `total` requests have ended, with or without a correct reply.
     ByCount { open_after: u64, close_after: u64, total: u64 },

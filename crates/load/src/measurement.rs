@@ -21,7 +21,7 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// The latency of a request without a due time.
+    /// The start of a request without a due time: it begins when it may.
     pub(crate) fn at(now: Instant) -> Self {
         Self { due: now, sent: now, free: now }
     }

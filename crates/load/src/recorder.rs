@@ -648,8 +648,8 @@ mod tests {
         clock.set(100);
         recorder.open();
         // The first is due before the window. The second is due in it and sent late by 10 ms. For 6
-        // of these its connection was free. The third is due in it and not answered, the fourth due
-        // in it and not sent.
+        // ms of that, its connection was free. The third is due in it and not answered, the fourth
+        // due in it and not sent.
         let (before, late, open) = (start(90, 0, 101), start(110, 114, 120), start(150, 0, 150));
         for (connection, start) in [before, late, open].into_iter().enumerate() {
             assert!(recorder.begin(connection, start));

@@ -36,8 +36,8 @@ const MOST: u32 = 65_534;
 /// How many addresses a load's connections come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sources {
-    /// One address. On the loopback device (127.0.0.0/8), as many addresses as the connections
-    /// need.
+    /// One address. If the server is on the loopback device (127.0.0.0/8), as many addresses as the
+    /// connections need.
     #[default]
     Automatic,
     /// So many addresses: 127.0.0.1 and its successors, at most 65,534. More than one needs a

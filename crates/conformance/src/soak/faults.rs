@@ -135,8 +135,8 @@ impl Client<'_> {
         wire.send(&bytes[..length])
     }
 
-    /// A connection with a reply that is longer than sockets hold. Under http that is megabytes of
-    /// replies, and elsewhere as much as a socket takes.
+    /// A connection with more to come than sockets hold. Under http that is megabytes of replies,
+    /// and elsewhere as much as a socket takes.
     fn ask_for_much(&mut self) -> io::Result<Wire> {
         let mut wire = self.connect()?;
         wire.hurry(STAY)?;

@@ -55,9 +55,9 @@ pub struct Settings {
     pub duration: Duration,
     /// What the clients' choices follow.
     pub seed: u64,
-    /// The names to choose. Without a name, all.
+    /// The architectures to run, by name. If empty, all.
     pub architectures: Vec<String>,
-    /// The names to choose. Without a name, all.
+    /// The services to run, by name. If empty, all.
     pub services: Vec<String>,
 }
 

@@ -112,7 +112,7 @@ impl Question {
     ///
     /// # Errors
     ///
-    /// The error of the reply.
+    /// How the reply is wrong.
     pub(super) fn check(&self, wire: &mut Wire, heads: &Heads) -> Result<(), String> {
         let (status, body) = match &self.reply {
             Reply::Same(expected) => {
@@ -171,7 +171,7 @@ impl Question {
         format!("{}: no whole reply: {error}", self.name())
     }
 
-    /// The beginning of the reply.
+    /// The beginning of the request, which names it in findings.
     fn name(&self) -> String {
         let line = self.bytes.split(|&byte| byte == b'\r').next().unwrap_or_default();
         format!("{:?}", String::from_utf8_lossy(&line[..line.len().min(40)]))

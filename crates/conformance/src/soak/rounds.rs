@@ -23,8 +23,8 @@ pub(super) struct Round {
     pub(super) service: Protocol,
 }
 
-/// The services that differ in the unsafe code that runs beneath them. `iterative` is not among
-/// them: a silent client there holds up all others, as it should.
+/// The architectures, with options, that differ in the unsafe code that they run. `iterative` is
+/// not among them: a silent client there holds up all others, as it should.
 ///
 /// A work pool has a worker for every connection that the clients can have open at a time, a
 /// burst's among them. A connection at rest holds a worker there, and the next that a burst waits

@@ -18,8 +18,8 @@ use super::toolchain::Toolchain;
 use super::{Wishes, cannot_run, runtime};
 use crate::failure::Failure;
 
-/// The environment for the pass. It cannot have options, because lld reads its own before it loads
-/// the pass.
+/// The environment variables for the pass. The pass cannot have options, because lld reads its own
+/// before it loads the pass.
 const REPORT: &str = "DUALITY_CONVERT_REPORT";
 const GRAPH: &str = "DUALITY_CONVERT_GRAPH";
 const NO_RUNTIME: &str = "DUALITY_CONVERT_NO_RUNTIME";

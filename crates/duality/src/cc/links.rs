@@ -51,7 +51,7 @@ pub(super) struct Link {
     /// The list of its inputs in the cache, behind the name of its program there.
     list: PathBuf,
     output: PathBuf,
-    /// A name for files that are not whole yet.
+    /// A folder for files that are not whole yet.
     work: TempDir,
 }
 
@@ -144,8 +144,8 @@ fn without_output<'a>(arguments: &'a [&'a OsStr]) -> impl Iterator<Item = &'a &'
     })
 }
 
-/// The libraries in the folders that the command searches. A new library could stand in front of
-/// one that was read.
+/// The libraries in the folders of `-L`, which the linker searches first. A new library could stand
+/// in front of one that was read.
 fn libraries(arguments: &[&OsStr]) -> Vec<PathBuf> {
     let all = |option: &[u8]| -> Vec<&OsStr> {
         let named = arguments.iter().enumerate().filter_map(|(index, argument)| {

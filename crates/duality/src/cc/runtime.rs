@@ -120,7 +120,7 @@ fn hidden() -> Option<Vec<OsString>> {
     Some(env::split_paths(&named).map(OsString::from).collect())
 }
 
-/// The origin of the runtime, if there is one.
+/// The file that has the runtime, if there is one.
 pub(super) fn place() -> Option<PathBuf> {
     match hidden() {
         Some(objects) => objects.into_iter().next().map(PathBuf::from),

@@ -7,7 +7,8 @@ use duality_lab::record::Design;
 
 use super::paragraph;
 
-/// The lines about an experiment: its cells, the processors, the time, and the unavailable cells.
+/// What is measured of an experiment, where and for how long, and what is unavailable, with a line
+/// for each.
 pub(super) fn explain(experiment: &Experiment) -> String {
     let design = &experiment.design;
     let mut lines = Vec::new();

@@ -47,7 +47,7 @@ impl Privileges {
         }
     }
 
-    /// Until [`raise`](Self::raise), the user opens all files.
+    /// Until [`raise`](Self::raise), files are opened and made as the user.
     pub(super) fn lower(&self) -> Result<(), Failure> {
         let Some((user, name)) = &self.user else { return Ok(()) };
         initgroups(name, user.gid)

@@ -176,8 +176,7 @@ flags! {
         ///
         /// helpers: threads, while the loop serves others. inline: the loop itself, while all its
         /// connections wait; quicker where all files are in the page cache. In both, the loop reads
-        /// a file that it sends straight from the disk (sendfile). Work on SQLite goes to helpers
-        /// always.
+        /// the files that it sends by sendfile. Work on SQLite goes to helpers always.
         #[arg(long, value_parser = by_name::<Disk>())]
         disk: Disk = Some(default.disk);
         /// The most helper threads, for the disk and other work that would hold up a loop [default:

@@ -133,8 +133,8 @@ fn engine_file() -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Moves a descriptor above the program's limit, or at least to its end. The program may count on
-/// low numbers.
+/// Moves a descriptor away from the low numbers, because the program may count on them. It goes far
+/// up, or above a low limit, or at least to the end of that limit.
 fn out_of_the_way(file: OwnedFd) -> io::Result<OwnedFd> {
     const MOST: u64 = 1 << 20;
     const ROOM: u64 = 16;

@@ -1,4 +1,4 @@
-//! A dump: every task with its stage, its wait, the length of the wait, and the place of its stack.
+//! A dump: every task with its stage, what it waits for, for how long, and its calls.
 
 use std::collections::HashMap;
 use std::fmt::Write;

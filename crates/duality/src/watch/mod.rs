@@ -65,7 +65,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// A file that cannot be opened, with its flag.
+    /// The file, memory or thread that the system refuses, with the flag that asked for it.
     pub(crate) fn start(settings: &Settings, subject: Subject) -> Result<Self, String> {
         let stats = match &settings.stats {
             Some(path) => Some(Stats::new(Output::open(path, "--stats")?, subject.clone())),

@@ -42,7 +42,7 @@ impl Experiment {
             BEFORE_BLOCKS
         };
         let (warm_up, window) = match self.design.load_command {
-            // There is no limit of time.
+            // The command itself decides how long it takes.
             Some(_) => (Duration::ZERO, Duration::ZERO),
             None => (warm_up, window),
         };

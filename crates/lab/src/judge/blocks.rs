@@ -82,7 +82,7 @@ impl Fit {
         self.effects[subject]
     }
 
-    /// The difference of the effects of two subjects. None if one of them cannot be compared.
+    /// How far the effect of `one` is above that of `other`. None if either cannot be compared.
     pub fn gap(&self, one: usize, other: usize) -> Option<f64> {
         Some(self.effects[one]? - self.effects[other]?)
     }
@@ -114,7 +114,8 @@ impl Fit {
         }
     }
 
-    /// Compares two subjects by their own differences, if they met in at least three blocks.
+    /// The critical difference of two subjects by their own differences alone. None if they met in
+    /// fewer than three blocks.
     fn paired(&self, one: usize, other: usize, alpha: f64) -> Option<f64> {
         let differences: Vec<f64> = self
             .blocks
@@ -206,7 +207,7 @@ pub struct Family<'a> {
     fit: &'a Fit,
     /// How many standard errors of a difference it takes.
     errors: f64,
-    /// The error of each number of connections, when they are tested alone.
+    /// The error of each comparison, when comparisons are tested alone.
     alpha_of_one: f64,
 }
 

@@ -188,7 +188,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// The measurements of a subject in each round. None if it was not in the round.
+    /// The measurements of a subject in each round. Empty where it was not measured.
     fn samples(&self, subject: &str, metric: Metric) -> Vec<(usize, Vec<Sample>)> {
         match self {
             Rounds::Blocks { kept, .. } => kept

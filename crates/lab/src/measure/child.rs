@@ -21,7 +21,7 @@ pub struct Patience<'p> {
     pub interrupted: &'p AtomicBool,
 }
 
-/// A process: the drop of this value ends it.
+/// A process. To drop this value ends the process.
 #[derive(Debug)]
 pub struct Running(Child);
 

@@ -78,9 +78,9 @@ impl Experiment {
 
     /// Adds the control: one architecture that is measured twice.
     ///
-    /// The subject that is available at the most numbers of connections. Of several, state machines
-    /// on epoll come first, then the order of the design. A yardstick is never the control. Where
-    /// no architecture is available, there is no control.
+    /// It is the one that is available at the most numbers of connections. Of several, state
+    /// machines on epoll come first, then the order of the design. A yardstick is never the
+    /// control. Where no architecture is available, there is no control.
     pub fn add_control(&mut self) {
         let design = &self.design;
         let missing = |name: &str| {
@@ -238,7 +238,7 @@ fn loopback() -> IpAddr {
 pub enum Site {
     /// Those in an existing directory.
     Directory(PathBuf),
-    /// These stores, by their names.
+    /// These files, by their names.
     Files(Vec<(String, Vec<u8>)>),
 }
 

@@ -12,7 +12,7 @@ pub(crate) const OVERHEAD: Duration = Duration::from_millis(120);
 const OF_A_CONNECTION: Duration = Duration::from_micros(100);
 /// The time of a slice beside its length: the lab checks twice that the server rests.
 const OVERHEAD_OF_A_SLICE: Duration = Duration::from_micros(800);
-/// The addition of each connection: its last reply is awaited.
+/// What each connection adds to it: its last reply is awaited.
 const OF_A_LAST_REPLY: Duration = Duration::from_micros(25);
 
 impl Experiment {

@@ -53,7 +53,7 @@ pub use stage::Stage;
 use part::Part;
 use window::Window;
 
-/// The end of an experiment.
+/// What an experiment has measured so far.
 #[derive(Debug)]
 pub struct Finished {
     /// What was measured, and where.

@@ -212,7 +212,7 @@ impl OpenStore {
         &self.url
     }
 
-    /// The failure of the store since then, if there was one.
+    /// The failure of the store since it was opened, if there was one.
     pub(crate) fn problem(&mut self) -> Option<String> {
         if let Some(store) = &mut self.elsewhere {
             return store.problem();

@@ -9,8 +9,7 @@
 //!
 //! ```text
 //!   minimise Σ over workloads, architectures ((t_total − t_independent − Σ factor × term) / mean)²
-//!   mean: that of t_total
-//!   with      factor ≥ 0
+//!   with     factor ≥ 0, and the mean of t_total
 //! ```
 //!
 //! A workload takes no part if repeats of one architecture differ as much as its architectures do.

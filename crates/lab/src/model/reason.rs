@@ -68,9 +68,9 @@ pub fn sentences(subject: &Modelled) -> Vec<String> {
     parts.into_iter().take(MOST).map(sentence).collect()
 }
 
-/// Why a request takes `slower` more time than `faster`. An example: "threads take 2.1 µs more per
-/// request than epoll: 1.4 µs for kernel switches (1.02 a request, and 0.02)". None where they
-/// differ by less than 5 %, or no term differs by as much.
+/// Why a request takes `slower` more time than `faster`. An example: "threads takes 2.1 µs more per
+/// request than epoll: 1.4 µs more for kernel switches (1.02 switches; under epoll: none)". None
+/// where they differ by less than 5 %, or no term differs by as much.
 pub fn difference(faster: &Modelled, slower: &Modelled) -> Option<String> {
     let more = slower.total - faster.total;
     if more < WORTH_IT * slower.total {

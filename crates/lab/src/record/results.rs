@@ -138,8 +138,8 @@ fn is_empty(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|about| about.len() == 0)
 }
 
-/// Whether an experiment of this design goes on with one that was `begun`. Seed, timing, control
-/// and constraints are those that it was begun with. The number of blocks is timing, too: the
+/// Whether an experiment of this design goes on with one that was `begun`. It keeps the seed,
+/// timing, control and ways that it was begun with. The number of blocks is timing, too: the
 /// available time decides it.
 fn continues(design: &Design, begun: &Design) -> bool {
     let resumed = Design {

@@ -1,9 +1,9 @@
 //! From records to curves: T, #B, TP and #CP of each request, the mean at each x, and its moving
 //! average.
 //!
-//! Means are kept as sums, so that the sums of several cells add up to the mean of all their
-//! requests. Where x has many values, neighbours share a bin. Below 32 each value has its own bin.
-//! From there on, x doubles every 16 bins. So a bin is at most a sixteenth wide.
+//! Means are kept as sums. So the sums of several cells add up to those of all their requests,
+//! which give the mean. Where x has many values, neighbours share a bin. Below 32 each value has
+//! its own bin. From there on, x doubles every 16 bins. So a bin is at most a sixteenth wide.
 //!
 //! Source: Truppel & Abreu, sections IV and VI.
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   plan.toml ─ plan ▶ cells: subject × regime × repeat ─ run ▶ a server, its records.csv
-//!                                                                     │ derive
+//!                                                                         │ derive
 //!       regimes.jsonl, a line for each cell ◀── record ── curves, points ◀┘
 //!              │
 //!              └─ summary ▶ report, text

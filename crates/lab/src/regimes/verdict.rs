@@ -317,7 +317,7 @@ mod tests {
                 ("absent", [&[0.0; 3], &[0.0; 3]]),
             ],
         );
-        // Only repeats with two subjects or more compare anything.
+        // Only two of the repeats compare anything: the third has a single subject.
         assert!(said[0].contains("fewer than 3 repeats have figures"), "{said:?}");
     }
 }

@@ -203,9 +203,9 @@ pub fn outliers(values: &[f64]) -> Vec<usize> {
     (0..values.len()).filter(|&place| far(distances[place])).collect()
 }
 
-/// By what share the last third of `rates` is higher than the first third. `rates` has one rate for
-/// each part of a window. None for fewer than nine rates, for a share below [`NOISE`], or if the 99
-/// % interval of the ratio includes 1.
+/// By what share the last third of `rates` is higher than the first third, or lower if negative.
+/// `rates` has one rate for each part of a window. None for fewer than nine rates, for a share
+/// within [`NOISE`], or if the 99 % interval of the ratio includes 1.
 pub fn trend(rates: &[f64]) -> Option<f64> {
     let third = rates.len() / 3;
     if third < 3 {

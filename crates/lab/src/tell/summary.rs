@@ -147,7 +147,8 @@ impl Summary {
         constraints::check(&self.constraints, latencies, memory_samples, self.seed)
     }
 
-    /// The limits that `medians` may or may not keep, in words.
+    /// The limits for which `medians` have no figure, in words. So it is not known whether they are
+    /// kept.
     pub fn unchecked(&self, medians: &Medians) -> Vec<String> {
         let checks = self.checks(medians);
         let limits = self.constraints.slo.iter().map(limit_of);

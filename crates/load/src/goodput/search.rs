@@ -33,7 +33,7 @@ pub(super) struct Range {
     pub(super) precision: f64,
 }
 
-/// The highest rate that `met` in a long window. `None` if there is none.
+/// The highest rate at which `met` is true in a long window. `None` if there is none.
 ///
 /// # Errors
 ///

@@ -19,7 +19,7 @@ use duality_runtime::log;
 use super::{Failure, load, print};
 use crate::catalogue::Catalogue;
 
-/// The output of a model. The flags of unit costs must name them, too: clap asks for no `--costs`
+/// The flags about a model. The flags of unit costs must name them, too: clap asks for no `--costs`
 /// where that would conflict.
 const NOT_OF_COSTS: [&str; 10] = [
     "out",

@@ -20,8 +20,8 @@ pub struct Verdict {
     pub finding: Finding,
     /// All candidates that were measured, the best first.
     pub standings: Vec<Standing>,
-    /// All other measured subjects beside the best candidate: peers, yardsticks, and disqualified
-    /// subjects.
+    /// All other measured subjects, compared with the best candidate: peers, yardsticks, and
+    /// disqualified subjects.
     pub others: Vec<Standing>,
     /// How each candidate compares with what runs today, where that is known, the best first.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -334,7 +334,7 @@ impl<'a> Count<'a> {
 
 /// The critical difference of a verdict, as a logarithm: the widest of those that are level with
 /// the best. One that is worse for sure may have noise of its own; that says nothing of the others.
-/// Where all are worse, the narrowest is pooled.
+/// Where all are worse, it is the narrowest, which has the pooled noise.
 fn critical_of(ranked: &[(f64, Standing)]) -> Option<f64> {
     let others = ranked.get(1..)?;
     let level = others.iter().filter(|(_, standing)| standing.level).map(|(critical, _)| *critical);

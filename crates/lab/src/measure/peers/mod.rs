@@ -10,7 +10,7 @@
 //! | `{directory}` | a new directory of its own |
 //! | `{configuration}` | the file in it with the peer's configuration |
 //! | `{root}` | the directory with the files that it is to serve |
-//! | `{root}` | the directory with the files that it is to serve |
+//! | `{connections}` | for how many connections it is to have room |
 //! | `{program}` | what its own build has made |
 //! | `{server}`, `{number}` | of a balancer: a server and its number, on a line for each server |
 //! | `{plan}` | the folder of the plan that defines it, in its commands alone |
@@ -98,7 +98,7 @@ pub(crate) struct Places<'a> {
     pub(crate) directory: &'a Path,
     pub(crate) root: &'a Path,
     pub(crate) connections: usize,
-    /// The files that were made for the peer.
+    /// What the build of the peer has made.
     pub(crate) program: &'a Path,
 }
 

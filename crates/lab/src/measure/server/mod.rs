@@ -31,8 +31,8 @@ pub(crate) trait Server: Send {
     /// Where it listens.
     fn address(&self) -> SocketAddr;
 
-    /// The processor time of all its processes and threads until now, living and ended. It is exact
-    /// to the nanosecond for threads that rest. Quick.
+    /// The processor time of its living processes until now, with that of their ended threads. It
+    /// lacks ended processes. It is exact to the nanosecond for threads that rest. Quick.
     fn cpu(&mut self) -> io::Result<Duration>;
 
     /// What [`cpu`](Server::cpu) has just found, and the time of processes that have ended.

@@ -178,7 +178,8 @@ impl Server for Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // These values identify a process even after it has left the group.
+        // A pidfd finds a process after it has left the group, and never means another process that
+        // has its number by then.
         let others: Vec<OwnedFd> = tree::of(self.child.id())
             .into_iter()
             .skip(1)

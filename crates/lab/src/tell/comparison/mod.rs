@@ -172,7 +172,8 @@ impl Metric {
         }
     }
 
-    /// Its value by the slices of blocks, and the rounds of these.
+    /// The figure that slices of blocks have for it, and the metric that chooses the rounds. None
+    /// if slices have none.
     fn figure(self) -> Option<(rounds::Metric, Figure)> {
         match self {
             Self::Rate => Some((rounds::Metric::Rate, |sample| sample.requests_per_second)),
@@ -305,9 +306,9 @@ impl Comparison {
         Ok(Self { experiment, before, after, differences, pairs, only_before, only_after })
     }
 
-    /// The figures that are worse in the second by more than `percent`, a line for each. That is a
-    /// figure with an interval that misses the number one by more, a cell that failed, or
-    /// connections without a reply.
+    /// All that is worse in the second by more than `percent`, a line for each. That is a figure
+    /// with an interval that misses the number one by more, a cell that failed, or connections
+    /// without a reply.
     pub fn regressions(&self, percent: f64) -> Vec<String> {
         let failed = self.only_before.iter().filter(|alone| alone.failed).map(|alone| {
             format!("{} at {}: {}", alone.subject, connections(alone.concurrency), alone.why)

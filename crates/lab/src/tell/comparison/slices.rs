@@ -5,7 +5,8 @@
 //! differ. The values of all subjects of both runs, at all numbers of connections, say more.
 //!
 //! The model is nested. The mean of a session is a logarithm, the sum of four parts. These are the
-//! subject's, the session's on this machine, the server process's own, and chance:
+//! subject's part, the *mood* (what the machine does to all subjects of a session), the server
+//! process's own part, and chance:
 //!
 //! ```text
 //!   y(run, subject, session) = μ(run, subject) + mood(run, session) + own(run, subject, session)

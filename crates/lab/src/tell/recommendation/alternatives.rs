@@ -150,7 +150,7 @@ fn seen(verdict: &Verdict) -> Option<f64> {
     Some(1.0 - 1.0 / (1.0 + critical))
 }
 
-/// The sentence for an alternative without a gain.
+/// What holds at the numbers of connections at which the alternative does not gain.
 fn elsewhere(summary: &Summary, current: &str, gained: &[usize]) -> Option<String> {
     let there: Vec<&Verdict> = summary
         .verdicts

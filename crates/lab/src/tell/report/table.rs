@@ -21,7 +21,7 @@ pub(super) struct TableRow {
     concurrency_text: String,
     /// The figures; empty when there is none.
     figures: Vec<TableFigure>,
-    /// The reason why it is missing.
+    /// The reason why the figures are missing.
     missing: Option<String>,
     /// Whether there are warnings, which stand below the table.
     warned: bool,

@@ -43,9 +43,9 @@ pub(super) struct Member {
 
 /// Why a member stops talking before all is said.
 enum End {
-    /// The member got something wrong.
+    /// The member had a failure of its own.
     Failed(Failure),
-    /// Another one did.
+    /// Another member had one.
     Broken,
 }
 

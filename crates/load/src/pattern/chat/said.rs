@@ -1,4 +1,4 @@
-//! The lines that are said in a room, with the numbers of their members.
+//! The lines that are said in a room, with the numbers of the members that say them.
 
 use std::fmt::Write;
 use std::time::Instant;
