@@ -1,5 +1,5 @@
-/* Details that the test suites of POSIX, glibc and the kernel look at. Examples are the order of
- * waiters, the error number, and what a process leaves. */
+/* Details that the test suites of POSIX, glibc and the kernel look at. Examples are what
+ * comes first, the error number, and what a process leaves. */
 #include "test.h"
 #include <dirent.h>
 #include <linux/futex.h>

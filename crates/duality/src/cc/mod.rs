@@ -30,7 +30,7 @@ use toolchain::Toolchain;
 
 use crate::failure::Failure;
 
-/// Actions other than compilation.
+/// The files to write besides those of the compilation.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Wishes {
     /// Where the report goes; `-` is standard error.

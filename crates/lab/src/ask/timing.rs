@@ -28,8 +28,8 @@ pub struct Timing {
 }
 
 impl Experiment {
-    /// The user's settings decide the length of parts. The other parts fill the time of the whole,
-    /// which is the user's or about two minutes.
+    /// Sets how long the parts are. The user's settings come first. The other parts fill the time
+    /// of the whole, which is the user's or about two minutes.
     pub fn set_timing(&mut self, timing: Timing) {
         // With any number of blocks it is known which servers can be driven side by side.
         self.design.blocks = timing.blocks.unwrap_or(1);

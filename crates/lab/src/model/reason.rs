@@ -69,8 +69,8 @@ pub fn sentences(subject: &Modelled) -> Vec<String> {
 }
 
 /// Why a request takes `slower` more time than `faster`. An example: "threads takes 2.1 µs more per
-/// request than epoll: 1.4 µs more for kernel switches (1.02 switches; under epoll: none)". None
-/// where they differ by less than 5 %, or no term differs by as much.
+/// request than epoll: 1.4 µs more for kernel switches (1.02 rests; under epoll: none)". None where
+/// they differ by less than 5 %, or no term differs by as much.
 pub fn difference(faster: &Modelled, slower: &Modelled) -> Option<String> {
     let more = slower.total - faster.total;
     if more < WORTH_IT * slower.total {

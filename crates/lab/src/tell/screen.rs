@@ -188,8 +188,8 @@ fn kind(kind: &WarningKind) -> &'static str {
     }
 }
 
-/// The order of rows: candidates by the verdict, the best first, then subjects beside them.
-/// Excluded subjects and those without measurements come last.
+/// The order of rows: candidates by the verdict, the best first. Then come subjects beside them,
+/// then excluded subjects, then subjects without measurements.
 fn place(summary: &Summary, verdict: Option<&Verdict>, row: &Row) -> (u8, usize) {
     let of = |standings: &[Standing]| {
         standings.iter().position(|standing| standing.subject == row.subject)

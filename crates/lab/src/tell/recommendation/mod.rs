@@ -214,8 +214,8 @@ fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> S
     format!("Choose {chosen}: {it}no other is better {scope}{level}{sets}.")
 }
 
-/// The subjects that cannot be told from the chosen one, at the numbers of connections with a
-/// verdict.
+/// The subjects that cannot be told from the chosen one, at the numbers of connections at which
+/// some can be told apart.
 fn level_with(chosen: &str, won: &[&Verdict]) -> String {
     let decided: Vec<&&Verdict> = won.iter().filter(|verdict| verdict.tells_apart()).collect();
     let mut always = Vec::new();
@@ -424,7 +424,8 @@ fn beside(summary: &Summary) -> Vec<String> {
     sentences
 }
 
-/// Where one subject is better for sure at a load, and another one at the next load with a verdict.
+/// Where one subject is better for sure at a load, and another one at the next load at which some
+/// can be told apart.
 fn crossovers(summary: &Summary) -> Vec<Crossover> {
     let mut verdicts: Vec<&Verdict> =
         summary.verdicts.iter().filter(|verdict| verdict.tells_apart()).collect();
