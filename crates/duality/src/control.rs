@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   to the lab     {"ready":{"address":…,"pid":…}}    it listens
-//!   to the lab     {"unavailable":"…"}                the architecture cannot carry it: the reason
+//!   to the lab     {"unavailable":"…"}                it cannot carry the service: the reason
 //!   to the server  counters                           asks for …
 //!   to the lab     {"counters":{"cpu_us":…,"voluntary_switches":…,"involuntary_switches":…,
 //!                  "operations":{…}}}                 … what it has used, and what it has counted

@@ -4,7 +4,7 @@
 //! ```text
 //!   file ─▶ settings ─▶ resolve ─▶ an experiment    clients, peer, variant: parts of settings
 //!   flags ────┘            └─▶ timing, budget: how long its parts are
-//!                                                  values: what a value may be
+//!                                                   values: what a value may be
 //! ```
 
 pub mod budget;
