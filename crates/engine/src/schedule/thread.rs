@@ -22,7 +22,7 @@ const FIRST_ID: i32 = 1 << 22;
 /// The most threads.
 pub(crate) const MAX_THREADS: usize = 1 << 20;
 /// The number of ranges of thread numbers. Processes with numbers near each other have different
-/// ranges. A mutex in shared memory names its owner by the thread's number alone.
+/// ranges, because a mutex in shared memory names its owner by the thread's number alone.
 const RANGES: i32 = 1019;
 const LAST_ID: i32 = FIRST_ID + RANGES * MAX_THREADS as i32 - 1;
 

@@ -35,7 +35,7 @@ const TASK_AHEAD: usize = 8;
 /// How many lines of a stack at most, from where it was left.
 const LINES: usize = 2;
 
-/// From this number on, tasks are many.
+/// More tasks than this are many.
 const MANY: usize = 4096;
 /// How many pages are asked for at once, from this one on.
 const GROUP: usize = 16;
