@@ -3,7 +3,7 @@
 //! ```text
 //!   few:   running │ 1 │ 2 │ 3: its stack, or its state │ … │ 8: its control block │ …
 //!   many:  running │ 1 │ 2 │ 3: the same, more of it │ 4…19: its page │ 20…35: control block │ …
-//!                                                    └ every sixteen turns, for sixteen at once ┘
+//!                                                    └─ every 16 turns, for 16 at once ──────┘
 //! ```
 //!
 //! A micro-optimisation. The processor waits for a prefetch, too, where it has to look up the page
