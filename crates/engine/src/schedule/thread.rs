@@ -19,7 +19,7 @@ pub(crate) type ThreadRef = &'static Thread;
 /// Thread numbers start here: above all that the kernel gives (`PID_MAX_LIMIT` is 2²²), and small
 /// enough for the owner field of a mutex (30 bits).
 const FIRST_ID: i32 = 1 << 22;
-/// The most threads.
+/// The most threads that a process can have.
 pub(crate) const MAX_THREADS: usize = 1 << 20;
 /// The number of ranges of thread numbers. Processes with numbers near each other have different
 /// ranges, because a mutex in shared memory names its owner by the thread's number alone.

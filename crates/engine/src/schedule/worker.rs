@@ -18,7 +18,7 @@ use crate::signals::disposition::{self, NUDGE_VALUE, TICK_SIGNAL};
 
 /// Events taken from epoll at a time.
 const EVENTS: usize = 256;
-/// The most workers.
+/// The most workers that a process can have.
 pub(crate) const MOST_WORKERS: usize = 64;
 
 /// A signal has come.
