@@ -78,8 +78,8 @@ struct rt_handle {
 /* Three variables of each thread. A runtime may have several loops, and may resume a task on a
  * thread beside them.
  *
- * The return register: the value of the call that the resumed coroutine waited for. It has that
- * value's C type, at the start. */
+ * The return register: the value of the call that the resumed coroutine waited for. The value is at
+ * the start of the register, as its C type. */
 extern _Thread_local _Alignas(16) char rt_ret[64];
 /* What the trampoline resumes next: set by a coroutine that returned. */
 extern _Thread_local struct rt_handle *rt_next;
@@ -131,9 +131,9 @@ int rt_spawn(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)
 /* Calls `call(arguments)` on a stack: on a thread that may block in any way, on behalf of the
  * calling task. The task waits until the call has returned.
  *
- * The pass uses it for functions that cannot be converted (setjmp, C++ exceptions). It uses it for
- * library functions that may block in a way that the pass does not see (getaddrinfo, fgets). It
- * uses it for library functions with a callback that may block (qsort).
+ * The pass uses it for functions that cannot be converted (setjmp, C++ exceptions). It also uses it
+ * for two kinds of library functions. Some may block in a way that the pass does not see
+ * (getaddrinfo, fgets). Others are given a callback that may block (qsort).
  *
  * `call` is a thunk that unpacks `arguments` and stores the value there. While it runs,
  * pthread_self, errno, thread-specific and thread-local data are the task's. The call's errno is
@@ -156,15 +156,16 @@ struct rt_int rt_once_begin(pthread_once_t *once);
 void rt_once_end(pthread_once_t *once);
 
 /* What is left of the running task's turn, in calls that need not wait. Each primitive takes one
- * off. When none is left, the primitive suspends the task behind the others that are ready. In
- * loops that could go on for ever without a primitive, the pass calls rt_give_way, which does the
- * same. That function takes off RT_FRUITLESS where the loop waits for a variable, else 1. When the
- * time of a turn is up, one call is left. */
+ * off. When none is left, the primitive suspends the task behind the others that are ready.
+ *
+ * The pass adds the same to loops that could go on for ever without a primitive. There the
+ * converted code takes off RT_FRUITLESS where the loop waits for a variable, else 1. When none is
+ * left, it calls rt_give_way. When the time of a turn is up, one call is left. */
 extern _Thread_local volatile int rt_turn;
 struct rt_int rt_give_way(void);
 enum {
     RT_TURN = 256,
-    RT_FRUITLESS = 32 /* the cost of a call without result: the task may wait for another */
+    RT_FRUITLESS = 32 /* the cost of a call that brought nothing: the task may wait for another */
 };
 
 /* ---- Primitives: as the function of the same name, but may return a handle ------------------- */

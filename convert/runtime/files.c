@@ -135,7 +135,7 @@ void rt_funlockfile(FILE *file) {
     funlockfile(file);
 }
 
-/* The thread takes the lock with it. */
+/* The closed file takes its lock with it. */
 int rt_fclose(FILE *file) {
     if (identity()) forget(identity(), file);
     return fclose(file);

@@ -1,7 +1,7 @@
 /* Mutexes, in glibc's own layout, so that tasks and pthreads share them.
  *
  * The lock's word: 0 free, 1 held, 2 held and waited for. A task that finds the lock held sets the
- * word to 2 and waits at it. The next unlock wakes the waiters there, also glibc's, which uses
+ * word to 2 and waits at it. The next unlock wakes one waiter there. glibc's unlock does so too, by
  * FUTEX_WAKE. A mutex that checks its owner has the task's number as the owner.
  */
 #include "runtime.h"

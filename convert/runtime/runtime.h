@@ -262,8 +262,8 @@ void files_after_fork(void);
 void conditions_after_fork(void);
 void rwlocks_after_fork(void);
 
-/* The running task calls it at an object, when it is its turn. A task gives way before it has a
- * lock, not with it. */
+/* The running task makes `call` at an object, when it is the task's turn. A task gives way before
+ * it has a lock, not with it. */
 static inline struct rt_int in_turn(object_call *call, void *object, clockid_t clock, const struct timespec *until) {
     return has_had_its_turn() ? later(call, object, clock, until) : call(self, object, clock, until);
 }

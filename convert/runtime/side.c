@@ -13,7 +13,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-/* How many side threads stay for the next call. */
+/* At most this many side threads stay for the next call. */
 enum { IDLE_MOST = 64 };
 
 struct side {

@@ -71,8 +71,9 @@ static void load_engine(void) {
         else if (count < 0 && errno != EINTR) break;
     }
     if (file < 0 || done < size) give_up("the engine cannot be loaded: no memory for its file (memfd_create)");
-    /* Debuggers open the file by this name. So the name has this process's number, not the
-     * debugger's. Its number is one that the program is not likely to use for a pipe. */
+    /* Debuggers open the file by this name. So the name has this process's number, because
+     * "/proc/self" would be the debugger. The descriptor's number is one that the program is not
+     * likely to use for a pipe. */
     int high = fcntl(file, F_DUPFD_CLOEXEC, 900);
     if (high >= 0) {
         close(file);

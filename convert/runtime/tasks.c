@@ -300,7 +300,7 @@ void tasks_after_fork(bool child) {
     for (unsigned index = 0; index < LOOPS; index++) {
         struct loop *loop = &loops[index];
         if (loop == own_loop) continue;
-        /* The task's thread may have been using its pool. */
+        /* The loop's thread may have been using the loop's pool. */
         *loop = (struct loop){0};
     }
     if (own_loop) join_engine(own_loop);

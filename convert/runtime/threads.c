@@ -9,8 +9,8 @@ pthread_t rt_pthread_self(void) {
 
 /* ---- Joining ---- */
 
-/* Joiners wait at the word `state` of a task. So JOINED is set first: a task that ends wakes only
- * those. */
+/* Joiners wait at the word `state` of a task. A task that ends wakes them only if JOINED is set. So
+ * it is set first. */
 static int join_begin(struct task *task) {
     if (task == identity()) return EDEADLK;
     return set_bits(&task->state, JOINED) & (JOINED | DETACHED) ? EINVAL : 0;

@@ -54,7 +54,7 @@ static NOINLINE void works(int index) {
             pthread_rwlock_unlock(&rwlock);
         }
     }
-    /* A signal or a broadcast in turn, by the program or as a library would. */
+    /* Each thread in its turn: a signal or a broadcast, by the program or as a library would. */
     for (int round = 0; round < 20; round++) {
         pthread_mutex_lock(&mutex);
         while (turn % ALL != index) pthread_cond_wait(&condition, &mutex);

@@ -1,5 +1,5 @@
-/* Calls by pointers that may lead to many functions. Some are of another type, some cannot be
- * converted, some do not block, some are a library's. */
+/* Calls by pointers that may lead to many functions. Some have the type of the call, one has
+ * another type. Some cannot be converted, some do not block, one is a library's. */
 #include "test.h"
 
 #include <setjmp.h>

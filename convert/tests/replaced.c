@@ -43,7 +43,7 @@ static struct ends events(void) {
     ends.theirs = inner.theirs;
     return ends;
 }
-/* What the other side does, so that the call is complete. It uses a letter, which identifies the
+/* What the other side does, so that the call is complete. It sends a letter, which identifies the
  * file. It fails where the file is gone, since the call had not yet begun. */
 static void tells(struct ends ends, char letter) { write(ends.theirs, &letter, 1); }
 static void connects(struct ends ends, char letter) {
@@ -149,7 +149,7 @@ static bool completes(int which, struct ends old, struct ends new, pthread_t thr
         CHECK((long)result == 'o' || (long)result == 'n');
         return (long)result == 'o';
     }
-    /* The numbers of the files' ends stay unused meanwhile, so the old file ends with the call. */
+    /* No other file gets the numbers of these ends meanwhile. So the old file ends with the call. */
     struct pollfd entries[2] = {{old.theirs, POLLIN, 0}, {new.theirs, POLLIN, 0}};
     long from[2] = {0, 0};
     while (from[0] + from[1] < MUCH) {

@@ -1,5 +1,6 @@
 /* Threads are cancelled at any time, wherever they wait. The objects that they waited for go on to
- * work. Runtime: product */
+ * work.
+ * Runtime: product */
 #include "test.h"
 enum { THREADS = 48, WAYS = 13 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -74,8 +74,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
         Err(error) => return Failed(format!("cannot list fuzz/fuzz_targets: {error}")),
     };
     let seconds = options.seconds.unwrap_or_else(|| (SECONDS / targets.len() as u64).max(1));
-    // A test gives the same result for the same source. With a time given, each run explores new
-    // seeds.
+    // A test gives the same result for the same source. With a time given, each run has a new seed
+    // and reaches new inputs.
     let seed = options.seconds.is_none().then_some(1);
     if let Some(wanted) = &options.target {
         if !targets.contains(wanted) {

@@ -2,7 +2,7 @@
 //! --peers` measure beside what is ours.
 //!
 //! They go to `target/peers`, where those commands look for them. A peer is left out if its package
-//! cannot be had, with a line that names the package. Users of Duality need none of them.
+//! cannot be had, and a line names the peer. Users of Duality need none of them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -14,9 +14,9 @@
 //! task. What breaks first: descriptors. Source: nginx. Demsky 2001 and Kerneis & Chroboczek 2009
 //! say that no programmer should have to write such machines.
 //!
-//! It differs from `epoll` only in its hand-written state machine. So the difference between the
-//! two is the price of the compiler's conversion. It carries the services that have such a machine
-//! ([`Served::by_hand`](crate::Served::by_hand)), and knows none of them.
+//! In all that is measured, it differs from `epoll` only in its hand-written state machine. So the
+//! difference between the two is the price of the compiler's conversion. It carries the services
+//! that have such a machine ([`Served::by_hand`](crate::Served::by_hand)), and knows none of them.
 
 use std::io;
 

@@ -142,8 +142,8 @@ pub trait Architecture: Sync {
         None
     }
 
-    /// The replacement that it uses on this machine for something better, with the reason, if it
-    /// does.
+    /// What it uses on this machine in place of something better, and why. `None` if it lacks
+    /// nothing.
     fn degraded(&self, options: &Options) -> Option<String> {
         let _ = options;
         None

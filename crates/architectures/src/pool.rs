@@ -12,8 +12,8 @@
 //! number of workers, which is the number of connections served at a time. Others wait in the list,
 //! as many as there are descriptors for (or `--accept-queue` of them). Further connections wait in
 //! the kernel's accept queue, which drops connections that overflow it. If each thread accepts, all
-//! waiting connections do. Source: Demsky 2001 (the list); ZeroHTTPd, `05_prethreaded` (each
-//! accepts); Apache's worker in Kerneis & Chroboczek 2009.
+//! waiting connections are in that queue. Source: Demsky 2001 (the list); ZeroHTTPd,
+//! `05_prethreaded` (each accepts); Apache's worker in Kerneis & Chroboczek 2009.
 
 use std::collections::VecDeque;
 use std::io;

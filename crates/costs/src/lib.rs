@@ -114,7 +114,7 @@ pub const ALL: &[Cost] = &[
     kernel("kernel-switch-process", "the same between processes", kernel::process_switch),
     kernel(
         "kernel-wake",
-        "an answer that wakes the asking task, on another processor: how much longer",
+        "an answer that wakes the asking thread, on another processor: how much longer",
         kernel::wake,
     ),
     kernel("kernel-woken", "a thread that waits, woken from another processor", kernel::woken),

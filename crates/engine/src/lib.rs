@@ -41,7 +41,8 @@ pub use entry::start::{ENTRY, duality_engine_start, start};
 
 #[cfg(engine_object)]
 mod object {
-    //! The other parts of a shared object: its constructor, and a panic handler.
+    //! What a shared object needs beyond the code: its constructor, a panic handler, and symbols
+    //! for unwinding.
 
     use core::panic::PanicInfo;
 

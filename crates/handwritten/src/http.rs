@@ -7,7 +7,7 @@
 //!                 │ ├───────── on disk ───────▶ Disk ─────────┤
 //!                 │ └─▶ Body ──────────────────────┴──────────┤ answered, and the last
 //!                 │       │                                   ├──────▶ End ─▶ closed
-//!                 │       │                                   │         │ a part has not left
+//!                 │       │                                   │         │ not all in one packet
 //!    refused ─────┴───────┴─ cannot be read ─▶ Linger ◀───────┴─────────┘
 //!                                                │  the client may still be sending
 //!                                                └──▶ Discard ─▶ closed

@@ -7,7 +7,7 @@
 //!                 └──────┐ │
 //!    position            2 1 0
 //!    entries    [ pollfd 9 5 7 ] ───▶ ppoll writes the answer into each
-//!    watches    [ token  0 8 2 ]      which entry is it, and what is armed?
+//!    watches    [ token  0 8 2 ]      the token of an entry, and what is armed
 //! ```
 //!
 //! A round costs O(armed descriptors), in the kernel and here, whatever their numbers. An entry

@@ -1,9 +1,9 @@
 //! Draining: how a server stops without cutting off a client.
 //!
-//! A drain ends the input of every *accepted* connection that waits for input, as if the client had
-//! closed. So a service finishes what it is doing, writes its reply, and returns. What has come
-//! before is read first. Listeners accept what is in their queues, and no more. No service needs a
-//! line of code for a drain, and a drain is the same in every world:
+//! From its request on, a drain ends the input of every *accepted* connection that waits for input,
+//! as if the client had closed. So a service finishes what it is doing, writes its reply, and
+//! returns. What has come before is read first. Listeners accept what is in their queues, and no
+//! more. No service needs a line of code for a drain, and a drain is the same in every world:
 //!
 //! - A loop looks at the flag in each round, and its reads return 0 where they would have waited.
 //!

@@ -79,8 +79,8 @@ impl Places {
 /// Calls `operation` with the place that this kernel thread is, if it is one.
 #[inline]
 pub(crate) fn here<R>(operation: impl FnOnce(Option<&Place<'_>>) -> R) -> R {
-    // SAFETY: non-null only while `enter` has not returned. It lies on the stack of `enter`. The
-    // operation is called now, and can keep no reference.
+    // SAFETY: `PLACE` is non-null only while `enter` has not returned, and the place lies on the
+    // stack of `enter`. The operation is called now, and can keep no reference.
     operation(unsafe { PLACE.get().as_ref() })
 }
 

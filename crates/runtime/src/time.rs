@@ -91,8 +91,8 @@ pub fn timeout<F: Future>(
 }
 
 pin_project! {
-    /// Written by hand: an `async fn` would keep the future twice, as its argument and as its
-    /// await.
+    /// Written by hand: an `async fn` would keep the future twice, as its argument and where it is
+    /// polled.
     struct Timeout<F> {
         deadline: Option<Instant>,
         // `None` when it has ended.

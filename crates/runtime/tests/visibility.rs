@@ -1,5 +1,5 @@
 //! Surveys of a loop from another kernel thread. Each task is told with its stage, what it waits
-//! for and, where it has a stack, the place of that stack. None is disturbed.
+//! for and, if it has a stack, where that stack stands. None is disturbed.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel as std_channel;

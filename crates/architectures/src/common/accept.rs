@@ -27,7 +27,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// The number of members, all at one listener.
+    /// `count` members, all at one listener.
     ///
     /// # Errors
     ///

@@ -156,7 +156,7 @@ impl<R: Refusals + Default> Door<R> {
         }
     }
 
-    /// Accepts a connection, as soon as one is there, with the resources that it needs.
+    /// Accepts a connection, as soon as one is there and so are the resources that it needs.
     async fn accept(&mut self, served: impl Fn() -> usize) -> Option<TcpStream> {
         let held = || served() + self.line.len() + self.refusals.count();
         self.pressure.admit(&self.admission, held).await;

@@ -1,4 +1,4 @@
-//! The calls about memory: shared memory of other processes, and code that arrives later.
+//! The calls about memory: memory that other processes share, and code that arrives later.
 
 use crate::calls::shared_memory::{self, pages};
 use crate::entry::frame::Frame;

@@ -106,7 +106,7 @@ fn ready(frame: &Frame) -> isize {
 fn attempt(frame: &Frame) -> isize {
     let task = task(frame);
     if task.is_resumed() && has_lost_its_file(task) {
-        // Nothing keeps the file. The rest of the call must not be used for another one.
+        // Nothing keeps the file. The rest of the call must not go to another file.
         let done = task.done.get() as isize;
         task.end(false);
         if done > 0 {

@@ -44,8 +44,8 @@ pub(crate) fn get_robust_list(frame: &mut Frame) -> isize {
     written.map_or_else(|fault| fault, |()| 0)
 }
 
-/// rseq(2). With one worker, the area of the main thread is the kernel's. All other threads learn
-/// that there is none.
+/// rseq(2). The area of the main thread is the kernel's if there is one worker. In all other cases,
+/// the thread learns that there is none.
 pub(crate) fn rseq(frame: &mut Frame) -> isize {
     const UNREGISTER: usize = 1;
     const REGISTRATION_FAILED: i32 = -2;

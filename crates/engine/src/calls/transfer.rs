@@ -272,7 +272,7 @@ impl Transfer<'_> {
         receive(self.number, at, left, deadline)
     }
 
-    /// Parks. Returns the end of the call, if the wait ended it.
+    /// Parks. Returns the call's result, if the wait has ended the call.
     fn wait(&self, deadline: u64, seen: Seen) -> Option<isize> {
         let mut locked = lock();
         if self.is_cut_off() {

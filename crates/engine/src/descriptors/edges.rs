@@ -57,7 +57,7 @@ impl Side {
         unsafe { self.first.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// The waiters, and the threads that have been woken and have not yet gone on.
+    /// The waiters, also those that have been woken and have not yet gone on.
     pub(crate) fn iter(&self, held: Held<'_>) -> impl Iterator<Item = WaiterRef> {
         core::iter::successors(self.first(), move |waiter| waiter.next_waiter.get(held))
     }

@@ -1,8 +1,8 @@
 //! The engine's record of each descriptor: its kind, its flags, and its waiters.
 //!
-//! The engine registers a descriptor with epoll when a thread first waits for it. It is
-//! edge-triggered, for all events, until the close. Between two edges, the engine remembers what it
-//! has seen. After a short read the socket is empty, so the next read parks at once.
+//! When a thread first waits for a descriptor, the engine registers it with epoll: edge-triggered,
+//! for all events, until the close. Between two edges, the engine remembers what it has seen. After
+//! a short read the socket is empty, so the next read parks without another attempt.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
@@ -75,10 +75,10 @@ static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 static ALL_EDGES: AtomicU32 = AtomicU32::new(0);
 /// The number of entries of the table that can be used.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
-/// A descriptor with a lower number, when the process started or was forked last, is shared.
+/// Descriptors that had a lower number when the process started, or last forked, are shared.
 static FORKED_BELOW: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes room for the table. All zeros are unknown descriptors.
+/// Makes room for the table. All zeros are descriptors that are still unknown.
 pub(crate) fn reserve() -> bool {
     let room = sys::affordable(MOST_DESCRIPTORS, size_of::<Descriptor>());
     ROOM.set(room);
@@ -206,7 +206,7 @@ impl Descriptor {
         }
     }
 
-    /// Wakes one that waits, or all. The woken thread passes on what it leaves, see `pass_on`.
+    /// Wakes one that waits, or all. The woken waiter passes on what it leaves, see `pass_on`.
     fn wake_next(&self, locked: &mut Locked, direction: Direction, all: bool) {
         let mut next = self.side(direction).first();
         while let Some(waiter) = next {
@@ -331,7 +331,7 @@ impl Descriptor {
         }
     }
 
-    /// Whether the socket was empty when a thread last received by way of the ring. A hint.
+    /// A hint, as the ring finds out: was the socket empty when a thread last received by the ring?
     pub(crate) fn is_drained(&self) -> bool {
         self.drained.load(Ordering::Relaxed)
     }

@@ -18,7 +18,7 @@ use Class::{Direct, Emulated, Offloaded};
 /// What is done with a call.
 #[derive(Clone, Copy)]
 pub(crate) enum Class {
-    /// It never waits for another thread: the kernel executes it at once.
+    /// It never waits for another thread or process: the kernel executes it at once.
     Direct,
     /// The engine's own business, or a call that parks the thread instead of blocking it.
     Emulated(fn(&mut Frame) -> isize),

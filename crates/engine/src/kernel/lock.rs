@@ -232,9 +232,9 @@ impl<T> Guarded<T> {
     }
 }
 
-/// A cell in a static that changes only while no other worker reads it. That is before a second
-/// worker exists, or by a protocol of its own (`schedule/every_worker.rs`). It is also in the child
-/// of a fork, where the cell is read under the lock too. All else is an atomic, or `Guarded`.
+/// A cell in a static that changes only while no other worker reads it. It changes before a second
+/// worker exists, in the child of a fork, or by a protocol of its own (`schedule/every_worker.rs`).
+/// In the child, it is read under the lock too. All else is an atomic, or `Guarded`.
 pub(crate) struct Setting<T>(Cell<T>);
 
 // SAFETY: see the type.

@@ -257,7 +257,7 @@ pub(crate) unsafe fn advise(start: usize, length: usize, advice: i32) -> isize {
     unsafe { call(libc::SYS_madvise, [start, length, advice as usize, 0, 0, 0]) }
 }
 
-/// Addresses for a table, without memory. A table exists as far as it is opened, see
+/// Addresses for a table, or `None`. The table exists as far as it is opened, see
 /// [`open_reserved`]. So a program that locks its memory (mlockall(2)) does not lock the whole
 /// table. The addresses lie far from the program's libraries: the space near them is for the stubs.
 pub(crate) fn reserve(length: usize) -> Option<usize> {

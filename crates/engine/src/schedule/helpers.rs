@@ -249,7 +249,7 @@ fn start_helper() -> bool {
     // thread.
     let helper = unsafe { start_kernel_thread(stack + HELPER_STACK, helper, 0) };
     if failed(helper) {
-        // SAFETY: mapped just now, for a helper that does not exist yet.
+        // SAFETY: mapped just now, for a helper that could not be started.
         unsafe { sys::unmap(stack, HELPER_STACK) };
         return false;
     }

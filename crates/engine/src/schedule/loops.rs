@@ -21,7 +21,7 @@ use crate::schedule::thread::{MAIN, ThreadRef};
 use crate::schedule::waiter::{Queue, State, WaiterRef};
 use crate::schedule::worker::current;
 
-/// The most loops.
+/// The most loops that a program can have.
 pub(crate) const MOST_LOOPS: usize = 64;
 /// So often, a task that has had its turn goes before those that were woken.
 const BEHIND_EVERY: u32 = 8;

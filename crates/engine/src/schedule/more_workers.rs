@@ -65,7 +65,7 @@ fn start(locked: &mut Locked) -> Option<()> {
     let length = STACK + handling::STACK_BYTES;
     let memory = sys::map(length, protection, libc::MAP_NORESERVE)?;
     let Some(added) = worker::add(locked) else {
-        // SAFETY: mapped just now, for a worker that does not exist yet.
+        // SAFETY: mapped just now, for a worker that could not be added.
         unsafe { sys::unmap(memory, length) };
         return None;
     };
@@ -76,7 +76,7 @@ fn start(locked: &mut Locked) -> Option<()> {
     let made = unsafe { start_kernel_thread(memory + length, begin, &raw const *added as usize) };
     if failed(made) {
         worker::take_back(locked);
-        // SAFETY: mapped just now, for a worker that does not exist yet.
+        // SAFETY: mapped just now, for a worker that could not be started.
         unsafe { sys::unmap(memory, length) };
         return None;
     }

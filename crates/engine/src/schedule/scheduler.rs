@@ -14,7 +14,7 @@
 //! own stack. There the worker waits for an event: a descriptor, the next deadline, a helper that
 //! is done.
 //!
-//! Each worker has a run queue, and adds the threads that it wakes to it. A thread at the end of
+//! Each worker has a run queue for the threads that it wakes. A thread at the end of
 //! its turn goes to the common queue, and so does one that yields. There the thread that has waited
 //! longest is next, whichever worker it ran on. A worker takes from its own queue, then from the
 //! common one, then from another worker's. A thread that computes comes after all that have woken,

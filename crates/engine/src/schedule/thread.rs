@@ -19,10 +19,10 @@ pub(crate) type ThreadRef = &'static Thread;
 /// Thread numbers start here: above all that the kernel gives (`PID_MAX_LIMIT` is 2²²), and small
 /// enough for the owner field of a mutex (30 bits).
 const FIRST_ID: i32 = 1 << 22;
-/// The most threads.
+/// The most threads that a process can have.
 pub(crate) const MAX_THREADS: usize = 1 << 20;
 /// The number of ranges of thread numbers. Processes with numbers near each other have different
-/// ranges. A mutex in shared memory names its owner by the thread's number alone.
+/// ranges, because a mutex in shared memory names its owner by the thread's number alone.
 const RANGES: i32 = 1019;
 const LAST_ID: i32 = FIRST_ID + RANGES * MAX_THREADS as i32 - 1;
 

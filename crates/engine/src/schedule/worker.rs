@@ -18,7 +18,7 @@ use crate::signals::disposition::{self, NUDGE_VALUE, TICK_SIGNAL};
 
 /// Events taken from epoll at a time.
 const EVENTS: usize = 256;
-/// The most workers.
+/// The most workers that a process can have.
 pub(crate) const MOST_WORKERS: usize = 64;
 
 /// A signal has come.
@@ -176,7 +176,7 @@ fn enlist(workers: &mut Workers, worker: &'static Worker) {
     workers.count += 1;
 }
 
-/// Takes back the worker that was added last, if its kernel thread could not be made.
+/// Takes back the worker that was added last, because its kernel thread could not be made.
 pub(crate) fn take_back(locked: &mut Locked) {
     let workers = WORKERS.of(locked);
     workers.count -= 1;
@@ -279,7 +279,7 @@ impl Worker {
         sys!(SYS_epoll_pwait2, epoll, room, EVENTS, timeout, 0, 8).max(0) as usize
     }
 
-    /// An event of the last look.
+    /// One of the events that were taken last.
     pub(crate) fn event(&self, index: usize) -> libc::epoll_event {
         // SAFETY: nothing refers to the room outside `take_events`.
         unsafe { (&*self.events.as_ptr())[index] }

@@ -67,7 +67,7 @@ fn name_of(task: TaskRef, into: &mut [u8]) -> &[u8] {
 }
 
 /// The innermost function of the program itself, rather than of a library that it calls, and the
-/// address in its file. It is the program's name where its file has no symbols.
+/// address in its file. Without symbols in the file, the text is `the program`.
 fn function_at(into: &mut [u8]) -> (&str, u64) {
     const DEEPEST: usize = 32;
     let mut locked = lock();

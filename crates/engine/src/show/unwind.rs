@@ -72,7 +72,7 @@ impl Cursor {
         self.address() - u64::from(!self.exact)
     }
 
-    /// The caller. `None` at the end of the stack, or if the tables end.
+    /// The caller. `None` at the end of the stack, or where the tables say nothing.
     pub(crate) fn caller(&self, functions: u64) -> Option<Self> {
         let entry = find_entry(functions, self.sought())?;
         let common = Common::read(entry.common)?;

@@ -166,7 +166,8 @@ impl Context {
         let bytes = self.vector_bytes()?;
         let mut vectors_stay = false;
         if beneath == Beneath::Frame && place_of_vectors(top, bytes) == self.vectors {
-            // The registers stay where they are, because small stacks have no room for two copies.
+            // The vector registers are in their place already, and stay: small stacks have no room
+            // for two copies.
             vectors_stay = true;
             top = self.vectors;
             if frame_below(top) < own_end {
@@ -247,7 +248,7 @@ impl Context {
 
     /// Moves the context to the stack that it belongs to, in a form that `sigreturn` goes on with.
     /// Makes this context go on at `entry`, with the new frame on top of its stack. It is for the
-    /// handler of signals, because the kernel made that context.
+    /// handler of signals, where the kernel has made the context.
     ///
     /// # Errors
     ///

@@ -71,7 +71,7 @@ pub struct Tasks {
 struct Group {
     waits: Waits,
     dispatch: Box<dyn Fn(Block) + Send + Sync>,
-    /// The drain scope of the thread that made the group. It concerns the group's tasks.
+    /// The scope of the thread that made the group. It says which drain concerns the group's tasks.
     scope: Option<Scope>,
     begun: AtomicU64,
 }
@@ -218,8 +218,8 @@ pub(crate) struct TaskState {
     number: u64,
     /// Its place among the tasks of the reactor, if its waits suspend.
     slot: AtomicU32,
-    /// For dumps: whether the task waits only to be run, its current or last wait, and the time of
-    /// that wait.
+    /// For dumps: whether the task waits only to be run, its current or last wait, and when that
+    /// wait began.
     is_queued: AtomicBool,
     wait: AtomicU32,
     since: AtomicU64,
@@ -341,7 +341,7 @@ impl Future for BlockByBlock {
     }
 }
 
-/// Polls until the block is over. While the block waits for a waker, this kernel thread waits too.
+/// Polls until the block is over. While the block waits to be woken, this kernel thread waits too.
 fn poll_in_place(
     mut future: Pin<&mut (dyn Future<Output = ()> + Send)>,
     state: &TaskState,

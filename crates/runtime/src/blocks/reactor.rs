@@ -4,8 +4,8 @@
 //! ```text
 //!   kernel threads that run blocks                              the reactor's kernel thread
 //!   attempt ──"would block"──▶ Source: is it ready by now? ──no──▶ leaves its waker
-//!                                   ▲                            │ wakes: dispatches the task
-//!                                   └── readiness ◀── epoll_wait(2) ─────┘
+//!                                   ▲                                │ wakes: dispatches the task
+//!                                   └── readiness ◀── epoll_wait(2) ─┘
 //!   deadline ──────────────────▶ timers ◀── expire ─────┘
 //! ```
 //!

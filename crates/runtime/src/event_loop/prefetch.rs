@@ -3,7 +3,7 @@
 //! ```text
 //!   few:   running │ 1 │ 2 │ 3: its stack, or its state │ … │ 8: its control block │ …
 //!   many:  running │ 1 │ 2 │ 3: the same, more of it │ 4…19: its page │ 20…35: control block │ …
-//!                                                    └ every sixteen turns, for sixteen at once ┘
+//!                                                    └─ every 16 turns, for 16 at once ──────┘
 //! ```
 //!
 //! A micro-optimisation. The processor waits for a prefetch, too, where it has to look up the page
@@ -35,7 +35,7 @@ const TASK_AHEAD: usize = 8;
 /// How many lines of a stack at most, from where it was left.
 const LINES: usize = 2;
 
-/// From this number on, tasks are many.
+/// More tasks than this are many.
 const MANY: usize = 4096;
 /// How many pages are asked for at once, from this one on.
 const GROUP: usize = 16;

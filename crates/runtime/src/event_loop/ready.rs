@@ -44,7 +44,7 @@ impl<Task> Ready<Task> {
         self.taken.get()
     }
 
-    /// The task that comes out after `others`. The queue has more than that.
+    /// The task that comes out after so many `others`. The queue has more than `others` tasks.
     #[inline]
     pub(crate) fn ahead(&self, others: usize) -> NonNull<Task> {
         self.queue.borrow()[others]

@@ -1,4 +1,4 @@
-//! A loop's report on its tasks: their waits, the times of these, and the places of their stacks.
+//! A loop's report on its tasks: what they wait for, since when, and where their stacks stand.
 //!
 //! A task notes in its control block what it is about to wait for. The clock is that of the loop's
 //! round. The loop is asked by

@@ -171,7 +171,7 @@ pub(crate) struct Tasks {
     blocks: Reservation<Task>,
     /// The control blocks of slots before this one have been written.
     pub(super) used: Cell<usize>,
-    /// The first free slot. Each free slot knows the next. [`NO_SLOT`] when none is free.
+    /// The first free slot of those. Each free slot knows the next. [`NO_SLOT`] when none is free.
     free: Cell<u32>,
     spawned: Cell<u32>,
     /// How many entries of the queue were void.
@@ -235,7 +235,7 @@ impl Tasks {
             // there is no reference to it.
             self.free.set(unsafe { place.as_ref() }.since());
         }
-        // SAFETY: the place is usable, and no task is there that code could refer to.
+        // SAFETY: the place is usable. No task is there, so there is no reference to one.
         unsafe { place.write(Task::new(Some(name), Some(body), now)) };
         self.spawned.set(self.spawned.get().wrapping_add(1));
         self.ready.push(place);

@@ -7,7 +7,7 @@
 //!   Handler        one type for all services
 //!        │ Handler::begin or Handler::refuse, once for each connection
 //!        ▼
-//!   BoxedFuture    the connection's task: the service, its counter, what is told of its error
+//!   BoxedFuture    the connection's task: the service, its count, and the hook for its error
 //! ```
 //!
 //! A registry of services holds handlers, and an architecture runs what a handler makes. Neither

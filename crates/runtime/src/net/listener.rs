@@ -114,7 +114,6 @@ impl TcpListener {
     /// A listener that gets its connections from the injector and from no network: for load without
     /// TCP. [`accept_until_drain`](Self::accept_until_drain) returns `None` when it has accepted
     /// all and the injector is gone.
-    /// the injector is gone.
     ///
     /// # Errors
     ///

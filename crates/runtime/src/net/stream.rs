@@ -343,8 +343,8 @@ impl TcpStream {
         Ok(())
     }
 
-    /// Shuts down reading, writing or both (`shutdown(2)`). Writing ends after the written bytes.
-    /// Both directions end at once.
+    /// Shuts down reading, writing or both (`shutdown(2)`). [`Shutdown::Write`] ends writing after
+    /// the written bytes. [`Shutdown::Both`] ends both directions at once.
     ///
     /// # Errors
     ///

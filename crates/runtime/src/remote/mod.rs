@@ -35,7 +35,7 @@ use loom::sync::atomic as shim;
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic as shim;
 
-/// One more than the most loops of a process, because their numbers begin with 1.
+/// One more than the most loops alive in a process, because their numbers begin with 1.
 const LOOPS: usize = 1024;
 
 /// What other kernel threads ask of a loop.

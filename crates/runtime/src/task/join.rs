@@ -4,7 +4,7 @@
 //!               await: leaves its waker                await again: takes it back
 //!   PENDING ─────────────────────────────▶ AWAITED ────────────────────────────▶ PENDING
 //!     │ │                                   │   │
-//!     │ └ complete ─▶ COMPLETE ◀─ TAKING ◀──┘   │     complete: value left; TAKING: waker taken
+//!     │ └ complete ─▶ COMPLETE ◀─ TAKING ◀──┘   │     complete: leaves value; TAKING: takes the waker
 //!     └─────────────▶ ABANDONED ◀───────────────┘     the joiner is dropped
 //! ```
 //!

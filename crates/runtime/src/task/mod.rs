@@ -415,8 +415,8 @@ impl<T> Future for JoinHandle<T> {
 }
 
 pin_project! {
-    /// What runs as a task. Written by hand: an `async` block would keep the future twice, as its
-    /// capture and as its await.
+    /// What runs as a task. Written by hand: an `async` block would keep the future twice, where it
+    /// is captured and where it is awaited.
     struct Spawned<F: Future> {
         #[pin]
         future: F,

@@ -18,7 +18,7 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Corrects the count of an owner that ended between two stores.
+    /// Corrects the counts of an owner that died between two of them.
     fn raise_to(&self, value: u64) {
         self.0.store(self.value().max(value), Ordering::Relaxed);
     }

@@ -30,7 +30,7 @@ impl ShownTask {
         Self(Self::IS_TASK | (stage.bits() as u64) << Self::STAGE_AT | self.number() as u64)
     }
 
-    /// The same task in this turn.
+    /// The same task in this turn. It must be in no turn yet.
     #[inline]
     pub(crate) const fn during(self, turn: usize) -> Self {
         Self(self.0 | (turn as u64) << Self::TURN_AT)

@@ -42,8 +42,8 @@ pub(crate) struct ThreadSlot {
     role: AtomicU32,
     process: AtomicU32,
     thread: AtomicU32,
-    /// In the block world: the thread's wait, its time (milliseconds of the coarse clock), and the
-    /// last stage of the task.
+    /// In the block world: the thread's wait, when it began (milliseconds of the coarse clock), and
+    /// the last stage of the task.
     wait: AtomicU32,
     since: AtomicU64,
     stage: AtomicU16,

@@ -18,7 +18,7 @@
 //! or an atomic read-modify-write.
 //!
 //! Everything a client sends is bounded by [`Limits`]. If an error leaves in doubt where the next
-//! request begins, the connection ends after the reply has arrived.
+//! request begins, the connection ends, in such a way that the reply arrives.
 
 mod authority;
 mod body;

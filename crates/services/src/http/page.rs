@@ -179,7 +179,7 @@ impl Page {
 const DATE_OFFSET: usize = b"HTTP/1.1 200 OK\r\nServer: duality\r\nDate: ".len();
 
 /// The strong entity tag, in its quotes, of a file on disk. The tag is a hash, so that clients
-/// cannot read the file's inode and size. All processes of one program make the same tag.
+/// cannot read its parts, such as the inode. All processes of one program make the same tag.
 ///
 /// A file that is written twice within one tick of the file system's clock, without a change of
 /// length, keeps its tag. Every server that does not read the whole file has that limit.

@@ -190,7 +190,7 @@ impl<'l> Wire<'l> {
         }
     }
 
-    /// Answers a request with its page.
+    /// Answers a request with the reply that was made for it.
     pub(super) async fn reply(
         &mut self,
         reply: &Reply,

@@ -129,7 +129,7 @@ fn a_lock_that_is_held_is_unavailable_to_writers_alone() {
     });
 }
 
-/// The default stack of the architectures' threads.
+/// The stack is as small as those of the architectures' threads are by default.
 #[test]
 fn a_small_stack_carries_every_call() {
     let directory = TempDir::new().unwrap();

@@ -18,8 +18,8 @@ pub(crate) enum World {
 }
 
 impl World {
-    /// Runs a future to its end. A store must not outlive the loop that its connections were opened
-    /// on. So the test drops it within the loop.
+    /// Runs a future to its end. What the future opens on a loop must not outlive the loop. So the
+    /// future must drop a store that keeps connections.
     pub(crate) fn run<F: Future + 'static>(self, future: F) -> F::Output {
         let world = match self {
             Self::Block => return block_on(future),

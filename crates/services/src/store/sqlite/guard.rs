@@ -43,7 +43,7 @@ pub(super) struct Guard {
     identity: &'static AtomicU64,
     /// The stamp of the file when it was last whole.
     whole: &'static AtomicU64,
-    /// The stamp of the file when it became unfit, or [`FOR_EVER`]. 0 is none.
+    /// The stamp of the file when it was found unfit, or [`FOR_EVER`]. 0 is none.
     unfit: &'static AtomicU64,
     /// How often it was looked through. A connection from before a look may have read what is no
     /// longer there.
