@@ -27,6 +27,8 @@ pub(crate) struct Listed {
     pub(crate) persistent: bool,
     /// Whether it keeps things in a store.
     pub(crate) store: bool,
+    /// Whether it describes its requests, for an access log.
+    pub(crate) logs_requests: bool,
     /// The least bytes of stack that it can be served on.
     pub(crate) stack: usize,
 }
@@ -68,6 +70,7 @@ impl Catalogue {
                     is_own: false,
                     persistent: entry.persistent,
                     store: entry.has(Setting::Store),
+                    logs_requests: entry.logs_requests,
                     stack: entry.stack,
                 })
                 .collect(),
@@ -78,6 +81,7 @@ impl Catalogue {
                 is_own: true,
                 persistent: true,
                 store: false,
+                logs_requests: false,
                 // It knows; we do not.
                 stack: 0,
             }],

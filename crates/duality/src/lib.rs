@@ -109,8 +109,7 @@
 //!
 //! # Draining
 //!
-//! A service drains on SIGTERM, SIGINT or SIGHUP under `Service::main`, and on
-//! [`Handle::shutdown`]:
+//! A service drains on SIGTERM or SIGINT under `Service::main`, and on [`Handle::shutdown`]:
 //!
 //! - Listeners accept no more connections.
 //! - An *accepted* connection that waits for input sees the end of input: `read` returns 0. The
@@ -191,6 +190,8 @@ mod control;
 #[cfg(feature = "tool")]
 mod failure;
 mod handle;
+#[cfg(feature = "tool")]
+mod metrics;
 #[cfg(feature = "tool")]
 mod run;
 mod service;

@@ -6,14 +6,17 @@
 //! like that of the runtime's loop.
 
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use duality_architectures::common::addresses::{Addresses, Counted};
 use duality_architectures::common::admission::Admission;
 use duality_architectures::common::line::{Limit, Line, MOST_REFUSALS, Turn};
 use duality_architectures::common::pressure::{PAUSE, Pressure};
+use duality_architectures::common::refusals::{self, Reason};
 use duality_poller::{Direction, Event, Kind, Poller, Timers, Token};
 use duality_runtime::drain;
 use duality_runtime::handler::{Connections, Peer};
@@ -21,7 +24,7 @@ use duality_runtime::net::TcpListener;
 use duality_runtime::task::submit;
 use duality_runtime::wakeup::Wakeup;
 use rustix::io::ioctl_fionbio;
-use rustix::net::{SocketFlags, accept_with};
+use rustix::net::{SocketFlags, accept_with, getpeername};
 use slab::Slab;
 
 use crate::attempts::{Attempts, BUDGET, Readiness};
@@ -35,8 +38,9 @@ const FIRST: u32 = 2;
 /// The loop of one kernel thread.
 pub(crate) struct CallbackLoop<M: StateMachine> {
     common: M::Common,
+    addresses: Addresses,
     /// Connections that wait for a slot.
-    line: Line<OwnedFd>,
+    line: Line<Accepted>,
     /// How many of the connections are being refused. They have no slot.
     refusing: usize,
     poller: Box<dyn Poller>,
@@ -71,8 +75,16 @@ impl Listener {
     }
 }
 
+/// An accepted connection.
+struct Accepted {
+    socket: OwnedFd,
+    /// Counts it for its address, where that is limited.
+    counted: Option<Box<Counted>>,
+}
+
 struct Connection<M> {
     socket: OwnedFd,
+    _counted: Option<Box<Counted>>,
     readiness: Readiness,
     waits_for: WaitsFor,
     is_refused: bool,
@@ -98,6 +110,7 @@ impl<M: StateMachine> CallbackLoop<M> {
         let now = Instant::now();
         Ok(Self {
             common,
+            addresses: limit.addresses(),
             line: Line::new(limit),
             refusing: 0,
             poller,
@@ -241,12 +254,40 @@ impl<M: StateMachine> CallbackLoop<M> {
         }
     }
 
-    /// Begins an accepted connection, or lets it wait for a slot.
+    /// Begins an accepted connection, lets it wait for a slot, or refuses it because of its
+    /// address.
     fn arrive(&mut self, socket: OwnedFd) {
+        let counted = match self.count(&socket) {
+            Ok(counted) => counted.map(Box::new),
+            Err(reason) => {
+                refusals::count(reason);
+                if self.refusing < MOST_REFUSALS {
+                    self.refuse(Accepted { socket, counted: None });
+                }
+                return;
+            }
+        };
+        let accepted = Accepted { socket, counted };
         if self.line.passes(self.served()) {
-            self.begin(socket, M::accepted(&self.common), false);
+            self.begin(accepted, M::accepted(&self.common), false);
         } else {
-            self.line.join(socket, self.now);
+            self.line.join(accepted, self.now);
+        }
+    }
+
+    fn count(&self, socket: &OwnedFd) -> Result<Option<Counted>, Reason> {
+        if !self.addresses.are_limited() {
+            return Ok(None);
+        }
+        // A client that has reset the connection has no address any more.
+        let peer = getpeername(socket).ok().flatten();
+        let address = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+        address.map_or(Ok(None), |address| self.addresses.count(address.ip()))
+    }
+
+    fn refuse(&mut self, accepted: Accepted) {
+        if let Some(machine) = M::refused(&self.common) {
+            self.begin(accepted, machine, true);
         }
     }
 
@@ -256,11 +297,10 @@ impl<M: StateMachine> CallbackLoop<M> {
         while !self.line.is_empty() {
             let may_refuse = self.refusing < MOST_REFUSALS;
             match self.line.turn(self.served(), may_refuse, self.now) {
-                Turn::Serve(socket) => self.begin(socket, M::accepted(&self.common), false),
-                Turn::Refuse(socket) => {
-                    if let Some(machine) = M::refused(&self.common) {
-                        self.begin(socket, machine, true);
-                    }
+                Turn::Serve(accepted) => self.begin(accepted, M::accepted(&self.common), false),
+                Turn::Refuse(accepted) => {
+                    refusals::count(Reason::Full);
+                    self.refuse(accepted);
                 }
                 Turn::Wait => return,
             }
@@ -272,11 +312,13 @@ impl<M: StateMachine> CallbackLoop<M> {
         self.connections.len() - self.refusing
     }
 
-    fn begin(&mut self, socket: OwnedFd, machine: M, is_refused: bool) {
+    fn begin(&mut self, accepted: Accepted, machine: M, is_refused: bool) {
         self.refusing += usize::from(is_refused);
+        let Accepted { socket, counted: _counted } = accepted;
         let (readiness, waits_for) = (Readiness::default(), WaitsFor::Turn);
         let peer = Peer::of(socket.as_fd(), None);
-        let connection = Connection { socket, readiness, waits_for, is_refused, peer, machine };
+        let connection =
+            Connection { socket, _counted, readiness, waits_for, is_refused, peer, machine };
         let key = self.connections.insert(connection);
         self.wake(key, Why::Ready);
     }

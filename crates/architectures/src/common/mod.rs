@@ -3,12 +3,14 @@
 
 pub mod accept;
 pub mod accept_queue;
+pub mod addresses;
 pub mod admission;
 pub mod children;
 pub(crate) mod door;
 pub mod line;
 pub mod options;
 pub mod pressure;
+pub mod refusals;
 pub mod served;
 pub mod server;
 pub mod signals;

@@ -1,7 +1,7 @@
 //! `duality serve`.
 
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 
 use duality_architectures::common::children;
 use duality_architectures::common::pressure::remedy;
@@ -12,6 +12,7 @@ use duality_services::store::Location;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::address::listen_address;
 use super::injection::InjectionFlags;
 use super::privileges::Privileges;
 use super::visibility::Visibility;
@@ -19,7 +20,8 @@ use super::{Failure, SetupFlags, Tuning, flag, heading};
 use crate::catalogue::Catalogue;
 use crate::control::Control;
 use crate::handle::named;
-use crate::watch::{Subject, Watch};
+use crate::metrics::Metrics;
+use crate::watch::{AccessLog, Subject, Watch};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -55,8 +57,7 @@ pub(super) struct Arguments {
     /// Be this user once the port is bound, where the server is started as root
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Seconds that a drain may take, after SIGTERM, SIGHUP or Ctrl-C, before connections are cut
-    /// off
+    /// Seconds that a drain may take, after SIGTERM or Ctrl-C, before connections are cut off
     #[arg(long, default_value_t = 30, value_name = "SECONDS", help_heading = heading::LIMITS)]
     drain_limit: u32,
     #[command(flatten)]
@@ -90,8 +91,14 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let listed = catalogue.look_up(name, &setup).map_err(flag)?;
     arguments.tuning.check(&listed).map_err(flag)?;
     let privileges = Privileges::find(arguments.user.as_deref())?;
+    if arguments.visibility.access_log().is_some() && !listed.logs_requests {
+        let problem = format!("--access-log: {name} does not describe its requests: leave it out");
+        return Err(Failure::misuse(problem));
+    }
     privileges.lower()?;
     let service = catalogue.open(name, &setup)?;
+    let access_log = arguments.visibility.access_log().map(AccessLog::open).transpose();
+    let access_log = access_log.map_err(Failure::failed)?;
     privileges.raise()?;
     let control = match arguments.control {
         true => Some(Control::on_standard_input().map_err(|error| {
@@ -116,7 +123,12 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     limit(arguments.tuning)?;
     memory::share_arenas();
     let subject = Subject { service: name.to_owned(), architecture: architecture.name() };
-    let watch = Watch::start(&arguments.visibility.settings(), subject).map_err(Failure::failed)?;
+    let metrics = match arguments.visibility.metrics() {
+        Some(address) => Some(Metrics::start(address, &subject, architecture.forks())?),
+        None => None,
+    };
+    let watch = Watch::start(&arguments.visibility.settings(), subject, access_log)
+        .map_err(Failure::failed)?;
     prepare(arguments)?;
     if let Some(load) = injected {
         arguments.injection.serve(load, architecture, service, options)?;
@@ -131,39 +143,14 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         None => writeln!(std::io::stdout(), "listening on {address}"),
     }
     .map_err(|error| Failure::failed(format!("cannot say that the server is ready: {error}")))?;
+    if let Some(metrics) = metrics {
+        metrics.server_is_ready();
+    }
     architecture.serve(server).map_err(|error| {
         let (name, remedy) = (architecture.name(), remedy(&error));
         Failure::failed(format!("{name}: cannot serve: {error}{remedy}"))
     })?;
     watch.finish().map_err(Failure::failed)
-}
-
-/// The address in `ADDRESS:PORT`, in which the address may be a name, or left out: then it is
-/// 127.0.0.1.
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    let port = text.strip_prefix(':').unwrap_or(text);
-    if let Ok(port) = port.parse::<u16>() {
-        return Ok((Ipv4Addr::LOCALHOST, port).into());
-    }
-    if let Ok(address) = text.parse() {
-        return Ok(address);
-    }
-    // A colon within the brackets of an IPv6 address does not begin the port.
-    let remedy = "write ADDRESS:PORT, such as 127.0.0.1:8080, localhost:8080 or 8080";
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let parts = if is_number { Some(("", text)) } else { text.rsplit_once(':') };
-    let Some((host, port)) = parts.filter(|(_, port)| !port.contains(']')) else {
-        return Err(format!("the port is missing: {remedy}"));
-    };
-    if port.parse::<u16>().is_err() {
-        return Err(format!("{port:?} is not a port: {remedy}"));
-    }
-    let found: Vec<SocketAddr> = text
-        .to_socket_addrs()
-        .map_err(|error| format!("no address found for {host:?} ({error}): {remedy}"))?
-        .collect();
-    let first_choice = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    first_choice.copied().ok_or_else(|| format!("{host:?} has no address: {remedy}"))
 }
 
 /// Processors, descriptors and signals.
@@ -212,43 +199,4 @@ fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
         _ => remedy(error),
     };
     Failure::failed(format!("cannot listen at {address}: {error}{remedy}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_port_alone_is_one_of_this_machine() {
-        for (text, address) in [
-            ("8080", "127.0.0.1:8080"),
-            (":8080", "127.0.0.1:8080"),
-            ("0", "127.0.0.1:0"),
-            ("localhost:8080", "127.0.0.1:8080"),
-            ("0.0.0.0:80", "0.0.0.0:80"),
-            ("[::1]:80", "[::1]:80"),
-        ] {
-            assert_eq!(listen_address(text), Ok(address.parse().unwrap()), "{text}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_address_is_told_the_remedy() {
-        for (text, problem) in [
-            ("localhost", "the port is missing"),
-            ("", "the port is missing"),
-            ("[::1]", "the port is missing"),
-            ("localhost:http", "not a port"),
-            ("70000", "not a port"),
-            (":70000", "not a port"),
-            ("127.0.0.1:", "not a port"),
-            ("no.such.host.invalid:80", "no address found"),
-        ] {
-            let told = listen_address(text).unwrap_err();
-            assert!(
-                told.contains(problem) && told.contains("write ADDRESS:PORT"),
-                "{text}: {told}"
-            );
-        }
-    }
 }

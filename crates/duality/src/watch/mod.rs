@@ -1,10 +1,12 @@
 //! The kernel thread that watches a server. It writes the counters (`--stats`) and the records of
 //! requests (`--records`). It dumps the tasks when SIGUSR1 asks for it (`--dump`), and names the
-//! task that holds up a loop (`--stall`). See docs/visibility.md.
+//! task that holds up a loop (`--stall`). See docs/visibility.md. The access log has a thread of its
+//! own.
 //!
 //! It sleeps until one of them is due. A server that forks has its one watcher in the parent, which
 //! sees the children through their slots (`duality_runtime::visibility`).
 
+mod access_log;
 mod dump;
 mod graph;
 mod output;
@@ -21,6 +23,7 @@ use duality_architectures::common::children;
 use duality_architectures::common::pressure::remedy;
 use duality_runtime::{log, visibility};
 
+pub(crate) use self::access_log::AccessLog;
 use self::graph::Drawing;
 use self::output::Output;
 use self::records::Records;
@@ -57,6 +60,7 @@ pub(crate) struct Watch {
     stats: Option<Arc<Mutex<Stats>>>,
     records: Option<Records>,
     graph: Option<Drawing>,
+    access_log: Option<AccessLog>,
 }
 
 impl Watch {
@@ -65,7 +69,11 @@ impl Watch {
     /// # Errors
     ///
     /// What cannot be had, with the flag that asked for it.
-    pub(crate) fn start(settings: &Settings, subject: Subject) -> Result<Self, String> {
+    pub(crate) fn start(
+        settings: &Settings,
+        subject: Subject,
+        access_log: Option<AccessLog>,
+    ) -> Result<Self, String> {
         let stats = match &settings.stats {
             Some(path) => Some(Stats::new(Output::open(path, "--stats")?, subject.clone())),
             None => None,
@@ -92,15 +100,17 @@ impl Watch {
             .name("watch".into())
             .spawn(move || watcher.run(&subject))
             .map_err(|error| format!("cannot watch: {error}{}", remedy(&error)))?;
-        Ok(Self { stats, records, graph })
+        access_log.as_ref().map_or(Ok(()), AccessLog::start)?;
+        Ok(Self { stats, records, graph, access_log })
     }
 
-    /// Writes the counters for the last time, the records, and the graph.
+    /// Writes the counters for the last time, the records, the graph, and the rest of the log.
     ///
     /// # Errors
     ///
     /// When they cannot be written.
     pub(crate) fn finish(self) -> Result<(), String> {
+        self.access_log.iter().for_each(AccessLog::finish);
         self.stats.map_or(Ok(()), |stats| write_stats(&stats))?;
         self.records.map_or(Ok(()), Records::finish)?;
         self.graph.map_or(Ok(()), Drawing::finish)

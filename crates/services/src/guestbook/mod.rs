@@ -55,6 +55,7 @@ pub const ENTRY: Entry = Entry {
         Setting::Durable,
     ],
     stack: 64 * 1024,
+    logs_requests: true,
     ..Entry::PLAIN
 };
 
