@@ -20,6 +20,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("gdb", "gdb"),
     ("nc", "netcat-openbsd"),
     ("nginx", "nginx-light"),
+    ("promtool", "prometheus"),
     ("redis-server", "redis-server"),
     ("setcap", "libcap2-bin"),
     ("wrk", "wrk"),

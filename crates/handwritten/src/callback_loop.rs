@@ -54,6 +54,8 @@ pub(crate) struct CallbackLoop<M: StateMachine> {
     found: FoundBox<M>,
     now: Instant,
     draining: bool,
+    /// When a drain ends new connections that have sent nothing.
+    first_bytes_until: Instant,
 }
 
 type FoundBox<M> = Arc<Mutex<Vec<(usize, Option<<M as StateMachine>::Found>)>>>;
@@ -122,6 +124,7 @@ impl<M: StateMachine> CallbackLoop<M> {
             found: Arc::default(),
             now,
             draining: false,
+            first_bytes_until: now,
         })
     }
 
@@ -196,8 +199,11 @@ impl<M: StateMachine> CallbackLoop<M> {
     }
 
     fn time_out(&mut self, id: u32) {
-        if id == LISTENER.0 {
-            return self.try_again();
+        match Token(id) {
+            LISTENER => return self.try_again(),
+            // The timer of the drain.
+            WAKEUP => return self.wake_readers(),
+            _ => {}
         }
         let key = (id - FIRST) as usize;
         let Some(connection) = self.connections.get(key) else { return };
@@ -315,7 +321,7 @@ impl<M: StateMachine> CallbackLoop<M> {
     fn begin(&mut self, accepted: Accepted, machine: M, is_refused: bool) {
         self.refusing += usize::from(is_refused);
         let Accepted { socket, counted: _counted } = accepted;
-        let (readiness, waits_for) = (Readiness::default(), WaitsFor::Turn);
+        let (readiness, waits_for) = (Readiness::new(), WaitsFor::Turn);
         let peer = Peer::of(socket.as_fd(), None);
         let connection =
             Connection { socket, _counted, readiness, waits_for, is_refused, peer, machine };
@@ -339,7 +345,9 @@ impl<M: StateMachine> CallbackLoop<M> {
     fn wake(&mut self, key: usize, why: Why<M::Found>) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Connection { socket, readiness, machine, .. } = connection;
-        let mut attempts = Attempts::new(socket.as_fd(), readiness, self.draining, self.now);
+        let is_awaited = readiness.is_new() && self.now < self.first_bytes_until;
+        let draining = self.draining && !is_awaited;
+        let mut attempts = Attempts::new(socket.as_fd(), readiness, draining, self.now);
         // The panic hook reports the panic. This connection closes, and the others go on.
         let call = || machine.wake(why, &mut attempts, &mut self.common);
         let wait = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Next::End);
@@ -420,9 +428,16 @@ impl<M: StateMachine> CallbackLoop<M> {
     /// Accepts only connections that have come already. Machines that wait for input see its end.
     fn drain(&mut self) {
         self.draining = true;
+        self.first_bytes_until = self.now + drain::FIRST_BYTES;
+        self.timers.set(WAKEUP.0, self.first_bytes_until);
         if let Some(listener) = &mut self.listener {
             listener.ready = true;
         }
+        self.wake_readers();
+    }
+
+    /// Has connections that wait for their client find out that the loop drains.
+    fn wake_readers(&mut self) {
         let waits_for_input = |connection: &Connection<M>| connection.waits_for == WaitsFor::Read;
         let readers: Vec<usize> = (self.connections.iter())
             .filter(|(_, connection)| waits_for_input(connection))

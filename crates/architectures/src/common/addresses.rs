@@ -1,15 +1,15 @@
 //! Limits for each client address: how many connections it has, and how fast it opens them.
 //!
 //! ```text
-//!   address ─▶ keyed hash ─▶ 16 places ─┬─ its place: count or time within the limit ─▶ served
-//!                                       ├─ its place: beyond the limit ───────────────▶ refused at once
-//!                                       ├─ a free place: becomes its place ───────────▶ served
-//!                                       └─ none is free ──────────────────────────────▶ served, not counted
+//!   address ─▶ hash ─▶ 16 places ─┬─ its place: count or time within the limit ─▶ served
+//!                                 ├─ its place: beyond the limit ───────────────▶ refused at once
+//!                                 ├─ a free place: becomes its place ───────────▶ served
+//!                                 └─ none is free ──────────────────────────────▶ served, uncounted
 //! ```
 //!
 //! Each limit has a table of 65,536 places of 8 bytes, whatever comes. The tables are memory that
 //! child processes share, so all processes of a server count together. A place changes by
-//! compare-and-swap. A client cannot aim at the place of another, because the hash has a random key.
+//! compare-and-swap. The hash has a random key, so a client cannot aim at the place of another.
 //!
 //! A client of IPv6 has a whole /64, so the first 64 bits are its address. Two kernel threads that
 //! meet a new address at the same moment may give it two places. It then has up to twice the limit.
@@ -190,7 +190,7 @@ impl Drop for Counted {
 
 /// The most new connections of an address in a second: the generic cell rate algorithm (ATM Forum
 /// 1996). A place is a tag, and the time from which on the address has used up nothing. A place
-/// whose time has passed is free.
+/// is free once its time has passed.
 #[derive(Debug)]
 struct RateLimit {
     /// Ticks that a connection uses up.

@@ -65,6 +65,35 @@ impl Server {
         Ok(Self::new(service, options, listeners, address))
     }
 
+    /// A server of listeners that this process has inherited. Where there are more cores than
+    /// listeners, cores share one.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if there are more listeners than the architecture has acceptors. When no
+    /// descriptor is left.
+    pub fn inherited(
+        architecture: &dyn Architecture,
+        service: Served,
+        mut listeners: Vec<TcpListener>,
+        options: Options,
+    ) -> io::Result<Self> {
+        let cores = if architecture.replicates() { options.cores } else { 1 };
+        if listeners.len() > cores || listeners.is_empty() {
+            let given = listeners.len();
+            let problem = format!(
+                "LISTEN_FDS: {given} sockets were passed on, and the server has {cores} acceptors: \
+                 pass one socket, or choose --cores {given}"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        }
+        for core in listeners.len()..cores {
+            listeners.push(listeners[core % listeners.len()].try_clone()?);
+        }
+        let address = listeners[0].local_addr()?;
+        Ok(Self::new(service, options, listeners, address))
+    }
+
     fn new(
         service: Served,
         options: Options,

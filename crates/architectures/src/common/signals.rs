@@ -8,6 +8,7 @@
 //! | SIGHUP, ignored at the start (nohup) | nothing |
 //! | SIGUSR1 | a dump of the tasks, by the thread that watches this process |
 //! | SIGUSR2 | drain: how a parent process passes it on to its children |
+//! | SIGURG | nothing; the system call that it interrupts begins again ([`drain::LOOK_AGAIN`]) |
 //! | SIGALRM | the drain has taken too long: exit with 1 |
 
 use std::io;
@@ -50,6 +51,7 @@ pub fn install(limit_seconds: u32) -> io::Result<()> {
         handle(libc::SIGHUP, hang_up)?;
     }
     visibility::prepare_dumps()?;
+    handle(drain::LOOK_AGAIN, nothing)?;
     handle(libc::SIGUSR1, dump)?;
     handle(libc::SIGUSR2, pass_on)?;
     handle(libc::SIGALRM, too_long)
@@ -107,6 +109,8 @@ fn has_terminal() -> bool {
     let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::open(c"/dev/tty", flags, Mode::empty()).is_ok()
 }
+
+extern "C" fn nothing(_: i32) {}
 
 extern "C" fn dump(_: i32) {
     keeping_errno(visibility::request_dump);

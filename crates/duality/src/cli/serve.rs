@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use duality_architectures::common::children;
 use duality_architectures::common::pressure::remedy;
-use duality_architectures::{Server, signals};
+use duality_architectures::{Architecture, Options, Served, Server, signals};
+use duality_runtime::net::inherited_listeners;
 use duality_runtime::{log, memory};
 use duality_services::Setup;
 use duality_services::store::Location;
@@ -17,11 +18,11 @@ use super::injection::InjectionFlags;
 use super::privileges::Privileges;
 use super::visibility::Visibility;
 use super::{Failure, SetupFlags, Tuning, flag, heading};
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Listed};
 use crate::control::Control;
 use crate::handle::named;
 use crate::metrics::Metrics;
-use crate::watch::{AccessLog, Subject, Watch};
+use crate::watch::{Subject, Watch};
 
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -33,7 +34,7 @@ pub(super) struct Arguments {
     /// Where to listen; port 0 takes a free one
     ///
     /// A port alone, as in 8080 or :8080, is one of 127.0.0.1. 0.0.0.0:8080 is one of all addresses
-    /// of this machine.
+    /// of this machine. A socket that a service manager passes on (LISTEN_FDS) is used instead.
     #[arg(short, long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT", value_parser = listen_address)]
     listen: SocketAddr,
     #[command(flatten)]
@@ -71,13 +72,6 @@ pub(super) struct Arguments {
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
     let architecture = named(&arguments.architecture).map_err(Failure::misuse)?;
-    if let Some(flag) = arguments.visibility.flag().filter(|_| !architecture.gives().straight_line)
-    {
-        return Err(Failure::misuse(format!(
-            "{flag}: {} has no tasks to tell of: choose another architecture",
-            architecture.name()
-        )));
-    }
     if architecture.forks() {
         children::may_fork()
             .map_err(|error| Failure::failed(format!("{}: {error}", architecture.name())))?;
@@ -90,15 +84,11 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     };
     let listed = catalogue.look_up(name, &setup).map_err(flag)?;
     arguments.tuning.check(&listed).map_err(flag)?;
+    check_visibility(&arguments.visibility, architecture, &listed)?;
     let privileges = Privileges::find(arguments.user.as_deref())?;
-    if arguments.visibility.access_log().is_some() && !listed.logs_requests {
-        let problem = format!("--access-log: {name} does not describe its requests: leave it out");
-        return Err(Failure::misuse(problem));
-    }
     privileges.lower()?;
     let service = catalogue.open(name, &setup)?;
-    let access_log = arguments.visibility.access_log().map(AccessLog::open).transpose();
-    let access_log = access_log.map_err(Failure::failed)?;
+    let access_log = arguments.visibility.open_access_log()?;
     privileges.raise()?;
     let control = match arguments.control {
         true => Some(Control::on_standard_input().map_err(|error| {
@@ -123,10 +113,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     limit(arguments.tuning)?;
     memory::share_arenas();
     let subject = Subject { service: name.to_owned(), architecture: architecture.name() };
-    let metrics = match arguments.visibility.metrics() {
-        Some(address) => Some(Metrics::start(address, &subject, architecture.forks())?),
-        None => None,
-    };
+    let metrics = arguments.visibility.start_metrics(&subject, architecture.forks())?;
     let watch = Watch::start(&arguments.visibility.settings(), subject, access_log)
         .map_err(Failure::failed)?;
     prepare(arguments)?;
@@ -134,8 +121,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         arguments.injection.serve(load, architecture, service, options)?;
         return watch.finish().map_err(Failure::failed);
     }
-    let server = Server::bind(architecture, service, arguments.listen, options)
-        .map_err(|error| cannot_listen(arguments.listen, &error))?;
+    let server = listen(architecture, service, arguments.listen, options)?;
     let address = server.address();
     privileges.drop_for_good(address)?;
     match control {
@@ -143,14 +129,49 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         None => writeln!(std::io::stdout(), "listening on {address}"),
     }
     .map_err(|error| Failure::failed(format!("cannot say that the server is ready: {error}")))?;
-    if let Some(metrics) = metrics {
-        metrics.server_is_ready();
-    }
+    metrics.iter().for_each(Metrics::server_is_ready);
     architecture.serve(server).map_err(|error| {
         let (name, remedy) = (architecture.name(), remedy(&error));
         Failure::failed(format!("{name}: cannot serve: {error}{remedy}"))
     })?;
     watch.finish().map_err(Failure::failed)
+}
+
+/// Refuses flags that ask about what the architecture or the service does not have.
+fn check_visibility(
+    visibility: &Visibility,
+    architecture: &dyn Architecture,
+    listed: &Listed,
+) -> Result<(), Failure> {
+    if let Some(flag) = visibility.flag().filter(|_| !architecture.gives().straight_line) {
+        return Err(Failure::misuse(format!(
+            "{flag}: {} has no tasks to tell of: choose another architecture",
+            architecture.name()
+        )));
+    }
+    if visibility.access_log().is_some() && !listed.logs_requests {
+        return Err(Failure::misuse(format!(
+            "--access-log: {} does not describe its requests: leave it out",
+            listed.name
+        )));
+    }
+    Ok(())
+}
+
+/// Takes the sockets that a service manager passes on, or listens at `address`.
+fn listen(
+    architecture: &dyn Architecture,
+    service: Served,
+    address: SocketAddr,
+    options: Options,
+) -> Result<Server, Failure> {
+    let inherited = inherited_listeners().map_err(|error| Failure::failed(error.to_string()))?;
+    if inherited.is_empty() {
+        return Server::bind(architecture, service, address, options)
+            .map_err(|error| cannot_listen(address, &error));
+    }
+    Server::inherited(architecture, service, inherited, options)
+        .map_err(|error| Failure::failed(error.to_string()))
 }
 
 /// Processors, descriptors and signals.

@@ -9,7 +9,9 @@ use duality_lab::ask::settings::parse_duration;
 
 use super::address::listen_address;
 use super::heading;
-use crate::watch::{RecordsFile, Settings};
+use crate::failure::Failure;
+use crate::metrics::Metrics;
+use crate::watch::{AccessLog, RecordsFile, Settings, Subject};
 
 /// SIGUSR1 has every task told, whatever these flags say.
 #[derive(Args)]
@@ -71,12 +73,22 @@ impl Visibility {
         said.into_iter().find(|(_, is_said)| *is_said).map(|(flag, _)| flag)
     }
 
-    pub(super) fn metrics(&self) -> Option<SocketAddr> {
-        self.metrics
+    /// Starts to serve metrics, if they are asked for.
+    pub(super) fn start_metrics(
+        &self,
+        subject: &Subject,
+        forks: bool,
+    ) -> Result<Option<Metrics>, Failure> {
+        self.metrics.map(|address| Metrics::start(address, subject, forks)).transpose()
     }
 
     pub(super) fn access_log(&self) -> Option<&Path> {
         self.access_log.as_deref()
+    }
+
+    /// Opens the access log, if one is asked for.
+    pub(super) fn open_access_log(&self) -> Result<Option<AccessLog>, Failure> {
+        self.access_log().map(AccessLog::open).transpose().map_err(Failure::failed)
     }
 
     pub(super) fn settings(&self) -> Settings {

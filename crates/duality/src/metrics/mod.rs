@@ -2,8 +2,8 @@
 //! names.
 //!
 //! ```text
-//!   scraper ──▶ endpoint: GET /metrics ──▶ families: reads the counters ──▶ text, by prometheus-client
-//!               endpoint: GET /healthz ──▶ 200, or 503 before the server listens and while it drains
+//!   scraper ──▶ endpoint: GET /metrics ──▶ families: counters ──▶ text, by prometheus-client
+//!               endpoint: GET /healthz ──▶ 200; 503 before the server listens, or while it drains
 //! ```
 //!
 //! A kernel thread of its own answers, one scraper at a time, so no scrape takes a turn of the

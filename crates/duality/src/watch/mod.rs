@@ -1,7 +1,8 @@
 //! The kernel thread that watches a server. It writes the counters (`--stats`) and the records of
 //! requests (`--records`). It dumps the tasks when SIGUSR1 asks for it (`--dump`), and names the
-//! task that holds up a loop (`--stall`). See docs/visibility.md. The access log has a thread of its
-//! own.
+//! task that holds up a loop (`--stall`). See docs/visibility.md.
+//!
+//! The access log has a thread of its own.
 //!
 //! It sleeps until one of them is due. A server that forks has its one watcher in the parent, which
 //! sees the children through their slots (`duality_runtime::visibility`).

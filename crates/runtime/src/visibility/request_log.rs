@@ -1,5 +1,5 @@
-//! A line for each answered request, in JSON, to a pipe(7) whose other end a thread of the server
-//! reads and writes to a file.
+//! The request log: a line of JSON for each answered request, written to a pipe(7). A thread of the
+//! server reads the pipe, and writes the lines to a file.
 //!
 //! ```text
 //!   kernel threads and children ── one write(2) a line ──▶ pipe, a megabyte ──▶ RequestLog::read
