@@ -1,5 +1,5 @@
-//! A server is replaced while clients go on: the service manager's socket is passed from process to
-//! process, and no connection is refused, reset or left without a reply.
+//! A server is replaced while clients go on. The socket is passed from process to process, and no
+//! connection is refused, reset or left without a reply.
 //!
 //! `scripts/handover.py` does the same with 100,000 requests.
 

@@ -1,5 +1,5 @@
-//! What an operator of a server that is exposed relies on, under every architecture: metrics, the
-//! access log, SIGHUP, limits for each client address. docs/operations.md describes them.
+//! Metrics, the access log, SIGHUP, and limits for each client address, under every architecture.
+//! docs/operations.md describes them.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -199,6 +199,20 @@ fn the_access_log_has_a_line_for_each_request(architecture: &[&str]) {
     assert_eq!(asked[0], (1, 200, "GET /page.txt".to_owned(), 6));
     assert_eq!(asked[1], (2, 200, "HEAD /page.txt?a=\"b\"".to_owned(), 0));
     assert_eq!((asked[2].0, asked[2].1, &*asked[2].2), (1, 404, "GET /none"));
+}
+
+/// A full disk: requests are answered, and the operator is told.
+#[test]
+fn lines_that_cannot_be_written_are_told() {
+    let mut server = serve(&["epoll"], &["--access-log=/dev/full"]);
+    let complaints = server.complaints();
+    assert!(server.ask(LAST).starts_with(b"HTTP/1.1 200 OK"));
+    let told = complaints.next("the lines are lost");
+    assert!(told.contains("--access-log: /dev/full: No space left on device"), "{told}");
+    let told = complaints.next("they are counted");
+    assert!(told.contains("--access-log: 1 lines were dropped"), "{told}");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().0.code(), Some(0));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Draining: how a server stops without cutting anyone off.
 //!
-//! From the moment a drain is requested, every *accepted* connection that waits for input sees the
-//! end of its input, as if the client had closed. So a service finishes what it is doing, writes
+//! Once a drain is requested, every *accepted* connection that waits for input sees the end of its
+//! input, as if the client had closed. So a service finishes what it is doing, writes
 //! its reply, and returns. What has come before is read first. A connection that has sent nothing
 //! yet has a second to send its first bytes ([`FIRST_BYTES`]). Listeners accept what is in their
 //! queues, and no more. No service needs a line of code for it, and it is the same in every world:
@@ -72,9 +72,9 @@ thread_local! {
 /// sends, so without this wait a connection could be accepted in vain.
 pub const FIRST_BYTES: Duration = Duration::from_secs(1);
 
-/// The signal that makes a kernel thread look again. Its handler does nothing, and interrupted
-/// system calls begin again.
-pub const LOOK_AGAIN: i32 = libc::SIGURG;
+/// The signal that makes a kernel thread look again, which nothing else uses. Its handler does
+/// nothing, and interrupted system calls begin again.
+pub const LOOK_AGAIN: i32 = libc::SIGIO;
 
 /// Whether this process, or the [`Scope`] of this kernel thread, has been asked to drain.
 #[inline]

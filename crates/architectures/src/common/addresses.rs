@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   address ─▶ hash ─▶ 16 places ─┬─ its place: count or time within the limit ─▶ served
-//!                                 ├─ its place: beyond the limit ───────────────▶ refused at once
+//!                                 ├─ its place: beyond the limit ───────────────▶ refused
 //!                                 ├─ a free place: becomes its place ───────────▶ served
-//!                                 └─ none is free ──────────────────────────────▶ served, uncounted
+//!                                 └─ none is free ──────────────────────────────▶ served
 //! ```
 //!
 //! Each limit has a table of 65,536 places of 8 bytes, whatever comes. The tables are memory that

@@ -8,7 +8,7 @@
 //! | SIGHUP, ignored at the start (nohup) | nothing |
 //! | SIGUSR1 | a dump of the tasks, by the thread that watches this process |
 //! | SIGUSR2 | drain: how a parent process passes it on to its children |
-//! | SIGURG | nothing; the system call that it interrupts begins again ([`drain::LOOK_AGAIN`]) |
+//! | SIGIO | nothing; the system call that it interrupts begins again ([`drain::LOOK_AGAIN`]) |
 //! | SIGALRM | the drain has taken too long: exit with 1 |
 
 use std::io;

@@ -124,12 +124,12 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let server = listen(architecture, service, arguments.listen, options)?;
     let address = server.address();
     privileges.drop_for_good(address)?;
+    metrics.iter().for_each(Metrics::server_is_ready);
     match control {
         Some(control) => control.ready(address),
         None => writeln!(std::io::stdout(), "listening on {address}"),
     }
     .map_err(|error| Failure::failed(format!("cannot say that the server is ready: {error}")))?;
-    metrics.iter().for_each(Metrics::server_is_ready);
     architecture.serve(server).map_err(|error| {
         let (name, remedy) = (architecture.name(), remedy(&error));
         Failure::failed(format!("{name}: cannot serve: {error}{remedy}"))
