@@ -20,10 +20,12 @@ use super::{latencies, request_log};
 
 /// A connected client, and its requests under way.
 pub(crate) struct Client {
+    /// The oldest request that has begun. Most clients have no other, and need no queue.
+    oldest: Option<Begun>,
+    /// Those that have begun after it, the oldest first.
+    later: VecDeque<Begun>,
     /// When it came, until its first request begins.
     came: Option<Mark>,
-    /// Requests that have begun, the oldest first.
-    begun: VecDeque<Begun>,
     /// Its number among the connections of the log, and what the log says about each of its lines.
     logged: Option<Logged>,
     /// Is dropped with the connection.
@@ -64,14 +66,19 @@ impl Client {
         let came = if records::are_kept() { Mark::at(records::now()) } else { None };
         let logged = request_log::connection_number();
         let logged = logged.map(|number| Logged { number, answered: 0, round_trip: 0 });
-        Box::new(Self { came, begun: VecDeque::new(), logged, held: None, counts: true })
+        let later = VecDeque::new();
+        Box::new(Self { oldest: None, later, came, logged, held: None, counts: true })
     }
 
     #[cold]
     pub(crate) fn begin(&mut self) {
         let read_at = records::now();
         let mark = self.came.take().or_else(|| Mark::at(read_at));
-        self.begun.push_back(Begun { mark, read_at, members: None });
+        let begun = Begun { mark, read_at, members: None };
+        match self.oldest {
+            None => self.oldest = Some(begun),
+            Some(_) => self.later.push_back(begun),
+        }
     }
 
     /// Whether the log wants to know what was asked and answered.
@@ -82,8 +89,8 @@ impl Client {
     /// Describes the oldest request without a description.
     #[cold]
     pub(crate) fn describe(&mut self, members: String) {
-        let first = self.begun.iter_mut().find(|begun| begun.members.is_none());
-        if let Some(begun) = first {
+        let mut begun = self.oldest.iter_mut().chain(&mut self.later);
+        if let Some(begun) = begun.find(|begun| begun.members.is_none()) {
             begun.members = Some(members);
         }
     }
@@ -91,7 +98,8 @@ impl Client {
     /// Ends the oldest request. `round_trip` is asked once in a connection.
     #[cold]
     pub(crate) fn end(&mut self, round_trip: impl FnOnce() -> u32) {
-        let Some(Begun { mark, read_at, members }) = self.begun.pop_front() else { return };
+        let Some(Begun { mark, read_at, members }) = self.oldest.take() else { return };
+        self.oldest = self.later.pop_front();
         let now = records::now();
         if let (Some(came), Some(answered)) = (mark, Mark::at(now)) {
             came.add_until(answered);
