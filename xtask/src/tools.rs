@@ -22,6 +22,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("nc", "netcat-openbsd"),
     ("nginx", "nginx-light"),
+    ("promtool", "prometheus"),
     ("redis-server", "redis-server"),
     ("setcap", "libcap2-bin"),
     ("sshd", "openssh-server"),

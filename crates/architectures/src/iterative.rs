@@ -48,8 +48,9 @@ impl Architecture for Iterative {
     }
 
     fn serve(&self, server: Server) -> io::Result<()> {
-        let (service, listener) = (server.service.clone(), server.into_listener());
-        let members = Members::new(&listener, 1)?;
+        let (service, limit) = (server.service.clone(), server.limit());
+        let listener = server.into_listener();
+        let members = Members::new(&listener, 1, limit)?;
         accept_and_serve(listener, &service, &members, None);
         Ok(())
     }

@@ -128,11 +128,12 @@ impl Crew {
 }
 
 fn each_accepts(crew: &Crew, server: Server) -> io::Result<()> {
-    let slots = Arc::new(Slots::for_threads(server.limit(), crew.workers));
+    let limit = server.limit();
+    let slots = Arc::new(Slots::for_threads(limit, crew.workers));
     let service = server.service.clone();
     let listener = server.into_listener();
     // Each thread has its own listener beside its connection.
-    let members = Arc::new(Members::new(&listener, crew.workers)?);
+    let members = Arc::new(Members::new(&listener, crew.workers, limit)?);
     let admission = Admission::new(&listener, service.descriptors() + 1, 1);
     crew.start(&admission, |present| {
         let (listener, service, slots) = (listener.try_clone()?, service.clone(), slots.clone());

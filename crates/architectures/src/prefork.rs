@@ -69,10 +69,10 @@ impl Architecture for Prefork {
     fn serve(&self, server: Server) -> io::Result<()> {
         // Each process serves one connection at a time.
         let workers = server.options.workers.min(server.options.max_connections);
-        let service = server.service.clone();
+        let (service, limit) = (server.service.clone(), server.limit());
         let listener = server.into_listener();
         // Each child has a copy of this.
-        let members = Members::new(&listener, 1)?;
+        let members = Members::new(&listener, 1, limit)?;
         let mut listener = Some(listener);
         let mut children = Children::new()?;
         let connections = Connections::default();

@@ -18,7 +18,7 @@ macro_rules! signals {
                 a_second_signal_cuts_off_what_would_not_end
                 a_drain_does_not_outlast_its_limit
                 a_signal_right_after_the_start_is_heard
-                a_terminal_that_goes_away_drains }
+                a_reload_keeps_connections }
         }
     };
     (@ $($body:ident)*) => {
@@ -109,14 +109,27 @@ fn a_signal_right_after_the_start_is_heard(architecture: &[&str]) {
     }
 }
 
-fn a_terminal_that_goes_away_drains(architecture: &[&str]) {
-    let server = serve("http", architecture, &[]);
-    server.signal(Signal::HUP);
-    let (status, said) = server.wait();
-    // It does not read its settings again, and says so.
-    let expected = "duality: SIGHUP drains and ends this server, as SIGTERM does; for other settings, \
-                    start it again\n";
-    assert_eq!((status.code(), said.as_str()), (Some(0), expected));
+fn a_reload_keeps_connections(architecture: &[&str]) {
+    let mut server = serve("http", architecture, &[]);
+    let complaints = server.complaints();
+    let mut stream = server.connect();
+    for _ in 0..2 {
+        stream.write_all(b"HEAD / HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.extend(byte);
+        }
+        server.signal(Signal::HUP);
+        let said = complaints.next("it says that it reloads");
+        assert!(
+            said.starts_with("duality: SIGHUP: opening logs and reading --root again"),
+            "{said}"
+        );
+    }
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().0.code(), Some(0));
 }
 
 /// A server that sends the file `long`, and its client, which has not read all that was sent.

@@ -27,6 +27,8 @@ pub(crate) struct Listed {
     pub(crate) persistent: bool,
     /// Whether it keeps things in a store.
     pub(crate) store: bool,
+    /// Whether it describes its requests, for an access log.
+    pub(crate) logs_requests: bool,
     /// The least bytes of stack that it can be served on.
     pub(crate) stack: usize,
     /// How many descriptors a connection keeps, its own socket included.
@@ -70,6 +72,7 @@ impl Catalogue {
                     is_own: false,
                     persistent: entry.persistent,
                     store: entry.keeps,
+                    logs_requests: entry.logs_requests,
                     stack: entry.stack,
                     descriptors: entry.descriptors,
                 })
@@ -81,6 +84,7 @@ impl Catalogue {
                 is_own: true,
                 persistent: true,
                 store: false,
+                logs_requests: false,
                 // The service knows that; this program does not.
                 stack: 0,
                 descriptors: 1,

@@ -109,8 +109,7 @@
 //!
 //! # Draining
 //!
-//! A service drains on SIGTERM, SIGINT or SIGHUP under `Service::main`, and on
-//! [`Handle::shutdown`]:
+//! A service drains on SIGTERM or SIGINT under `Service::main`, and on [`Handle::shutdown`]:
 //!
 //! - Listeners accept no more connections.
 //!
@@ -194,6 +193,8 @@ mod control;
 #[cfg(feature = "tool")]
 mod failure;
 mod handle;
+#[cfg(feature = "tool")]
+mod metrics;
 #[cfg(feature = "tool")]
 mod run;
 mod service;

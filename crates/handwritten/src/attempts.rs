@@ -18,7 +18,6 @@ pub(crate) const BUDGET: u32 = 64;
 const SEND_FILE_CHUNK: u64 = 1 << 20;
 
 /// The state of a socket, which tells which attempts are not worth their system call.
-#[derive(Default)]
 pub(crate) struct Readiness {
     /// The last read took all bytes, so the next one would block until an event comes.
     read_exhausted: bool,
@@ -27,9 +26,21 @@ pub(crate) struct Readiness {
     /// The client has closed, or the socket has failed. No further event may come, so every attempt
     /// is made.
     hangup: bool,
+    /// The client has sent nothing yet.
+    is_new: bool,
 }
 
 impl Readiness {
+    /// That of an accepted connection.
+    pub(crate) fn new() -> Self {
+        Self { read_exhausted: false, write_exhausted: false, hangup: false, is_new: true }
+    }
+
+    /// Whether the client has sent nothing yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
     /// Takes note of an event.
     pub(crate) fn note(&mut self, event: &Event) {
         self.hangup |= event.hangup;
@@ -78,6 +89,7 @@ impl<'c> Attempts<'c> {
                 recv(socket, &mut *buffer, RecvFlags::empty()).map(|(count, _)| count)
             })?;
             if let Some(count) = read {
+                self.readiness.is_new = false;
                 // A count of 0 does not mean that the next read blocks: it meets the end again.
                 let short = count != 0 && count < room;
                 self.readiness.read_exhausted = short && !self.readiness.hangup;

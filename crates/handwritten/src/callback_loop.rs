@@ -6,14 +6,17 @@
 //! like that of the runtime's loop.
 
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use duality_architectures::common::addresses::{Addresses, Counted};
 use duality_architectures::common::admission::Admission;
 use duality_architectures::common::line::{Limit, Line, MOST_REFUSALS, Turn};
 use duality_architectures::common::pressure::{PAUSE, Pressure};
+use duality_architectures::common::refusals::{self, Reason};
 use duality_poller::{Direction, Event, Kind, Poller, Timers, Token};
 use duality_runtime::drain;
 use duality_runtime::handler::{Connections, Peer};
@@ -21,7 +24,7 @@ use duality_runtime::net::TcpListener;
 use duality_runtime::task::submit;
 use duality_runtime::wakeup::Wakeup;
 use rustix::io::ioctl_fionbio;
-use rustix::net::{SocketFlags, accept_with};
+use rustix::net::{SocketFlags, accept_with, getpeername};
 use slab::Slab;
 
 use crate::attempts::{Attempts, BUDGET, Readiness};
@@ -35,8 +38,9 @@ const FIRST: u32 = 2;
 /// The loop of one kernel thread.
 pub(crate) struct CallbackLoop<M: StateMachine> {
     common: M::Common,
+    addresses: Addresses,
     /// Connections that wait for a slot.
-    line: Line<OwnedFd>,
+    line: Line<Accepted>,
     /// How many of the connections are being refused. They have no slot.
     refusing: usize,
     poller: Box<dyn Poller>,
@@ -50,6 +54,8 @@ pub(crate) struct CallbackLoop<M: StateMachine> {
     found: FoundBox<M>,
     now: Instant,
     draining: bool,
+    /// When a drain ends new connections that have sent nothing.
+    first_bytes_until: Instant,
 }
 
 type FoundBox<M> = Arc<Mutex<Vec<(usize, Option<<M as StateMachine>::Found>)>>>;
@@ -71,8 +77,16 @@ impl Listener {
     }
 }
 
+/// An accepted connection.
+struct Accepted {
+    socket: OwnedFd,
+    /// Counts it for its address, where that is limited.
+    counted: Option<Box<Counted>>,
+}
+
 struct Connection<M> {
     socket: OwnedFd,
+    _counted: Option<Box<Counted>>,
     readiness: Readiness,
     waits_for: WaitsFor,
     is_refused: bool,
@@ -98,6 +112,7 @@ impl<M: StateMachine> CallbackLoop<M> {
         let now = Instant::now();
         Ok(Self {
             common,
+            addresses: limit.addresses(),
             line: Line::new(limit),
             refusing: 0,
             poller,
@@ -109,6 +124,7 @@ impl<M: StateMachine> CallbackLoop<M> {
             found: Arc::default(),
             now,
             draining: false,
+            first_bytes_until: now,
         })
     }
 
@@ -183,8 +199,11 @@ impl<M: StateMachine> CallbackLoop<M> {
     }
 
     fn time_out(&mut self, id: u32) {
-        if id == LISTENER.0 {
-            return self.try_again();
+        match Token(id) {
+            LISTENER => return self.try_again(),
+            // The timer of the drain.
+            WAKEUP => return self.wake_readers(),
+            _ => {}
         }
         let key = (id - FIRST) as usize;
         let Some(connection) = self.connections.get(key) else { return };
@@ -241,12 +260,40 @@ impl<M: StateMachine> CallbackLoop<M> {
         }
     }
 
-    /// Begins an accepted connection, or lets it wait for a slot.
+    /// Begins an accepted connection, lets it wait for a slot, or refuses it because of its
+    /// address.
     fn arrive(&mut self, socket: OwnedFd) {
+        let counted = match self.count(&socket) {
+            Ok(counted) => counted.map(Box::new),
+            Err(reason) => {
+                refusals::count(reason);
+                if self.refusing < MOST_REFUSALS {
+                    self.refuse(Accepted { socket, counted: None });
+                }
+                return;
+            }
+        };
+        let accepted = Accepted { socket, counted };
         if self.line.passes(self.served()) {
-            self.begin(socket, M::accepted(&self.common), false);
+            self.begin(accepted, M::accepted(&self.common), false);
         } else {
-            self.line.join(socket, self.now);
+            self.line.join(accepted, self.now);
+        }
+    }
+
+    fn count(&self, socket: &OwnedFd) -> Result<Option<Counted>, Reason> {
+        if !self.addresses.are_limited() {
+            return Ok(None);
+        }
+        // A client that has reset the connection has no address any more.
+        let peer = getpeername(socket).ok().flatten();
+        let address = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+        address.map_or(Ok(None), |address| self.addresses.count(address.ip()))
+    }
+
+    fn refuse(&mut self, accepted: Accepted) {
+        if let Some(machine) = M::refused(&self.common) {
+            self.begin(accepted, machine, true);
         }
     }
 
@@ -256,11 +303,10 @@ impl<M: StateMachine> CallbackLoop<M> {
         while !self.line.is_empty() {
             let may_refuse = self.refusing < MOST_REFUSALS;
             match self.line.turn(self.served(), may_refuse, self.now) {
-                Turn::Serve(socket) => self.begin(socket, M::accepted(&self.common), false),
-                Turn::Refuse(socket) => {
-                    if let Some(machine) = M::refused(&self.common) {
-                        self.begin(socket, machine, true);
-                    }
+                Turn::Serve(accepted) => self.begin(accepted, M::accepted(&self.common), false),
+                Turn::Refuse(accepted) => {
+                    refusals::count(Reason::Full);
+                    self.refuse(accepted);
                 }
                 Turn::Wait => return,
             }
@@ -272,11 +318,13 @@ impl<M: StateMachine> CallbackLoop<M> {
         self.connections.len() - self.refusing
     }
 
-    fn begin(&mut self, socket: OwnedFd, machine: M, is_refused: bool) {
+    fn begin(&mut self, accepted: Accepted, machine: M, is_refused: bool) {
         self.refusing += usize::from(is_refused);
-        let (readiness, waits_for) = (Readiness::default(), WaitsFor::Turn);
+        let Accepted { socket, counted: _counted } = accepted;
+        let (readiness, waits_for) = (Readiness::new(), WaitsFor::Turn);
         let peer = Peer::of(socket.as_fd(), None);
-        let connection = Connection { socket, readiness, waits_for, is_refused, peer, machine };
+        let connection =
+            Connection { socket, _counted, readiness, waits_for, is_refused, peer, machine };
         let key = self.connections.insert(connection);
         self.wake(key, Why::Ready);
     }
@@ -297,7 +345,9 @@ impl<M: StateMachine> CallbackLoop<M> {
     fn wake(&mut self, key: usize, why: Why<M::Found>) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Connection { socket, readiness, machine, .. } = connection;
-        let mut attempts = Attempts::new(socket.as_fd(), readiness, self.draining, self.now);
+        let is_awaited = readiness.is_new() && self.now < self.first_bytes_until;
+        let draining = self.draining && !is_awaited;
+        let mut attempts = Attempts::new(socket.as_fd(), readiness, draining, self.now);
         // The panic hook reports the panic. This connection closes, and the others go on.
         let call = || machine.wake(why, &mut attempts, &mut self.common);
         let wait = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Next::End);
@@ -378,9 +428,16 @@ impl<M: StateMachine> CallbackLoop<M> {
     /// Accepts only connections that have come already. Machines that wait for input see its end.
     fn drain(&mut self) {
         self.draining = true;
+        self.first_bytes_until = self.now + drain::FIRST_BYTES;
+        self.timers.set(WAKEUP.0, self.first_bytes_until);
         if let Some(listener) = &mut self.listener {
             listener.ready = true;
         }
+        self.wake_readers();
+    }
+
+    /// Has connections that wait for their client find out that the loop drains.
+    fn wake_readers(&mut self) {
         let waits_for_input = |connection: &Connection<M>| connection.waits_for == WaitsFor::Read;
         let readers: Vec<usize> = (self.connections.iter())
             .filter(|(_, connection)| waits_for_input(connection))

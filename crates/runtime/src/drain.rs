@@ -2,7 +2,8 @@
 //!
 //! From its request on, a drain ends the input of every *accepted* connection that waits for input,
 //! as if the client had closed. So a service finishes what it is doing, writes its reply, and
-//! returns. What has come before is read first. Listeners accept what is in their queues, and no
+//! returns. What has come before is read first. A connection that has sent nothing yet has a second
+//! to send its first bytes ([`FIRST_BYTES`]). Listeners accept what is in their queues, and no
 //! more. No service needs a line of code for a drain, and a drain is the same in every world:
 //!
 //! - A loop looks at the flag in each round, and its reads return 0 where they would have waited.
@@ -20,6 +21,10 @@
 //! the place of its own descriptor (dup3(2)). The accept(2) that the signal interrupts begins
 //! again, and fails, there. A child has one kernel thread, and the signal interrupts that one.
 //!
+//! A listener that was inherited from another program is shared, too, and other processes go on
+//! accepting from it. It ends in the same way, and what is in its queue is left to them. Several
+//! kernel threads may be blocked on it, so each gets a signal ([`LOOK_AGAIN`]) to begin again.
+//!
 //! [`request`] is async-signal-safe, so that it can be all that a SIGTERM handler does. It drains
 //! the whole process.
 //!
@@ -33,6 +38,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::Duration;
 
 use self::shim::Mutex;
 use self::shim::atomic::{AtomicBool, Ordering, fence};
@@ -42,6 +48,7 @@ use rustix::net::{
     AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socket_with, sockopt,
 };
 use rustix::process::{Pid, getpid};
+use rustix::thread::gettid;
 
 use crate::remote;
 
@@ -61,6 +68,14 @@ thread_local! {
     /// [`within`].
     static SCOPE: Cell<*const Scope> = const { Cell::new(ptr::null()) };
 }
+
+/// How long a drain waits for the first bytes of an accepted connection. A client connects and then
+/// sends, so without this wait a connection could be accepted in vain.
+pub const FIRST_BYTES: Duration = Duration::from_secs(1);
+
+/// The signal that makes a kernel thread look again, which nothing else uses. Its handler does
+/// nothing, and interrupted system calls begin again.
+pub const LOOK_AGAIN: i32 = libc::SIGIO;
 
 /// Whether this process, or the [`Scope`] of this kernel thread, has been asked to drain.
 #[inline]
@@ -166,11 +181,15 @@ fn with_scope<R>(operation: impl FnOnce(Option<&Scope>) -> R) -> R {
 /// A descriptor of the block world, listed for as long as this lives.
 pub(crate) struct Listed(RawFd);
 
-/// What ends at a drain: the input of a connection, or a listener of the process that made it.
+/// What ends at a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DrainTarget {
+    /// The input of a connection.
     Connection,
+    /// A listener, which that process has made.
     Listener(Pid),
+    /// A listener of other programs, too. Where it is listed: by which kernel thread.
+    Inherited(Option<Pid>),
 }
 
 impl Listed {
@@ -180,7 +199,16 @@ impl Listed {
     ///
     /// If the listener is another process's: `EMFILE`, because leaving it takes a descriptor.
     pub(crate) fn new(descriptor: BorrowedFd<'_>, input: DrainTarget) -> io::Result<Self> {
-        if matches!(input, DrainTarget::Listener(maker) if maker != getpid()) {
+        let input = match input {
+            DrainTarget::Inherited(_) => DrainTarget::Inherited(Some(gettid())),
+            input => input,
+        };
+        let is_shared = match input {
+            DrainTarget::Connection => false,
+            DrainTarget::Listener(maker) => maker != getpid(),
+            DrainTarget::Inherited(_) => true,
+        };
+        if is_shared {
             make_not_listening()?;
         }
         let number = descriptor.as_raw_fd();
@@ -204,11 +232,13 @@ fn end_input(number: RawFd, input: DrainTarget) {
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
     match input {
         // The socket is shared with the process that made it, which goes on accepting.
-        DrainTarget::Listener(maker) if maker != getpid() => {
-            if let Some(other) = NOT_LISTENING.get() {
-                // SAFETY: dup3 has no memory to harm. The number stays open, and stays its owner's:
-                // only the file behind it changes. A failure leaves the listener as it is.
-                unsafe { libc::dup3(other.as_raw_fd(), number, libc::O_CLOEXEC) };
+        DrainTarget::Listener(maker) if maker != getpid() => replace_file(number),
+        DrainTarget::Inherited(thread) => {
+            replace_file(number);
+            if let Some(thread) = thread.filter(|thread| *thread != gettid()) {
+                let (process, thread) = (getpid().as_raw_pid(), thread.as_raw_pid());
+                // SAFETY: tgkill(2) has no memory to harm. A thread that has ended gets nothing.
+                unsafe { libc::syscall(libc::SYS_tgkill, process, thread, LOOK_AGAIN) };
             }
         }
         DrainTarget::Listener(_) => {
@@ -223,6 +253,15 @@ fn end_input(number: RawFd, input: DrainTarget) {
         }
         // A peer that has reset the connection makes this fail, and needs no telling.
         DrainTarget::Connection => drop(shutdown(descriptor, Shutdown::Read)),
+    }
+}
+
+/// Puts a socket that does not listen in the place of a listed listener. Async-signal-safe.
+fn replace_file(number: RawFd) {
+    if let Some(other) = NOT_LISTENING.get() {
+        // SAFETY: dup3 has no memory to harm. The number stays open, and stays its owner's: only
+        // the file behind it changes. A failure leaves the listener as it is.
+        unsafe { libc::dup3(other.as_raw_fd(), number, libc::O_CLOEXEC) };
     }
 }
 

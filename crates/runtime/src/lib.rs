@@ -31,6 +31,7 @@ pub mod net;
 mod pages;
 pub mod places;
 pub mod processor;
+pub mod reload;
 mod remote;
 pub mod shared;
 pub mod sync;

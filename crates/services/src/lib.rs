@@ -73,6 +73,8 @@ pub struct Entry {
     /// Whether its requests can be injected without TCP: what it receives is 8 bytes, whatever they
     /// are.
     pub injectable: bool,
+    /// Whether it describes its requests, for the access log.
+    pub logs_requests: bool,
     /// How many descriptors a connection keeps, its own socket included: so many fewer are
     /// accepted.
     pub descriptors: usize,
@@ -95,6 +97,7 @@ impl Entry {
         shared_memory: false,
         concurrent_connections: false,
         injectable: false,
+        logs_requests: false,
         descriptors: 1,
         stack: 16 * 1024,
     };

@@ -10,12 +10,18 @@ use duality_runtime::sync::Semaphore;
 use duality_runtime::time::{Duration, timeout};
 use duality_runtime::{block_on, drain, task};
 
+use super::addresses::Addresses;
 use super::admission::Admission;
 use super::door::{Door, InPlace};
 use super::line::Limit;
 use super::pressure::{PAUSE, Pressure};
+use super::refusals::{self, Reason};
 use super::served::{ConnectionTask, Served};
 use super::server::Server;
+
+/// How long a thread that accepts for itself is held by a connection beyond a limit for its
+/// address.
+const BRIEFLY: Duration = Duration::from_millis(20);
 
 /// The threads of a process. Each accepts for itself.
 pub(crate) struct Members {
@@ -24,6 +30,7 @@ pub(crate) struct Members {
     connections: Connections,
     places: Places,
     backlog: Backlog,
+    addresses: Addresses,
 }
 
 impl Members {
@@ -32,10 +39,10 @@ impl Members {
     /// # Errors
     ///
     /// `EMFILE`.
-    pub(crate) fn new(listener: &TcpListener, count: usize) -> io::Result<Self> {
+    pub(crate) fn new(listener: &TcpListener, count: usize, limit: Limit) -> io::Result<Self> {
         let (connections, places, backlog) =
             (Connections::default(), Places::default(), listener.backlog()?);
-        Ok(Self { count, connections, places, backlog })
+        Ok(Self { count, connections, places, backlog, addresses: limit.addresses() })
     }
 
     /// Whether connections wait while every member serves one. Another process may be about to
@@ -78,6 +85,16 @@ pub(crate) fn accept_and_serve(
             match listener.accept_until_drain().await {
                 Ok(Some(stream)) => {
                     pressure.relieved();
+                    let stream = match members.addresses.admit(stream) {
+                        Ok(stream) => stream,
+                        Err(stream) => {
+                            let refusal = timeout(BRIEFLY, service.refuse(stream));
+                            task::contain(|| {
+                                let _ = block_on(refusal);
+                            });
+                            continue;
+                        }
+                    };
                     let slot = match slots {
                         None => Ok(None),
                         Some(slots) => {
@@ -86,7 +103,10 @@ pub(crate) fn accept_and_serve(
                     };
                     let task = match &slot {
                         Ok(_) => service.begin(stream, connections.enter()),
-                        Err(_) => service.refuse(stream),
+                        Err(_) => {
+                            refusals::count(Reason::Full);
+                            service.refuse(stream)
+                        }
                     };
                     places.enter(&|| members.others_wait(), || task::contain(|| block_on(task)));
                 }

@@ -4,6 +4,7 @@
 //! threads stops half-way, locks included. So a process may fork only while all its other threads
 //! are [`helper`]s.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs;
@@ -61,6 +62,8 @@ struct Child {
     /// The child has a slot until it has been reaped.
     _slot: ChildSlot,
     started: Instant,
+    /// What its connection holds. The parent lets go of it, even if the child is killed.
+    held: Option<Box<dyn Any + Send>>,
 }
 
 /// A child that has ended.
@@ -89,6 +92,10 @@ impl Children {
     ///
     /// `EAGAIN` and `ENOMEM`: processes or memory have run out.
     pub fn start(&mut self, body: impl FnOnce()) -> io::Result<()> {
+        self.fork(body).map(drop)
+    }
+
+    fn fork(&mut self, body: impl FnOnce()) -> io::Result<&mut Child> {
         let parent = getpid();
         let slot = ChildSlot::reserve();
         processor::detect_features();
@@ -107,8 +114,9 @@ impl Children {
             }
             child => {
                 let child = Pid::from_raw(child).expect("fork(2) returns a process");
-                self.living.insert(child, Child { _slot: slot, started: Instant::now() });
-                Ok(())
+                let started = Instant::now();
+                let born = Child { _slot: slot, started, held: None };
+                Ok(self.living.entry(child).insert_entry(born).into_mut())
             }
         }
     }
@@ -129,9 +137,16 @@ impl Children {
         stream: &mut Option<TcpStream>,
         serve: impl FnOnce(TcpStream),
     ) -> io::Result<()> {
-        self.start(|| stream.take().map_or((), serve))?;
+        let child = self.fork(|| {
+            if let Some(stream) = stream.take() {
+                serve(stream);
+            }
+        })?;
         // The child has the connection, so the parent closes its own descriptor.
-        stream.take().into_iter().for_each(TcpStream::leave_to_child);
+        if let Some(mut stream) = stream.take() {
+            child.held = stream.release();
+            stream.leave_to_child();
+        }
         Ok(())
     }
 

@@ -4,6 +4,9 @@
 //! Refused connections have no slot. The service sends the refusal, and then reads until the client
 //! has gone, within a time limit. Otherwise the close could destroy the refusal. At most
 //! [`MOST_REFUSALS`] are refused at a time: beyond that, connections wait in the line.
+//!
+//! A connection beyond a limit for its address is refused at once. It never waits in the line:
+//! beyond [`MOST_REFUSALS`], it is closed without a message.
 
 use std::io;
 use std::time::Instant;
@@ -13,9 +16,11 @@ use duality_runtime::net::{TcpListener, TcpStream};
 use duality_runtime::time::{Duration, sleep, timeout};
 use duality_runtime::{block_on, task};
 
+use super::addresses::Addresses;
 use super::admission::Admission;
 use super::line::{Limit, Line, MOST_REFUSALS, Turn};
 use super::pressure::Pressure;
+use super::refusals::{self, Reason};
 use super::served::{ConnectionTask, Served};
 
 /// How often the door checks waiting and refused connections, if nothing else happens.
@@ -87,6 +92,7 @@ pub(crate) struct Door<R> {
     /// The served connections, or one entry for each. The end of one makes the door look again.
     connections: Connections,
     admission: Admission,
+    addresses: Addresses,
     line: Line<TcpStream>,
     refusals: R,
     pub(crate) pressure: Pressure,
@@ -107,6 +113,7 @@ impl<R: Refusals + Default> Door<R> {
             service: service.clone(),
             connections: connections.clone(),
             admission,
+            addresses: limit.addresses(),
             line: Line::new(limit),
             refusals: R::default(),
             pressure: Pressure::new(connections),
@@ -133,6 +140,7 @@ impl<R: Refusals + Default> Door<R> {
                 match self.line.turn(served(), may_refuse, Instant::now()) {
                     Turn::Serve(stream) => return Some(stream),
                     Turn::Refuse(stream) => {
+                        refusals::count(Reason::Full);
                         self.refusals.begin(self.service.refuse(stream));
                         continue;
                     }
@@ -148,10 +156,13 @@ impl<R: Refusals + Default> Door<R> {
             } else {
                 self.accept(&served).await
             };
-            match accepted {
-                Some(stream) if self.line.passes(served()) => return Some(stream),
-                Some(stream) => self.line.join(stream, Instant::now()),
-                None => {}
+            match accepted.map(|stream| self.addresses.admit(stream)) {
+                Some(Ok(stream)) if self.line.passes(served()) => return Some(stream),
+                Some(Ok(stream)) => self.line.join(stream, Instant::now()),
+                Some(Err(stream)) if self.refusals.count() < MOST_REFUSALS => {
+                    self.refusals.begin(self.service.refuse(stream));
+                }
+                Some(Err(_)) | None => {}
             }
         }
     }

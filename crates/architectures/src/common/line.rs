@@ -15,22 +15,27 @@
 //! If no slots become free, at most a thousand connections a second are refused, however many come.
 //! The line has a place for each millisecond of patience. Connections beyond that stay in the
 //! kernel's accept queue.
+//!
+//! A connection beyond a limit for its address ([`Addresses`]) is refused before it comes here.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use super::addresses::Addresses;
 use super::options::WhenFull;
 
 /// The most connections that are being refused at a time.
 pub const MOST_REFUSALS: usize = 64;
 
 /// A limit on the connections that are served at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Limit {
     /// The most connections that are served at a time.
     pub(crate) most: usize,
     /// How long a further connection waits for a slot before it is refused.
     patience: Duration,
+    /// The limits for each client address, which no connection waits for.
+    addresses: Addresses,
 }
 
 impl Limit {
@@ -46,13 +51,25 @@ impl Limit {
             WhenFull::Delay => delay,
             WhenFull::Shed => shed,
         };
-        Self { most, patience }
+        Self { most, patience, addresses: Addresses::UNLIMITED }
+    }
+
+    /// The same limit, and these for each client address.
+    #[must_use]
+    pub(crate) fn with_addresses(self, addresses: Addresses) -> Self {
+        Self { addresses, ..self }
     }
 
     /// No limit.
     #[must_use]
     pub fn none() -> Self {
         Self::new(usize::MAX, WhenFull::Delay)
+    }
+
+    /// The limits for each client address.
+    #[must_use]
+    pub fn addresses(&self) -> Addresses {
+        self.addresses
     }
 
     /// How long a connection waits for a slot.

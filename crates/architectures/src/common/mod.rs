@@ -3,6 +3,7 @@
 
 pub mod accept;
 pub mod accept_queue;
+pub mod addresses;
 pub mod admission;
 pub mod children;
 pub(crate) mod door;
@@ -10,6 +11,7 @@ pub mod footprint;
 pub mod line;
 pub mod options;
 pub mod pressure;
+pub mod refusals;
 pub mod served;
 pub mod server;
 pub mod signals;

@@ -77,6 +77,12 @@ pub struct Options {
     /// slot, and are refused if none becomes free. In a pool and in `prefork`, `workers` is a bound
     /// too.
     pub max_connections: usize,
+    /// The most connections of one client address. Further ones are refused at once. `None`, the
+    /// default, is no limit. The first 64 bits of an IPv6 address are the client.
+    pub max_per_address: Option<usize>,
+    /// The most new connections of one client address in a second, from 1 to 10,000. Further ones
+    /// are refused at once. `None`, the default, is no limit.
+    pub rate_per_address: Option<usize>,
     /// Bytes of stack for each kernel or user-level thread. Only touched pages cost memory.
     pub stack_size: usize,
     /// How `pool` hands over connections.
@@ -131,6 +137,8 @@ setters! {
     cores: usize,
     backlog: i32,
     max_connections: usize,
+    max_per_address: Option<usize>,
+    rate_per_address: Option<usize>,
     stack_size: usize,
     hand_over: HandOver,
     poller: Option<Kind>,
@@ -157,6 +165,8 @@ impl Default for Options {
             cores: 1,
             backlog: 4096,
             max_connections: usize::MAX,
+            max_per_address: None,
+            rate_per_address: None,
             stack_size: 128 * 1024,
             hand_over: HandOver::default(),
             poller: None,

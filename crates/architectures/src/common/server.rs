@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use duality_runtime::net::{Backlog, Injector, ListenOptions, TcpListener};
 
+use super::addresses::Addresses;
 use super::line::Limit;
 use super::options::Options;
+use super::refusals;
 use super::served::Served;
 use crate::Architecture;
 
@@ -21,6 +23,8 @@ pub struct Server {
     /// One listener for each core, all at the same address.
     listeners: Vec<TcpListener>,
     address: SocketAddr,
+    /// The limits for each client address, of all loops and processes together.
+    addresses: Addresses,
 }
 
 impl fmt::Debug for Server {
@@ -58,7 +62,47 @@ impl Server {
         for _ in 1..cores {
             listeners.push(TcpListener::bind(address, &listen)?);
         }
-        Ok(Self { service, options, listeners, address })
+        Ok(Self::new(service, options, listeners, address))
+    }
+
+    /// A server of listeners that this process has inherited. Where there are more cores than
+    /// listeners, cores share one.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if there are more listeners than the architecture has acceptors. When no
+    /// descriptor is left.
+    pub fn inherited(
+        architecture: &dyn Architecture,
+        service: Served,
+        mut listeners: Vec<TcpListener>,
+        options: Options,
+    ) -> io::Result<Self> {
+        let cores = if architecture.replicates() { options.cores } else { 1 };
+        if listeners.len() > cores || listeners.is_empty() {
+            let given = listeners.len();
+            let problem = format!(
+                "LISTEN_FDS: {given} sockets were passed on, and the server has {cores} acceptors: \
+                 pass one socket, or choose --cores {given}"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        }
+        for core in listeners.len()..cores {
+            listeners.push(listeners[core % listeners.len()].try_clone()?);
+        }
+        let address = listeners[0].local_addr()?;
+        Ok(Self::new(service, options, listeners, address))
+    }
+
+    fn new(
+        service: Served,
+        options: Options,
+        listeners: Vec<TcpListener>,
+        address: SocketAddr,
+    ) -> Self {
+        refusals::prepare();
+        let addresses = Addresses::limited_by(&options);
+        Self { service, options, listeners, address, addresses }
     }
 
     /// A server of connections that come from the injector instead of a network. The server ends
@@ -70,7 +114,7 @@ impl Server {
     pub fn injected(service: Served, options: Options) -> io::Result<(Self, Injector)> {
         let (listener, injector) = TcpListener::injected()?;
         let address = (Ipv4Addr::UNSPECIFIED, 0).into();
-        Ok((Self { service, options, listeners: vec![listener], address }, injector))
+        Ok((Self::new(service, options, vec![listener], address), injector))
     }
 
     /// The address, with the port that was taken.
@@ -81,7 +125,8 @@ impl Server {
     /// The limit on the connections of each listener.
     pub(crate) fn limit(&self) -> Limit {
         let Options { max_connections, when_full, .. } = self.options;
-        Limit::new(max_connections.div_ceil(self.listeners.len()), when_full)
+        let most = max_connections.div_ceil(self.listeners.len());
+        Limit::new(most, when_full).with_addresses(self.addresses)
     }
 
     /// Tells whether connections wait at the listener of an architecture that has one.

@@ -1,18 +1,22 @@
-//! Signals: the first SIGTERM, SIGINT or SIGHUP drains, the second ends at once.
+//! Signals: the first SIGTERM or SIGINT drains, the second ends at once. SIGHUP reloads.
 //!
 //! | signal | does |
 //! | --- | --- |
 //! | SIGTERM, SIGINT | drain; the second one exits with 1 |
-//! | SIGHUP | the same, and says so; nothing if it was ignored at the start (nohup) |
+//! | SIGHUP | reload: logs are opened again, and `--root` is read again ([`reload`]) |
+//! | SIGHUP, the server's terminal has gone | drain, as by SIGTERM |
+//! | SIGHUP, ignored at the start (nohup) | nothing |
 //! | SIGUSR1 | a dump of the tasks, by the thread that watches this process |
 //! | SIGUSR2 | drain: how a parent process passes it on to its children |
+//! | SIGIO | nothing; the system call that it interrupts begins again ([`drain::LOOK_AGAIN`]) |
 //! | SIGALRM | the drain has taken too long: exit with 1 |
 
 use std::io;
 use std::mem;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
-use duality_runtime::{drain, visibility};
+use duality_runtime::{drain, reload, visibility};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::getpid;
 
 static RECEIVED: AtomicU32 = AtomicU32::new(0);
@@ -20,9 +24,13 @@ static RECEIVED: AtomicU32 = AtomicU32::new(0);
 /// The process that installed the handlers.
 static SERVER: AtomicI32 = AtomicI32::new(0);
 
-/// The message at SIGHUP. Other servers read their configuration again at this signal.
-const NO_RELOAD: &[u8] = b"duality: SIGHUP drains and ends this server, as SIGTERM does; \
-    for other settings, start it again\n";
+/// The messages at SIGHUP.
+const RELOADS: &[u8] = b"duality: SIGHUP: opening logs and reading --root again; \
+    for other settings, start the server again\n";
+const TERMINAL_GONE: &[u8] = b"duality: SIGHUP: the terminal has gone; draining\n";
+
+/// Whether the server had a terminal when it started.
+static HAD_TERMINAL: AtomicBool = AtomicBool::new(false);
 
 /// Seconds that a drain may take.
 static LIMIT: AtomicU32 = AtomicU32::new(30);
@@ -37,11 +45,13 @@ pub fn install(limit_seconds: u32) -> io::Result<()> {
     SERVER.store(getpid().as_raw_pid(), Ordering::Relaxed);
     handle(libc::SIGTERM, terminate)?;
     handle(libc::SIGINT, terminate)?;
-    // SIGHUP drains, so a closed terminal cuts no reply short.
     if !is_ignored(libc::SIGHUP)? {
-        handle(libc::SIGHUP, terminate)?;
+        HAD_TERMINAL.store(has_terminal(), Ordering::Relaxed);
+        reload::prepare();
+        handle(libc::SIGHUP, hang_up)?;
     }
     visibility::prepare_dumps()?;
+    handle(drain::LOOK_AGAIN, nothing)?;
     handle(libc::SIGUSR1, dump)?;
     handle(libc::SIGUSR2, pass_on)?;
     handle(libc::SIGALRM, too_long)
@@ -69,16 +79,38 @@ fn is_ignored(signal: i32) -> io::Result<bool> {
     Ok(action.sa_sigaction == libc::SIG_IGN)
 }
 
-extern "C" fn terminate(signal: i32) {
+extern "C" fn terminate(_: i32) {
     if RECEIVED.fetch_add(1, Ordering::Relaxed) > 0 {
         exit(b"duality: a second signal: exiting at once\n");
     }
     drain_within_limit();
-    // A terminal sends it to the child processes, too.
-    if signal == libc::SIGHUP && getpid().as_raw_pid() == SERVER.load(Ordering::Relaxed) {
-        keeping_errno(|| write(NO_RELOAD));
-    }
 }
+
+/// A terminal that is closed sends SIGHUP, and so does an operator that wants a reload. Both may
+/// send it to the child processes, too; these reload with their parent.
+extern "C" fn hang_up(signal: i32) {
+    let is_server = getpid().as_raw_pid() == SERVER.load(Ordering::Relaxed);
+    keeping_errno(|| {
+        let has_gone = HAD_TERMINAL.load(Ordering::Relaxed) && !has_terminal();
+        if has_gone {
+            // A closed terminal cuts no reply short.
+            terminate(signal);
+        } else if is_server {
+            reload::request();
+        }
+        if is_server {
+            write(if has_gone { TERMINAL_GONE } else { RELOADS });
+        }
+    });
+}
+
+/// Whether this process has a terminal that controls it. Async-signal-safe.
+fn has_terminal() -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
+    rustix::fs::open(c"/dev/tty", flags, Mode::empty()).is_ok()
+}
+
+extern "C" fn nothing(_: i32) {}
 
 extern "C" fn dump(_: i32) {
     keeping_errno(visibility::request_dump);

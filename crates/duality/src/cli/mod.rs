@@ -1,6 +1,7 @@
 //! The command line. Standard output carries results, standard error progress and complaints; exit
 //! code 2 is for misuse, 1 for failure.
 
+mod address;
 mod agent;
 mod binary;
 mod capacity;

@@ -1,24 +1,27 @@
 //! `duality serve`.
 
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 
 use duality_architectures::common::children;
 use duality_architectures::common::pressure::remedy;
-use duality_architectures::{Server, signals};
+use duality_architectures::{Architecture, Options, Served, Server, signals};
+use duality_runtime::net::inherited_listeners;
 use duality_runtime::{log, memory};
 use duality_services::Setup;
 use duality_services::store::Location;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::address::listen_address;
 use super::injection::InjectionFlags;
 use super::privileges::Privileges;
 use super::visibility::Visibility;
 use super::{Failure, SetupFlags, Tuning, flag, heading};
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Listed};
 use crate::control::Control;
 use crate::handle::named;
+use crate::metrics::Metrics;
 use crate::watch::{Subject, Watch};
 
 #[derive(clap::Args)]
@@ -31,7 +34,8 @@ pub(super) struct Arguments {
     /// Where to listen; port 0 takes a free one
     ///
     /// A port alone, as in 8080 or :8080, is a port of 127.0.0.1. With 0.0.0.0:8080 the server
-    /// listens on all addresses of this machine.
+    /// listens on all addresses of this machine. A socket that a service manager passes on
+    /// (LISTEN_FDS) is used instead.
     #[arg(short, long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT", value_parser = listen_address)]
     listen: SocketAddr,
     #[command(flatten)]
@@ -58,8 +62,7 @@ pub(super) struct Arguments {
     /// Be this user once the port is bound, where the server is started as root
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Seconds that a drain may take, after SIGTERM, SIGHUP or Ctrl-C, before connections are cut
-    /// off
+    /// Seconds that a drain may take, after SIGTERM or Ctrl-C, before connections are cut off
     #[arg(long, default_value_t = 30, value_name = "SECONDS", help_heading = heading::LIMITS)]
     drain_limit: u32,
     #[command(flatten)]
@@ -73,13 +76,6 @@ pub(super) struct Arguments {
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
     let architecture = named(&arguments.architecture).map_err(Failure::misuse)?;
-    if let Some(flag) = arguments.visibility.flag().filter(|_| !architecture.gives().straight_line)
-    {
-        return Err(Failure::misuse(format!(
-            "{flag}: {} has no tasks to tell of: choose another architecture",
-            architecture.name()
-        )));
-    }
     if architecture.forks() {
         children::may_fork()
             .map_err(|error| Failure::failed(format!("{}: {error}", architecture.name())))?;
@@ -92,9 +88,11 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     };
     let listed = catalogue.look_up(name, &setup).map_err(flag)?;
     arguments.tuning.check(&listed).map_err(flag)?;
+    check_visibility(&arguments.visibility, architecture, &listed)?;
     let privileges = Privileges::find(arguments.user.as_deref())?;
     privileges.lower()?;
     let service = catalogue.open(name, &setup)?;
+    let access_log = arguments.visibility.open_access_log()?;
     privileges.raise()?;
     let control = match arguments.control {
         true => Some(
@@ -120,16 +118,18 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     limit(arguments.tuning)?;
     memory::share_arenas();
     let subject = Subject { service: name.to_owned(), architecture: architecture.name() };
-    let watch = Watch::start(&arguments.visibility.settings(), subject).map_err(Failure::failed)?;
+    let metrics = arguments.visibility.start_metrics(&subject, architecture.forks())?;
+    let watch = Watch::start(&arguments.visibility.settings(), subject, access_log)
+        .map_err(Failure::failed)?;
     prepare(arguments)?;
     if let Some(load) = injected {
         arguments.injection.serve(load, architecture, service, options)?;
         return watch.finish().map_err(Failure::failed);
     }
-    let server = Server::bind(architecture, service, arguments.listen, options)
-        .map_err(|error| cannot_listen(arguments.listen, &error))?;
+    let server = listen(architecture, service, arguments.listen, options)?;
     let address = server.address();
     privileges.drop_for_good(address)?;
+    metrics.iter().for_each(Metrics::server_is_ready);
     match control {
         Some(control) => control.ready(address),
         None => writeln!(std::io::stdout(), "listening on {address}"),
@@ -142,32 +142,41 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     watch.finish().map_err(Failure::failed)
 }
 
-/// The address in `ADDRESS:PORT`, in which the address may be a name, or left out: then it is
-/// 127.0.0.1.
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    let port = text.strip_prefix(':').unwrap_or(text);
-    if let Ok(port) = port.parse::<u16>() {
-        return Ok((Ipv4Addr::LOCALHOST, port).into());
+/// Refuses flags that ask about what the architecture or the service does not have.
+fn check_visibility(
+    visibility: &Visibility,
+    architecture: &dyn Architecture,
+    listed: &Listed,
+) -> Result<(), Failure> {
+    if let Some(flag) = visibility.flag().filter(|_| !architecture.gives().straight_line) {
+        return Err(Failure::misuse(format!(
+            "{flag}: {} has no tasks to tell of: choose another architecture",
+            architecture.name()
+        )));
     }
-    if let Ok(address) = text.parse() {
-        return Ok(address);
+    if visibility.access_log().is_some() && !listed.logs_requests {
+        return Err(Failure::misuse(format!(
+            "--access-log: {} does not describe its requests: leave it out",
+            listed.name
+        )));
     }
-    // A colon within the brackets of an IPv6 address does not begin the port.
-    let remedy = "write ADDRESS:PORT, such as 127.0.0.1:8080, localhost:8080 or 8080";
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let parts = if is_number { Some(("", text)) } else { text.rsplit_once(':') };
-    let Some((host, port)) = parts.filter(|(_, port)| !port.contains(']')) else {
-        return Err(format!("the port is missing: {remedy}"));
-    };
-    if port.parse::<u16>().is_err() {
-        return Err(format!("{port:?} is not a port: {remedy}"));
+    Ok(())
+}
+
+/// Takes the sockets that a service manager passes on, or listens at `address`.
+fn listen(
+    architecture: &dyn Architecture,
+    service: Served,
+    address: SocketAddr,
+    options: Options,
+) -> Result<Server, Failure> {
+    let inherited = inherited_listeners().map_err(|error| Failure::failed(error.to_string()))?;
+    if inherited.is_empty() {
+        return Server::bind(architecture, service, address, options)
+            .map_err(|error| cannot_listen(address, &error));
     }
-    let found: Vec<SocketAddr> = text
-        .to_socket_addrs()
-        .map_err(|error| format!("no address found for {host:?} ({error}): {remedy}"))?
-        .collect();
-    let first_choice = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    first_choice.copied().ok_or_else(|| format!("{host:?} has no address: {remedy}"))
+    Server::inherited(architecture, service, inherited, options)
+        .map_err(|error| Failure::failed(error.to_string()))
 }
 
 /// Processors, descriptors and signals.
@@ -216,43 +225,4 @@ fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
         _ => remedy(error),
     };
     Failure::failed(format!("cannot listen at {address}: {error}{remedy}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_port_alone_is_one_of_this_machine() {
-        for (text, address) in [
-            ("8080", "127.0.0.1:8080"),
-            (":8080", "127.0.0.1:8080"),
-            ("0", "127.0.0.1:0"),
-            ("localhost:8080", "127.0.0.1:8080"),
-            ("0.0.0.0:80", "0.0.0.0:80"),
-            ("[::1]:80", "[::1]:80"),
-        ] {
-            assert_eq!(listen_address(text), Ok(address.parse().unwrap()), "{text}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_address_is_told_the_remedy() {
-        for (text, problem) in [
-            ("localhost", "the port is missing"),
-            ("", "the port is missing"),
-            ("[::1]", "the port is missing"),
-            ("localhost:http", "not a port"),
-            ("70000", "not a port"),
-            (":70000", "not a port"),
-            ("127.0.0.1:", "not a port"),
-            ("no.such.host.invalid:80", "no address found"),
-        ] {
-            let told = listen_address(text).unwrap_err();
-            assert!(
-                told.contains(problem) && told.contains("write ADDRESS:PORT"),
-                "{text}: {told}"
-            );
-        }
-    }
 }

@@ -99,6 +99,19 @@ flags! {
         /// other services by a close.
         #[arg(long, value_parser = at_least_one, value_name = "N", help_heading = heading::LIMITS)]
         max_connections: usize = None;
+        /// Connections of one client address; further ones are refused at once [default: no limit]
+        ///
+        /// They are refused in the words of the service, and counted apart (--metrics). The first
+        /// 64 bits of an IPv6 address are the client. Behind a proxy all clients have the proxy's
+        /// address: leave it out there.
+        #[arg(long, value_parser = at_least_one, value_name = "N", help_heading = heading::LIMITS)]
+        max_per_address: usize = None;
+        /// New connections of one client address in a second; further ones are refused at once
+        /// [default: no limit]
+        ///
+        /// As many may come at once. Refused as by --max-per-address.
+        #[arg(long, value_parser = parse_rate, value_name = "N", help_heading = heading::LIMITS)]
+        rate_per_address: usize = None;
         /// Stack of each thread, kernel or user-level, such as 64K or 1M; a service may need more
         /// than 16K [default: 128K]
         #[arg(long, value_parser = parse_size, value_name = "BYTES")]
@@ -323,6 +336,11 @@ fn at_least_one(text: &str) -> Result<usize, String> {
         Ok(0) | Err(_) => Err("give a whole number from 1 on".into()),
         Ok(number) => Ok(number),
     }
+}
+
+fn parse_rate(text: &str) -> Result<usize, String> {
+    let is_possible = |rate: &usize| (1..=10_000).contains(rate);
+    text.parse().ok().filter(is_possible).ok_or("give a whole number from 1 to 10000".into())
 }
 
 /// Bytes; with less than this, no server of ours starts.

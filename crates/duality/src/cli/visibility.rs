@@ -1,18 +1,35 @@
-//! What `serve` shows of the server; see docs/visibility.md.
+//! What `serve` shows of the server; see docs/visibility.md and docs/operations.md.
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use duality_lab::ask::settings::parse_duration;
 
+use super::address::listen_address;
 use super::heading;
-use crate::watch::{GraphFile, RecordsFile, Settings};
+use crate::failure::Failure;
+use crate::metrics::Metrics;
+use crate::watch::{AccessLog, GraphFile, RecordsFile, Settings, Subject};
 
 /// SIGUSR1 has every task told, whatever these flags say.
 #[derive(Args)]
 #[command(next_help_heading = heading::VISIBILITY)]
 pub(super) struct Visibility {
+    /// Serve metrics in Prometheus's text format at this address, under /metrics, and the server's
+    /// health under /healthz
+    ///
+    /// A thread of its own answers, which also measures how long requests take. A port alone is one
+    /// of 127.0.0.1; port 0 takes a free one, which standard error tells.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address)]
+    metrics: Option<SocketAddr>,
+    /// Append a line of JSON to FILE for each request that http or guestbook has answered
+    ///
+    /// SIGHUP opens the file again, so that it can be renamed. Lines are dropped, and counted,
+    /// where the disk is too slow for them.
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
     /// At the end, write the counters (tasks, switches, rounds, bytes …) as a line of JSON to FILE,
     /// or to standard error (-)
     #[arg(long, value_name = "FILE")]
@@ -46,6 +63,8 @@ impl Visibility {
     /// The flag that asks about tasks, if one does.
     pub(super) fn flag(&self) -> Option<&'static str> {
         let said = [
+            ("--metrics", self.metrics.is_some()),
+            ("--access-log", self.access_log.is_some()),
             ("--stats", self.stats.is_some()),
             ("--dump", self.dump.is_some()),
             ("--stall", self.stall.is_some()),
@@ -53,6 +72,24 @@ impl Visibility {
             ("--graph", self.graph.is_some()),
         ];
         said.into_iter().find(|(_, is_said)| *is_said).map(|(flag, _)| flag)
+    }
+
+    /// Starts to serve metrics, if they are asked for.
+    pub(super) fn start_metrics(
+        &self,
+        subject: &Subject,
+        forks: bool,
+    ) -> Result<Option<Metrics>, Failure> {
+        self.metrics.map(|address| Metrics::start(address, subject, forks)).transpose()
+    }
+
+    pub(super) fn access_log(&self) -> Option<&Path> {
+        self.access_log.as_deref()
+    }
+
+    /// Opens the access log, if one is asked for.
+    pub(super) fn open_access_log(&self) -> Result<Option<AccessLog>, Failure> {
+        self.access_log().map(AccessLog::open).transpose().map_err(Failure::failed)
     }
 
     pub(super) fn settings(&self) -> Settings {

@@ -5,6 +5,7 @@
 //! It sleeps until one of these is due. A server that forks has one watcher, in the parent. The
 //! watcher sees the children through their slots (`duality_runtime::visibility`).
 
+mod access_log;
 mod dump;
 mod graph;
 mod output;
@@ -21,6 +22,7 @@ use duality_architectures::common::children;
 use duality_architectures::common::pressure::remedy;
 use duality_runtime::{log, visibility};
 
+pub(crate) use self::access_log::AccessLog;
 use self::graph::Drawing;
 pub(crate) use self::graph::GraphFile;
 use self::output::Output;
@@ -58,6 +60,7 @@ pub(crate) struct Watch {
     stats: Option<Arc<Mutex<Stats>>>,
     records: Option<Records>,
     graph: Option<Drawing>,
+    access_log: Option<AccessLog>,
 }
 
 impl Watch {
@@ -66,7 +69,11 @@ impl Watch {
     /// # Errors
     ///
     /// The file, memory or thread that the system refuses, with the flag that asked for it.
-    pub(crate) fn start(settings: &Settings, subject: Subject) -> Result<Self, String> {
+    pub(crate) fn start(
+        settings: &Settings,
+        subject: Subject,
+        access_log: Option<AccessLog>,
+    ) -> Result<Self, String> {
         let stats = match &settings.stats {
             Some(path) => Some(Stats::new(Output::open(path, "--stats")?, subject.clone())),
             None => None,
@@ -93,15 +100,17 @@ impl Watch {
             .name("watch".into())
             .spawn(move || watcher.run(&subject))
             .map_err(|error| format!("cannot watch: {error}{}", remedy(&error)))?;
-        Ok(Self { stats, records, graph })
+        access_log.as_ref().map_or(Ok(()), AccessLog::start)?;
+        Ok(Self { stats, records, graph, access_log })
     }
 
-    /// Writes the counters for the last time, the records, and the graph.
+    /// Writes the counters for the last time, the records, the graph, and the rest of the log.
     ///
     /// # Errors
     ///
     /// When they cannot be written.
     pub(crate) fn finish(self) -> Result<(), String> {
+        self.access_log.iter().for_each(AccessLog::finish);
         self.stats.map_or(Ok(()), |stats| write_stats(&stats))?;
         self.records.map_or(Ok(()), Records::finish)?;
         self.graph.map_or(Ok(()), Drawing::finish)

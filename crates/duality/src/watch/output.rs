@@ -35,6 +35,19 @@ impl Output {
         Ok(Self { file: create(path, flag)?, name: path.display().to_string() })
     }
 
+    /// The same, at the end of what `path` holds.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`create`].
+    pub(super) fn append(path: &Path, flag: &str) -> Result<Self, String> {
+        if path == Path::new("-") {
+            return Self::standard_error();
+        }
+        let file = open(path, flag, OpenOptions::new().append(true))?;
+        Ok(Self { file, name: path.display().to_string() })
+    }
+
     pub(super) fn standard_error() -> Result<Self, String> {
         let descriptor = io::stderr().as_fd().try_clone_to_owned();
         let file =
@@ -43,7 +56,11 @@ impl Output {
     }
 
     pub(super) fn write(&mut self, text: &str) -> Result<(), String> {
-        self.file.write_all(text.as_bytes()).map_err(|error| format!("{}: {error}", self.name))
+        self.write_bytes(text.as_bytes())
+    }
+
+    pub(super) fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.file.write_all(bytes).map_err(|error| format!("{}: {error}", self.name))
     }
 }
 
@@ -54,23 +71,28 @@ impl Output {
 /// When it cannot be written, is a symbolic link outside /dev, or belongs to another user. The line
 /// names the flag and the file.
 pub(super) fn create(path: &Path, flag: &str) -> Result<File, String> {
+    let file = open(path, flag, OpenOptions::new().write(true))?;
+    let empty = || match file.metadata()?.is_file() {
+        // Not by O_TRUNC: what is another's is left as it was.
+        true => file.set_len(0),
+        false => Ok(()),
+    };
+    empty().map_err(|error| format!("{flag}: {}: {error}", path.display()))?;
+    Ok(file)
+}
+
+fn open(path: &Path, flag: &str, options: &mut OpenOptions) -> Result<File, String> {
     let told = |problem: String| format!("{flag}: {}: {problem}", path.display());
     // The links of /dev, such as stdout, are the system's: no other user can plant one there.
     let follow = if path.starts_with("/dev") { OFlags::empty() } else { OFlags::NOFOLLOW };
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).mode(0o600).custom_flags(follow.bits().cast_signed());
+    options.create(true).mode(0o600).custom_flags(follow.bits().cast_signed());
     let file = options.open(path).map_err(|error| match path.is_symlink() {
         true => told("it is a symbolic link: name the file itself".into()),
         false => told(error.to_string()),
     })?;
     let found = file.metadata().map_err(|error| told(error.to_string()))?;
-    if found.is_file() {
-        if found.uid() != geteuid().as_raw() || found.nlink() > 1 {
-            let problem = "another user or name has it: remove it, or name a new file";
-            return Err(told(problem.into()));
-        }
-        // Not by O_TRUNC, so that a file of another user keeps its content.
-        file.set_len(0).map_err(|error| told(error.to_string()))?;
+    if found.is_file() && (found.uid() != geteuid().as_raw() || found.nlink() > 1) {
+        return Err(told("another user or name has it: remove it, or name a new file".into()));
     }
     Ok(file)
 }
@@ -91,6 +113,16 @@ mod tests {
         // The next run begins anew.
         Output::open(&path, "--stats").unwrap().write("2").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "2");
+    }
+
+    #[test]
+    fn what_is_appended_to_keeps_what_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        Output::append(&path, "--access-log").unwrap().write("one\n").unwrap();
+        Output::append(&path, "--access-log").unwrap().write("two\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
@@ -51,6 +51,8 @@ struct Inner {
     sources: Mutex<Slab<Arc<Source>>>,
     tasks: Mutex<TaskTable>,
     is_draining: AtomicBool,
+    /// Set before `is_draining` is.
+    drain_began: OnceLock<Instant>,
     is_stopped: AtomicBool,
 }
 
@@ -102,6 +104,7 @@ impl Reactor {
             sources: Mutex::default(),
             tasks: Mutex::new(tasks),
             is_draining: AtomicBool::new(false),
+            drain_began: OnceLock::new(),
             is_stopped: AtomicBool::new(false),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -118,7 +121,9 @@ impl Reactor {
         // A drain that was requested before there was a wakeup has not interrupted it.
         let mut drains = drain::requested_before_wakeup();
         while !self.inner.is_stopped.load(Ordering::Acquire) {
-            if drains && !self.inner.is_draining.swap(true, Ordering::SeqCst) {
+            if drains && !self.draining() {
+                let _ = self.inner.drain_began.set(Instant::now());
+                self.inner.is_draining.store(true, Ordering::SeqCst);
                 self.end_input();
             }
             self.await_events(&mut events);
@@ -147,6 +152,11 @@ impl Reactor {
     /// Whether tasks that wait for a client's input see its end.
     pub(crate) fn draining(&self) -> bool {
         self.inner.is_draining.load(Ordering::SeqCst)
+    }
+
+    /// Until when a drain waits for the first bytes of a new connection. `None` without a drain.
+    pub(crate) fn first_bytes_until(&self) -> Option<Instant> {
+        self.inner.drain_began.get().map(|began| *began + drain::FIRST_BYTES)
     }
 
     pub(crate) fn is(&self, other: &Self) -> bool {

@@ -45,12 +45,62 @@ struct Client {
     hook: Option<ErrorHook>,
 }
 
-/// How many clients were asked for, and how many connections have failed.
-type Counts = [AtomicU64; 2];
+/// What is counted of connections that failed.
+struct Counts {
+    /// Clients that were asked for.
+    asked: &'static AtomicU64,
+    /// Failures that the operator was to be told of.
+    failed: &'static AtomicU64,
+    /// Failures of each [`Kind`].
+    kinds: [&'static AtomicU64; Kind::ALL.len()],
+}
 
 fn counts() -> &'static Counts {
-    static COUNTS: OnceLock<&'static Counts> = OnceLock::new();
-    COUNTS.get_or_init(shared::words)
+    static COUNTS: OnceLock<Counts> = OnceLock::new();
+    COUNTS.get_or_init(|| {
+        let [asked, failed, kinds @ ..] = shared::words::<{ 2 + Kind::ALL.len() }>().each_ref();
+        Counts { asked, failed, kinds }
+    })
+}
+
+/// Why the service of a connection ended with an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The client broke the connection off, or the network lost it.
+    Client,
+    /// The client took too long.
+    Timeout,
+    /// Anything else.
+    Service,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Client, Self::Timeout, Self::Service];
+
+    /// Its name in metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Timeout => "timeout",
+            Self::Service => "service",
+        }
+    }
+
+    fn of(error: &io::Error) -> Self {
+        match error.kind() {
+            _ if is_the_clients(error) => Self::Client,
+            ErrorKind::TimedOut => Self::Timeout,
+            _ => Self::Service,
+        }
+    }
+}
+
+/// How many connections of this process and its children ended with an error of that kind.
+#[must_use]
+pub fn failures(kind: Kind) -> u64 {
+    counts().kinds[kind as usize].load(Relaxed)
 }
 
 /// To be called before processes are forked that are to share the counters.
@@ -66,7 +116,7 @@ impl Peer {
             let (address, hook) = (address(), Some(hook.clone()));
             return Self(Some(Box::new(Client { address, hook })));
         }
-        let [asked, failed] = counts();
+        let Counts { asked, failed, .. } = counts();
         let failures = failed.load(Relaxed);
         let is_wanted = failures < TOLD && (failures > 0 || asked.load(Relaxed) < ASKED);
         if !is_wanted {
@@ -80,17 +130,18 @@ impl Peer {
     /// the operator, unless the error is the client's own affair.
     #[cold]
     pub fn tell(&self, error: &io::Error) {
+        let kind = Kind::of(error);
+        counts().kinds[kind as usize].fetch_add(1, Relaxed);
         let client = self.0.as_ref();
         let address = client.and_then(|client| client.address);
         if let Some(hook) = client.and_then(|client| client.hook.as_ref()) {
             hook(address, error);
             return;
         }
-        if is_the_clients(error) {
+        if kind == Kind::Client {
             return;
         }
-        let [_, failed] = counts();
-        let before = failed.fetch_add(1, Relaxed);
+        let before = counts().failed.fetch_add(1, Relaxed);
         if before < TOLD {
             log::warn(line(address.as_ref(), task::current_stage().as_deref(), error));
         } else if before == TOLD {

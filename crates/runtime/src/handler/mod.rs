@@ -33,7 +33,7 @@ use crate::visibility;
 use crate::visibility::graph::{self, Trace};
 
 pub use connections::{Active, Connections};
-pub use failures::{ErrorHook, Peer};
+pub use failures::{ErrorHook, Kind as FailureKind, Peer, failures};
 
 /// How a connection's task is made, which tells the hook of an error.
 type Begin =

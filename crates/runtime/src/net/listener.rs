@@ -111,6 +111,16 @@ impl TcpListener {
         Ok(Self { socket, rest: Rest::default(), injections: None })
     }
 
+    /// A listener that other processes have, too, and that they may put into another mode. A drain
+    /// of this process leaves it and its queue to them.
+    pub(super) fn of_inherited(descriptor: OwnedFd) -> Self {
+        let mut socket =
+            Socket::new(descriptor, false).ending_at_drain(DrainTarget::Inherited(None));
+        // A ring needs it in blocking mode.
+        socket.make_system_calls();
+        Self { socket, rest: Rest::default(), injections: None }
+    }
+
     /// A listener that gets its connections from the injector and from no network: for load without
     /// TCP. [`accept_until_drain`](Self::accept_until_drain) returns `None` when it has accepted
     /// all and the injector is gone.
@@ -202,7 +212,9 @@ impl TcpListener {
             // A wait with a deadline looks before it accepts, and would not find out that nothing
             // is left. The drain may have found connections in the queue that have been accepted
             // since.
-            if world::here() == World::Block && drain::requested() && rest.is_over(socket.as_fd()) {
+            let is_inherited = matches!(socket.ends_at_drain, Some(DrainTarget::Inherited(_)));
+            let is_blocking = world::here() == World::Block;
+            if is_blocking && drain::requested() && (is_inherited || rest.is_over(socket.as_fd())) {
                 socket.end_listener();
                 return Ok(None);
             }
@@ -219,6 +231,16 @@ impl TcpListener {
                 // A ring may have taken some connections that it has not reported, and left others.
                 Ok(Done::Drained) if socket.make_system_calls() => continue,
                 Ok(Done::Drained) => Ok(None),
+                // Another process has put it into non-blocking mode.
+                Err(error)
+                    if is_inherited
+                        && is_blocking
+                        && error.kind() == io::ErrorKind::TimedOut
+                        && !drain::requested() =>
+                {
+                    wait_for_a_connection(socket.as_fd());
+                    continue;
+                }
                 // In the block world a drain makes accept(2) fail.
                 Err(error) if drain::requested() && is_the_end(&error) => {
                     socket.end_listener();
@@ -281,6 +303,13 @@ impl AsFd for TcpListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Waits for a connection, or for a tenth of a second: a drain may have been requested. A signal
+/// ends the wait, too.
+fn wait_for_a_connection(listener: BorrowedFd<'_>) {
+    const LIMIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    let _ = poll(&mut [PollFd::from_borrowed_fd(listener, PollFlags::IN)], Some(&LIMIT));
 }
 
 /// Whether accept(2) failed because a listener in the block world has accepted all, or accepts no

@@ -1,5 +1,6 @@
 //! TCP, with the names and shapes of `std::net`.
 
+mod inherited;
 mod injection;
 mod input;
 mod listener;
@@ -8,6 +9,8 @@ mod output;
 mod socket;
 mod stream;
 
+#[doc(hidden)]
+pub use inherited::inherited_listeners;
 pub use injection::{Injector, Tally};
 pub use input::Input;
 pub(crate) use listener::internet_address;

@@ -1,32 +1,34 @@
 //! A socket in whichever world uses it: attempt, register, wait (see [`world`](crate::world)).
 //!
-//! An attempt goes through [`Access`], which makes the system call. On a loop with a ring it takes
-//! from the ring's queues and adds to them. The shape is the same.
+//! An attempt goes through [`Access`], which makes the system call.
 
+mod access;
 mod blocking;
 mod rest;
 mod suspended;
 mod time_limit;
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
-use duality_poller::{Direction, Ring, Token};
+use duality_poller::{Direction, Token};
 use rustix::io::ioctl_fionbio;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
 
+pub(in crate::net) use self::access::count_written;
+pub(crate) use self::access::{Access, Moved};
 pub(crate) use self::rest::Rest;
 pub(crate) use self::time_limit::TimeLimit;
-use super::injection::{Injected, Injections};
+use super::injection::Injected;
 use crate::blocks::Source;
 use crate::drain::{self, DrainTarget, Listed};
 use crate::event_loop::core::Core;
 use crate::event_loop::current;
 use crate::remote::{self, LoopId};
 use crate::visibility;
-use crate::wait::Waited;
+use crate::wait::{Waited, earlier};
 use crate::world::{Here, foreign};
 
 /// A socket, and the state that its last world keeps for it.
@@ -53,183 +55,8 @@ pub(crate) struct Socket {
     /// What it is, if its input ends when the process drains.
     pub(super) ends_at_drain: Option<DrainTarget>,
     listed: Option<Listed>,
-}
-
-/// What an attempt moved.
-pub(crate) struct Moved<T> {
-    pub(crate) value: T,
-    /// The attempt moved less than it could have, so another attempt would block.
-    pub(crate) short: bool,
-}
-
-/// A socket in the hands of an attempt.
-pub(crate) struct Access<'s> {
-    descriptor: BorrowedFd<'s>,
-    ring: Option<(&'s Core, Token)>,
-    /// Another handle, maybe of another loop, may send on the same connection next, and what a ring
-    /// sends later would come after that.
-    sends_at_once: bool,
-    /// Whether a listener leaves connections in the kernel's accept queue, also on a loop with a
-    /// ring.
-    on_demand: bool,
-    injected: Option<&'s Injected>,
-    /// Whether the process drains, so that nothing more is to be received than has come.
-    drains: bool,
-}
-
-impl Access<'_> {
-    /// Receives bytes.
-    #[inline]
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Moved<usize>> {
-        if let Some(client) = self.injected {
-            return Ok(Moved::all(client.receive(buffer)));
-        }
-        let Some((core, token)) = self.ring else {
-            let room = buffer.len();
-            let (count, _) = recv(self.descriptor, buffer, RecvFlags::empty())?;
-            count_read(count);
-            // The end of input is no shortage: it is there again at the next attempt.
-            return Ok(Moved { value: count, short: count != 0 && count < room });
-        };
-        let count = core.with_ring(|ring| {
-            if self.drains {
-                return ring.receive_rest(self.descriptor, token, buffer);
-            }
-            // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it, which
-            // tells the ring.
-            unsafe { ring.receive(self.descriptor, token, buffer) }
-        })?;
-        count_read(count);
-        Ok(Moved::all(count))
-    }
-
-    /// Sends some of `bytes`.
-    #[inline]
-    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<Moved<usize>> {
-        match self.ring {
-            _ if self.injected.is_some() => self.send_to_injected(bytes.len()),
-            Some(ring) if !self.sends_at_once => self.send_by_ring(ring, &[IoSlice::new(bytes)]),
-            _ => self.send_by_call(bytes, SendFlags::empty()),
-        }
-    }
-
-    /// Sends some of `bytes`, and the end of our side if that is all of them. `MSG_MORE` keeps the
-    /// bytes for the shutdown(2), so that both leave in one packet. A close(2) alone would send
-    /// them together too, but throws away what is kept where the peer has sent something that was
-    /// not read.
-    ///
-    /// A ring has another kernel thread do a shutdown, so both are system calls under every poller.
-    #[inline]
-    pub(crate) fn send_last(&self, bytes: &[u8]) -> io::Result<Moved<usize>> {
-        if self.injected.is_some() {
-            return self.send_to_injected(bytes.len());
-        }
-        let moved = self.send_by_call(bytes, SendFlags::MORE)?;
-        if !moved.short {
-            visibility::count(|counters| counters.other_calls.add(1));
-            shutdown(self.descriptor, Shutdown::Write)?;
-        }
-        Ok(moved)
-    }
-
-    /// Sends some of `bytes` by a system call, after all that was sent before.
-    #[inline]
-    fn send_by_call(&self, bytes: &[u8], flags: SendFlags) -> io::Result<Moved<usize>> {
-        let mut flags = flags | SendFlags::NOSIGNAL;
-        if let Some((core, token)) = self.ring {
-            core.with_ring(|ring| ring.all_sent(token))?;
-            // What a ring operates on is in blocking mode.
-            flags |= SendFlags::DONTWAIT;
-        }
-        let count = send(self.descriptor, bytes, flags)?;
-        count_written(count);
-        Ok(Moved { value: count, short: count < bytes.len() })
-    }
-
-    /// Sends some of the bytes of `buffers`.
-    #[inline]
-    pub(crate) fn send_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<Moved<usize>> {
-        let offered = || buffers.iter().map(|buffer| buffer.len()).sum();
-        if self.injected.is_some() {
-            return self.send_to_injected(offered());
-        }
-        let Some(ring) = self.ring else {
-            let offered: usize = offered();
-            let count = rustix::io::writev(self.descriptor, buffers)?;
-            count_written(count);
-            return Ok(Moved { value: count, short: count < offered });
-        };
-        if self.sends_at_once {
-            // Some is enough, and there is no writev(2) that does not wait.
-            let some = buffers.iter().find(|buffer| !buffer.is_empty());
-            return some.map_or(Ok(Moved::all(0)), |some| self.send(some));
-        }
-        self.send_by_ring(ring, buffers)
-    }
-
-    #[cold]
-    fn send_to_injected(&self, count: usize) -> io::Result<Moved<usize>> {
-        Ok(Moved::all(self.injected.map_or(0, |client| client.take(count))))
-    }
-
-    fn send_by_ring(
-        &self,
-        (core, token): (&Core, Token),
-        buffers: &[IoSlice<'_>],
-    ) -> io::Result<Moved<usize>> {
-        let send = |ring: &mut Ring| {
-            // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it, which
-            // tells the ring.
-            unsafe { ring.send(self.descriptor, token, buffers) }
-        };
-        let count = core.with_ring(send)?;
-        count_written(count);
-        Ok(Moved::all(count))
-    }
-
-    /// Accepts an injected connection; `None` when there will be none.
-    pub(super) fn accept_injected(&self, from: &Injections) -> io::Result<Moved<Option<OwnedFd>>> {
-        Ok(Moved::all(from.accept(self.descriptor)?))
-    }
-
-    /// Accepts a connection; where the process drains, one of the `rest`.
-    pub(crate) fn accept(&self, flags: SocketFlags, rest: &mut Rest) -> io::Result<Moved<OwnedFd>> {
-        let by_ring = match self.ring {
-            None => None,
-            Some((core, token)) if self.on_demand => {
-                core.with_ring(|ring| ring.accepted_before(token))
-            }
-            Some((core, token)) => {
-                // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it,
-                // which tells the ring.
-                Some(core.with_ring(|ring| unsafe { ring.accept(self.descriptor, token) })?)
-            }
-        };
-        let accept = || rest.take(self.descriptor, |listener| Ok(accept_with(listener, flags)?));
-        Ok(Moved::all(by_ring.map_or_else(accept, Ok)?))
-    }
-
-    /// Does what only a system call does, after all that was sent before, without blocking on a
-    /// loop.
-    pub(crate) fn call<T>(
-        &self,
-        mut call: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>,
-    ) -> io::Result<Moved<T>> {
-        let Some((core, token)) = self.ring else { return Ok(Moved::all(call(self.descriptor)?)) };
-        core.with_ring(|ring| ring.all_sent(token))?;
-        // What a ring operates on is in blocking mode.
-        ioctl_fionbio(self.descriptor, true)?;
-        let outcome = call(self.descriptor);
-        ioctl_fionbio(self.descriptor, false)?;
-        Ok(Moved::all(outcome?))
-    }
-}
-
-impl<T> Moved<T> {
-    /// Another attempt finds out whether it would block.
-    const fn all(value: T) -> Self {
-        Self { value, short: false }
-    }
+    /// Whether it is an accepted connection that has sent nothing yet.
+    is_new: bool,
 }
 
 /// How an operation ended.
@@ -254,11 +81,13 @@ impl Socket {
             injected: None,
             ends_at_drain: None,
             listed: None,
+            is_new: false,
         }
     }
 
     /// Marks a listener, or an accepted connection: its input ends when the process drains.
     pub(crate) fn ending_at_drain(mut self, input: DrainTarget) -> Self {
+        self.is_new = input == DrainTarget::Connection;
         self.ends_at_drain = Some(input);
         self
     }
@@ -339,6 +168,7 @@ impl Socket {
                         {
                             core.exhaust(token, direction);
                         }
+                        self.is_new &= direction == Direction::Write;
                         return Poll::Ready(Ok(Done::Moved(moved.value)));
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -358,7 +188,8 @@ impl Socket {
             let token = self.watch(core);
             core.wake_when(self.as_fd(), token, direction)?;
             foreign::check(context, core.running_waker());
-            match core.wait(deadline) {
+            let first = self.first_bytes_end(direction, core.first_bytes_until(), core.now());
+            match core.wait(earlier(deadline, first)) {
                 Waited::Again => {}
                 Waited::Pending => return Poll::Pending,
             }
@@ -368,7 +199,22 @@ impl Socket {
     /// Whether an operation ends because its loop drains, once there is nothing left for it.
     #[inline]
     fn drains(&self, core: &Core, direction: Direction) -> bool {
-        self.ends_at_drain.is_some() && direction == Direction::Read && core.draining()
+        self.ends_at_drain.is_some()
+            && direction == Direction::Read
+            && core.draining()
+            && self.first_bytes_end(direction, core.first_bytes_until(), core.now()).is_none()
+    }
+
+    /// When a read ends because no first bytes have come, where a drain waits for them until
+    /// `until`.
+    #[inline]
+    fn first_bytes_end(
+        &self,
+        direction: Direction,
+        until: Option<Instant>,
+        now: Instant,
+    ) -> Option<Instant> {
+        until.filter(|end| self.is_new && direction == Direction::Read && now < *end)
     }
 
     /// Whether nothing is left for the operation then. A ring may have yet to tell what it has
@@ -384,7 +230,9 @@ impl Socket {
         let drains = ring.is_some_and(|(core, _)| self.drains(core, direction));
         let (sends_at_once, on_demand) = (self.duplicated, self.by_system_calls);
         let injected = self.injected.as_deref();
-        Access { descriptor: self.as_fd(), ring, sends_at_once, on_demand, injected, drains }
+        let descriptor = self.as_fd();
+        let may_begin = false;
+        Access { descriptor, ring, sends_at_once, on_demand, injected, drains, may_begin }
     }
 
     /// Makes the socket one of this loop's, whatever world it comes from. System calls must not
@@ -439,14 +287,6 @@ impl Socket {
         let client = self.ends_at_drain.is_some();
         self.watched.get_or_insert_with(|| (core.id(), core.watch(client))).1
     }
-}
-
-fn count_read(count: usize) {
-    visibility::count(|counters| counters.read_bytes.add(count as u64));
-}
-
-pub(super) fn count_written(count: usize) {
-    visibility::count(|counters| counters.written_bytes.add(count as u64));
 }
 
 /// Whether new sockets of this kernel thread are to be in non-blocking mode.

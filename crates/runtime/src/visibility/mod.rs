@@ -25,8 +25,11 @@ mod dump;
 mod free_list;
 pub(crate) mod graph;
 mod label;
+mod latencies;
 mod queues;
 mod records;
+mod request_log;
+mod requests;
 mod shown_task;
 mod stage_names;
 pub(crate) mod survey;
@@ -37,8 +40,10 @@ pub(crate) mod waits;
 pub use counters::Totals;
 pub use dump::{prepare_dumps, request_dump, wait_for_dump_request};
 pub use graph::{Edge, Node, graph, prepare_graph};
+pub use latencies::{Latencies, latencies, prepare_latencies};
 pub use queues::{QueueGauges, QueueReport, queues};
 pub use records::{Record, prepare_records, records};
+pub use request_log::{RequestLog, dropped_log_lines, prepare_request_log};
 pub use survey::{LoopReport, Survey, TaskReport, survey};
 pub use thread_slots::{
     ChildSlot, LoopTurn, TaskTurn, ThreadReport, Threads, loops, threads, totals, uncounted_threads,
@@ -48,7 +53,8 @@ pub use waits::Wait;
 
 pub(crate) use counters::Counters;
 pub(crate) use label::Label;
-pub(crate) use records::{Client, block_begins};
+pub(crate) use records::block_begins;
+pub(crate) use requests::Client;
 pub(crate) use shown_task::ShownTask;
 pub(crate) use trace::capture;
 

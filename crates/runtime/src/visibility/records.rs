@@ -13,7 +13,6 @@
 //!
 //! Source: Truppel & Abreu, section IV.
 
-use std::collections::VecDeque;
 use std::io;
 use std::ptr::NonNull;
 use std::slice;
@@ -158,23 +157,53 @@ pub(crate) fn block_begins() {
     }
 }
 
+/// Whether requests are recorded.
+pub(super) fn are_kept() -> bool {
+    TABLE.get().is_some()
+}
+
 /// A moment.
 #[derive(Clone, Copy)]
-struct Mark {
+pub(super) struct Mark {
     time: u64,
     blocks: u64,
     clients: u64,
 }
 
-impl Table {
-    fn mark(&self) -> Mark {
-        Mark {
-            time: now() - self.start,
-            blocks: self.counts.blocks.load(Ordering::Relaxed),
-            clients: self.counts.clients.load(Ordering::Relaxed),
-        }
+impl Mark {
+    /// The moment `now`, which has just come. `None` where nothing is recorded.
+    pub(super) fn at(now: u64) -> Option<Self> {
+        let table = TABLE.get()?;
+        Some(Self {
+            time: now.saturating_sub(table.start),
+            blocks: table.counts.blocks.load(Ordering::Relaxed),
+            clients: table.counts.clients.load(Ordering::Relaxed),
+        })
     }
 
+    /// Records a request that came then, and was answered at `answered`.
+    pub(super) fn add_until(self, answered: Self) {
+        if let Some(table) = TABLE.get() {
+            table.add(self, answered);
+        }
+    }
+}
+
+/// Counts a client that is connected.
+pub(super) fn client_came() {
+    if let Some(table) = TABLE.get() {
+        table.counts.clients.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts a client that is connected no more.
+pub(super) fn client_went() {
+    if let Some(table) = TABLE.get() {
+        table.counts.clients.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Table {
     fn add(&self, came: Mark, answered: Mark) {
         let index = self.counts.rows.fetch_add(1, Ordering::Relaxed);
         let Some(row) = usize::try_from(index).ok().and_then(|index| self.rows.get(index)) else {
@@ -188,57 +217,8 @@ impl Table {
     }
 }
 
-/// A connected client, which counts until this is dropped, and its requests under way.
-pub(crate) struct Client {
-    table: &'static Table,
-    /// When it came, until its first request begins.
-    came: Option<Mark>,
-    /// The requests that have begun, the oldest first.
-    begun: VecDeque<Mark>,
-    counts: bool,
-}
-
-impl Client {
-    /// A client that has come just now; `None` where nothing is recorded.
-    #[inline]
-    pub(crate) fn comes() -> Option<Box<Self>> {
-        TABLE.get().map(Self::new)
-    }
-
-    #[cold]
-    fn new(table: &'static Table) -> Box<Self> {
-        table.counts.clients.fetch_add(1, Ordering::Relaxed);
-        Box::new(Self { table, came: Some(table.mark()), begun: VecDeque::new(), counts: true })
-    }
-
-    #[cold]
-    pub(crate) fn begin(&mut self) {
-        let mark = self.came.take().unwrap_or_else(|| self.table.mark());
-        self.begun.push_back(mark);
-    }
-
-    #[cold]
-    pub(crate) fn end(&mut self) {
-        if let Some(begun) = self.begun.pop_front() {
-            self.table.add(begun, self.table.mark());
-        }
-    }
-
-    /// Leaves it to a child process, which has a copy, to count the end.
-    pub(crate) fn leave_to_child(&mut self) {
-        self.counts = false;
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        if self.counts {
-            self.table.counts.clients.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
-fn now() -> u64 {
+/// The monotonic clock, in nanoseconds.
+pub(super) fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -116,6 +116,12 @@ pub(crate) fn with(use_slot: impl FnOnce(&ThreadSlot)) {
     }
 }
 
+/// The number of this kernel thread's slot; 0 without one.
+pub(super) fn number_here() -> usize {
+    let first = table().map_or(0, |table| table.slots.as_ptr().addr());
+    SLOT.get().addr().saturating_sub(first) / size_of::<ThreadSlot>()
+}
+
 /// The slot of this kernel thread; without one, a slot that is in no table and is leaked.
 pub(crate) fn here() -> &'static ThreadSlot {
     // SAFETY: slots are never unmapped.

@@ -56,6 +56,7 @@ pub const ENTRY: Entry = Entry {
     ],
     keeps: true,
     stack: store::STACK,
+    logs_requests: true,
     ..Entry::PLAIN
 };
 

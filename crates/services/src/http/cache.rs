@@ -101,6 +101,11 @@ impl Cache {
         self.lock().remove(path);
     }
 
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        *self.lock() = Circle::default();
+    }
+
     /// Nothing below can panic half-way, so what a poisoned lock protects is sound.
     fn lock(&self) -> MutexGuard<'_, Circle> {
         self.circle.lock().unwrap_or_else(PoisonError::into_inner)

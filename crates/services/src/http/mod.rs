@@ -20,6 +20,7 @@
 //! Everything a client sends is bounded by [`Limits`]. If an error leaves in doubt where the next
 //! request begins, the connection ends, in such a way that the reply arrives.
 
+mod access;
 mod authority;
 mod body;
 mod cache;
@@ -77,6 +78,7 @@ pub const ENTRY: Entry = Entry {
     protocol: "RFC 9110 and RFC 9112 (HTTP/1.0 and HTTP/1.1)",
     open: |setup| Ok(Http::set_up(setup)?.handler()),
     settings: &[Setting::Root],
+    logs_requests: true,
     ..Entry::PLAIN
 };
 

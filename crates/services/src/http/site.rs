@@ -1,8 +1,19 @@
 //! What a target names: a built-in page, or a file beneath the root.
 
-use std::{borrow::Cow, io, sync::Arc};
+use std::{
+    borrow::Cow,
+    io,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
-use duality_runtime::fs::{Kind, Metadata, Root};
+use duality_runtime::{
+    fs::{Kind, Metadata, Root},
+    log, reload,
+};
 use rustix::io::Errno;
 
 use super::{
@@ -42,7 +53,10 @@ pub(super) enum Site {
 
 /// Files on disk.
 pub(super) struct Directory {
-    root: Root,
+    path: PathBuf,
+    root: Mutex<Root>,
+    /// How many reloads have been carried out.
+    reloads: AtomicU64,
     cache: Cache,
     cached_file: u64,
 }
@@ -63,7 +77,9 @@ impl Site {
         })?;
         let limits = &config.limits;
         let (cache, cached_file) = (Cache::new(limits.cache), limits.cached_file);
-        Ok(Site::Directory(Directory { root, cache, cached_file }))
+        let (path, root) = (path.clone(), Mutex::new(root));
+        let reloads = AtomicU64::new(reload::requests());
+        Ok(Site::Directory(Directory { path, root, reloads, cache, cached_file }))
     }
 
     /// What is known of a target in the second `now`.
@@ -96,6 +112,9 @@ impl Site {
 
 impl Directory {
     fn look(&self, resolved: Resolved<'_>, now: u64) -> Looked {
+        if self.reloads.load(Ordering::Relaxed) != reload::requests() {
+            self.reload();
+        }
         let Resolved { path, query } = resolved;
         let before = match self.cache.look_up(&path, now) {
             Known::Current(page) => return Looked::Known(Ok(page)),
@@ -106,10 +125,35 @@ impl Directory {
         Looked::Unknown(Errand { path, query, now, before })
     }
 
+    /// Opens the root again, which may be another directory by now, and forgets all pages. A page
+    /// of the old root that comes into the cache meanwhile is compared with the disk within a
+    /// second.
+    #[cold]
+    fn reload(&self) {
+        let requests = reload::requests();
+        if self.reloads.swap(requests, Ordering::Relaxed) == requests {
+            return;
+        }
+        match Root::open(&self.path) {
+            Ok(root) => *self.root.lock().unwrap_or_else(PoisonError::into_inner) = root,
+            Err(error) => {
+                let path = self.path.display();
+                log::warn(format_args!(
+                    "cannot open {path} again: {error}; serving the files of the old root"
+                ));
+            }
+        }
+        self.cache.clear();
+    }
+
+    fn root(&self) -> Root {
+        self.root.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     async fn run(&self, errand: Errand) -> Result<Arc<Page>, Reply> {
         let Errand { path, query, now, before } = errand;
         if let Some((page, before)) = before {
-            if self.root.stat(&path).await.is_ok_and(|metadata| metadata == before) {
+            if self.root().stat(&path).await.is_ok_and(|metadata| metadata == before) {
                 return Ok(page);
             }
             self.cache.remove(&path);
@@ -118,7 +162,7 @@ impl Directory {
     }
 
     async fn read(&self, path: &str, query: &str, now: u64) -> Result<Arc<Page>, Reply> {
-        let file = self.root.open_file(path).await.map_err(|error| status_of(&error))?;
+        let file = self.root().open_file(path).await.map_err(|error| status_of(&error))?;
         let metadata = file.metadata().await.map_err(|error| status_of(&error))?;
         match metadata.kind {
             Kind::File => {}

@@ -15,6 +15,7 @@ use duality_runtime::{
 };
 
 use super::{
+    access,
     fields::Persistence,
     limits::{GATHERED, Limits},
     memo::Memo,
@@ -155,10 +156,23 @@ impl<'l> Wire<'l> {
         persistence: Persistence,
         now: u64,
     ) -> Option<Part> {
-        let part = page.answer(self.output.gather(), request, persistence, now)?;
-        match page.content() {
-            Content::Memory(bytes) if self.gather(part.of(bytes)) => None,
-            _ => Some(part),
+        let start = self.output.gathered().len();
+        let part = page.answer(self.output.gather(), request, persistence, now);
+        let rest = part.filter(|part| match page.content() {
+            Content::Memory(bytes) => !self.gather(part.of(bytes)),
+            Content::File(_) => true,
+        });
+        self.describe(request.head, start, rest.as_ref().map_or(0, |rest| rest.length));
+        rest
+    }
+
+    /// Tells the access log, if there is one, of the request with this head. Its reply begins at
+    /// `start` of what is gathered, and `more` bytes follow.
+    #[inline]
+    fn describe(&mut self, head: &[u8], start: usize, more: u64) {
+        if self.stream.is_logged() {
+            let reply = &self.output.gathered()[start..];
+            self.stream.describe_request(access::members(head, reply, more));
         }
     }
 
@@ -198,8 +212,12 @@ impl<'l> Wire<'l> {
         persistence: Persistence,
         now: u64,
     ) -> io::Result<()> {
+        let start = self.output.gathered().len();
         reply.write_head(self.output.gather(), now, persistence);
-        if request.method == Method::Head {
+        let is_head = request.method == Method::Head;
+        let length = if is_head { 0 } else { reply.body.len() as u64 };
+        self.describe(request.head, start, length);
+        if is_head {
             return Ok(());
         }
         if self.gather(&reply.body) { Ok(()) } else { self.send_long(&reply.body).await }
@@ -244,7 +262,10 @@ impl<'l> Wire<'l> {
         input: &mut Input,
         linger: Duration,
     ) -> io::Result<()> {
+        let start = self.output.gathered().len();
         reply.write(self.output.gather(), clock::seconds(), Persistence::Close, is_head);
+        // What cannot be read has no first line to tell of.
+        self.describe(&[], start, 0);
         self.answered_if(true);
         self.linger(input, linger).await
     }

@@ -26,6 +26,7 @@ use super::spare::Spare;
 use super::tasks::{Task, TaskBody, Tasks};
 use super::waker;
 use super::{LoopOptions, LoopWorld};
+use crate::drain;
 use crate::memory::Reserve;
 use crate::remote::{self, LoopId, OwnInbox, TaskName};
 use crate::visibility::thread_slots::{self, ThreadSlot};
@@ -57,7 +58,8 @@ pub(crate) struct Core {
     /// `spent_in`.
     budget: Cell<u32>,
     spent_in: Cell<usize>,
-    draining: Cell<bool>,
+    /// When it began to drain; `None` until then.
+    drain_began: Cell<Option<Instant>>,
     /// After the turn with this number, all tasks that were ready as the round began have had
     /// theirs. And the number of the turn after which the round ends.
     due: Cell<usize>,
@@ -123,7 +125,7 @@ impl Core {
             tasks,
             budget: Cell::new(0),
             spent_in: Cell::new(0),
-            draining: Cell::new(false),
+            drain_began: Cell::new(None),
             due: Cell::new(0),
             last: Cell::new(0),
             idle: Cell::new(Duration::ZERO),
@@ -160,7 +162,12 @@ impl Core {
     }
 
     pub(crate) fn draining(&self) -> bool {
-        self.draining.get()
+        self.drain_began.get().is_some()
+    }
+
+    /// Until when a drain waits for the first bytes of a new connection. `None` without a drain.
+    pub(crate) fn first_bytes_until(&self) -> Option<Instant> {
+        self.drain_began.get().map(|began| began + drain::FIRST_BYTES)
     }
 
     /// Wakes the loop's task of that name, if it still exists.

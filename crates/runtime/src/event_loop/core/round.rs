@@ -35,7 +35,7 @@ impl Core {
         let (mut woken, mut fired) = (Vec::new(), Vec::new());
         self.now.set(Instant::now());
         // A drain that was requested before the loop had its inbox has not interrupted it.
-        self.draining.set(drain::requested_before_wakeup());
+        self.drain_began.set(drain::requested_before_wakeup().then(|| self.now()));
         loop {
             self.run_ready(slot);
             if !self.tasks.contains(root) {
@@ -50,7 +50,8 @@ impl Core {
             if self.report_state.is_asked() {
                 report::answer(self);
             }
-            if drain::requested() && !self.draining.replace(true) {
+            if drain::requested() && !self.draining() {
+                self.drain_began.set(Some(self.now()));
                 self.wake_readers();
             }
         }

@@ -70,8 +70,13 @@ impl Socket {
                 Ready::Displaced => return Poll::Ready(Ok(Done::Drained)),
             }
             visibility::count(|counters| counters.attempts.add(1));
-            match block::retry(|| attempt(self.access(None, direction))) {
-                Ok(moved) => return Poll::Ready(Ok(Done::Moved(moved.value))),
+            let may_begin = self.is_new;
+            let access = || Access { may_begin, ..self.access(None, direction) };
+            match block::retry(|| attempt(access())) {
+                Ok(moved) => {
+                    self.is_new &= direction == Direction::Write;
+                    return Poll::Ready(Ok(Done::Moved(moved.value)));
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let now = Instant::now();
                     let began = start.or(self.is_sliced.then(|| now - SILENCE));

@@ -12,7 +12,7 @@ use rustix::io::ioctl_fionbio;
 use super::{Access, Done, Moved, Socket, TimeLimit};
 use crate::blocks::{Reactor, Source, TaskState};
 use crate::visibility::{self, Wait};
-use crate::wait::Waited;
+use crate::wait::{Waited, earlier};
 
 impl Socket {
     /// Performs one operation of `task`, as [`Socket::poll`] does.
@@ -25,10 +25,9 @@ impl Socket {
         mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
     ) -> Poll<io::Result<Done<T>>> {
         self.join_reactor(reactor)?;
-        let ends_at_drain = self.ends_at_drain.is_some() && direction == Direction::Read;
         loop {
             // Before the attempt: what has come before the drain is read.
-            let drains = ends_at_drain && reactor.draining();
+            let drains = self.drains_on(reactor, direction);
             if drains || !self.source.as_ref().is_some_and(|source| source.is_exhausted(direction))
             {
                 visibility::count(|counters| counters.attempts.add(1));
@@ -39,6 +38,7 @@ impl Socket {
                         {
                             source.exhaust(direction);
                         }
+                        self.is_new &= direction == Direction::Write;
                         return Poll::Ready(Ok(Done::Moved(moved.value)));
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -53,7 +53,7 @@ impl Socket {
             }
             // Registered before the look at the drain: one that comes in between finds the source.
             let source = self.register(reactor)?;
-            if ends_at_drain && reactor.draining() {
+            if self.drains_on(reactor, direction) {
                 continue;
             }
             let now = Instant::now();
@@ -63,12 +63,23 @@ impl Socket {
             }
             if source.poll_ready(context, direction).is_pending() {
                 let wait = Wait::descriptor(direction, self.as_fd().as_raw_fd());
-                match task.wait(context, reactor, wait, deadline) {
+                let first = self.first_bytes_end(direction, reactor.first_bytes_until(), now);
+                match task.wait(context, reactor, wait, earlier(deadline, first)) {
                     Waited::Again => {}
                     Waited::Pending => return Poll::Pending,
                 }
             }
         }
+    }
+
+    /// Whether an operation ends because its reactor drains, once there is nothing left for it.
+    fn drains_on(&self, reactor: &Reactor, direction: Direction) -> bool {
+        self.ends_at_drain.is_some()
+            && direction == Direction::Read
+            && reactor.draining()
+            && self
+                .first_bytes_end(direction, reactor.first_bytes_until(), Instant::now())
+                .is_none()
     }
 
     /// Makes the socket one of this reactor's, whatever world it comes from.

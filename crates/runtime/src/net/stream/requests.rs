@@ -1,7 +1,13 @@
-//! A service's marks of its requests, for records
-//! ([`visibility::Record`](crate::visibility::Record)).
+//! What a service says of its requests, for records
+//! ([`visibility::Record`](crate::visibility::Record)), the histogram of latencies and the request
+//! log.
+
+use std::any::Any;
+use std::os::fd::AsFd;
 
 use super::TcpStream;
+use crate::tcp_info::tcp_info;
+use crate::visibility::Client;
 
 impl TcpStream {
     /// Notes that a request begins: its first bytes have been read. For records
@@ -21,8 +27,38 @@ impl TcpStream {
     #[inline]
     pub fn end_request(&mut self) {
         if let Some(client) = &mut self.client {
-            client.end();
+            let socket = self.socket.as_fd();
+            client.end(|| tcp_info(socket).map_or(0, |info| info.tcpi_rtt));
         }
+    }
+
+    /// Whether the request log wants [`describe_request`](TcpStream::describe_request).
+    #[inline]
+    #[doc(hidden)]
+    pub fn is_logged(&self) -> bool {
+        self.client.as_ref().is_some_and(|client| client.is_logged())
+    }
+
+    /// Describes the oldest request without a description, for the request log: what was asked and
+    /// answered, as members of a JSON object.
+    #[doc(hidden)]
+    pub fn describe_request(&mut self, members: String) {
+        if let Some(client) = &mut self.client {
+            client.describe(members);
+        }
+    }
+
+    /// Keeps `held` until this handle is dropped: until the connection ends, where it is the only
+    /// handle.
+    #[doc(hidden)]
+    pub fn hold(&mut self, held: Box<dyn Any + Send>) {
+        self.client.get_or_insert_with(Client::new).hold(held);
+    }
+
+    /// What [`hold`](TcpStream::hold) was given.
+    #[doc(hidden)]
+    pub fn release(&mut self) -> Option<Box<dyn Any + Send>> {
+        self.client.as_mut().and_then(|client| client.release())
     }
 
     /// Gives up this process's handle of a connection that a child process goes on with.

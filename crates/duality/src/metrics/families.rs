@@ -1,0 +1,165 @@
+//! The families of metrics, read from the counters at each scrape.
+
+use std::fmt::{self, Debug};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use duality_architectures::common::refusals::{self, Reason};
+use duality_runtime::handler::{FailureKind, failures};
+use duality_runtime::visibility;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
+
+use super::processor::Processor;
+
+/// All families of a server.
+#[derive(Debug)]
+pub(super) struct Families {
+    processor: Mutex<Processor>,
+    panics: &'static AtomicU64,
+    /// Seconds since 1970.
+    started: f64,
+}
+
+impl Families {
+    pub(super) fn new(forks: bool, panics: &'static AtomicU64) -> Self {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let processor = Mutex::new(Processor::new(forks));
+        Self { processor, panics, started: started.as_secs_f64() }
+    }
+}
+
+impl Collector for Families {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page(encoder);
+        let totals = visibility::totals();
+        let latencies = visibility::latencies();
+        page.counter("requests", "Requests that were answered.", None, latencies.count())?;
+        page.histogram(
+            "request_duration",
+            "From the first byte read to the last one sent.",
+            &latencies,
+        )?;
+        page.gauge("connections_open", "Connections that are open.", totals.connections_now())?;
+        let waiting = totals.connections_accepted.saturating_sub(totals.connections_begun);
+        page.gauge(
+            "connections_waiting",
+            "Accepted connections that wait for their turn.",
+            waiting,
+        )?;
+        let accepted = totals.connections_accepted;
+        page.counter("connections_accepted", "Connections that were accepted.", None, accepted)?;
+        let refused = Reason::ALL.map(|reason| (reason.name(), refusals::refused(reason)));
+        page.counters("connections_refused", "Connections that were refused.", "reason", &refused)?;
+        let failed = FailureKind::ALL.map(|kind| (kind.name(), failures(kind)));
+        let panics = [("panic", self.panics.load(Ordering::Relaxed))];
+        let errors = [&failed[..], &panics].concat();
+        page.counters("errors", "Connections that ended with an error.", "kind", &errors)?;
+        page.gauge("tasks", "Tasks that are alive.", totals.tasks_now())?;
+        page.counter("read", "Bytes read from sockets.", Some(&Unit::Bytes), totals.read_bytes)?;
+        page.counter(
+            "written",
+            "Bytes written to sockets.",
+            Some(&Unit::Bytes),
+            totals.written_bytes,
+        )?;
+        page.queues()?;
+        let seconds = self.processor.lock().unwrap_or_else(PoisonError::into_inner).seconds();
+        let help = "Processor time of the server and its child processes.";
+        page.counter("process_cpu", help, Some(&Unit::Seconds), seconds)?;
+        let dropped = visibility::dropped_log_lines();
+        page.counter("access_log_dropped", "Lines that the access log has lost.", None, dropped)?;
+        page.gauge(
+            "start_time_seconds",
+            "When the server started, in seconds since 1970.",
+            self.started,
+        )
+    }
+}
+
+/// What is being written.
+struct Page<'e>(DescriptorEncoder<'e>);
+
+impl Page<'_> {
+    fn counter<N>(&mut self, name: &str, help: &str, unit: Option<&Unit>, value: N) -> fmt::Result
+    where
+        ConstCounter<N>: EncodeMetric,
+    {
+        let encoder = self.0.encode_descriptor(name, help, unit, MetricType::Counter)?;
+        ConstCounter::new(value).encode(encoder)
+    }
+
+    /// A counter for each value of a label.
+    fn counters(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: &[(impl AsRef<str>, u64)],
+    ) -> fmt::Result {
+        let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (of, value) in values {
+            let labels = [(label, of.as_ref())];
+            ConstCounter::new(*value).encode(encoder.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn gauge<N>(&mut self, name: &str, help: &str, value: N) -> fmt::Result
+    where
+        ConstGauge<N>: EncodeMetric,
+    {
+        let encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        ConstGauge::new(value).encode(encoder)
+    }
+
+    /// A gauge for each value of a label.
+    fn gauges(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: &[(impl AsRef<str>, u64)],
+    ) -> fmt::Result {
+        let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (of, value) in values {
+            let labels = [(label, of.as_ref())];
+            ConstGauge::new(*value).encode(encoder.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        latencies: &visibility::Latencies,
+    ) -> fmt::Result {
+        let unit = Some(&Unit::Seconds);
+        let mut encoder = self.0.encode_descriptor(name, help, unit, MetricType::Histogram)?;
+        let (sum, count) = (latencies.sum, latencies.count());
+        encoder.encode_histogram::<NoLabelSet>(sum, count, &latencies.buckets, None)
+    }
+
+    /// The queues of an architecture that is made of queues.
+    fn queues(&mut self) -> fmt::Result {
+        let queues = visibility::queues();
+        if queues.is_empty() {
+            return Ok(());
+        }
+        let of = |value: fn(&visibility::QueueReport) -> u64| -> Vec<(&str, u64)> {
+            queues.iter().map(|queue| (queue.name.as_str(), value(queue))).collect()
+        };
+        let label = "queue";
+        let (lengths, threads) = (of(|queue| queue.length), of(|queue| queue.threads));
+        self.gauges("queue_length", "Blocks that wait in a queue.", label, &lengths)?;
+        self.gauges("queue_threads", "Kernel threads that take from a queue.", label, &threads)?;
+        let executed = of(|queue| queue.executed);
+        self.counters("queue_executed", "Blocks that were taken from a queue.", label, &executed)
+    }
+}

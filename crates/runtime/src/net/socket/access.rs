@@ -1,0 +1,234 @@
+//! A socket in the hands of an attempt, which makes the system call. On a loop with a ring it takes
+//! from the ring's queues and adds to them. The shape is the same.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use duality_poller::{Ring, Token};
+use rustix::event::{Timespec, poll};
+use rustix::io::ioctl_fionbio;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
+
+use super::rest::Rest;
+use crate::drain::{self, FIRST_BYTES};
+use crate::event_loop::core::Core;
+use crate::net::injection::{Injected, Injections};
+use crate::tcp_info::tcp_info;
+use crate::visibility;
+
+/// What an attempt moved.
+pub(crate) struct Moved<T> {
+    pub(crate) value: T,
+    /// It moved less than it could have, so that another attempt would block.
+    pub(crate) short: bool,
+}
+
+/// A socket in the hands of an attempt.
+pub(crate) struct Access<'s> {
+    pub(super) descriptor: BorrowedFd<'s>,
+    pub(super) ring: Option<(&'s Core, Token)>,
+    /// Another handle, maybe of another loop, may send on the same connection next, and what a ring
+    /// sends later would come after that.
+    pub(super) sends_at_once: bool,
+    /// Whether a listener leaves connections in the kernel's accept queue, also on a loop with a
+    /// ring.
+    pub(super) on_demand: bool,
+    pub(super) injected: Option<&'s Injected>,
+    /// Whether the process drains, so that nothing more is to be received than has come.
+    pub(super) drains: bool,
+    /// Whether the end of the input may be that of a drain, while the first bytes are on their way.
+    pub(super) may_begin: bool,
+}
+
+impl Access<'_> {
+    /// Receives bytes.
+    #[inline]
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Moved<usize>> {
+        if let Some(client) = self.injected {
+            return Ok(Moved::all(client.receive(buffer)));
+        }
+        let Some((core, token)) = self.ring else {
+            let room = buffer.len();
+            let (mut count, _) = recv(self.descriptor, &mut *buffer, RecvFlags::empty())?;
+            if count == 0 && self.may_begin && drain::requested() {
+                count = first_bytes(self.descriptor, buffer)?;
+            }
+            count_read(count);
+            // The end of input is no shortage: it is there again at the next attempt.
+            return Ok(Moved { value: count, short: count != 0 && count < room });
+        };
+        let count = core.with_ring(|ring| {
+            if self.drains {
+                return ring.receive_rest(self.descriptor, token, buffer);
+            }
+            // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it, which
+            // tells the ring.
+            unsafe { ring.receive(self.descriptor, token, buffer) }
+        })?;
+        count_read(count);
+        Ok(Moved::all(count))
+    }
+
+    /// Sends some of `bytes`.
+    #[inline]
+    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<Moved<usize>> {
+        match self.ring {
+            _ if self.injected.is_some() => self.send_to_injected(bytes.len()),
+            Some(ring) if !self.sends_at_once => self.send_by_ring(ring, &[IoSlice::new(bytes)]),
+            _ => self.send_by_call(bytes, SendFlags::empty()),
+        }
+    }
+
+    /// Sends some of `bytes`, and the end of our side if that is all of them. `MSG_MORE` keeps the
+    /// bytes for the shutdown(2), so that both leave in one packet. A close(2) alone would send
+    /// them together too, but throws away what is kept where the peer has sent something that was
+    /// not read.
+    ///
+    /// A ring has another kernel thread do a shutdown, so both are system calls under every poller.
+    #[inline]
+    pub(crate) fn send_last(&self, bytes: &[u8]) -> io::Result<Moved<usize>> {
+        if self.injected.is_some() {
+            return self.send_to_injected(bytes.len());
+        }
+        let moved = self.send_by_call(bytes, SendFlags::MORE)?;
+        if !moved.short {
+            visibility::count(|counters| counters.other_calls.add(1));
+            shutdown(self.descriptor, Shutdown::Write)?;
+        }
+        Ok(moved)
+    }
+
+    /// Sends some of `bytes` by a system call, after all that was sent before.
+    #[inline]
+    fn send_by_call(&self, bytes: &[u8], flags: SendFlags) -> io::Result<Moved<usize>> {
+        let mut flags = flags | SendFlags::NOSIGNAL;
+        if let Some((core, token)) = self.ring {
+            core.with_ring(|ring| ring.all_sent(token))?;
+            // What a ring operates on is in blocking mode.
+            flags |= SendFlags::DONTWAIT;
+        }
+        let count = send(self.descriptor, bytes, flags)?;
+        count_written(count);
+        Ok(Moved { value: count, short: count < bytes.len() })
+    }
+
+    /// Sends some of the bytes of `buffers`.
+    #[inline]
+    pub(crate) fn send_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<Moved<usize>> {
+        let offered = || buffers.iter().map(|buffer| buffer.len()).sum();
+        if self.injected.is_some() {
+            return self.send_to_injected(offered());
+        }
+        let Some(ring) = self.ring else {
+            let offered: usize = offered();
+            let count = rustix::io::writev(self.descriptor, buffers)?;
+            count_written(count);
+            return Ok(Moved { value: count, short: count < offered });
+        };
+        if self.sends_at_once {
+            // Some is enough, and there is no writev(2) that does not wait.
+            let some = buffers.iter().find(|buffer| !buffer.is_empty());
+            return some.map_or(Ok(Moved::all(0)), |some| self.send(some));
+        }
+        self.send_by_ring(ring, buffers)
+    }
+
+    #[cold]
+    fn send_to_injected(&self, count: usize) -> io::Result<Moved<usize>> {
+        Ok(Moved::all(self.injected.map_or(0, |client| client.take(count))))
+    }
+
+    fn send_by_ring(
+        &self,
+        (core, token): (&Core, Token),
+        buffers: &[IoSlice<'_>],
+    ) -> io::Result<Moved<usize>> {
+        let send = |ring: &mut Ring| {
+            // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it, which
+            // tells the ring.
+            unsafe { ring.send(self.descriptor, token, buffers) }
+        };
+        let count = core.with_ring(send)?;
+        count_written(count);
+        Ok(Moved::all(count))
+    }
+
+    /// Accepts an injected connection; `None` when there will be none.
+    pub(in crate::net) fn accept_injected(
+        &self,
+        from: &Injections,
+    ) -> io::Result<Moved<Option<OwnedFd>>> {
+        Ok(Moved::all(from.accept(self.descriptor)?))
+    }
+
+    /// Accepts a connection; where the process drains, one of the `rest`.
+    pub(crate) fn accept(&self, flags: SocketFlags, rest: &mut Rest) -> io::Result<Moved<OwnedFd>> {
+        let by_ring = match self.ring {
+            None => None,
+            Some((core, token)) if self.on_demand => {
+                core.with_ring(|ring| ring.accepted_before(token))
+            }
+            Some((core, token)) => {
+                // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it,
+                // which tells the ring.
+                Some(core.with_ring(|ring| unsafe { ring.accept(self.descriptor, token) })?)
+            }
+        };
+        let accept = || rest.take(self.descriptor, |listener| Ok(accept_with(listener, flags)?));
+        Ok(Moved::all(by_ring.map_or_else(accept, Ok)?))
+    }
+
+    /// Does what only a system call does, after all that was sent before, without blocking on a
+    /// loop.
+    pub(crate) fn call<T>(
+        &self,
+        mut call: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>,
+    ) -> io::Result<Moved<T>> {
+        let Some((core, token)) = self.ring else { return Ok(Moved::all(call(self.descriptor)?)) };
+        core.with_ring(|ring| ring.all_sent(token))?;
+        // What a ring operates on is in blocking mode.
+        ioctl_fionbio(self.descriptor, true)?;
+        let outcome = call(self.descriptor);
+        ioctl_fionbio(self.descriptor, false)?;
+        Ok(Moved::all(outcome?))
+    }
+}
+
+impl<T> Moved<T> {
+    /// Another attempt finds out whether it would block.
+    const fn all(value: T) -> Self {
+        Self { value, short: false }
+    }
+}
+
+/// How often a kernel thread looks for bytes that it cannot wait for.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+
+/// The state of a connection that its client has ended (`TCP_CLOSE_WAIT` of tcp(7)).
+const CLOSED_BY_CLIENT: u8 = 8;
+
+/// Receives the first bytes of a connection, for as long as a drain waits for them. 0: none came.
+///
+/// shutdown(2) has ended the input, so no wait ends when bytes come. But they can be read.
+#[cold]
+fn first_bytes(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    let end = Instant::now() + FIRST_BYTES;
+    loop {
+        let is_over = Instant::now() >= end
+            || tcp_info(socket).is_none_or(|info| info.tcpi_state == CLOSED_BY_CLIENT);
+        let (count, _) = recv(socket, &mut *buffer, RecvFlags::DONTWAIT)?;
+        if count > 0 || is_over {
+            return Ok(count);
+        }
+        let _ = poll(&mut [], Some(&LOOK));
+    }
+}
+
+fn count_read(count: usize) {
+    visibility::count(|counters| counters.read_bytes.add(count as u64));
+}
+
+pub(in crate::net) fn count_written(count: usize) {
+    visibility::count(|counters| counters.written_bytes.add(count as u64));
+}

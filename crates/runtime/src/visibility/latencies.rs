@@ -1,0 +1,142 @@
+//! How long requests took: a histogram, shared with child processes.
+//!
+//! ```text
+//!   kernel threads and children ──▶ a stripe of counters each ──▶ sum ──▶ latencies()
+//! ```
+//!
+//! A request adds to two counters by atomic additions. Kernel threads use different stripes as far
+//! as there are some, so these cache lines seldom move between processors. Without
+//! [`prepare_latencies`] nothing is kept, and no request reads a clock.
+
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::thread_slots;
+use crate::pages;
+
+/// Buckets with a bound: 1 µs, 2 µs, 4 µs … 16.8 s. One more has all longer requests.
+const BOUNDED: usize = 25;
+
+/// How many kernel threads have counters that they do not share.
+const STRIPES: usize = 64;
+
+/// The counters of some kernel threads. Two pairs of cache lines: no false sharing.
+#[repr(C, align(128))]
+struct Stripe {
+    buckets: [AtomicU64; BOUNDED + 1],
+    /// Nanoseconds of all requests together.
+    sum: AtomicU64,
+}
+
+static STRIPES_OF_ALL: OnceLock<&'static [Stripe; STRIPES]> = OnceLock::new();
+
+/// How long the requests took that have been answered until now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Latencies {
+    /// Buckets: the longest time in seconds that each is for, and how many requests are in it. The
+    /// last bound is infinite.
+    pub buckets: Vec<(f64, u64)>,
+    /// Seconds of all requests together.
+    pub sum: f64,
+}
+
+impl Latencies {
+    /// How many requests have been answered.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// Has the histogram kept from now on, by this process and the children that it forks later. To be
+/// called before a connection is accepted.
+///
+/// # Errors
+///
+/// When there is no memory for it.
+pub fn prepare_latencies() -> io::Result<()> {
+    if STRIPES_OF_ALL.get().is_none() {
+        let memory = pages::share(size_of::<[Stripe; STRIPES]>())?;
+        // SAFETY: the mapping is aligned to a page, long enough, never unmapped, and all zeroes,
+        // which is a valid value of atomic integers.
+        let stripes = unsafe { memory.cast::<[Stripe; STRIPES]>().as_ref() };
+        // Another thread may have been quicker; then its table is as good.
+        let _ = STRIPES_OF_ALL.set(stripes);
+    }
+    Ok(())
+}
+
+/// The histogram as it is now; empty where none is kept.
+#[must_use]
+pub fn latencies() -> Latencies {
+    let Some(stripes) = STRIPES_OF_ALL.get() else { return Latencies::default() };
+    let sum_of = |counter: &dyn Fn(&Stripe) -> &AtomicU64| -> u64 {
+        stripes.iter().map(|stripe| counter(stripe).load(Ordering::Relaxed)).sum()
+    };
+    let bucket = |index: usize| (bound(index), sum_of(&|stripe| &stripe.buckets[index]));
+    let sum = sum_of(&|stripe| &stripe.sum) as f64 / 1e9;
+    Latencies { buckets: (0..=BOUNDED).map(bucket).collect(), sum }
+}
+
+#[inline]
+pub(super) fn are_kept() -> bool {
+    STRIPES_OF_ALL.get().is_some()
+}
+
+/// Adds a request that took so many nanoseconds.
+pub(super) fn add(nanoseconds: u64) {
+    let Some(stripes) = STRIPES_OF_ALL.get() else { return };
+    let stripe = &stripes[thread_slots::number_here() % STRIPES];
+    stripe.buckets[bucket_of(nanoseconds)].fetch_add(1, Ordering::Relaxed);
+    stripe.sum.fetch_add(nanoseconds, Ordering::Relaxed);
+}
+
+/// The bucket of a time: the first with a bound that is not shorter.
+fn bucket_of(nanoseconds: u64) -> usize {
+    let microseconds = nanoseconds.div_ceil(1000).max(1);
+    let power = u64::BITS - (microseconds - 1).leading_zeros();
+    (power as usize).min(BOUNDED)
+}
+
+/// The bound of a bucket, in seconds.
+fn bound(index: usize) -> f64 {
+    if index < BOUNDED { (1u64 << index) as f64 / 1e6 } else { f64::INFINITY }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_in_the_first_bucket_that_has_room_for_it() {
+        for (nanoseconds, seconds) in [
+            (0, 1e-6),
+            (1, 1e-6),
+            (1000, 1e-6),
+            (1001, 2e-6),
+            (2000, 2e-6),
+            (2001, 4e-6),
+            (1_000_000, 0.001_024),
+            (16_777_216_000, 16.777_216),
+            (16_777_216_001, f64::INFINITY),
+            (u64::MAX, f64::INFINITY),
+        ] {
+            assert_eq!(bound(bucket_of(nanoseconds)), seconds, "{nanoseconds}");
+        }
+    }
+
+    #[test]
+    fn what_threads_add_is_summed() {
+        prepare_latencies().unwrap();
+        let before = latencies();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..100).for_each(|_| add(3_000_000)));
+            }
+        });
+        let after = latencies();
+        assert!(after.count() >= before.count() + 400);
+        assert!(after.sum >= before.sum + 1.1);
+    }
+}

@@ -1,0 +1,153 @@
+//! What is noted about the requests of a connection: rows of [`records`](super::records), lengths
+//! for the histogram of [`latencies`](super::latencies), lines for the [`request
+//! log`](super::request_log).
+//!
+//! ```text
+//!   accept ──▶ Client, kept by the stream ── begin ──▶ Begun: when, how busy the server was ─┐
+//!                                         ── describe ──▶ what was asked and answered ───────┤
+//!                                         ── end ──▶ a row, a length, a line ◀───────────────┘
+//! ```
+//!
+//! Where nothing is noted, a stream has no client. Beginning and end of a request then cost a
+//! branch each.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::fmt;
+
+use super::records::{self, Mark};
+use super::{latencies, request_log};
+
+/// A connected client, and its requests under way.
+pub(crate) struct Client {
+    /// The oldest request that has begun. Most clients have no other, and need no queue.
+    oldest: Option<Begun>,
+    /// Those that have begun after it, the oldest first.
+    later: VecDeque<Begun>,
+    /// When it came, until its first request begins.
+    came: Option<Mark>,
+    /// Its number among the connections of the log, and what the log says about each of its lines.
+    logged: Option<Logged>,
+    /// Is dropped with the connection.
+    held: Option<Box<dyn Any + Send>>,
+    counts: bool,
+}
+
+/// A request that is not answered.
+struct Begun {
+    /// When it came, for its record.
+    mark: Option<Mark>,
+    /// When its first bytes were read, in nanoseconds of the monotonic clock.
+    read_at: u64,
+    /// What was asked and answered, as members of a JSON object.
+    members: Option<String>,
+}
+
+/// A connection in the request log.
+struct Logged {
+    number: u64,
+    /// Requests that were answered.
+    answered: u64,
+    /// Microseconds that a packet takes to the client and back, as measured at the first answer.
+    round_trip: u32,
+}
+
+impl Client {
+    /// A client that has come just now; `None` where nothing is noted.
+    #[inline]
+    pub(crate) fn comes() -> Option<Box<Self>> {
+        let is_noted = records::are_kept() || latencies::are_kept() || request_log::is_kept();
+        is_noted.then(Self::new)
+    }
+
+    #[cold]
+    pub(crate) fn new() -> Box<Self> {
+        records::client_came();
+        let came = if records::are_kept() { Mark::at(records::now()) } else { None };
+        let logged = request_log::connection_number();
+        let logged = logged.map(|number| Logged { number, answered: 0, round_trip: 0 });
+        let later = VecDeque::new();
+        Box::new(Self { oldest: None, later, came, logged, held: None, counts: true })
+    }
+
+    #[cold]
+    pub(crate) fn begin(&mut self) {
+        let read_at = records::now();
+        let mark = self.came.take().or_else(|| Mark::at(read_at));
+        let begun = Begun { mark, read_at, members: None };
+        match self.oldest {
+            None => self.oldest = Some(begun),
+            Some(_) => self.later.push_back(begun),
+        }
+    }
+
+    /// Whether the log wants to know what was asked and answered.
+    pub(crate) fn is_logged(&self) -> bool {
+        self.logged.is_some()
+    }
+
+    /// Describes the oldest request without a description.
+    #[cold]
+    pub(crate) fn describe(&mut self, members: String) {
+        let mut begun = self.oldest.iter_mut().chain(&mut self.later);
+        if let Some(begun) = begun.find(|begun| begun.members.is_none()) {
+            begun.members = Some(members);
+        }
+    }
+
+    /// Ends the oldest request. `round_trip` is asked once in a connection.
+    #[cold]
+    pub(crate) fn end(&mut self, round_trip: impl FnOnce() -> u32) {
+        let Some(Begun { mark, read_at, members }) = self.oldest.take() else { return };
+        self.oldest = self.later.pop_front();
+        let now = records::now();
+        if let (Some(came), Some(answered)) = (mark, Mark::at(now)) {
+            came.add_until(answered);
+        }
+        let length = now.saturating_sub(read_at);
+        latencies::add(length);
+        if let Some(logged) = &mut self.logged {
+            if logged.answered == 0 {
+                logged.round_trip = round_trip();
+            }
+            logged.answered += 1;
+            let Logged { number, answered, round_trip } = *logged;
+            request_log::add(&request_log::Line {
+                connection: number,
+                request: answered,
+                length,
+                members: members.as_deref().unwrap_or_default(),
+                round_trip,
+            });
+        }
+    }
+
+    /// Keeps something until the connection ends.
+    pub(crate) fn hold(&mut self, held: Box<dyn Any + Send>) {
+        self.held = Some(held);
+    }
+
+    /// What was to be kept until the connection ends.
+    pub(crate) fn release(&mut self) -> Option<Box<dyn Any + Send>> {
+        self.held.take()
+    }
+
+    /// Leaves it to a child process, which has a copy, to count the end.
+    pub(crate) fn leave_to_child(&mut self) {
+        self.counts = false;
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if self.counts {
+            records::client_went();
+        }
+    }
+}

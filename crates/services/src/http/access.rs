@@ -1,0 +1,67 @@
+//! What the access log says of a request, under the names of the format that docs/operations.md
+//! gives.
+
+/// The most bytes of a target. A line fits into what a pipe takes whole.
+const LONGEST: usize = 3500;
+
+/// Members of a JSON object: the method, the target, the status, the bytes of the body, and the
+/// protocol.
+///
+/// `head` is that of the request, empty if it could not be read. `reply` begins with the head of
+/// the reply. All else of it is content, of which `more` bytes follow.
+pub(super) fn members(head: &[u8], reply: &[u8], more: u64) -> String {
+    let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|&byte| byte == b' ').map(escaped);
+    let mut word = || words.next().unwrap_or_default();
+    let (method, target, protocol) = (word(), word(), word());
+    // "HTTP/1.1 200 OK"
+    let status = reply.get(9..12).and_then(|code| std::str::from_utf8(code).ok());
+    let status = status.and_then(|code| code.parse::<u16>().ok()).unwrap_or(0);
+    let end = memchr::memmem::find(reply, b"\r\n\r\n").map_or(reply.len(), |end| end + 4);
+    let bytes = (reply.len() - end) as u64 + more;
+    format!(r#""m":"{method}","u":"{target}","s":{status},"b":{bytes},"p":"{protocol}""#)
+}
+
+/// Text within the quotes of JSON, cut after [`LONGEST`] bytes.
+fn escaped(text: &[u8]) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for &byte in text {
+        if escaped.len() >= LONGEST {
+            break;
+        }
+        match byte {
+            b'"' | b'\\' => escaped.extend(['\\', byte.into()]),
+            b' '..=b'~' => escaped.push(byte.into()),
+            // A parser lets none through.
+            _ => escaped.push('?'),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_described() {
+        let head = b"GET /a?b=\"c\\d\" HTTP/1.1\r\nHost: x\r\n\r\n";
+        let reply = b"HTTP/1.1 206 Partial Content\r\nServer: duality\r\n\r\n12345";
+        assert_eq!(
+            members(head, reply, 10),
+            r#""m":"GET","u":"/a?b=\"c\\d\"","s":206,"b":15,"p":"HTTP/1.1""#
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_empty() {
+        let reply = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+        assert_eq!(members(b"", reply, 0), r#""m":"","u":"","s":400,"b":0,"p":"""#);
+    }
+
+    #[test]
+    fn a_long_target_is_cut() {
+        let head = format!("GET /{} HTTP/1.1\r\n", "\"".repeat(9000));
+        assert!(members(head.as_bytes(), b"", 0).len() < LONGEST + 100);
+    }
+}
