@@ -31,7 +31,7 @@ fn children(server: &ServerProcess) -> Vec<Pid> {
 
 #[test]
 fn a_worker_that_is_signalled_ends_alone_and_is_replaced() {
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::USR2] {
+    for signal in [Signal::TERM, Signal::INT, Signal::USR2] {
         let server = serve(&["prefork", "--workers=4"]);
         let workers = eventually("four workers", || {
             Some(children(&server)).filter(|workers| workers.len() == 4)
@@ -50,6 +50,22 @@ fn a_worker_that_is_signalled_ends_alone_and_is_replaced() {
         let (status, said) = server.wait();
         assert_eq!(status.code(), Some(0), "{signal:?}: {said}");
     }
+}
+
+/// A worker reloads with its parent, and not by itself.
+#[test]
+fn a_worker_ignores_the_signal_for_a_reload() {
+    let server = serve(&["prefork", "--workers=4"]);
+    let workers =
+        eventually("four workers", || Some(children(&server)).filter(|workers| workers.len() == 4));
+    workers.iter().for_each(|worker| kill_process(*worker, Signal::HUP).unwrap());
+    for _ in 0..8 {
+        assert_eq!(server.ask(b"hello"), b"hello");
+    }
+    assert_eq!(children(&server), workers);
+    server.signal(Signal::TERM);
+    let (status, said) = server.wait();
+    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
 }
 
 #[test]
