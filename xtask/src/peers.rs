@@ -1,8 +1,8 @@
 //! `cargo xtask peers`: the programs of peers/, which `duality model --costs` and `duality compare
 //! --peers` measure beside what is ours.
 //!
-//! They go to `target/peers`, where those commands look for them. A peer is left out if its package
-//! cannot be had, with a line that names the package. Users of Duality need none of them.
+//! They go to `target/peers`, where those commands look for them. If a package is not available,
+//! its peer is left out, and a line names the package. Users of Duality need no peers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

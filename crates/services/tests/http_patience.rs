@@ -100,7 +100,7 @@ fn a_body_that_trickles_is_cut_short_as_a_whole() {
         for framing in
             ["Content-Length: 60000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\neeee\r\n"]
         {
-            // Where the body is taken, and where it is only passed over.
+            // The service uses the body sent to `/`, and discards the body sent to `/hello.txt`.
             for target in ["/", "/hello.txt"] {
                 let mut client = Client::connect(address);
                 client.send(format!("POST {target} HTTP/1.1\r\nHost: h\r\n{framing}"));

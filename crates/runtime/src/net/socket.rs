@@ -160,7 +160,7 @@ impl Access<'_> {
             return Ok(Moved { value: count, short: count < offered });
         };
         if self.sends_at_once {
-            // Some is enough, and there is no writev(2) that does not wait.
+            // writev(2) has no flag that forbids waiting, so one buffer is sent alone.
             let some = buffers.iter().find(|buffer| !buffer.is_empty());
             return some.map_or(Ok(Moved::all(0)), |some| self.send(some));
         }

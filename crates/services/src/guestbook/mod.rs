@@ -110,7 +110,7 @@ impl Guestbook {
         self.http.serve(stream)
     }
 
-    /// Answers a connection that is one too many by 503, as [`Http::refuse`] does.
+    /// Answers 503 to a connection beyond the limit, as [`Http::refuse`] does.
     ///
     /// # Errors
     ///
