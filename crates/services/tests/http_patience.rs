@@ -170,7 +170,7 @@ fn send_until_reset(client: &mut Client, bytes: &[u8]) {
 
 #[test]
 fn a_client_that_takes_a_reply_too_slowly_is_reset() {
-    // So much that it cannot be taken within the time, though no write waits for as long.
+    // The client cannot receive so much within the time, but no single write waits for as long.
     const LENGTH: u64 = 16 << 30;
     for world in World::ALL {
         let limits = Limits { write_time: SHORT, write_rate: u64::MAX, ..patient() };
