@@ -168,8 +168,8 @@ SmallVector<Function *, 4> Analysis::starts() const {
   return found;
 }
 
-// The functions that a library function may call. It is known to call them, or their addresses are
-// its arguments.
+// The functions that a library function may call. The library function is known to call them, or
+// gets their addresses as arguments.
 SmallVector<Function *, 4> Analysis::given(const CallBase &call, const Function &callee) const {
   SmallVector<Function *, 4> found;
   if (!callee.isDeclaration() || callee.isIntrinsic() || keepsCallback(callee)) return found;

@@ -35,7 +35,7 @@ Function *Coroutine::sideThunk(CallInst &call, StructType *pack, Value *constant
   return thunk;
 }
 
-// Without a `callee`, the function that the call points to.
+// Awaits a call on a side stack. Without a `callee`, it calls the function that `call` points to.
 Value *Coroutine::awaitOnSideStack(IRBuilder<> &builder, CallInst &call, Value *callee,
                                    const Twine &what, const std::string &why) {
   converter.callAside({place(call), what.str(), why});

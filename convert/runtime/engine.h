@@ -49,11 +49,11 @@ enum engine_call {
      * have waited go first, except for a share of the turns. Any thread may call this, once for
      * each time that the task comes out of ENGINE_NEXT. -> 0 */
     ENGINE_READY,
-    /* (task): makes the system call `task->number` with `task->arguments`, as its loop. -> the
-     * kernel's result (an error is -errno), ENGINE_WAITS or ENGINE_BLOCKS. A task that waited and
-     * has come out of ENGINE_NEXT tries again with the same call. The engine remembers what was
-     * transferred and when time is up. A wait that was interrupted (ENGINE_INTERRUPT) ends with
-     * -EINTR, or with what was transferred.
+    /* (task): makes the system call `task->number` with `task->arguments`. The caller is the task's
+     * loop. -> the kernel's result (-errno for errors), ENGINE_WAITS or ENGINE_BLOCKS. A task that
+     * waited and has come out of ENGINE_NEXT tries again with the same call. The engine remembers
+     * what was transferred and when time is up. A wait that was interrupted (ENGINE_INTERRUPT) ends
+     * with -EINTR, or with what was transferred.
      *
      * For read, readv, recvfrom, recvmsg, write, writev, sendto, sendmsg, sendfile, accept,
      * accept4, connect, poll, ppoll, select, pselect6, epoll_wait, nanosleep and clock_nanosleep.

@@ -177,7 +177,7 @@ struct rt_int later(object_call *, void *object, clockid_t, const struct timespe
 /* Has the task wait at `key`; false: the word has another value than expected. `deadline` 0:
  * none. */
 bool wait_at(struct task *, unsigned long key, unsigned expected, unsigned long deadline);
-/* The task was cancelled before it waited: it shall not wait. */
+/* Interrupts the task's wait if the task was cancelled before it waited. */
 void reconsider(struct task *);
 unsigned long now(void);
 /* The time on CLOCK_MONOTONIC, never 0. False: the time is not valid. */

@@ -41,7 +41,7 @@ static unsigned long mask_of(struct task *task) {
 static void keep(struct task *task, unsigned long mask) {
     store(&rare_of(task)->mask, mask);
     task->flags |= MASKED;
-    /* Before it is looked at what waits for the task. */
+    /* The mask is stored before any look at the signals that wait for the task. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     __atomic_store_n(&masks_differ, true, __ATOMIC_RELAXED);
 }

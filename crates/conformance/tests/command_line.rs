@@ -124,7 +124,7 @@ fn load_while<T>(happens: impl FnOnce(ServerProcess) -> T) -> (Option<i32>, Stri
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Its one loop cannot have used three times the warm-up in less, so the load is measured now.
+    // The server has one loop. After 300 ms of its processor time, the warm-up of 100 ms is over.
     eventually("the server has worked longer than the warm-up", || {
         (ticks(server.pid()) >= 30).then_some(())
     });

@@ -65,13 +65,13 @@ mod straight_line_code {
     for_every_architecture_of_straight_line_code!(for_straight_line_code);
 }
 
-/// Whether the runtime can handle a lack under an architecture that runs here. libdispatch chooses
-/// its threads' stacks. It ends the process where it gets no thread or no descriptor.
+/// Whether the architecture runs here, and the runtime can handle a lack of threads or descriptors.
+/// libdispatch chooses its threads' stacks. Without a thread or descriptor, it ends the process.
 fn can_be_tried(architecture: &[&str]) -> bool {
     architecture[0] != "gcd" && runs_here(architecture)
 }
 
-/// How long a file is that http sends from the file itself.
+/// The length of a file that http sends by sendfile(2).
 const LONG: usize = 100_000;
 
 /// A shell command that sets a limit, and becomes the server.

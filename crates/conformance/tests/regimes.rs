@@ -1,5 +1,5 @@
 //! Plans of regimes from the command line: measured, resumed, reported. A cell that cannot be
-//! carried has a reason, and is never a zero.
+//! measured has a reason, and is never a zero.
 
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,10 @@
 //! One round of a poller that watches many descriptors. One of them is ready, or all are.
 //!
-//! A round is that of a loop: it waits (though some descriptors are ready already), and arms
-//! reported descriptors again. Two system calls between rounds make the next descriptor ready, and
-//! take the byte of the last one. They are not counted; one reading of the clock (some 25 ns) is.
-//! The result is the median round, because an interrupted round shows other programs' work.
+//! A round does what an event loop does: it waits (though some descriptors are ready already), and
+//! arms reported descriptors again. Two system calls between rounds make the next descriptor
+//! ready, and take the byte of the last one. They are not counted; one reading of the clock (some
+//! 25 ns) is. The result is the median round, because an interrupted round shows the work of other
+//! programs.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

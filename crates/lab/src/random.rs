@@ -1,4 +1,4 @@
-//! Repeatable chance, for the order of cells, the draws of the bootstrap, and the choices of
+//! Seeded random numbers, for the order of cells, the draws of the bootstrap, and the choices of
 //! soaking clients.
 
 /// Steele, Lea and Flood's generator (OOPSLA 2014): small, seeded, and the same everywhere.

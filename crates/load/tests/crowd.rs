@@ -165,7 +165,7 @@ fn a_slow_reader_blocks_the_output_of_its_server_and_takes_all_in_the_end() {
         stream.set_nonblocking(true).unwrap();
         loop {
             match stream.read(&mut requests) {
-                // They come by the thousand, and so not in pieces.
+                // The client writes requests by the thousand, so no read gets a part of one.
                 Ok(count) => assert_eq!(count, 4),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
                 Err(_) => return,

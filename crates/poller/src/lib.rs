@@ -16,7 +16,8 @@
 //! ```
 //!
 //! Everything rests on one rule: *a report may be spurious, but is never lost*. A woken task always
-//! tries again, so a false alarm costs one system call. A lost report would cost the task.
+//! tries again, so a false alarm costs one system call. After a lost report, the task would wait
+//! for ever.
 //!
 //! ```
 //! use std::os::fd::AsFd;
@@ -172,7 +173,7 @@ pub struct Event {
 /// The pollers there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// select(2), the kernel's, with bitmaps of any size.
+    /// select(2), with bitmaps of any size: the kernel's call has no limit, libc's `fd_set` has.
     Select,
     /// poll(2).
     Poll,

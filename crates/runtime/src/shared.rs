@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-/// Makes so many numbers, all zero, that this process and its later children share. They are never
-/// freed, so this is for what a service makes once. Where there is no memory to share, each process
-/// has its own.
+/// Makes `COUNT` numbers, all zero, that this process and its later children share. The numbers are
+/// never freed, so call this function once in a service. Without shareable memory, each process has
+/// numbers of its own.
 #[must_use]
 pub fn words<const COUNT: usize>() -> &'static [AtomicU64; COUNT] {
     const { assert!(COUNT > 0, "a mapping is not empty") };

@@ -11,7 +11,7 @@ use duality_runtime::sync::{Mutex, Notify, channel};
 use duality_runtime::visibility::{self, Survey, Wait};
 use duality_runtime::{task, time};
 
-/// Longer than anything takes that works.
+/// Longer than any operation of these tests takes, if it works.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const STAGES: [(&str, Wait); 7] = [

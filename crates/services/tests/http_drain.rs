@@ -1,5 +1,5 @@
 //! A drain while requests are being answered: their replies say that the connection ends, in every
-//! world. One test alone, because a drain is the whole process's and cannot be undone.
+//! world. This file has one test, because a drain stops the whole process and cannot be undone.
 
 mod http_client;
 

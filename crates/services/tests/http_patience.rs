@@ -100,7 +100,7 @@ fn a_body_that_trickles_is_cut_short_as_a_whole() {
         for framing in
             ["Content-Length: 60000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\neeee\r\n"]
         {
-            // Where the body is taken, and where it is only passed over.
+            // The service uses the body sent to `/`, and discards the body sent to `/hello.txt`.
             for target in ["/", "/hello.txt"] {
                 let mut client = Client::connect(address);
                 client.send(format!("POST {target} HTTP/1.1\r\nHost: h\r\n{framing}"));
@@ -170,7 +170,7 @@ fn send_until_reset(client: &mut Client, bytes: &[u8]) {
 
 #[test]
 fn a_client_that_takes_a_reply_too_slowly_is_reset() {
-    // So much that it cannot be taken within the time, though no write waits for as long.
+    // The client cannot receive so much within the time, but no single write waits for as long.
     const LENGTH: u64 = 16 << 30;
     for world in World::ALL {
         let limits = Limits { write_time: SHORT, write_rate: u64::MAX, ..patient() };

@@ -14,7 +14,7 @@ pub(crate) const PROGRAMS: [(&str, &str); 2] =
 /// The file for `ssh -F`.
 pub(crate) const CONFIG: &str = "ssh_config";
 
-/// Where sshd has its unprivileged child, which must exist and be empty.
+/// The folder for sshd's unprivileged child. It must exist and be empty.
 const EMPTY_FOLDER: &str = "/run/sshd";
 
 pub(crate) fn start(rig: &Rig, plan: &Plan) -> Result<(), String> {

@@ -25,8 +25,8 @@ impl Wire {
         let deadline = Instant::now() + PATIENCE;
         let stream = loop {
             match TcpStream::connect_timeout(&address, PATIENCE) {
-                // Our own want of ports, which connections that have ended hold for a second, is no
-                // fault of the server.
+                // The client has run out of ports: ended connections hold theirs for a second. The
+                // server is not at fault.
                 Err(error)
                     if error.kind() == ErrorKind::AddrNotAvailable && Instant::now() < deadline =>
                 {

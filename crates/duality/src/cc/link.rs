@@ -26,7 +26,7 @@ const NO_RUNTIME: &str = "DUALITY_CONVERT_NO_RUNTIME";
 /// The name of the program in a line about the whole of it.
 const PROGRAM: &str = "DUALITY_CONVERT_PROGRAM";
 
-/// Links, with a command that has everything but the pass and the runtime.
+/// Adds the pass and the runtime to the link command `native`, and runs it.
 pub(super) fn link(
     native: &Command,
     toolchain: &Toolchain,

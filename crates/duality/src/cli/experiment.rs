@@ -148,7 +148,7 @@ impl resolve::Program for Program {
     }
 
     fn admitted(&self, descriptors: u64) -> u64 {
-        /// A server that is ready has so many descriptors open, about.
+        /// About how many descriptors a server has open when it is ready.
         const IN_USE: usize = 20;
         let limit = usize::try_from(descriptors).unwrap_or(usize::MAX);
         admission::connections_within(limit, IN_USE, self.listed.descriptors) as u64

@@ -9,9 +9,9 @@ use duality_runtime::log;
 
 use super::model;
 
-/// Measures the costs of operations on this machine, for the reasons of a recommendation. That
-/// takes two seconds, which are nothing beside an experiment of minutes. A short experiment goes
-/// without. On a slow machine it gives up after a twentieth of the available time.
+/// Measures the costs of operations on this machine, for the reasons of a recommendation. The
+/// measurement takes two seconds, which are nothing beside an experiment of minutes. A short
+/// experiment skips it. On a slow machine, it ends after a twentieth of the available time.
 pub(super) fn find(experiments: &mut [Experiment], clock: Clock<'_>) {
     const LONG: Duration = Duration::from_secs(60);
     const SHARE: u32 = 20;

@@ -44,7 +44,7 @@ pub(super) struct Arguments {
     /// Report system calls that kept all threads waiting for longer than this
     #[arg(long, value_name = "TIME", value_parser = parse_time, env = "DUALITY_RUN_STALL")]
     stall: Option<Duration>,
-    /// Processor time between two ticks; another thread has its turn after the second
+    /// Processor time between two ticks; the second tick in a thread's turn ends the turn
     #[arg(
         long,
         value_name = "TIME",

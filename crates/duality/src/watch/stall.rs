@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use duality_runtime::log;
 use duality_runtime::visibility::{self, LoopTurn, TaskTurn};
 
-/// Looks for each threshold: a stall's length is known to so much of it.
+/// Looks at the loops for each threshold. So a stall's length is known to an eighth of the
+/// threshold.
 const LOOKS: u32 = 8;
 
 /// Stalls that are told in a second, each in at most two lines; of the others, how many there were.

@@ -62,9 +62,9 @@ pub(crate) fn waitid(frame: &mut Frame) -> isize {
     }
 }
 
-/// Waits until a child has something to tell, and leaves it to tell. A descriptor of the child
-/// (pidfd_open(2)) would cost no helper, but it says nothing when a child stops for us that we
-/// trace.
+/// Waits until a child's state changes, and does not consume the change (`WNOWAIT`). A descriptor
+/// of the child (pidfd_open(2)) would cost no helper, but it does not report the stops of a traced
+/// child.
 fn wait_for_child(kind: libc::idtype_t, id: i32, options: i32) -> isize {
     let mut info: libc::siginfo_t = zeroed();
     let states = options & (libc::WSTOPPED | libc::WCONTINUED);

@@ -6,7 +6,7 @@
 use crate::kernel::lock::Setting;
 use crate::kernel::sys::sys;
 
-/// The descriptor that tells of all others.
+/// The epoll descriptor, which reports the events of all others.
 pub(crate) static EPOLL: Setting<i32> = Setting::new(-1);
 pub(crate) static BELL: Setting<i32> = Setting::new(-1);
 

@@ -406,8 +406,8 @@ impl Descriptor {
         self.set_drained(false);
     }
 
-    /// After the number's file has been closed or replaced. Calls that began to wait for the former
-    /// file since [`renew`](Self::renew), on another worker, look again.
+    /// Has calls look again that began to wait for the former file since [`renew`](Self::renew), on
+    /// another worker. Call it after the number's file has been closed or replaced.
     pub(crate) fn gone(&self) {
         if self.has(facts::REGISTERED | facts::REFUSED) || self.is_waited_for() {
             self.have_them_look_again();

@@ -56,7 +56,7 @@ struct Loop {
     behind: Queue,
     /// The tasks that have been run so far.
     turns: u32,
-    /// What its thread does without a call of `next`.
+    /// The turn of the task that the loop runs, since the last call of `next`.
     turn: Turn,
     /// The thread that runs the loop's tasks.
     runner: Option<ThreadRef>,

@@ -65,7 +65,7 @@ pub(crate) fn credit_is_used(worker: &Worker) -> bool {
     worker.credit_used.load(Ordering::Relaxed) >= CREDIT
 }
 
-/// A thread that computes has a turn, or has had it.
+/// Gives the threads that wake a new credit, when a thread that computes begins or ends its turn.
 pub(crate) fn renew_credit(worker: &Worker) {
     worker.credit_used.store(0, Ordering::Relaxed);
 }

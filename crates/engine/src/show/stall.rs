@@ -66,8 +66,8 @@ fn name_of(task: TaskRef, into: &mut [u8]) -> &[u8] {
     crate::kernel::user::read_text(naming(task), into).unwrap_or(b"")
 }
 
-/// The innermost function of the program itself, rather than of a library that it calls, and the
-/// address in its file. Without symbols in the file, the text is `the program`.
+/// The innermost function that is the program's, not a library's, and its address in the program's
+/// file. Without symbols in that file, the name is "the program".
 fn function_at(into: &mut [u8]) -> (&str, u64) {
     const DEEPEST: usize = 32;
     let mut locked = lock();

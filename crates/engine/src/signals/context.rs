@@ -226,8 +226,8 @@ impl Context {
         ]
     }
 
-    /// How many bytes the vector registers of the context take: the kernel says so, or a program
-    /// that made the context by itself.
+    /// How many bytes the vector registers of the context take. The kernel or the program made the
+    /// context and noted the number in it.
     fn vector_bytes(&self) -> Result<u64, isize> {
         if self.vectors == 0 {
             return Ok(0);

@@ -64,7 +64,7 @@ pub(crate) fn deliver_on_context(context: &mut Context) -> bool {
     let mut locked = lock();
     assign_held(&mut locked);
     if room(current(), stack_pointer()) < ROOM {
-        // The thread's next call delivers the signal with less.
+        // The thread's next call delivers the signal, which takes less room on the stack.
         return false;
     }
     let Some(next) = next_delivery(&mut locked) else { return false };

@@ -81,7 +81,7 @@ fn take_from(list: &mut Vec<Pending>, bits: &AtomicU64, wanted: u64) -> Option<P
 }
 
 /// The place of the signal that comes first, in the kernel's order. Faults come before all others,
-/// then the lowest number. Of one number the oldest comes first.
+/// then the lowest number. Of signals with one number, the oldest comes first.
 fn next_of(list: &[Pending], wanted: u64) -> Option<usize> {
     let wanted_ones = list.iter().enumerate().filter(|(_, one)| bit(one.number) & wanted != 0);
     let order = |number: i32| (bit(number) & masks::FAULTS == 0, number);

@@ -1,10 +1,9 @@
 //! Fits experiments into the available time.
 //!
 //! An experiment that fits stays as it is. Otherwise it gets fewer blocks, down to what a verdict
-//! needs. Then its windows and warm-ups get shorter, down to half a second and a fifth of one. Then
-//! it gets fewer repeats, down to three. Settings that are lower than that stay. An experiment that
-//! still does not fit is refused. A tenth of the time is kept in reserve, because servers take time
-//! to start.
+//! needs. Then its windows shrink, down to 0.5 s, and its warm-ups, down to 0.2 s. Then it gets
+//! fewer repeats, down to three. Settings below these bounds stay. An experiment that still does
+//! not fit is refused. A tenth of the time is kept in reserve, because servers take time to start.
 
 use std::time::Duration;
 

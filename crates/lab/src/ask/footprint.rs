@@ -13,7 +13,7 @@ pub struct Footprint {
     pub reserved_mappings: usize,
     /// The first version of Linux, as major and minor number, on which connections take no mapping.
     pub no_mappings_from: Option<(u32, u32)>,
-    /// The most connections that the server has accepted at a time; none: all that come.
+    /// The most accepted connections at a time. `None`: the server accepts every connection.
     pub accepted: Option<usize>,
     /// How many connections may wait to be accepted, where the kernel allows as many.
     pub backlog: usize,

@@ -6,9 +6,9 @@ use crate::measure::peers::balancer;
 use crate::measure::store::Store;
 use crate::record::{Placement, Role, Topology};
 
-/// What reaches hosts where nothing is said.
+/// The default launcher, which reaches the hosts.
 const LAUNCHER: &str = "ssh";
-/// What balances where nothing is said.
+/// The default balancer.
 const BALANCER: &str = "nginx";
 
 /// Where the roles of an experiment with `service` run; none where all is on this machine.

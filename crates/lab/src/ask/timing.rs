@@ -71,8 +71,8 @@ impl Experiment {
     }
 }
 
-/// How many blocks each of so many sessions has at least; where there are too few sessions for a
-/// verdict, hardly any.
+/// The fewest blocks of a session, given the number of sessions. With too few sessions for a
+/// verdict, two blocks are enough.
 pub(super) fn least_blocks(repeats: usize) -> usize {
     if repeats < FEWEST_SESSIONS { 2 } else { FEWEST_BLOCKS.div_ceil(repeats) }
 }

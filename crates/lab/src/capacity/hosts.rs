@@ -12,7 +12,7 @@ use crate::statistics::Interval;
 pub struct Need {
     /// Processors, at the utilisation that is asked for.
     pub processors: f64,
-    /// The same, with the interval of the processor time.
+    /// The interval of `processors`, from the interval of the processor time.
     pub interval: Interval,
     /// Whole hosts: at least, as predicted, and at most.
     pub hosts: [f64; 3],

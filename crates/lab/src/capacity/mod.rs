@@ -166,8 +166,8 @@ impl Subject {
     }
 }
 
-/// Predicts what is asked of the results of an experiment. `program` is none where this program has
-/// not the service that was measured, and says why.
+/// Answers a question about capacity from the results of an experiment. `program` is an error, with
+/// its reason, if this program lacks the measured service.
 ///
 /// # Errors
 ///

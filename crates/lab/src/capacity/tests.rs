@@ -82,7 +82,7 @@ fn memory_is_a_line_over_what_is_open_at_the_server() {
     let found = memory::predict(&design(), &points, None, 15_000.0).unwrap();
     assert!(near(found.bytes, 1e6 + 15e6) && near(found.bytes_per_connection, 1e3), "{found:?}");
     assert!(near(found.base, 1e6) && found.is_open_known, "{found:?}");
-    // A server that had only its workers' connections open has no more of 15,000.
+    // A server that opened 100 connections for 1,000 clients opens 100 for 15,000 clients.
     let full = |connections| Point { open: Some(100.0), ..point(connections, 1.0) };
     let full = memory::predict(&design(), &[full(100), full(1000)], None, 15_000.0).unwrap();
     assert!(near(full.open, 100.0) && near(full.bytes, 2e6), "{full:?}");

@@ -1,9 +1,9 @@
 //! How each alternative compares with what runs today: one finding for each alternative at each
 //! number of connections.
 //!
-//! The verdict names the best of all. "Does a change pay?" is about one subject beside each other
-//! one. Those are fewer comparisons than all pairs, so smaller differences are sure at the same
-//! error: Dunnett's intervals hold for all alternatives together.
+//! The verdict names the best of all. "Does a change pay?" compares one subject with each other
+//! subject. That takes fewer comparisons than all pairs, so smaller differences are sure at the
+//! same error. Dunnett's intervals hold for all alternatives together.
 
 use serde::Serialize;
 

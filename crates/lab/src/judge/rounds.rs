@@ -154,8 +154,8 @@ impl<'a> Rounds<'a> {
         let design = &heading.design;
         if design.clients.pattern == "open" {
             let asked = heading.constraints.slo.first().map(|slo| slo.percentile.name());
-            // The tail of a short window on a shared machine is the hypervisor's. It counts only
-            // where it is asked for.
+            // On a shared machine, the hypervisor causes the tail of a short window. The tail
+            // counts only if a limit names it.
             return Metric::Latency(asked.unwrap_or("p50"));
         }
         if network_sets_rate {

@@ -259,7 +259,7 @@ impl Medians {
     }
 }
 
-/// The row of `outcomes`, one for each repeat that there is.
+/// The row of a subject at a number of connections. `outcomes` has one outcome for each repeat.
 pub(crate) fn row(subject: &str, concurrency: usize, outcomes: &[&Outcome], seed: u64) -> Row {
     let mut measured: Vec<&Measured> = Vec::new();
     let mut missing: Vec<(&'static str, &String)> = Vec::new();

@@ -24,9 +24,9 @@ pub(crate) struct NoiseMeter {
     is_pinned: bool,
     /// The kernel threads of their soft interrupts.
     soft_interrupts: BTreeMap<usize, u32>,
-    /// The kernel counts the time of soft interrupts within that of the process that they
-    /// interrupt. It does not count it apart. The sign: these processes used more than all
-    /// processes together, soft interrupts left out.
+    /// The kernel counts the time of a soft interrupt as time of the interrupted process, and not
+    /// apart. The sign: these processes used more time than all processes together, without soft
+    /// interrupts.
     counts_interrupts_as_processes: bool,
     last: Option<Moment>,
 }

@@ -27,7 +27,7 @@ const ATTEMPTS: usize = 3;
 /// Why there may be no Redis.
 const NEEDS_REDIS: &str = "needs redis-server: apt-get install redis-server";
 
-/// Where servers keep what they are told. It is shown as it is written, but for passwords.
+/// Where servers keep their data. `Display` writes a store as users do, but hides passwords.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Store {
@@ -153,7 +153,7 @@ impl Store {
 pub(crate) enum Reach {
     /// From this machine alone.
     Machine,
-    /// From other hosts: it listens on all addresses, and asks for a password.
+    /// From other hosts: the store listens on all addresses, and asks for a password.
     Network {
         /// All addresses, of a family.
         listen: IpAddr,

@@ -51,7 +51,7 @@ pub use variation::{Coefficients, Deviation, coefficient, coefficients};
 /// A model: the measured services, as modelled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// The unit costs that it stands on.
+    /// The unit costs that the predictions use.
     pub costs: UnitCosts,
     /// One for each experiment and number of connections.
     pub workloads: Vec<Workload>,

@@ -71,7 +71,7 @@ pub struct Slice {
 /// The disturbance on the pinned processors. Empty if the kernel does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Disturbance {
-    /// How long it was looked at, in seconds.
+    /// How long the processors were observed, in seconds.
     pub seconds: f64,
     /// Each processor of the servers and of the load generator.
     pub processors: Vec<Processor>,

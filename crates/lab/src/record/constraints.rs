@@ -47,7 +47,7 @@ impl fmt::Display for Constraints {
     }
 }
 
-/// Where the results keep a percentile; none for p99.99, which they do not.
+/// The field of the results that has a percentile. The results have no p99.99.
 pub(crate) fn percentile(percentile: Percentile) -> Option<fn(&Latency) -> f64> {
     Some(match percentile {
         Percentile::P50 => |latency| latency.p50,

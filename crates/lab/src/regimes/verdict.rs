@@ -172,8 +172,8 @@ fn kept(summary: &Summary<'_>, heaviest: &str) -> Vec<String> {
     told.map(|(what, names)| format!("{what}: {}.", names.join(", "))).collect()
 }
 
-/// The rate of a subject under the heaviest load over that under the load of its best rate. Without
-/// an interval if the two loads are one.
+/// A subject's rate under the heaviest load, divided by its best rate. The estimate has no interval
+/// if the best rate is the rate under the heaviest load.
 fn share_kept(summary: &Summary<'_>, name: &str, heaviest: &str) -> Option<Estimate> {
     let best = summary.best(name)?;
     if summary.figures(name, heaviest)?.rate >= best.rate {

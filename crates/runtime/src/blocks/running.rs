@@ -17,7 +17,7 @@ pub(crate) fn running<R>(operation: impl FnOnce(Option<&TaskState>) -> R) -> R {
     operation(unsafe { this_task() })
 }
 
-/// The task of the block that this kernel thread runs, if it runs one: for what waits.
+/// The task of the block that this kernel thread runs, if it runs one. Operations that wait use it.
 ///
 /// # Safety
 ///

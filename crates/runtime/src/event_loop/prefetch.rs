@@ -140,10 +140,10 @@ impl Task {
     /// Asks for what the task touches first, by its control block.
     #[inline(always)]
     fn prefetch_body(&self, lines: usize) {
-        // SAFETY: there is no exclusive reference to it. It is asked for as a turn begins, so no
-        // future is polled, nor is a body dropped. One fiber may run even so: the fiber that has
-        // queued itself and leaves. But fibers are reached by shared references. The place of that
-        // fiber is null then, which leads to addresses that are fetched in vain.
+        // SAFETY: there is no exclusive reference to the body. The loop calls this at the start of
+        // a turn. Then no future is polled and no body is dropped. One fiber may still run: the
+        // fiber that has queued itself and leaves. But fibers are reached by shared references. The
+        // place of that fiber is null then, which leads to addresses that are fetched in vain.
         match unsafe { &*self.body.get() } {
             Some(TaskBody::Fiber(fiber)) => fiber.prefetch(lines),
             Some(TaskBody::Future(future)) => {

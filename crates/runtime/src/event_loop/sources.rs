@@ -57,9 +57,9 @@ impl Sources {
 
     /// Notes that an attempt moved less than it could have.
     ///
-    /// Sound on an edge-triggered poller because whatever arrives later is a new edge. A hang-up
-    /// may have come together with the last data, in one edge that is gone, so after one every
-    /// attempt is made.
+    /// Sound on an edge-triggered poller because whatever arrives later is a new edge. But a
+    /// hang-up and the last data may have come in one edge, which is gone. So after a hang-up,
+    /// every attempt is made.
     #[inline]
     pub(crate) fn exhaust(&mut self, token: Token, direction: Direction) {
         let source = &mut self.slab[token.0 as usize];

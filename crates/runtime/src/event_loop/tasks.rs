@@ -187,7 +187,7 @@ impl Tasks {
     pub(crate) fn new(first: TaskName) -> io::Result<Self> {
         let blocks = Reservation::new(TaskName::SLOTS)?;
         blocks.make_usable(0);
-        // SAFETY: the place is usable. The block is without a body, so that it need not be dropped.
+        // SAFETY: the place is usable. The block has no body, so it need not be dropped.
         unsafe { blocks.place(0).write(Task::new(None, None, 0)) };
         Ok(Self {
             ready: Ready::default(),

@@ -12,9 +12,9 @@ const _: () = assert!(usize::BITS == 64, "a task's name needs a word of 64 bits"
 /// ```
 ///
 /// Loops have numbers from 1, so that a name is not 0, and none is a word as well. The slot is
-/// where the task lives. The serial says which of the slot's tenants it is: the low bits of the
-/// loop's count of tasks. It shows a stale name. After 2^28 later tasks the number may match again.
-/// Then the wake is spurious, which every wait allows for.
+/// where the task lives. The serial tells apart the tasks that use a slot one after the other: the
+/// low bits of the loop's count of tasks. It shows a stale name. After 2^28 later tasks the serial
+/// may match again. Then the wake is spurious, which every wait allows for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskName(NonZero<u64>);
 

@@ -86,7 +86,8 @@ impl<T> WaitQueue<T> {
     }
 }
 
-/// Wakes as a change says, without the lock: what is woken may need it at once.
+/// Wakes the tasks that `wake` names, after it releases the lock: a woken task may need the lock at
+/// once.
 fn wake_up<T>(mut inner: MutexGuard<'_, Inner<T>>, wake: Wake) {
     match wake {
         Wake::None => {}

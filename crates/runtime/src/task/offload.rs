@@ -149,8 +149,8 @@ struct ResultCell<T> {
     waiter: Option<Waker>,
 }
 
-/// Has a helper thread run `job`, which must not panic. [`offload`] is this for tasks. Here no task
-/// waits, and the job itself says when it is done: for loops that are not of this crate.
+/// Has a helper thread run `job`, which must not panic. No task waits: the job itself says when it
+/// is done. Tasks call [`offload`] instead. This function is for loops of other crates.
 pub fn submit(job: Box<dyn FnOnce() + Send>) {
     POOL.submit(job, MOST.load(Ordering::Relaxed), || {
         // A helper outlives the server that needs it first.

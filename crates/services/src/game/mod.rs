@@ -13,8 +13,8 @@
 //!
 //! * Clients are paired in the order in which they arrive. Of a pair, the first to come gets `PLAY
 //!   first` and the other `PLAY second`. A client that leaves before is not paired.
-//! * Before that the server sends nothing, and the client must send nothing. A client that does
-//!   gets `ERROR wait for PLAY`, and the connection ends.
+//! * Before `PLAY` the server sends nothing, and the client must send nothing. A client that sends
+//!   a line too soon gets `ERROR wait for PLAY`, and the connection ends.
 //! * From then on each line of one, of at most 1,024 bytes, goes to the other as it is. A longer
 //!   line gets its sender a line that begins with `ERROR`, and ends the game.
 //! * A client leaves by closing its side of the connection. It also leaves by taking nothing of

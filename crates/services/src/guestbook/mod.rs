@@ -111,7 +111,7 @@ impl Guestbook {
         self.http.serve(stream)
     }
 
-    /// Answers a connection that is one too many by 503, as [`Http::refuse`] does.
+    /// Answers 503 to a connection beyond the limit, as [`Http::refuse`] does.
     ///
     /// # Errors
     ///
@@ -217,7 +217,7 @@ fn page(status: &'static status::Status, template: &Template, variables: &Value)
     }
 }
 
-/// Whether a form comes from a page of this host, or not from a browser.
+/// Whether a form comes from a page of this host, or from a client that is no browser.
 fn is_from_here(asked: &Asked<'_>) -> Result<bool, Reply> {
     if let Some(site) = asked.field("Sec-Fetch-Site")? {
         // "none": the guest has asked for it by other means than a page.

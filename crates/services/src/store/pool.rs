@@ -46,7 +46,7 @@ impl<T> Checkout<'_, T> {
         self.pool.idle().pop()
     }
 
-    /// Puts in something that the next checkout may use.
+    /// Puts `thing` into the pool, for the next checkout.
     pub(super) fn put(self, thing: T) {
         self.pool.idle().push(thing);
     }

@@ -73,7 +73,7 @@ Unit costs (--costs), in ns each; memory in bytes for each task:
               (-woken), or after the processor has rested (-rest), a store's
               file that a process opens (-store)
   poller      a round of select, poll, … with 50, 1,000 and 15,000 registered,
-              of which one is ready; of 50 that all are (-full)
+              of which one is ready; with 50 that are all ready (-full)
   memory      a parked task
 
 Columns: block (kernel threads), park (user-level threads) and suspend (state
@@ -132,7 +132,7 @@ pub(super) struct Arguments {
     /// Where model.html and model.json go, and results.jsonl of each workload [default: nowhere]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Measure only the unit costs that a model is made of, and others, beside peers
+    /// Measure only the unit costs: those of the model, others, and those of peers
     #[arg(long, conflicts_with_all = NOT_OF_COSTS)]
     costs: bool,
     /// Measure only these unit costs, by name or group, such as switch,yield-2,poller

@@ -111,8 +111,8 @@ pub enum Direction {
     Worse,
     /// The interval holds the number one.
     Level,
-    /// There is no interval. One of the two was measured once, or the load generator was the limit
-    /// of the one that looks worse.
+    /// There is no interval. One experiment measured the cell once, or the load generator was the
+    /// limit of the experiment that looks worse.
     Unsure,
 }
 
@@ -172,8 +172,8 @@ impl Metric {
         }
     }
 
-    /// The figure that slices of blocks have for it, and the metric that chooses the rounds. None
-    /// if slices have none.
+    /// The metric of rounds, and the figure of a slice, that belong to this metric. None if slices
+    /// do not measure it.
     fn figure(self) -> Option<(rounds::Metric, Figure)> {
         match self {
             Self::Rate => Some((rounds::Metric::Rate, |sample| sample.requests_per_second)),
@@ -433,7 +433,7 @@ impl fmt::Display for Direction {
     }
 }
 
-/// The ratios that slices tell of, by the key of the metric.
+/// The ratios that slices show, by the key of the metric.
 type BySlices = BTreeMap<&'static str, slices::Ratios>;
 
 fn by_slices(records: [&Records; 2], before: &Summary, after: &Summary) -> BySlices {

@@ -23,7 +23,7 @@ use crate::record::Records;
 use crate::statistics::studentized_range::student;
 use crate::statistics::{Estimate, Interval};
 
-/// The error of an interval: that of other ratios.
+/// The error of an interval. Intervals of other ratios have it too.
 const ERROR: f64 = 0.01;
 
 /// The means of sessions by session, for each subject, and how its blocks vary.

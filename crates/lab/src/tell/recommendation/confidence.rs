@@ -65,7 +65,7 @@ fn what_decided(told: &[&Verdict]) -> Vec<String> {
 pub(crate) fn network_of(verdict: &Verdict) -> Option<String> {
     let Network { round_trip_us, latency_us, load_in_server } = verdict.network?;
     Some(format!(
-        "The network sets the rate at {}, so processor time decides: a round trip takes {} of {}, and at most \
+        "The network sets the rate at {}, so processor time decides. A round trip takes {} of {}, and at most \
          {load_in_server:.1} requests are in the servers at a time",
         connections(verdict.concurrency),
         duration(round_trip_us),

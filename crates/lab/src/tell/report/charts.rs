@@ -241,7 +241,7 @@ pub(super) fn rates(summary: &Summary) -> Vec<Figure> {
     summary.concurrency.iter().map(figure).filter(|figure| !figure.svg.is_empty()).collect()
 }
 
-/// The interval of an estimate. Two values have no interval.
+/// The interval of an estimate; none if the estimate comes from too few values.
 fn interval(estimate: Estimate) -> Option<[f64; 2]> {
     estimate.interval.map(|interval| [interval.low, interval.high])
 }

@@ -20,8 +20,8 @@ const BUFFER_SIZE: usize = 16 * 1024;
 /// How soon a member that hears nothing notices that the room was broken off.
 const ATTENTION: Duration = Duration::from_millis(100);
 
-/// How long the members of a broken room wait for the server to part with them. What it still sends
-/// belongs to no room, and must not reach a room that is joined afterwards.
+/// How long the members of a broken room wait for the server to close their connections. What the
+/// server still sends belongs to no room, and must not reach a room that is joined afterwards.
 const LONGEST_PARTING: Duration = Duration::from_secs(1);
 
 /// A member that has joined.

@@ -109,7 +109,7 @@ impl Room {
         self.numbers.count()
     }
 
-    /// The round that is on.
+    /// The current round.
     pub(super) fn round(&self) -> Round {
         self.lock().round.clone()
     }
@@ -222,7 +222,7 @@ impl Room {
         }
     }
 
-    /// Breaks the room off. True if it had not been broken off before.
+    /// Stops the room before its lines are done. Returns true unless the room was stopped already.
     pub(super) fn break_off(&self) -> bool {
         let first = !std::mem::replace(&mut self.lock().broken, true);
         self.changed.notify_waiters();

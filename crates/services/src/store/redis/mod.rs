@@ -388,7 +388,7 @@ impl Commands {
         commands
     }
 
-    /// One command that must not be.
+    /// One command that must not be executed twice.
     fn once(words: &[&[u8]]) -> Self {
         Self { once: true, ..Self::repeatable(words) }
     }
