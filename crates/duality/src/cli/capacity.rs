@@ -15,18 +15,19 @@ use crate::catalogue::Catalogue;
 Examples:
   duality compare http --concurrency 100,1000 --out run
   duality capacity run
-      processor time, memory and the first limit of each architecture at 15,000 connections
+      processor time, memory and first limit of each at 15,000 connections
   duality capacity run --connections 1000000 --rate 2e6 --processors 64
       and how many processors and hosts two million requests a second take
   duality capacity run --rate 2e6 --processors 64 --hosts 2
       and whether two hosts are enough
   duality capacity run --out capacity.html
       a page with what was measured and what is predicted in one chart
-  duality compare plans/capacity.toml --out check && duality capacity check --check
-      predicts from at most 1,000 connections what was measured with more, and says how far off it is
+  duality compare plans/capacity.toml --out check
+  duality capacity check --check
+      how far off predictions from 1,000 connections are from what was measured
 
-Processors are taken to add up, as with a process for each of them. docs/capacity.md says how good
-predictions are, and where they fail.")]
+Processors are taken to add up, as with a process for each of them.
+docs/capacity.md says how good predictions are, and where they fail.")]
 pub(super) struct Arguments {
     /// Runs to predict from: directories that `compare` wrote, or the results.jsonl in them
     #[arg(required = true, value_name = "RESULTS")]
