@@ -1,5 +1,5 @@
-//! Which thread runs: run queues, parked threads with and without deadlines, and the wait for
-//! events.
+//! Which thread or task runs: run queues, what is parked with and without deadlines, and the wait
+//! for events.
 //!
 //! ```text
 //!      wake                 its turn

@@ -1,4 +1,4 @@
-//! What a plan of regimes asks for.
+//! Plans of regimes: their own form of TOML is read here, and checked.
 //!
 //! ```toml
 //! title = "…"

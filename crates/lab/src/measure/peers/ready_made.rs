@@ -1,4 +1,5 @@
 //! The peers that need no definition: web servers in a usual set-up for the pages of a comparison.
+//! How their programs are found, and asked for their version.
 //!
 //! Each has a worker for the one processor that it is pinned to, no log of requests, and a queue as
 //! long as ours. It closes a connection after as many requests as ours ([`REQUESTS_A_CONNECTION`]).
