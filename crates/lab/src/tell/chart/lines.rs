@@ -346,7 +346,7 @@ mod tests {
         let path = svg.split_once("class=\"band\" d=\"").unwrap().1.split_once('"').unwrap().0;
         assert_eq!((path.matches('L').count(), path.ends_with('Z')), (3, true), "{path}");
         // The highest end of the band has a place below the top of the chart.
-        assert!(svg.contains(">80<") && !path.contains(&format!(" {TOP:.1}L")), "{svg}");
+        assert!(svg.contains(">100<") && !path.contains(&format!(" {TOP:.1}L")), "{svg}");
     }
 
     #[test]
