@@ -260,7 +260,7 @@ settings! {
     "client-cpus" client_cpus: Vec<usize>, Lab, values::distinct,
         "list of whole numbers", "those that share no core with the server's", "The processors of the load generator; needs server-cpus";
     "hosts" hosts: Vec<String>, Lab, values::texts,
-        "list of texts", "this machine", "Where roles run, such as [\"server=web1\", \"load=gen1@10.0.0.7\"] (docs/hosts.md)";
+        "list of texts", "this machine", "Where roles run, such as server=web1 or load=gen1@10.0.0.7 (docs/hosts.md)";
     "launcher" launcher: String, Lab, values::text,
         "text", "ssh", "What reaches hosts: ssh, srun, nsenter, kubectl, docker, or a command with {host}";
     "host-program" host_program: String, Lab, values::text,
