@@ -28,6 +28,8 @@ const NEEDS: &[(&str, &str)] = &[
     ("/usr/lib/llvm-19/bin/clang++", "clang-19"),
     ("/usr/lib/llvm-19/bin/ld.lld", "lld-19"),
     ("/usr/include/llvm-19/llvm/IR/Module.h", "llvm-19-dev"),
+    // The sanitizers of the suite.
+    ("/usr/lib/llvm-19/lib/clang/19/lib/linux", "libclang-rt-19-dev"),
     ("/usr/bin/dot", "graphviz"),
 ];
 

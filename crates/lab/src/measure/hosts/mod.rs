@@ -7,11 +7,11 @@
 //!                                          └────────── load
 //! ```
 //!
-//! A [launcher](launcher) is a command that gives the standard streams of a process there. Over
-//! them a [link](link) sends [orders](protocol), and an [agent](agent) carries them out with the
-//! code that measures on one machine. So a server on a host is a [`Server`] like any other, and a
-//! load there a [`Driver`](super::driver::Driver). No clock of one host is compared with that of
-//! another: each figure is a difference that one host has taken.
+//! A launcher (`launcher.rs`) is a command that gives the standard streams of a process there.
+//! Over them a link (`link.rs`) sends orders (`protocol.rs`), and an [agent] carries them out with
+//! the code that measures on one machine. So a server on a host is a `Server` like any other, and
+//! a load there a `Driver`. No clock of one host is compared with that of another: each figure is
+//! a difference that one host has taken.
 
 pub mod agent;
 mod fleet;
