@@ -1,5 +1,4 @@
-/* The warnings of the report: a lock held across a wait, and a lost update. Also code without a
- * warning. */
+/* The report warns of a lock held across a wait, and of a lost update. Other code has none. */
 #include "test.h"
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static long balance, safe;
