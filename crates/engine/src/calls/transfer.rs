@@ -224,7 +224,11 @@ impl Transfer<'_> {
                 }
                 self.descriptor.would_block(self.direction, seen);
             }
-            if self.descriptor.is_nonblocking(self.number) {
+            let nonblocking = match self.descriptor.mode(self.number) {
+                Ok(nonblocking) => nonblocking,
+                Err(error) => return self.so_far(error),
+            };
+            if nonblocking {
                 // The kernel looks at the arguments before it looks whether the call would block.
                 let looked = self.descriptor.kind(self.number) == Kind::Polled && self.done == 0;
                 return if looked { self.frame.pass() } else { self.so_far(EAGAIN) };

@@ -1,7 +1,7 @@
 //! What the engine knows of the program's descriptors, and how it learns that one is ready.
 //!
 //! ```text
-//!   registry, facts ─▶ edges ◀─ registration: epoll     ring, request, receive: io_uring
+//!   registry, facts, mode ─▶ edges ◀─ registration: epoll     ring, request, receive: io_uring
 //!   poll_node: several at once    closed: files that outlive their number
 //!   engine_files, spare_numbers, bell: the engine's own
 //! ```
@@ -13,6 +13,7 @@ pub(crate) mod closed;
 pub(crate) mod edges;
 pub(crate) mod engine_files;
 pub(crate) mod facts;
+pub(crate) mod mode;
 pub(crate) mod poll_node;
 pub(crate) mod receive;
 pub(crate) mod registration;

@@ -272,39 +272,6 @@ impl Descriptor {
         self.kind.store(kind as u8, Ordering::Relaxed);
     }
 
-    /// Whether `O_NONBLOCK` is set. Where others could change it, the kernel is asked each time.
-    #[inline(always)]
-    pub(crate) fn is_nonblocking(&self, number: usize) -> bool {
-        if self.has(facts::MODE_KNOWN) {
-            self.has(facts::NONBLOCKING)
-        } else {
-            self.ask_mode(number)
-        }
-    }
-
-    #[cold]
-    fn ask_mode(&self, number: usize) -> bool {
-        let flags = sys!(SYS_fcntl, number, libc::F_GETFL);
-        let nonblocking = failed(flags) || flags as i32 & libc::O_NONBLOCK != 0;
-        self.set_mode(nonblocking);
-        nonblocking
-    }
-
-    /// Remembers `O_NONBLOCK`, unless the flag can change behind the engine's back.
-    pub(crate) fn set_mode(&self, nonblocking: bool) {
-        if self.has(facts::SHARED) {
-            return;
-        }
-        self.clear(facts::NONBLOCKING);
-        self.set(facts::MODE_KNOWN | if nonblocking { facts::NONBLOCKING } else { 0 });
-    }
-
-    /// From now on, others refer to the same file.
-    pub(crate) fn share(&self) {
-        self.set(facts::SHARED);
-        self.clear(facts::MODE_KNOWN | facts::NONBLOCKING | facts::TIMEOUTS_KNOWN);
-    }
-
     /// Whether an attempt could succeed, as far as is known.
     #[inline(always)]
     pub(crate) fn may_succeed(&self, direction: Direction) -> bool {
@@ -338,12 +305,6 @@ impl Descriptor {
 
     pub(crate) fn set_drained(&self, drained: bool) {
         self.drained.store(drained, Ordering::Relaxed);
-    }
-
-    /// Whether `O_NONBLOCK` is known not to be set.
-    pub(crate) fn is_known_to_block(&self) -> bool {
-        let facts = self.facts.load(Ordering::Relaxed);
-        facts & (facts::MODE_KNOWN | facts::NONBLOCKING) == facts::MODE_KNOWN
     }
 
     /// Makes a call while no other worker makes one like it. The other call could take away what
