@@ -313,6 +313,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let Records { cells, blocks } = &finished.records;
     let blocks = match finished.heading.design.blocks {
         0 => String::new(),
+        _ if blocks.len() == 1 => ", and 1 block".to_owned(),
         _ => format!(", and {} blocks", blocks.len()),
     };
     Err(Failure::failed(format!(

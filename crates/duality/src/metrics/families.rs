@@ -55,11 +55,13 @@ impl Collector for Families {
         let accepted = totals.connections_accepted;
         page.counter("connections_accepted", "Connections that were accepted.", None, accepted)?;
         let refused = Reason::ALL.map(|reason| (reason.name(), refusals::refused(reason)));
-        page.counters("connections_refused", "Connections that were refused.", "reason", &refused)?;
+        let help = "Connections that were refused.";
+        page.labelled("connections_refused", help, "reason", &refused, ConstCounter::new)?;
         let failed = FailureKind::ALL.map(|kind| (kind.name(), failures(kind)));
         let panics = [("panic", self.panics.load(Ordering::Relaxed))];
         let errors = [&failed[..], &panics].concat();
-        page.counters("errors", "Connections that ended with an error.", "kind", &errors)?;
+        let help = "Connections that ended with an error.";
+        page.labelled("errors", help, "kind", &errors, ConstCounter::new)?;
         page.gauge("tasks", "Tasks that are alive.", totals.tasks_now())?;
         page.counter("read", "Bytes read from sockets.", Some(&Unit::Bytes), totals.read_bytes)?;
         page.counter(
@@ -94,22 +96,6 @@ impl Page<'_> {
         ConstCounter::new(value).encode(encoder)
     }
 
-    /// A counter for each value of a label.
-    fn counters(
-        &mut self,
-        name: &str,
-        help: &str,
-        label: &str,
-        values: &[(impl AsRef<str>, u64)],
-    ) -> fmt::Result {
-        let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (of, value) in values {
-            let labels = [(label, of.as_ref())];
-            ConstCounter::new(*value).encode(encoder.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
-
     fn gauge<N>(&mut self, name: &str, help: &str, value: N) -> fmt::Result
     where
         ConstGauge<N>: EncodeMetric,
@@ -118,18 +104,20 @@ impl Page<'_> {
         ConstGauge::new(value).encode(encoder)
     }
 
-    /// A gauge for each value of a label.
-    fn gauges(
+    /// A metric for each value of a label.
+    fn labelled<M: EncodeMetric>(
         &mut self,
         name: &str,
         help: &str,
         label: &str,
         values: &[(impl AsRef<str>, u64)],
+        metric: fn(u64) -> M,
     ) -> fmt::Result {
-        let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        let kind = metric(0).metric_type();
+        let mut encoder = self.0.encode_descriptor(name, help, None, kind)?;
         for (of, value) in values {
             let labels = [(label, of.as_ref())];
-            ConstGauge::new(*value).encode(encoder.encode_family(&labels)?)?;
+            metric(*value).encode(encoder.encode_family(&labels)?)?;
         }
         Ok(())
     }
@@ -155,11 +143,13 @@ impl Page<'_> {
         let of = |value: fn(&visibility::QueueReport) -> u64| -> Vec<(&str, u64)> {
             queues.iter().map(|queue| (queue.name.as_str(), value(queue))).collect()
         };
-        let label = "queue";
         let (lengths, threads) = (of(|queue| queue.length), of(|queue| queue.threads));
-        self.gauges("queue_length", "Blocks that wait in a queue.", label, &lengths)?;
-        self.gauges("queue_threads", "Kernel threads that take from a queue.", label, &threads)?;
+        let help = "Blocks that wait in a queue.";
+        self.labelled("queue_length", help, "queue", &lengths, ConstGauge::new)?;
+        let help = "Kernel threads that take from a queue.";
+        self.labelled("queue_threads", help, "queue", &threads, ConstGauge::new)?;
         let executed = of(|queue| queue.executed);
-        self.counters("queue_executed", "Blocks that were taken from a queue.", label, &executed)
+        let help = "Blocks that were taken from a queue.";
+        self.labelled("queue_executed", help, "queue", &executed, ConstCounter::new)
     }
 }

@@ -16,9 +16,8 @@
 //! The source of the method is a comparison of forms on the kept runs, of which docs/capacity.md
 //! has the figures. Straight lines over the connections were off by 57 % and more. Gunther's
 //! Universal Scalability Law (1993) has a coherency term, which a closed loop cannot tell from
-//! noise. The memory of a server is a line over the
-//! connections that are *open at the server*. Its slope means nothing where connections come and
-//! go.
+//! noise. The memory of a server is a line over the connections that are *open at the server*. Its
+//! slope means nothing where connections come and go.
 
 mod check;
 mod command;

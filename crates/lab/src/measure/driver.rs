@@ -9,29 +9,27 @@ use super::experiment::Experiment;
 use super::window::Window;
 use crate::record::CellKey;
 
+/// What becomes of the connections of a load after its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// They stay, for slices.
+    Stay,
+    /// They end.
+    End,
+}
+
 /// Makes load.
 pub(crate) trait Driver {
-    /// Measures the server of `window` in a window of its own. Its connections then stay, at rest,
-    /// for [`slice`](Driver::slice): its number is how many joined before it.
+    /// Measures the server of `window` in a window of its own. If the load stays, its connections
+    /// are at rest afterwards, for [`slice`](Driver::slice). Its number is how many stayed before.
     ///
     /// # Errors
     ///
-    /// Why there is no report. The load has not joined then.
-    fn join(
+    /// Why there is no report. The load does not stay then.
+    fn measure(
         &mut self,
         key: &CellKey,
-        window: &mut Window<'_>,
-        interrupted: &AtomicBool,
-    ) -> Result<Report, String>;
-
-    /// The same of a server that is measured alone: its connections end with the window.
-    ///
-    /// # Errors
-    ///
-    /// Why there is no report.
-    fn alone(
-        &mut self,
-        key: &CellKey,
+        after: After,
         window: &mut Window<'_>,
         interrupted: &AtomicBool,
     ) -> Result<Report, String>;
@@ -43,8 +41,8 @@ pub(crate) trait Driver {
     /// When what makes the load is gone.
     fn slice(&mut self, load: usize, length: Duration) -> Result<Slice, String>;
 
-    /// How many processors make the load, one in each process.
-    fn width(&self) -> usize {
+    /// How many processors make a load that stays, one in each process.
+    fn width(&self, _load: usize) -> usize {
         1
     }
 
@@ -67,29 +65,23 @@ impl<'a> InProcess<'a> {
 }
 
 impl Driver for InProcess<'_> {
-    fn join(
+    fn measure(
         &mut self,
         key: &CellKey,
+        after: After,
         window: &mut Window<'_>,
         interrupted: &AtomicBool,
     ) -> Result<Report, String> {
         let told = |error: duality_load::Error| error.to_string();
         let options = self.experiment.load(window.address(), key)?;
+        if after == After::End {
+            return duality_load::run(&options, window, interrupted).map_err(told);
+        }
         let relay = match &mut self.relay {
             Some(relay) => relay,
             none => none.insert(Relay::new(&options.cpus).map_err(told)?),
         };
         relay.join(&options, window, interrupted).map_err(told)
-    }
-
-    fn alone(
-        &mut self,
-        key: &CellKey,
-        window: &mut Window<'_>,
-        interrupted: &AtomicBool,
-    ) -> Result<Report, String> {
-        let options = self.experiment.load(window.address(), key)?;
-        duality_load::run(&options, window, interrupted).map_err(|error| error.to_string())
     }
 
     fn slice(&mut self, load: usize, length: Duration) -> Result<Slice, String> {

@@ -45,6 +45,7 @@ use crate::record::CellKey;
 use crate::record::results::{self, Results};
 use crate::record::{Block, Cell, Heading, Outcome, Records, VERSION};
 use display::Display;
+use driver::After;
 
 pub use clock::Clock;
 pub use part::seconds_missing;
@@ -253,7 +254,7 @@ fn try_measure(
     } else {
         let mut driver = stage.driver(experiment)?;
         let mut window = Window::of(&mut *server, &mut *meter);
-        let report = driver.alone(key, &mut window, interrupted);
+        let report = driver.measure(key, After::End, &mut window, interrupted);
         window.outcome(report, driver.round_trip(), experiment, &key.subject)
     };
     Ok(match store.as_mut().and_then(OpenStore::problem) {

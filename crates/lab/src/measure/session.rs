@@ -9,7 +9,7 @@ use duality_load::is_wrong_reply;
 
 use super::clock::Clock;
 use super::command::Load;
-use super::driver::Driver;
+use super::driver::{After, Driver};
 use super::meter::Meter;
 use super::stage::Stage;
 use super::window::Window;
@@ -183,7 +183,7 @@ impl<'a> Session<'a> {
             none => none.insert(self.stage.driver(self.experiment)?),
         };
         let mut window = Window::of(&mut *server, &mut *self.meter);
-        let report = driver.join(key, &mut window, self.interrupted);
+        let report = driver.measure(key, After::Stay, &mut window, self.interrupted);
         let load = self.joined;
         self.joined += usize::from(report.is_ok());
         let outcome = window.outcome(report, driver.round_trip(), self.experiment, &key.subject);
@@ -315,7 +315,7 @@ impl<'a> Session<'a> {
             client_cpu_us: microseconds(driven.cpu),
             requests_per_second: driven.requests_per_second,
             server_cpu_share: used.as_secs_f64() / elapsed,
-            client_cpu_share: driven.cpu.as_secs_f64() / elapsed / driver.width() as f64,
+            client_cpu_share: driven.cpu.as_secs_f64() / elapsed / driver.width(alive.load) as f64,
             client_wait_share: driven.waited.as_secs_f64() / elapsed,
             connections_served: driven.connections_served,
             failures,

@@ -158,7 +158,7 @@ pub struct Standing {
 }
 
 /// What a verdict rests on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Evidence {
     /// Blocks that count, and compare something.
     pub blocks: usize,
@@ -190,6 +190,9 @@ pub struct Evidence {
     pub with_strangers: usize,
     /// The most that they used, as a share of a processor.
     pub strangers: f64,
+    /// The host of the processor that was disturbed most; none of this machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 /// The A/A control.

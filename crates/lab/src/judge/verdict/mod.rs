@@ -36,7 +36,7 @@ use crate::judge::network::Network;
 use crate::judge::pairs::{Fits, Pair, Pairs};
 use crate::judge::rounds::{Figure, Rate, Rounds, Sample};
 pub use crate::judge::rounds::{Metric, sound};
-use crate::record::{Disturbance, Heading, Measured, Outcome, Records};
+use crate::record::{Disturbance, Heading, Measured, Outcome, Processor, Records};
 
 pub use finding::{Cause, Control, Evidence, Finding, Standing, Verdict};
 
@@ -286,6 +286,8 @@ impl<'a> Count<'a> {
                     windows.map(Disturbance::strangers).fold(0.0, f64::max)
                 };
                 let (with_strangers, strangers) = many(kept.iter().map(strangers));
+                let windows =
+                    || kept.iter().flatten().filter_map(|(_, cell)| cell.disturbance.as_ref());
                 let is_throttled = |round: &Vec<(&str, &Measured)>| {
                     let mut windows =
                         round.iter().filter_map(|(_, cell)| cell.disturbance.as_ref());
@@ -300,6 +302,7 @@ impl<'a> Count<'a> {
                     in_turn: true,
                     with_strangers,
                     strangers,
+                    host: noisiest(windows().flat_map(|found| &found.processors)),
                     throttled: kept.iter().filter(|round| is_throttled(round)).count(),
                     ..Evidence::default()
                 }
@@ -308,8 +311,8 @@ impl<'a> Count<'a> {
                 let all = || kept.iter().chain(dropped);
                 let groups: BTreeSet<usize> = all().map(|block| block.group).collect();
                 let sessions: BTreeSet<usize> = kept.iter().map(|block| block.session).collect();
-                let worst = all().flat_map(|block| &block.disturbance.processors);
-                let worst = worst.max_by(|one, other| one.stolen.total_cmp(&other.stolen));
+                let processors = || all().flat_map(|block| &block.disturbance.processors);
+                let worst = processors().max_by(|one, other| one.stolen.total_cmp(&other.stolen));
                 let (with_strangers, strangers) =
                     many(all().map(|block| block.disturbance.strangers()));
                 Evidence {
@@ -325,11 +328,18 @@ impl<'a> Count<'a> {
                     stolen_cpu: worst.filter(|worst| worst.stolen > 0.0).map(|worst| worst.cpu),
                     with_strangers,
                     strangers,
+                    host: noisiest(processors()),
                     throttled: all().filter(|block| block.disturbance.quota.is_some()).count(),
                 }
             }
         }
     }
+}
+
+/// The host of the processor of which steal and strangers took most; none of this machine.
+fn noisiest<'p>(processors: impl Iterator<Item = &'p Processor>) -> Option<String> {
+    let taken = |processor: &Processor| processor.stolen + processor.strangers;
+    processors.max_by(|one, other| taken(one).total_cmp(&taken(other)))?.host.clone()
 }
 
 /// The critical difference of a verdict, as a logarithm: the widest of those that are level with

@@ -16,7 +16,7 @@ struct Named {
     name: &'static str,
     /// The command.
     template: &'static str,
-    /// Whether our tests run it against the real program.
+    /// Whether it was tried with the real program.
     tried: bool,
 }
 
@@ -68,9 +68,7 @@ impl Launcher {
     pub(crate) fn caution(text: &str) -> Option<String> {
         let named = NAMED.iter().find(|named| named.name == text && !named.tried)?;
         let Named { name, template, .. } = named;
-        Some(format!(
-            "the launcher {name} (`{template}`) has not been tried by Duality's own tests"
-        ))
+        Some(format!("the launcher {name} (`{template}`) was not tried by Duality's developers"))
     }
 
     /// The command that runs a shell on `host`.

@@ -16,7 +16,7 @@ use duality_load::{Observer, Report, Slice};
 
 use super::link::{Answers, Link};
 use super::protocol::{Answer, Load, Order};
-use crate::measure::driver::Driver;
+use crate::measure::driver::{After, Driver};
 use crate::measure::window::Window;
 use crate::record::CellKey;
 
@@ -42,41 +42,6 @@ struct Part {
 impl Loads {
     pub(super) fn new(links: Vec<Arc<Link>>) -> Self {
         Self { links, next: 0, joined: Vec::new(), round_trip: None }
-    }
-
-    fn make(
-        &mut self,
-        key: &CellKey,
-        stays: bool,
-        window: &mut Window<'_>,
-        interrupted: &AtomicBool,
-    ) -> Result<Report, String> {
-        let address = window.address();
-        self.next += 1;
-        let number = self.next;
-        // A host without a connection takes no part.
-        let parts = self.links.len().min(key.concurrency.max(1));
-        let links: Vec<Arc<Link>> = self.links[..parts].to_vec();
-        let begin = |(part, link): (usize, &Arc<Link>)| {
-            let load = Load { number, key: key.clone(), address, part, parts, stays };
-            let answers = link.order(&Order::Load(Box::new(load)))?;
-            Ok(Part { link: Arc::clone(link), answers })
-        };
-        let begun: Result<Vec<Part>, String> = links.iter().enumerate().map(begin).collect();
-        let made = begun.and_then(|parts| course(&parts, window, interrupted));
-        match made {
-            Ok(report) => {
-                if stays {
-                    self.joined.push((number, links));
-                }
-                Ok(report)
-            }
-            Err(problem) => {
-                // The others wait for a window that will never open.
-                links.iter().for_each(|link| drop(link.tell(&Order::Stop)));
-                Err(problem)
-            }
-        }
     }
 
     fn measure_round_trip(&mut self, address: SocketAddr) {
@@ -130,24 +95,40 @@ fn course(
 }
 
 impl Driver for Loads {
-    fn join(
+    fn measure(
         &mut self,
         key: &CellKey,
+        after: After,
         window: &mut Window<'_>,
         interrupted: &AtomicBool,
     ) -> Result<Report, String> {
-        self.measure_round_trip(window.address());
-        self.make(key, true, window, interrupted)
-    }
-
-    fn alone(
-        &mut self,
-        key: &CellKey,
-        window: &mut Window<'_>,
-        interrupted: &AtomicBool,
-    ) -> Result<Report, String> {
-        self.measure_round_trip(window.address());
-        self.make(key, false, window, interrupted)
+        let address = window.address();
+        self.measure_round_trip(address);
+        self.next += 1;
+        let (number, stays) = (self.next, after == After::Stay);
+        // A host without a connection takes no part.
+        let parts = self.links.len().min(key.concurrency.max(1));
+        let links: Vec<Arc<Link>> = self.links[..parts].to_vec();
+        let begin = |(part, link): (usize, &Arc<Link>)| {
+            let load = Load { number, key: key.clone(), address, part, parts, stays };
+            let answers = link.order(&Order::Load(Box::new(load)))?;
+            Ok(Part { link: Arc::clone(link), answers })
+        };
+        let begun: Result<Vec<Part>, String> = links.iter().enumerate().map(begin).collect();
+        let made = begun.and_then(|parts| course(&parts, window, interrupted));
+        match made {
+            Ok(report) => {
+                if stays {
+                    self.joined.push((number, links));
+                }
+                Ok(report)
+            }
+            Err(problem) => {
+                // The others wait for a window that will never open.
+                links.iter().for_each(|link| drop(link.tell(&Order::Stop)));
+                Err(problem)
+            }
+        }
     }
 
     fn slice(&mut self, load: usize, length: Duration) -> Result<Slice, String> {
@@ -167,8 +148,8 @@ impl Driver for Loads {
         Ok(whole)
     }
 
-    fn width(&self) -> usize {
-        self.links.len()
+    fn width(&self, load: usize) -> usize {
+        self.joined[load].1.len()
     }
 
     fn round_trip(&self) -> Option<Duration> {

@@ -172,13 +172,17 @@ struct Disturbed {
     strangers: usize,
     /// The most that other processes used, as a share of a processor.
     most: f64,
+    /// Where that was: ` of HOST`, or nothing on this machine.
+    place: String,
 }
 
 impl Disturbed {
     fn of(summary: &Summary) -> Self {
-        let all = || summary.verdicts.iter().map(|verdict| verdict.evidence);
-        let sum = |of: fn(Evidence) -> usize| -> usize { all().map(of).sum() };
-        let most = all().map(|one| one.strangers).fold(0.0, f64::max);
+        let all = || summary.verdicts.iter().map(|verdict| &verdict.evidence);
+        let sum = |of: fn(&Evidence) -> usize| -> usize { all().map(of).sum() };
+        let worst = all().max_by(|one, other| one.strangers.total_cmp(&other.strangers));
+        let most = worst.map_or(0.0, |worst| worst.strangers);
+        let host = worst.and_then(|worst| worst.host.as_ref());
         Self {
             blocks: sum(|one| one.measured),
             what: if all().all(|one| one.in_turn) { "rounds" } else { "blocks" },
@@ -188,19 +192,20 @@ impl Disturbed {
             throttled: sum(|one| one.throttled),
             strangers: if most > MANY_STRANGERS { sum(|one| one.with_strangers) } else { 0 },
             most,
+            place: host.map_or(String::new(), |host| format!(" of {host}")),
         }
     }
 }
 
 /// The disturbances on the machine, in a few words each.
 pub(in crate::tell) fn disturbed_briefly(summary: &Summary) -> Vec<String> {
-    let Disturbed { blocks, what, stolen, waited, throttled, strangers, most, .. } =
+    let Disturbed { blocks, what, stolen, waited, throttled, strangers, most, place, .. } =
         Disturbed::of(summary);
     [
         (stolen, "hypervisor steal".to_owned()),
         (waited, "the load generator without a processor".to_owned()),
         (throttled, "no CPU quota left".to_owned()),
-        (strangers, format!("other processes (up to {} of a processor)", percent(most))),
+        (strangers, format!("other processes (up to {} of a processor{place})", percent(most))),
     ]
     .into_iter()
     .filter(|(count, _)| *count > 0)
@@ -210,15 +215,16 @@ pub(in crate::tell) fn disturbed_briefly(summary: &Summary) -> Vec<String> {
 
 /// The disturbances on the machine, in full sentences.
 pub(super) fn disturbance(summary: &Summary) -> Vec<String> {
-    let Disturbed { blocks, what, stolen, again, waited, throttled, strangers, most } =
+    let Disturbed { blocks, what, stolen, again, waited, throttled, strangers, most, place } =
         Disturbed::of(summary);
     let mut sentences = Vec::new();
     if stolen > 0 {
-        let all = summary.verdicts.iter().map(|verdict| verdict.evidence);
+        let all = summary.verdicts.iter().map(|verdict| &verdict.evidence);
         let worst = all.max_by(|one, other| one.stolen.total_cmp(&other.stolen));
         let share = worst.filter(|worst| worst.stolen > 0.0).map_or(String::new(), |worst| {
             let cpu =
                 worst.stolen_cpu.map_or("a processor".to_owned(), |cpu| format!("processor {cpu}"));
+            let cpu = worst.host.iter().fold(cpu, |cpu, host| format!("{cpu} of {host}"));
             format!(" (up to {} of {cpu})", percent(worst.stolen))
         });
         sentences.push(format!(
@@ -240,7 +246,7 @@ pub(super) fn disturbance(summary: &Summary) -> Vec<String> {
     }
     if strangers > 0 {
         sentences.push(format!(
-            "Other processes used more than a tenth of a processor of the measurement in {strangers} of {blocks} {what}, up to {}: \
+            "Other processes used more than a tenth of a processor of the measurement in {strangers} of {blocks} {what}, up to {}{place}: \
              processor times allow for that, rates and latencies suffer. End them, or measure on other processors (--server-cpus, \
              --client-cpus).",
             percent(most)
