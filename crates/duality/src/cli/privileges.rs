@@ -66,9 +66,10 @@ impl Privileges {
 
     /// Gives the privileges up for good, in all kernel threads. A server that stays root and
     /// listens at `address` beyond this machine is told so.
-    pub(super) fn drop_for_good(self, address: SocketAddr) -> Result<(), Failure> {
+    pub(super) fn drop_for_good(self, address: Option<SocketAddr>) -> Result<(), Failure> {
         let Some((user, _)) = self.user else {
-            if geteuid().is_root() && !address.ip().is_loopback() {
+            let exposed = address.filter(|address| !address.ip().is_loopback());
+            if let Some(address) = exposed.filter(|_| geteuid().is_root()) {
                 log::warn(format_args!(
                     "this server runs as root and listens at {address}: give it a user by --user NAME"
                 ));

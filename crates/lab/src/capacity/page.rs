@@ -57,8 +57,11 @@ pub fn write_check(path: &Path, all: &[Check]) -> io::Result<()> {
 /// The page of what is predicted.
 pub(super) fn render(all: &[Capacity]) -> String {
     let shown = |capacity: &Capacity| {
-        let most = capacity.question.connections as f64;
+        let asked = capacity.question.connections as f64;
         let figures = capacity.subjects.iter().flat_map(|subject| {
+            // The line ends where no further connection fits, as the table does.
+            let fit = subject.processor_time.as_ref().ok().map(|time| time.connections);
+            let most = fit.unwrap_or(asked);
             let times = times(&subject.name, &subject.points, &subject.points, most);
             let memory = subject.memory.as_ref().ok();
             let memory = memory.map(|memory| memories(&subject.name, &subject.points, memory));

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, geteuid, kill_process, kill_process_group,
-    pidfd_open, pidfd_send_signal, waitid,
+    Pid, PidfdFlags, Resource, Signal, WaitId, WaitIdOptions, geteuid, getrlimit, kill_process,
+    kill_process_group, pidfd_open, pidfd_send_signal, waitid,
 };
 use tempfile::TempDir;
 
@@ -99,7 +99,7 @@ impl Process {
             servers,
             directory: directory.path(),
             root: experiment.site.put_into(&made)?,
-            connections: connections + to_servers(connections, servers),
+            connections: (connections + to_servers(connections, servers)).min(most_descriptors()),
             program: &experiment.programs.join(&peer.name),
         };
         fs::write(places.configuration(), places.fill(&peer.configuration))?;
@@ -203,6 +203,11 @@ impl Drop for Process {
             let _ = poll(&mut [PollFd::new(other, PollFlags::IN)], Some(&patience));
         }
     }
+}
+
+/// How many descriptors a process may have, and so connections.
+fn most_descriptors() -> usize {
+    getrlimit(Resource::Nofile).maximum.map_or(usize::MAX, |most| most as usize)
 }
 
 /// How many connections a balancer has to `servers` beside those of its clients: as many, and those
