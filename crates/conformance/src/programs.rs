@@ -31,6 +31,19 @@ pub fn compile(sources: &[PathBuf], flags: &[&str], program: &Path) {
     assert!(status.success(), "{sources:?} do not compile");
 }
 
+/// Copies a program that is to be started.
+///
+/// Another process writes the copy. This process cannot: a thread that forks at that moment
+/// hands the open file to its child, and a start of the program fails by ETXTBSY (execve(2)).
+///
+/// # Panics
+///
+/// It cannot be copied.
+pub fn copy_program(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg("-p").args([from, to]).status().expect("cp");
+    assert!(status.success(), "{} is not copied", from.display());
+}
+
 /// A compiled program of `programs/`. To drop this value removes the program.
 #[derive(Debug)]
 pub struct Program {

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use duality_conformance::programs::{compile, finish, folder};
+use duality_conformance::programs::{compile, copy_program, finish, folder};
 
 /// A program with the commands of `duality`.
 const DUALITY: &str = env!("CARGO_BIN_EXE_served");
@@ -24,7 +24,7 @@ fn example(place: &Path) {
             "nothing is converted here, the third way is native: {}",
             said.trim()
         ));
-        std::fs::copy(place.join("server"), place.join("server-cc")).expect("copied");
+        copy_program(&place.join("server"), &place.join("server-cc"));
     }
 }
 
@@ -131,7 +131,7 @@ fn what_is_wrong_with_a_compiled_program_is_told_in_a_line() {
         .expect("it runs");
     assert_eq!(alone.status.code(), Some(2), "{alone:?}");
     // A native program is measured, with a line that says so.
-    std::fs::copy(path("server"), path("other")).expect("copied");
+    copy_program(&path("server"), &path("other"));
     let output = compare(place.path(), &["--check", "--compiled", "./other {port} site"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use duality_conformance::ServerProcess;
-use duality_conformance::programs::{compile, finish, folder as file};
+use duality_conformance::programs::{compile, copy_program, finish, folder as file};
 use tempfile::TempDir;
 
 /// A program with the commands of `duality`.
@@ -32,7 +32,7 @@ fn open_folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("root may");
     let program = folder.path().join("duality");
-    fs::copy(DUALITY, &program).expect("copied");
+    copy_program(Path::new(DUALITY), &program);
     fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("root may");
     folder
 }
