@@ -11,29 +11,40 @@
 //!                  "operations":{…}}}                 … what it has used, and what it has counted
 //!   to the server  queues                             asks for …
 //!   to the lab     {"queues":[{"name":…,"length":…,"threads":…}]}     … how its queues are now
+//!   to the server  requests                           asks for …
+//!   to the lab     {"requests":{"answered":…,"late":…,"failed":…,"refused":…,"open":…,
+//!                  "buckets":[…]}}                    … what came of requests (`--late-after`)
 //!   to the server  drain, or the end of the channel   drain and exit
 //! ```
 //!
 //! docs/visibility.md explains the counters. `connections_open` stands beside them: how many
-//! connections the server has at that moment.
+//! connections the server has at that moment. The buckets are those of the histogram of
+//! `--metrics`: requests of at most 1 µs, 2 µs, 4 µs …, and the rest.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
-use duality_architectures::common::children;
+use duality_architectures::common::{children, refusals};
 use duality_architectures::usage;
+use duality_runtime::handler::{FailureKind, failures};
 use duality_runtime::visibility;
 use rustix::fs::{FileType, fstat};
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::{Map, Value, json};
 
+use crate::metrics::count_panics;
+
 /// The channel, before the server is ready.
 pub(crate) struct Control {
     orders: File,
     answers: File,
+    /// How many panics there were; none where requests are not counted.
+    panics: Option<&'static AtomicU64>,
 }
 
 impl Control {
@@ -45,7 +56,20 @@ impl Control {
             true => input.try_clone()?,
             false => io::stdout().as_fd().try_clone_to_owned()?,
         };
-        Ok(Self { orders: File::from(input), answers: File::from(output) })
+        Ok(Self { orders: File::from(input), answers: File::from(output), panics: None })
+    }
+
+    /// Has requests counted from now on, and those that take longer than `limit`. To be called
+    /// before connections are accepted and processes are forked.
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory for the counters.
+    pub(crate) fn count_requests(&mut self, limit: Duration) -> io::Result<()> {
+        visibility::count_late_requests(limit);
+        visibility::prepare_latencies()?;
+        self.panics = Some(count_panics());
+        Ok(())
     }
 
     /// Says why there will be no server.
@@ -70,12 +94,16 @@ impl Control {
     }
 
     fn answer(self) -> io::Result<()> {
-        let Self { orders, mut answers } = self;
+        let Self { orders, mut answers, panics } = self;
         for line in BufReader::new(orders).lines() {
             match line?.as_str() {
                 "drain" => break,
                 "queues" => {
                     say(&mut answers, &queues())?;
+                    continue;
+                }
+                "requests" => {
+                    say(&mut answers, &requests(panics))?;
                     continue;
                 }
                 _ => {}
@@ -104,6 +132,22 @@ impl Control {
 fn queues() -> Value {
     let queue = |queue: visibility::QueueReport| json!({ "name": queue.name, "length": queue.length, "threads": queue.threads });
     json!({ "queues": visibility::queues().into_iter().map(queue).collect::<Vec<_>>() })
+}
+
+/// What came of requests until now. A client that broke off, or took too long, is no failure of the
+/// server.
+fn requests(panics: Option<&AtomicU64>) -> Value {
+    let latencies = visibility::latencies();
+    let panics = panics.map_or(0, |panics| panics.load(Ordering::Relaxed));
+    let buckets: Vec<u64> = latencies.buckets.iter().map(|(_, count)| *count).collect();
+    json!({ "requests": {
+        "answered": latencies.count(),
+        "late": latencies.late,
+        "failed": failures(FailureKind::Service) + panics,
+        "refused": refusals::refused(refusals::Reason::Full),
+        "open": visibility::totals().connections_now(),
+        "buckets": buckets,
+    }})
 }
 
 fn say(answers: &mut File, message: &Value) -> io::Result<()> {

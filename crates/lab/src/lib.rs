@@ -9,10 +9,10 @@
 //!   record/     what is kept of it all: results.jsonl
 //! ```
 //!
-//! Each module uses the modules below it, and none above. Beside the pipeline stand four questions
+//! Each module uses the modules below it, and none above. Beside the pipeline stand five questions
 //! of their own. [`regimes`] compares architectures along rising load, and [`model`] explains
 //! costs. [`capacity`] predicts what more connections would take, and [`graph`] draws where a
-//! service blocks. Beneath all are [`statistics`], [`format`](mod@format), [`units`], [`page`] and
+//! service blocks. [`trial`] tries servers on live traffic. Beneath all are [`statistics`], [`format`](mod@format), [`units`], [`page`] and
 //! [`random`].
 
 #![forbid(unsafe_code)]
@@ -34,4 +34,5 @@ pub mod record;
 pub mod regimes;
 pub mod statistics;
 pub mod tell;
+pub mod trial;
 pub mod units;

@@ -28,6 +28,7 @@ mod runs;
 mod serve;
 mod setup;
 mod signals;
+mod trial;
 mod tuning;
 mod visibility;
 
@@ -92,6 +93,8 @@ enum Command {
     Load(load::Arguments),
     /// Measure a service under many architectures, and recommend one
     Compare(Box<compare::Arguments>),
+    /// Try architectures on live traffic, and go on with the best
+    Trial(Box<trial::Arguments>),
     /// Write plans, which say what to compare
     Plan(plan::Arguments),
     /// Write the report of a run measured before, or compare two runs
@@ -146,6 +149,7 @@ fn run_command(own: Option<Service>) -> ExitCode {
         Command::Serve(arguments) => serve::run(&catalogue, &arguments),
         Command::Load(arguments) => load::run(&arguments),
         Command::Compare(arguments) => question::answer(&catalogue, &arguments),
+        Command::Trial(arguments) => trial::run(&catalogue, &arguments),
         Command::Plan(arguments) => plan::write(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Capacity(arguments) => capacity::run(&catalogue, &arguments),

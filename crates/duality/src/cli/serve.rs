@@ -2,10 +2,12 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use duality_architectures::common::children;
 use duality_architectures::common::pressure::remedy;
 use duality_architectures::{Architecture, Options, Served, Server, signals};
+use duality_lab::ask::settings::parse_duration;
 use duality_runtime::net::inherited_listeners;
 use duality_runtime::{log, memory};
 use duality_services::Setup;
@@ -72,6 +74,12 @@ pub(super) struct Arguments {
     /// Standard input is the lab's control channel, with standard output where it is no socket
     #[arg(long, hide = true)]
     control: bool,
+    /// The descriptor of a listening socket that the parent process passes on
+    #[arg(long, hide = true, value_name = "N", requires = "control")]
+    listener: Option<i32>,
+    /// The control channel is told of requests; those that take longer than this are late
+    #[arg(long, hide = true, value_name = "TIME", value_parser = parse_duration, requires = "control")]
+    late_after: Option<Duration>,
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
@@ -94,13 +102,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let service = catalogue.open(name, &setup)?;
     let access_log = arguments.visibility.open_access_log()?;
     privileges.raise()?;
-    let control = match arguments.control {
-        true => Some(
-            Control::on_standard_streams()
-                .map_err(|error| Failure::misuse(format!("--control: {error}")))?,
-        ),
-        false => None,
-    };
+    let control = take_control(arguments)?;
     let options = arguments.tuning.options();
     let injected = arguments.injection.load(name, architecture, &options)?;
     let reason =
@@ -126,7 +128,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         arguments.injection.serve(load, architecture, service, options)?;
         return watch.finish().map_err(Failure::failed);
     }
-    let server = listen(architecture, service, arguments.listen, options)?;
+    let server = listen(architecture, service, arguments, options)?;
     let address = server.address();
     // The lab knows where it has put its servers.
     privileges.drop_for_good((!arguments.control).then_some(address))?;
@@ -164,14 +166,31 @@ fn check_visibility(
     Ok(())
 }
 
-/// Takes the sockets that a service manager passes on, or listens at `address`.
+/// Takes the control channel, if there is one. Has requests counted for it, if the parent process
+/// asks for that. To be called before there are threads and other processes.
+fn take_control(arguments: &Arguments) -> Result<Option<Control>, Failure> {
+    if !arguments.control {
+        return Ok(None);
+    }
+    let told = |error: std::io::Error| Failure::misuse(format!("--control: {error}"));
+    let mut control = Control::on_standard_streams().map_err(told)?;
+    if let Some(limit) = arguments.late_after {
+        control.count_requests(limit).map_err(told)?;
+    }
+    Ok(Some(control))
+}
+
+/// Takes the sockets that a service manager or the parent process passes on, or listens at the
+/// address of the arguments.
 fn listen(
     architecture: &dyn Architecture,
     service: Served,
-    address: SocketAddr,
+    arguments: &Arguments,
     options: Options,
 ) -> Result<Server, Failure> {
-    let inherited = inherited_listeners().map_err(|error| Failure::failed(error.to_string()))?;
+    let inherited = inherited_listeners(arguments.listener)
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    let address = arguments.listen;
     if inherited.is_empty() {
         return Server::bind(architecture, service, address, options)
             .map_err(|error| cannot_listen(address, &error));
@@ -215,7 +234,7 @@ fn limit(tuning: Tuning) -> Result<(), Failure> {
         .map_err(|error| Failure::misuse(format!("--address-space: {error}: give more")))
 }
 
-fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
+pub(super) fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {
     use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
     let remedy = match error.kind() {
         AddrInUse => {

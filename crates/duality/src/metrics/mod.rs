@@ -110,7 +110,7 @@ fn answer(path: &str, registry: &Registry, is_ready: &AtomicBool) -> Option<Answ
 }
 
 /// Counts panics of this process and its children from now on, beside what is done about them.
-fn count_panics() -> &'static AtomicU64 {
+pub(crate) fn count_panics() -> &'static AtomicU64 {
     let [panics]: &'static [AtomicU64; 1] = shared::words();
     let report = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {

@@ -7,14 +7,19 @@
 //!                 └────▶ verdict   the best set, and what is out for sure
 //! ```
 //!
+//! A trial on live traffic has a verdict at any time ([`sequential`]), and limits that a server must
+//! keep ([`guard`]).
+//!
 //! Nothing here is a sentence: `tell` has the words.
 
 pub mod alternatives;
 pub mod blocks;
 pub mod constraints;
+pub mod guard;
 pub mod network;
 pub(crate) mod pairs;
 pub(crate) mod rounds;
 pub mod rows;
+pub mod sequential;
 pub mod soundness;
 pub mod verdict;

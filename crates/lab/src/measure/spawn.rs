@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -63,6 +64,33 @@ pub(crate) fn read_log(log: &File) -> String {
     // Output that cannot be read counts as none.
     let read = log.read_at(&mut bytes, length.saturating_sub(MOST)).unwrap_or(0);
     String::from_utf8_lossy(&bytes[..read]).into_owned()
+}
+
+/// The whole lines of such a file from `place` on, which moves behind them.
+pub(crate) fn read_on(log: &File, place: &mut u64) -> String {
+    /// One look has no more of it.
+    const MOST: usize = 64 * 1024;
+    /// So much of what was read is kept at most.
+    const KEPT: u64 = 1 << 20;
+    if log.metadata().is_ok_and(|about| about.len() <= *place) {
+        return String::new();
+    }
+    let mut bytes = vec![0; MOST];
+    // Output that cannot be read counts as none.
+    let read = log.read_at(&mut bytes, *place).unwrap_or(0);
+    let whole = match bytes[..read].iter().rposition(|byte| *byte == b'\n') {
+        Some(end) => end + 1,
+        // A line that does not end is told in parts.
+        None if read == MOST => read,
+        None => 0,
+    };
+    *place += whole as u64;
+    if *place > KEPT {
+        // A server that says much would fill the memory otherwise.
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let _ = fallocate(log, flags, 0, *place);
+    }
+    String::from_utf8_lossy(&bytes[..whole]).into_owned()
 }
 
 /// The last line that is not blank.

@@ -61,6 +61,11 @@ impl Percentile {
         }
     }
 
+    /// The share, from 0 to 1.
+    pub fn share(self) -> f64 {
+        self.percent() / 100.0
+    }
+
     fn percent(self) -> f64 {
         match self {
             Self::P50 => 50.0,

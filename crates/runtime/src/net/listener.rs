@@ -320,7 +320,7 @@ fn is_the_end(error: &io::Error) -> bool {
 }
 
 /// A TCP socket that has the address.
-fn bound(address: SocketAddr, reuse_port: bool) -> io::Result<OwnedFd> {
+pub(super) fn bound(address: SocketAddr, reuse_port: bool) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let descriptor = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_reuseaddr(&descriptor, true)?;

@@ -1,5 +1,6 @@
 //! TCP, with the names and shapes of `std::net`.
 
+mod group;
 mod inherited;
 mod injection;
 mod input;
@@ -10,7 +11,9 @@ mod socket;
 mod stream;
 
 #[doc(hidden)]
-pub use inherited::inherited_listeners;
+pub use group::{Choice, ListenerGroup};
+#[doc(hidden)]
+pub use inherited::{inherited_listeners, number_of_listen_fds};
 pub use injection::{Injector, Tally};
 pub use input::Input;
 pub(crate) use listener::internet_address;

@@ -11,6 +11,7 @@
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::thread_slots;
 use crate::pages;
@@ -27,7 +28,12 @@ struct Stripe {
     buckets: [AtomicU64; BOUNDED + 1],
     /// Nanoseconds of all requests together.
     sum: AtomicU64,
+    /// Requests that took longer than [`LIMIT`].
+    late: AtomicU64,
 }
+
+/// Nanoseconds after which a request is late.
+static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 
 static STRIPES_OF_ALL: OnceLock<&'static [Stripe; STRIPES]> = OnceLock::new();
 
@@ -39,6 +45,8 @@ pub struct Latencies {
     pub buckets: Vec<(f64, u64)>,
     /// Seconds of all requests together.
     pub sum: f64,
+    /// Requests that took longer than the time of [`count_late_requests`]; none without one.
+    pub late: u64,
 }
 
 impl Latencies {
@@ -67,6 +75,12 @@ pub fn prepare_latencies() -> io::Result<()> {
     Ok(())
 }
 
+/// Has requests counted that take longer than `limit`, exactly: the buckets are too wide for that.
+/// To be called before a connection is accepted and processes are forked.
+pub fn count_late_requests(limit: Duration) {
+    LIMIT.store(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
 /// The histogram as it is now; empty where none is kept.
 #[must_use]
 pub fn latencies() -> Latencies {
@@ -76,7 +90,8 @@ pub fn latencies() -> Latencies {
     };
     let bucket = |index: usize| (bound(index), sum_of(&|stripe| &stripe.buckets[index]));
     let sum = sum_of(&|stripe| &stripe.sum) as f64 / 1e9;
-    Latencies { buckets: (0..=BOUNDED).map(bucket).collect(), sum }
+    let late = sum_of(&|stripe| &stripe.late);
+    Latencies { buckets: (0..=BOUNDED).map(bucket).collect(), sum, late }
 }
 
 #[inline]
@@ -90,6 +105,9 @@ pub(super) fn add(nanoseconds: u64) {
     let stripe = &stripes[thread_slots::number_here() % STRIPES];
     stripe.buckets[bucket_of(nanoseconds)].fetch_add(1, Ordering::Relaxed);
     stripe.sum.fetch_add(nanoseconds, Ordering::Relaxed);
+    if nanoseconds > LIMIT.load(Ordering::Relaxed) {
+        stripe.late.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// The bucket of a time: the first with a bound that is not shorter.
@@ -129,6 +147,7 @@ mod tests {
     #[test]
     fn what_threads_add_is_summed() {
         prepare_latencies().unwrap();
+        count_late_requests(Duration::from_millis(2));
         let before = latencies();
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -138,5 +157,6 @@ mod tests {
         let after = latencies();
         assert!(after.count() >= before.count() + 400);
         assert!(after.sum >= before.sum + 1.1);
+        assert!(after.late >= before.late + 400);
     }
 }

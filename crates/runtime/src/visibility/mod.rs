@@ -40,7 +40,7 @@ pub(crate) mod waits;
 pub use counters::Totals;
 pub use dump::{prepare_dumps, request_dump, wait_for_dump_request};
 pub use graph::{Edge, Node, graph, prepare_graph};
-pub use latencies::{Latencies, latencies, prepare_latencies};
+pub use latencies::{Latencies, count_late_requests, latencies, prepare_latencies};
 pub use queues::{QueueGauges, QueueReport, queues};
 pub use records::{Record, prepare_records, records};
 pub use request_log::{RequestLog, dropped_log_lines, prepare_request_log};

@@ -2,7 +2,7 @@
 //!
 //! It is one of our architectures ([`ours`]) or a peer ([`peer`]); the caller cannot tell which.
 
-mod ours;
+pub(crate) mod ours;
 mod peer;
 mod tree;
 

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -17,18 +17,21 @@ use super::{DRAIN, Server};
 use crate::measure::counters::{self, Counters};
 use crate::measure::experiment::Experiment;
 use crate::measure::no_server::NoServer;
-use crate::measure::spawn::{last_line, log_file, read_log};
+use crate::measure::spawn::{last_line, log_file, read_log, read_on};
 use crate::measure::store::OpenStore;
 use crate::record::CellKey;
 use crate::record::QueueState;
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+
 /// A running server of ours.
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     channel: BufReader<UnixStream>,
     stderr: File,
+    /// How much of its standard error [`news`](Self::news) has returned.
+    heard: u64,
     address: SocketAddr,
 }
 
@@ -40,6 +43,24 @@ enum Message {
     Unavailable(String),
     Counters(Counters),
     Queues(Vec<QueueState>),
+    Requests(Requests),
+}
+
+/// What came of a server's requests until now, where it was started with `--late-after`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub(crate) struct Requests {
+    /// Requests that were answered.
+    pub(crate) answered: u64,
+    /// Those of them that took longer than the time of `--late-after`.
+    pub(crate) late: u64,
+    /// Connections of which the service failed.
+    pub(crate) failed: u64,
+    /// Connections that the server refused because it was full.
+    pub(crate) refused: u64,
+    /// Connections that are open now.
+    pub(crate) open: u64,
+    /// How many were answered within 1 µs, 2 µs, 4 µs …, and later.
+    pub(crate) buckets: Vec<u64>,
 }
 
 impl Process {
@@ -49,11 +70,6 @@ impl Process {
         key: &CellKey,
         store: Option<&OpenStore>,
     ) -> Result<Self, NoServer> {
-        let failed =
-            |error: io::Error| NoServer::Failed(format!("cannot start the server: {error}"));
-        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
-        ours.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        let (stderr, log) = log_file().map_err(failed)?;
         let design = &experiment.design;
         let mut command = Command::new(&experiment.program);
         let (architecture, arguments) = design.server_of(&key.subject);
@@ -67,16 +83,26 @@ impl Process {
             let cpus: Vec<String> = design.server_cpus.iter().map(usize::to_string).collect();
             command.args(["--cpus", &cpus.join(",")]);
         }
+        Self::launch(command)
+    }
+
+    /// Starts `command`, a server of ours with `--control`, and waits until it listens.
+    pub(crate) fn launch(mut command: Command) -> Result<Self, NoServer> {
+        let failed =
+            |error: io::Error| NoServer::Failed(format!("cannot start the server: {error}"));
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        ours.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        let (stderr, log) = log_file().map_err(failed)?;
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(log);
         let child = command.spawn().map_err(failed)?;
         // The command keeps a copy of the server's end, which would hide its death.
         drop(command);
         let address = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut server = Self { child, channel: BufReader::new(ours), stderr, address };
+        let mut server = Self { child, channel: BufReader::new(ours), stderr, heard: 0, address };
         match server.hear() {
             Ok(Message::Ready { address }) => server.address = address,
             Ok(Message::Unavailable(reason)) => return Err(NoServer::Unavailable(reason)),
-            Ok(Message::Counters(_) | Message::Queues(_)) => {
+            Ok(Message::Counters(_) | Message::Queues(_) | Message::Requests(_)) => {
                 return Err(NoServer::Failed("it spoke out of turn".into()));
             }
             Err(error) => return Err(NoServer::Failed(server.last_words(&error))),
@@ -91,6 +117,43 @@ impl Process {
             Message::Counters(counters) => Ok(counters),
             _ => Err(io::Error::other("the server answered something else")),
         }
+    }
+
+    /// What came of requests until now, if the server was started with `--late-after`.
+    pub(crate) fn requests(&mut self) -> io::Result<Requests> {
+        self.channel.get_mut().write_all(b"requests\n")?;
+        match self.hear()? {
+            Message::Requests(requests) => Ok(requests),
+            _ => Err(io::Error::other("the server answered something else")),
+        }
+    }
+
+    /// Asks it to drain: to answer what it has accepted, and to end.
+    pub(crate) fn drain(&mut self) {
+        // It may have ended.
+        let _ = self.channel.get_mut().write_all(b"drain\n");
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    /// Ends it at once, if it has not ended.
+    pub(crate) fn kill(&mut self) {
+        // Both calls fail if it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Sets how long it may take to answer.
+    pub(crate) fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        self.channel.get_ref().set_read_timeout(Some(patience))
+    }
+
+    /// What it has said on standard error since the last call.
+    pub(crate) fn news(&mut self) -> String {
+        read_on(&self.stderr, &mut self.heard)
     }
 
     fn hear(&mut self) -> io::Result<Message> {
@@ -147,8 +210,7 @@ impl Server for Process {
     }
 
     fn last_words(&mut self, error: &io::Error) -> String {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
         let said = read_log(&self.stderr);
         last_line(&said)
             .map_or_else(|| format!("the server did not answer: {error}"), str::to_owned)

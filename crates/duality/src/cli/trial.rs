@@ -1,0 +1,447 @@
+//! `duality trial`: candidates side by side on live traffic.
+
+use std::collections::BTreeSet;
+use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use duality_architectures::{Architecture, find};
+use duality_lab::ask::settings::{parse_bytes, parse_duration, parse_slo};
+use duality_lab::judge::sequential::{PROMISE, Rule};
+use duality_lab::trial::event::{Event, Told};
+use duality_lab::trial::record::Journal;
+use duality_lab::trial::{self, By, Candidate, Door, Limits, Setup, Then};
+use duality_load::Slo;
+use duality_runtime::log;
+use duality_runtime::net::{Choice, ListenerGroup, number_of_listen_fds};
+use duality_services::store::Location;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::address::listen_address;
+use super::{Failure, SetupFlags, Tuning, flag, heading, load, print, serve};
+use crate::catalogue::{Catalogue, Listed};
+use crate::handle::named;
+use crate::setup;
+
+/// The most candidates: each takes a share of the traffic, and all pairs are compared.
+const MOST: usize = 16;
+/// The shortest slot. A server is looked at some times in each.
+const SHORTEST_SLOT: Duration = Duration::from_millis(50);
+
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  duality trial http --root site --candidates epoll,threads --listen :8080
+  duality trial echo --candidates epoll,pool --share pool=10% --slo p99=50ms
+  duality trial http --candidates a=epoll,b=epoll --budget 10m --then exit")]
+pub(super) struct Arguments {
+    /// The service (see `duality services`)
+    service: Option<String>,
+    /// The architectures that are tried, two at least, such as epoll,threads; NAME=ARCHITECTURE
+    /// gives one another name
+    #[arg(short, long, required = true, value_delimiter = ',', value_name = "A,B,…", value_parser = candidate)]
+    candidates: Vec<(String, String)>,
+    /// Where clients connect; port 0 takes a free one
+    #[arg(short, long, default_value = "127.0.0.1:8080", value_name = "ADDRESS:PORT", value_parser = listen_address)]
+    listen: SocketAddr,
+    #[command(flatten)]
+    setup: SetupFlags,
+    /// Where `guestbook` and `phone` keep what they are told: sqlite:PATH or redis://HOST:PORT
+    #[arg(long, value_name = "STORE")]
+    store: Option<Location>,
+    /// Acknowledge a write to the store once the disk has it
+    #[arg(long)]
+    durable: bool,
+    /// How long a candidate gets all new connections, before another one does
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = slot)]
+    slot: Duration,
+    /// Hand out connections in slots of time, or each by lot
+    #[arg(long, value_enum, default_value_t = ByFlag::Slot)]
+    by: ByFlag,
+    /// The share of new connections that a candidate gets, such as uring=10%; the others have equal
+    /// shares of the rest
+    #[arg(long, value_delimiter = ',', value_name = "NAME=10%", value_parser = share)]
+    share: Vec<(String, f64)>,
+    /// A candidate is out if it does not keep this, such as p99=50ms
+    #[arg(long, value_name = "PERCENTILE=LIMIT", value_parser = parse_slo)]
+    slo: Option<Slo>,
+    /// A candidate is out if a larger share of its requests fails
+    #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = percent)]
+    max_errors: f64,
+    /// A candidate is out if it takes more memory, such as 2G
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    max_memory: Option<u64>,
+    /// How long to compare, if nothing is decided before
+    #[arg(long, value_name = "TIME", default_value = "60m", value_parser = parse_duration)]
+    budget: Duration,
+    /// Candidates that differ by less are level, and end the trial
+    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = percent)]
+    margin: f64,
+    /// At the end, the best goes on serving, or all drain
+    #[arg(long, value_enum, default_value_t = ThenFlag::Serve)]
+    then: ThenFlag,
+    /// Print what happens as lines of JSON (docs/trial.md)
+    #[arg(long)]
+    json: bool,
+    /// Keep what happens in DIR/trial.jsonl, and a page that follows it in DIR/report.html
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The seed of the order of slots [default: the time]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    tuning: Tuning,
+    /// Processors that all candidates run on, such as 0 or 0,2
+    #[arg(long, value_delimiter = ',', value_name = "CPU,…", help_heading = heading::SERVER)]
+    cpus: Vec<usize>,
+    /// Seconds that a candidate may take to drain, before its connections are cut off
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", help_heading = heading::LIMITS)]
+    drain_limit: u32,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ByFlag {
+    Slot,
+    Connection,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum ThenFlag {
+    Serve,
+    Exit,
+}
+
+pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
+    let setup = setup_of(catalogue, arguments)?;
+    if number_of_listen_fds() > 0 {
+        return Err(Failure::failed(
+            "LISTEN_FDS: a trial needs a listener for each candidate, which it makes itself: start \
+             it without socket activation",
+        ));
+    }
+    let address = arguments.listen;
+    let backlog = arguments.tuning.options().backlog;
+    let group = ListenerGroup::bind(address, setup.candidates.len(), backlog)
+        .map_err(|error| serve::cannot_listen(address, &error))?;
+    let journal = arguments.out.as_deref().map(Journal::create).transpose();
+    let journal = journal.map_err(Failure::misuse)?;
+    let interrupted = load::on_interrupt()?;
+    let mut audience = Audience::new(arguments.json, journal);
+    let done = trial::run(&setup, &KernelDoor(group), &mut audience, &interrupted);
+    audience.finish();
+    done.map_err(Failure::failed)?;
+    audience.failure.map_or(Ok(()), |problem| Err(Failure::failed(problem)))
+}
+
+/// What is asked for, checked.
+fn setup_of(catalogue: &Catalogue, arguments: &Arguments) -> Result<Setup, Failure> {
+    let name = arguments.service.as_deref().unwrap_or(catalogue.default_name());
+    let setup = duality_services::Setup {
+        store: arguments.store.clone(),
+        durable: arguments.durable,
+        ..arguments.setup.setup()
+    };
+    let listed = catalogue.look_up(name, &setup).map_err(flag)?;
+    setup::check_files(&setup).map_err(flag)?;
+    arguments.tuning.check(&listed).map_err(flag)?;
+    // Candidates are processes, as those of prefork are.
+    let processes = find("prefork").map(|prefork| prefork.gives());
+    if let Some(reason) = processes.and_then(|given| listed.missing_from(given)) {
+        return Err(Failure::failed(format!("{name} on trial: {reason}")));
+    }
+    let candidates = candidates(arguments)?;
+    for Candidate { name, architecture, .. } in &candidates {
+        let architecture = named(architecture).map_err(Failure::misuse)?;
+        suits(architecture, &listed, arguments)
+            .map_err(|reason| Failure::failed(format!("{name}: {reason}")))?;
+    }
+    let mut server_arguments =
+        [arguments.tuning.to_arguments(), setup::to_arguments(&setup)].concat();
+    server_arguments.extend(arguments.store.as_ref().map(|store| format!("--store={store}")));
+    server_arguments.extend(arguments.durable.then(|| "--durable".to_owned()));
+    server_arguments.push(format!("--drain-limit={}", arguments.drain_limit));
+    if !arguments.cpus.is_empty() {
+        let cpus: Vec<String> = arguments.cpus.iter().map(usize::to_string).collect();
+        server_arguments.push(format!("--cpus={}", cpus.join(",")));
+    }
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
+    Ok(Setup {
+        program,
+        service: name.to_owned(),
+        candidates,
+        server_arguments,
+        slot: arguments.slot,
+        by: match arguments.by {
+            ByFlag::Slot => By::Slot,
+            ByFlag::Connection => By::Connection,
+        },
+        limits: Limits {
+            slo: arguments.slo,
+            max_errors: arguments.max_errors,
+            max_memory: arguments.max_memory,
+        },
+        budget: arguments.budget,
+        then: match arguments.then {
+            ThenFlag::Serve => Then::Serve,
+            ThenFlag::Exit => Then::Exit,
+        },
+        rule: Rule { promise: PROMISE, margin: arguments.margin },
+        seed: arguments.seed.unwrap_or_else(seed),
+    })
+}
+
+/// The candidates with their shares.
+fn candidates(arguments: &Arguments) -> Result<Vec<Candidate>, Failure> {
+    let misuse = |problem: String| Failure::misuse(problem);
+    let given = &arguments.candidates;
+    let names: BTreeSet<&str> = given.iter().map(|(name, _)| name.as_str()).collect();
+    if given.len() < 2 {
+        let problem = "--candidates: one candidate is no trial: give two at least, such as a=epoll,b=threads";
+        return Err(misuse(problem.to_owned()));
+    }
+    if given.len() > MOST {
+        return Err(misuse(format!("--candidates: give {MOST} at most")));
+    }
+    if names.len() < given.len() {
+        let problem = "--candidates: two have the same name: give them others, such as a=epoll,b=epoll";
+        return Err(misuse(problem.to_owned()));
+    }
+    if let Some((unknown, _)) = arguments.share.iter().find(|(name, _)| !names.contains(&**name)) {
+        return Err(misuse(format!("--share: {unknown} is no candidate")));
+    }
+    let share = |name: &str| {
+        let given = arguments.share.iter().rev().find(|(of, _)| of == name);
+        given.map(|(_, share)| *share)
+    };
+    let fixed: Vec<f64> = given.iter().filter_map(|(name, _)| share(name)).collect();
+    let (sum, others) = (fixed.iter().sum::<f64>(), given.len() - fixed.len());
+    let is_whole = (sum - 1.0).abs() < 1e-9;
+    if sum > 1.0 + 1e-9 || (others > 0 && is_whole) || (others == 0 && !is_whole) {
+        let remedy = match others {
+            0 => "make the shares 100 % together",
+            _ => "leave something for the others",
+        };
+        return Err(misuse(format!("--share: {:.0} % in all: {remedy}", 100.0 * sum)));
+    }
+    let equal = (1.0 - sum) / others.max(1) as f64;
+    let candidate = |(name, architecture): &(String, String)| Candidate {
+        name: name.clone(),
+        architecture: architecture.clone(),
+        share: share(name).unwrap_or(equal),
+    };
+    Ok(given.iter().map(candidate).collect())
+}
+
+/// Whether a candidate can serve here and be measured.
+fn suits(
+    architecture: &dyn Architecture,
+    listed: &Listed,
+    arguments: &Arguments,
+) -> Result<(), String> {
+    if !architecture.gives().straight_line {
+        return Err("it does not count its requests: choose another architecture".to_owned());
+    }
+    let missing = listed.missing_from(architecture.gives());
+    missing.or_else(|| architecture.unavailable(&arguments.tuning.options())).map_or(Ok(()), Err)
+}
+
+/// The address of the trial.
+struct KernelDoor(ListenerGroup);
+
+impl Door for KernelDoor {
+    fn address(&self) -> SocketAddr {
+        self.0.address()
+    }
+
+    fn listener(&self, candidate: usize) -> BorrowedFd<'_> {
+        self.0.listener(candidate)
+    }
+
+    fn has_connections(&self, candidate: usize) -> bool {
+        self.0.has_connections(candidate)
+    }
+
+    fn choose(&self, candidate: usize) -> io::Result<()> {
+        self.0.choose(Choice::One(candidate))
+    }
+
+    fn draw(&self, weights: &[u32]) -> io::Result<()> {
+        self.0.choose(Choice::AtRandom(weights))
+    }
+
+    fn close_to_newcomers(&self) -> io::Result<()> {
+        self.0.close_to_newcomers()
+    }
+}
+
+/// Prints what happens, and keeps it.
+struct Audience {
+    json: bool,
+    journal: Option<Journal>,
+    /// A line that shows the standing, on a terminal.
+    live: Option<ProgressBar>,
+    /// Why something was not kept or printed.
+    failure: Option<String>,
+}
+
+impl Audience {
+    fn new(json: bool, journal: Option<Journal>) -> Self {
+        let live = io::stderr().is_terminal().then(|| {
+            let style = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}");
+            ProgressBar::new_spinner().with_style(style.expect("the template is right"))
+        });
+        Self { json, journal, live, failure: None }
+    }
+
+    /// Says a line above the live one.
+    fn say(&self, text: &str) {
+        match &self.live {
+            Some(live) => live.suspend(|| log::tell(format_args!("{text}"))),
+            None => log::tell(format_args!("{text}")),
+        }
+    }
+
+    /// Prints a result.
+    fn print(&mut self, text: &str) {
+        let printed = match &self.live {
+            Some(live) => live.suspend(|| print(text)),
+            None => print(text),
+        };
+        self.note(printed.map_err(|error| error.to_string()));
+    }
+
+    /// Says the first thing that goes wrong. The trial goes on, for its clients.
+    fn note(&mut self, done: Result<(), String>) {
+        if let Err(problem) = done
+            && self.failure.is_none()
+        {
+            self.say(&format!("the trial goes on, but {problem}"));
+            self.failure = Some(problem);
+        }
+    }
+
+    /// Takes the live line away.
+    fn finish(&self) {
+        if let Some(live) = &self.live {
+            live.finish_and_clear();
+        }
+    }
+}
+
+impl trial::Audience for Audience {
+    fn hear(&mut self, told: &Told) {
+        if let Some(journal) = &mut self.journal {
+            let kept = journal.add(told).map_err(|error| format!("cannot keep records: {error}"));
+            self.note(kept);
+        }
+        // The live line has it.
+        let is_shown = self.live.is_some() && matches!(told.event, Event::Block(_));
+        if self.json {
+            let line = serde_json::to_string(told).expect("an event is plain data");
+            return self.print(&line);
+        }
+        if let Event::Began(heading) = &told.event {
+            self.print(&format!("listening on {}", heading.address));
+        }
+        if !is_shown {
+            self.say(&trial::line(told));
+        }
+        if let Event::Decided(verdict) = &told.event {
+            self.print(&trial::summary(verdict));
+        }
+    }
+
+    fn glance(&mut self, standing: &str) {
+        if let Some(live) = &self.live {
+            live.set_message(standing.to_owned());
+            live.tick();
+        }
+    }
+}
+
+/// A candidate: `epoll`, or `name=epoll`.
+fn candidate(text: &str) -> Result<(String, String), String> {
+    let (name, architecture) = text.split_once('=').unwrap_or((text, text));
+    let (name, architecture) = (name.trim(), architecture.trim());
+    let is_long = name.chars().count() > 40;
+    if name.is_empty() || architecture.is_empty() || is_long || name.chars().any(char::is_control) {
+        return Err("give an architecture, or NAME=ARCHITECTURE with a short name".to_owned());
+    }
+    Ok((name.to_owned(), architecture.to_owned()))
+}
+
+fn slot(text: &str) -> Result<Duration, String> {
+    let slot = parse_duration(text)?;
+    let is_possible = (SHORTEST_SLOT..=Duration::from_secs(3600)).contains(&slot);
+    if is_possible { Ok(slot) } else { Err("give a time from 50ms to 60m".to_owned()) }
+}
+
+/// A share with its percent sign, above zero.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    let is_share = |percent: &f64| *percent > 0.0 && *percent <= 100.0;
+    number.filter(is_share).map(|percent| percent / 100.0).ok_or("give a share such as 0.5%".into())
+}
+
+/// `name=10%`.
+fn share(text: &str) -> Result<(String, f64), String> {
+    let (name, share) = text.split_once('=').ok_or("give a share such as uring=10%")?;
+    Ok((name.trim().to_owned(), percent(share)?))
+}
+
+/// A seed from the clock.
+fn seed() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    /// The candidates of a command line with their shares, or the complaint about them.
+    fn shares(line: &str) -> Result<Vec<(String, f64)>, String> {
+        let words = ["trial", "http"].into_iter().chain(line.split_whitespace());
+        let parsed = CommandLine::try_parse_from(words).map_err(|error| error.to_string())?;
+        let found = candidates(&parsed.arguments).map_err(|failure| failure.to_string())?;
+        Ok(found.into_iter().map(|one| (one.name, one.share)).collect())
+    }
+
+    #[test]
+    fn shares_are_equal_but_for_those_that_are_given() {
+        let found = shares("--candidates a=epoll,b=epoll,pool --share pool=10%").unwrap();
+        let expected = [("a", 0.45), ("b", 0.45), ("pool", 0.1)];
+        for ((name, share), (expected, least)) in found.iter().zip(expected) {
+            assert!(name == expected && (share - least).abs() < 1e-9, "{found:?}");
+        }
+        assert_eq!(shares("-c epoll,pool").unwrap()[1], ("pool".to_owned(), 0.5));
+    }
+
+    #[test]
+    fn what_is_no_trial_is_told_the_remedy() {
+        for (line, problem) in [
+            ("--candidates epoll", "give two at least"),
+            ("--candidates epoll,epoll", "two have the same name"),
+            ("--candidates epoll,pool --share uring=10%", "uring is no candidate"),
+            ("--candidates epoll,pool --share epoll=100%", "leave something"),
+            ("--candidates epoll,pool --share epoll=10%,pool=10%", "make the shares 100 %"),
+            ("--candidates epoll,pool --share epoll=0%", "give a share such as"),
+            ("--candidates epoll,=pool", "NAME=ARCHITECTURE"),
+            ("--candidates epoll,pool --slot 1ms", "from 50ms to 60m"),
+        ] {
+            let told = shares(line).unwrap_err();
+            assert!(told.contains(problem), "{line}: {told}");
+        }
+    }
+}

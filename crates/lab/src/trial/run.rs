@@ -1,0 +1,494 @@
+//! The course of a trial: turns, looks, limits, the verdict, and the end.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::candidate::{Candidate, State, Totals};
+use super::event::{
+    Block, Dropped, Event, Finding, Heading, Measured, Reason, Standing, Told, VERSION, Verdict,
+};
+use super::plan::{self, Turn};
+use super::{Audience, By, Door, Setup, Then, text};
+use crate::judge::sequential::{self, Decision, Judgement};
+use crate::measure::{machine, now};
+use crate::random::SplitMix64;
+
+/// How long the trial sleeps at most: a signal is heard then.
+const TICK: Duration = Duration::from_millis(20);
+/// How often the candidates are looked at.
+const LOOK: Duration = Duration::from_millis(250);
+/// How often their memory is looked at, which takes long where there are many processes.
+const MEMORY_LOOK: Duration = Duration::from_secs(2);
+/// A handshake that began in a turn ends within this time after it.
+const HANDSHAKE: Duration = Duration::from_millis(500);
+/// A block goes on until each candidate has answered so many requests.
+const FEWEST: u64 = 20;
+/// The least time between two starts of a server that dies.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A trial under way.
+struct Trial<'t> {
+    setup: &'t Setup,
+    door: &'t dyn Door,
+    audience: &'t mut dyn Audience,
+    interrupted: &'t AtomicBool,
+    begun: Instant,
+    random: SplitMix64,
+    candidates: Vec<Candidate>,
+    /// The candidate that gets all new connections now; none where each is drawn.
+    selected: Option<usize>,
+    /// The costs of the blocks that count.
+    costs: Vec<Vec<Option<f64>>>,
+    judgement: Judgement,
+    /// What each candidate had done when it was first looked at.
+    origin: Vec<Totals>,
+    /// Whether a candidate has died in this block.
+    is_disturbed: bool,
+    /// Whether the last candidate was said to stay.
+    is_kept: bool,
+    looked: Instant,
+    looked_at_memory: Option<Instant>,
+    restarted: Option<Instant>,
+}
+
+/// Tries the candidates, until the verdict, the end of the budget, or a signal. With
+/// [`Then::Serve`] the best goes on serving until `interrupted`. All servers have drained then.
+///
+/// # Errors
+///
+/// One line: a candidate does not start, or the kernel refuses something.
+pub fn run(
+    setup: &Setup,
+    door: &dyn Door,
+    audience: &mut dyn Audience,
+    interrupted: &AtomicBool,
+) -> Result<(), String> {
+    let candidates = start_all(setup, door)?;
+    let mut trial = Trial {
+        setup,
+        door,
+        audience,
+        interrupted,
+        begun: Instant::now(),
+        random: SplitMix64::new(setup.seed),
+        origin: candidates.iter().map(Candidate::totals).collect(),
+        candidates,
+        selected: None,
+        costs: Vec::new(),
+        judgement: Judgement { standings: Vec::new(), decision: None },
+        is_disturbed: false,
+        is_kept: false,
+        looked: Instant::now(),
+        looked_at_memory: None,
+        restarted: None,
+    };
+    trial.tell(Event::Began(Box::new(trial.heading())));
+    // A trial that fails drains its servers, too.
+    let served = trial.compare().and_then(|finding| trial.conclude(finding));
+    let closed = trial.shut();
+    served.and(closed)
+}
+
+fn start_all(setup: &Setup, door: &dyn Door) -> Result<Vec<Candidate>, String> {
+    let start = |(place, about): (usize, &super::Candidate)| {
+        Candidate::start(setup, about, door.listener(place))
+            .map_err(|reason| format!("{}: {reason}", about.name))
+    };
+    setup.candidates.iter().enumerate().map(start).collect()
+}
+
+impl Trial<'_> {
+    /// Goes through block after block.
+    fn compare(&mut self) -> Result<Finding, String> {
+        let (mut number, mut order) = (0, Vec::new());
+        let (mut before, mut since) = (self.totals(), Instant::now());
+        loop {
+            let live = self.live();
+            for turn in self.turns(&live) {
+                if let Some(finding) = self.turn(turn, &mut order)? {
+                    return Ok(finding);
+                }
+            }
+            self.look(true)?;
+            let seconds = since.elapsed().as_secs_f64();
+            let measured = self.measured_since(&before);
+            let is_long_enough = measured.values().all(|one| one.requests >= FEWEST);
+            if !is_long_enough && !self.is_disturbed {
+                continue;
+            }
+            let dropped = match (number, self.is_disturbed) {
+                (0, _) => Some(Dropped::WarmUp),
+                (_, true) => Some(Dropped::Disturbed),
+                (_, false) => None,
+            };
+            let order = std::mem::take(&mut order);
+            let decision = self.end_block(number, dropped, seconds, order, measured)?;
+            if let Some(finding) = decision {
+                return Ok(finding);
+            }
+            (before, since, number) = (self.totals(), Instant::now(), number + 1);
+            self.is_disturbed = false;
+        }
+    }
+
+    /// The turns of a block. Where each connection is drawn, there is one.
+    fn turns(&mut self, live: &[(usize, f64)]) -> Vec<Option<Turn>> {
+        let turns = plan::block(live, self.setup.slot, &mut self.random);
+        match self.setup.by {
+            By::Slot => turns.into_iter().map(Some).collect(),
+            By::Connection => vec![None],
+        }
+    }
+
+    /// Has a candidate accept for its turn, or has connections drawn for as long as a block takes.
+    /// Whether the comparison ends meanwhile.
+    fn turn(
+        &mut self,
+        turn: Option<Turn>,
+        order: &mut Vec<String>,
+    ) -> Result<Option<Finding>, String> {
+        let length = match turn {
+            Some(turn) if !self.candidates[turn.candidate].is_in() => return Ok(None),
+            Some(turn) => {
+                order.push(self.name(turn.candidate));
+                self.selected = Some(turn.candidate);
+                turn.length
+            }
+            None => self.setup.slot * 2 * self.live().len() as u32,
+        };
+        self.direct()?;
+        let until = Instant::now() + length;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            thread::sleep(left.min(TICK));
+            if self.interrupted.load(Ordering::Relaxed) {
+                return Ok(Some(Finding::Interrupted));
+            }
+            if self.begun.elapsed() >= self.setup.budget {
+                return Ok(Some(Finding::OutOfTime));
+            }
+            if self.looked.elapsed() >= LOOK {
+                self.look(false)?;
+            }
+            if let [(only, _)] = self.live()[..] {
+                return Ok(Some(Finding::LastOne { candidate: self.name(only) }));
+            }
+            if turn.is_some_and(|turn| !self.candidates[turn.candidate].is_in()) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Judges the blocks until now, and takes out what is behind. The finding, if there is one.
+    fn end_block(
+        &mut self,
+        number: usize,
+        dropped: Option<Dropped>,
+        seconds: f64,
+        order: Vec<String>,
+        measured: BTreeMap<String, Measured>,
+    ) -> Result<Option<Finding>, String> {
+        let servers: Vec<usize> = self.live().iter().map(|(place, _)| *place).collect();
+        if dropped.is_none() {
+            let cost = |candidate: &Candidate| measured.get(&candidate.about.name)?.cost();
+            self.costs.push(self.candidates.iter().map(cost).collect());
+        }
+        self.judgement =
+            sequential::judge(&self.costs, &servers, self.candidates.len(), &self.setup.rule);
+        let standings = self.standings();
+        self.tell(Event::Block(Block { number, dropped, seconds, order, measured, standings }));
+        let finding = match self.judgement.decision.clone() {
+            Some(Decision::Winner(place)) => Finding::Winner { candidate: self.name(place) },
+            Some(Decision::Level(places)) => Finding::Level {
+                candidates: places.into_iter().map(|place| self.name(place)).collect(),
+            },
+            None => {
+                self.retire_those_behind()?;
+                return Ok(None);
+            }
+        };
+        Ok(Some(finding))
+    }
+
+    fn retire_those_behind(&mut self) -> Result<(), String> {
+        let standings = self.judgement.standings.clone();
+        let Some(best) = standings.first() else { return Ok(()) };
+        for behind in standings.iter().filter(|standing| standing.is_behind()) {
+            let Some(interval) = behind.interval else { continue };
+            self.retire(behind.server, Reason::Behind { best: self.name(best.server), interval })?;
+        }
+        Ok(())
+    }
+
+    /// Looks at all candidates: what they have done, whether they are beyond a limit or have died,
+    /// and how far those are that are out.
+    fn look(&mut self, with_memory: bool) -> Result<(), String> {
+        let limited = self.setup.limits.max_memory.is_some();
+        let is_due = self.looked_at_memory.is_none_or(|then| then.elapsed() >= MEMORY_LOOK);
+        let with_memory = (with_memory || limited) && is_due;
+        for place in 0..self.candidates.len() {
+            match self.candidates[place].state {
+                State::In => self.look_at(place, with_memory)?,
+                State::Leaving(_) => {
+                    if let Err(how) = self.candidates[place].look(false) {
+                        self.candidates[place].state = State::Gone;
+                        let line = format!("the server {how} before it had drained");
+                        self.tell(Event::Said { candidate: self.name(place), line });
+                    }
+                }
+                State::Draining => {}
+                State::Gone => self.find_heir(place)?,
+            }
+            if self.candidates[place].step_out(self.door, place, HANDSHAKE) {
+                self.tell(Event::Drained { candidate: self.name(place) });
+            }
+            for line in self.candidates[place].news() {
+                self.tell(Event::Said { candidate: self.name(place), line });
+            }
+        }
+        if with_memory {
+            self.looked_at_memory = Some(Instant::now());
+        }
+        self.looked = Instant::now();
+        let glance = text::glance(&self.standings(), &self.measured(), self.selected_name());
+        self.audience.glance(&glance);
+        Ok(())
+    }
+
+    fn look_at(&mut self, place: usize, with_memory: bool) -> Result<(), String> {
+        let before = self.candidates[place].totals();
+        if let Err(how) = self.candidates[place].look(with_memory) {
+            return self.restart(place, how);
+        }
+        match self.candidates[place].beyond(&before, &self.setup.limits) {
+            Some(reason) => self.retire(place, reason),
+            None => Ok(()),
+        }
+    }
+
+    /// A server has died: it is started again once. The last one is started again and again.
+    fn restart(&mut self, place: usize, how: String) -> Result<(), String> {
+        self.is_disturbed = true;
+        self.candidates[place].deaths += 1;
+        let is_last = self.live().len() == 1;
+        if self.candidates[place].deaths > 1 && !is_last {
+            self.candidates[place].state = State::Gone;
+            return self.announce_out(place, Reason::Died { how });
+        }
+        if let Some(then) = self.restarted
+            && self.candidates[place].deaths > 1
+        {
+            thread::sleep(PAUSE.saturating_sub(then.elapsed()));
+        }
+        self.restarted = Some(Instant::now());
+        // Its own connections wait in its queue; new ones go elsewhere meanwhile.
+        if self.selected == Some(place) && !is_last {
+            self.selected = self.live().into_iter().map(|(one, _)| one).find(|one| *one != place);
+            self.direct()?;
+        }
+        let architecture = self.candidates[place].about.architecture.clone();
+        let listener = self.door.listener(place);
+        match self.candidates[place].serve(self.setup, &architecture, listener) {
+            Ok(()) => {
+                self.tell(Event::Restarted { candidate: self.name(place), how });
+                Ok(())
+            }
+            Err(reason) if is_last => Err(format!("{}: {how}, then: {reason}", self.name(place))),
+            Err(reason) => {
+                self.candidates[place].state = State::Gone;
+                self.announce_out(place, Reason::Died { how: format!("{how}, then: {reason}") })
+            }
+        }
+    }
+
+    /// Gives a candidate no more connections, and lets it drain. The last one stays.
+    fn retire(&mut self, place: usize, reason: Reason) -> Result<(), String> {
+        if self.live().len() == 1 {
+            if !std::mem::replace(&mut self.is_kept, true) {
+                self.tell(Event::Kept { candidate: self.name(place), reason });
+            }
+            return Ok(());
+        }
+        self.candidates[place].state = State::Leaving(Instant::now());
+        self.announce_out(place, reason)
+    }
+
+    /// Directs connections away from a candidate that is out, and says so.
+    fn announce_out(&mut self, place: usize, reason: Reason) -> Result<(), String> {
+        if self.selected == Some(place) {
+            self.selected = self.live().first().map(|(other, _)| *other);
+        }
+        self.direct()?;
+        self.tell(Event::Out { candidate: self.name(place), reason });
+        Ok(())
+    }
+
+    /// Starts a server for connections that are left in the queue of a candidate that has ended.
+    fn find_heir(&mut self, place: usize) -> Result<(), String> {
+        if !self.door.has_connections(place) {
+            return Ok(());
+        }
+        // Its own architecture may be what makes it die.
+        let other = self.live().first().map_or(place, |(other, _)| *other);
+        let architecture = self.candidates[other].about.architecture.clone();
+        let listener = self.door.listener(place);
+        self.candidates[place].serve(self.setup, &architecture, listener)?;
+        self.candidates[place].state = State::Leaving(Instant::now());
+        self.tell(Event::Heir { candidate: self.name(place), architecture });
+        Ok(())
+    }
+
+    /// Says what came of it. With [`Then::Serve`], the best candidate serves until the signal.
+    fn conclude(&mut self, finding: Finding) -> Result<(), String> {
+        let stays = self.setup.then == Then::Serve && finding != Finding::Interrupted;
+        let best = self.judgement.standings.first().map(|standing| standing.server);
+        let best = best.filter(|place| self.candidates[*place].is_in());
+        let serving = best.or(self.live().first().map(|(place, _)| *place));
+        self.look(true)?;
+        let verdict = Verdict {
+            finding,
+            serving: serving.filter(|_| stays).map(|place| self.name(place)),
+            blocks: self.costs.len(),
+            measured: self.measured(),
+            standings: self.standings(),
+        };
+        self.tell(Event::Decided(Box::new(verdict)));
+        let Some(serving) = serving.filter(|_| stays) else { return Ok(()) };
+        self.selected = Some(serving);
+        self.direct()?;
+        self.retire_those_behind()?;
+        for place in 0..self.candidates.len() {
+            if place != serving && self.candidates[place].is_in() {
+                self.retire(place, Reason::NotChosen)?;
+            }
+        }
+        while !self.interrupted.load(Ordering::Relaxed) {
+            thread::sleep(TICK);
+            if self.looked.elapsed() >= LOOK {
+                self.look(false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the trial: no connection begins, and all that have begun are answered.
+    fn shut(&mut self) -> Result<(), String> {
+        /// A queue that is not empty by then is left to an heir.
+        const MOST: Duration = Duration::from_secs(5);
+        self.door.close_to_newcomers().map_err(|error| error.to_string())?;
+        let (begun, mut quiet) = (Instant::now(), Instant::now());
+        while quiet.elapsed() < HANDSHAKE && begun.elapsed() < MOST {
+            thread::sleep(TICK);
+            if (0..self.candidates.len()).any(|place| self.door.has_connections(place)) {
+                quiet = Instant::now();
+            }
+        }
+        for candidate in &mut self.candidates {
+            if candidate.state != State::Gone {
+                // What it has done until now; one that has ended has nothing to tell.
+                let _ = candidate.look(false);
+                candidate.drain();
+            }
+        }
+        let is_over = |trial: &Self| {
+            let is_owing = |place| trial.door.has_connections(place);
+            trial.candidates.iter().all(|candidate| candidate.state == State::Gone)
+                && !(0..trial.candidates.len()).any(is_owing)
+        };
+        while !is_over(self) {
+            thread::sleep(TICK);
+            self.look(false)?;
+        }
+        self.tell(Event::Ended);
+        Ok(())
+    }
+
+    /// Tells the kernel whose turn it is.
+    fn direct(&self) -> Result<(), String> {
+        let told = |error: io::Error| format!("cannot direct connections: {error}");
+        match self.selected {
+            Some(place) => self.door.choose(place).map_err(told),
+            None => {
+                let weights = plan::weights(&self.live(), self.candidates.len());
+                self.door.draw(&weights).map_err(told)
+            }
+        }
+    }
+
+    /// The candidates that get connections, with their shares.
+    fn live(&self) -> Vec<(usize, f64)> {
+        let all = self.candidates.iter().enumerate().filter(|(_, candidate)| candidate.is_in());
+        all.map(|(place, candidate)| (place, candidate.about.share)).collect()
+    }
+
+    fn name(&self, place: usize) -> String {
+        self.candidates[place].about.name.clone()
+    }
+
+    fn selected_name(&self) -> Option<&str> {
+        self.selected.map(|place| self.candidates[place].about.name.as_str())
+    }
+
+    fn totals(&self) -> Vec<Totals> {
+        self.candidates.iter().map(Candidate::totals).collect()
+    }
+
+    /// What each candidate that is in has done since then.
+    fn measured_since(&self, before: &[Totals]) -> BTreeMap<String, Measured> {
+        let live = self.candidates.iter().zip(before).filter(|(candidate, _)| candidate.is_in());
+        live.map(|(candidate, before)| {
+            (candidate.about.name.clone(), candidate.totals().since(before))
+        })
+        .collect()
+    }
+
+    /// What each candidate has done in all.
+    fn measured(&self) -> BTreeMap<String, Measured> {
+        let all = self.candidates.iter().zip(&self.origin);
+        all.map(|(candidate, origin)| {
+            (candidate.about.name.clone(), candidate.totals().since(origin))
+        })
+        .collect()
+    }
+
+    fn standings(&self) -> Vec<Standing> {
+        let standing = |standing: &sequential::Standing| Standing {
+            candidate: self.name(standing.server),
+            excess: standing.excess,
+            interval: standing.interval,
+        };
+        self.judgement.standings.iter().map(standing).collect()
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.audience.hear(&Told { at_s: self.begun.elapsed().as_secs_f64(), event });
+    }
+
+    fn heading(&self) -> Heading {
+        let Setup { service, candidates, server_arguments, by, slot, budget, then, rule, seed, .. } =
+            self.setup;
+        Heading {
+            version: VERSION,
+            duality: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: now(),
+            service: service.clone(),
+            address: self.door.address().to_string(),
+            candidates: candidates.clone(),
+            server_arguments: server_arguments.clone(),
+            by: *by,
+            slot_s: slot.as_secs_f64(),
+            budget_s: budget.as_secs_f64(),
+            then: *then,
+            promise: rule.promise,
+            margin: rule.margin,
+            seed: *seed,
+            machine: machine::describe(),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! A trial in words: a line for each event, a glance at the standing, and the answer.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::By;
+use super::event::{
+    Block, Dropped, Event, Finding, Heading, Measured, Reason, Standing, Told, Verdict,
+};
+use crate::format::{bytes, duration, grouped, listed, percent};
+use crate::statistics::Interval;
+
+/// What happened, in one line.
+pub fn line(told: &Told) -> String {
+    match &told.event {
+        Event::Began(heading) => begun(heading),
+        Event::Block(block) => block_line(block),
+        Event::Out { candidate, reason } => {
+            format!("{candidate} takes no more connections: {}", because(reason))
+        }
+        Event::Kept { candidate, reason } => {
+            format!("{candidate} stays, as the last one, though {}", because(reason))
+        }
+        Event::Restarted { candidate, how } => format!("{candidate} {how}: started again, once"),
+        Event::Drained { candidate } => format!("{candidate} has drained"),
+        Event::Heir { candidate, architecture } => {
+            format!("{candidate}: {architecture} answers what is left in its queue")
+        }
+        Event::Said { candidate, line } => format!("{candidate}: {line}"),
+        Event::Decided(verdict) => sentence(verdict),
+        Event::Ended => "all servers have drained".to_owned(),
+    }
+}
+
+fn begun(heading: &Heading) -> String {
+    let names: Vec<&str> = heading.candidates.iter().map(|one| one.name.as_str()).collect();
+    let how = match heading.by {
+        By::Slot => format!("slots of {}", duration(heading.slot_s * 1e6)),
+        By::Connection => "each connection by lot".to_owned(),
+    };
+    format!("{} at {}: {}, {how}", heading.service, heading.address, listed(&names))
+}
+
+fn block_line(block: &Block) -> String {
+    let standing = if block.standings.is_empty() {
+        "nothing to compare yet".to_owned()
+    } else {
+        standings(&block.standings, &block.measured)
+    };
+    let note = match block.dropped {
+        None => "",
+        Some(Dropped::WarmUp) => " (warm-up)",
+        Some(Dropped::Disturbed) => " (dropped: a server was started in it)",
+    };
+    format!("block {}{note}: {standing}", block.number)
+}
+
+/// The standing in a line, for a display. An arrow stands before the candidate that gets new
+/// connections.
+pub(super) fn glance(
+    found: &[Standing],
+    measured: &BTreeMap<String, Measured>,
+    selected: Option<&str>,
+) -> String {
+    let requests: u64 = measured.values().map(|one| one.requests).sum();
+    let turn = selected.map_or(String::new(), |name| format!("▸ {name} · "));
+    let standing = match found {
+        [] => "nothing to compare yet".to_owned(),
+        found => standings(found, measured),
+    };
+    format!("{turn}{} requests · {standing}", grouped(requests as f64))
+}
+
+/// `epoll 61.2 µs, threads +31 % (12 to 54 %)`.
+fn standings(found: &[Standing], measured: &BTreeMap<String, Measured>) -> String {
+    let one = |(place, standing): (usize, &Standing)| {
+        let cost = measured.get(&standing.candidate).and_then(Measured::cost);
+        let name = &standing.candidate;
+        match place {
+            0 => format!("{name} {}", duration(cost.unwrap_or(0.0))),
+            _ => format!("{name} {:+.0} % {}", 100.0 * standing.excess, ends(standing.interval)),
+        }
+    };
+    found.iter().enumerate().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The ends of an interval of shares: `(-3 to 12 %)`.
+fn ends(interval: Option<Interval>) -> String {
+    interval.map_or("(not bounded yet)".to_owned(), |Interval { low, high }| {
+        format!("({:.0} to {:.0} %)", 100.0 * low, 100.0 * high)
+    })
+}
+
+/// Why a candidate is out, as the end of a sentence.
+pub(super) fn because(reason: &Reason) -> String {
+    match reason {
+        Reason::Errors { share, limit } => {
+            format!("{} of its requests failed (limit {})", percent(*share), percent(*limit))
+        }
+        Reason::Slow { share, percentile, limit_us } => format!(
+            "{} of its requests took longer than {} (limit of {percentile})",
+            percent(*share),
+            duration(*limit_us)
+        ),
+        Reason::Memory { bytes: used, limit } => {
+            format!("it takes {} of memory (limit {})", bytes(*used as f64), bytes(*limit as f64))
+        }
+        Reason::Died { how } => format!("its server {how}, for the second time"),
+        Reason::Behind { best, interval } => format!(
+            "it takes {:.0} to {:.0} % more processor time than {best}",
+            100.0 * interval.low,
+            100.0 * interval.high
+        ),
+        Reason::NotChosen => "the trial has ended".to_owned(),
+    }
+}
+
+/// The finding in a sentence.
+pub(super) fn sentence(verdict: &Verdict) -> String {
+    let found = match &verdict.finding {
+        Finding::Winner { candidate } => {
+            let cost = verdict.measured.get(candidate).and_then(Measured::cost);
+            let cost = duration(cost.unwrap_or(0.0));
+            format!("{candidate} takes least processor time: {cost} a request")
+        }
+        Finding::Level { candidates } => format!("{} are level", listed(candidates)),
+        Finding::LastOne { candidate } => format!("{candidate} is the only one left"),
+        Finding::OutOfTime => "the budget is spent, and nothing is sure".to_owned(),
+        Finding::Interrupted => "interrupted, and nothing is sure".to_owned(),
+    };
+    match &verdict.serving {
+        Some(serving) => format!("{found}; {serving} goes on serving"),
+        None => found,
+    }
+}
+
+/// The answer of a trial: the finding, and a table of what each candidate did.
+pub fn summary(verdict: &Verdict) -> String {
+    let mut text = format!("{}.\n\n", sentence(verdict));
+    let width = verdict.measured.keys().map(|name| name.chars().count()).max().unwrap_or(0).max(9);
+    let _ = writeln!(
+        text,
+        "{:width$}  {:>11}  {:>9}  {:>7}  {:>9}  above the best",
+        "candidate", "requests", "CPU/req", "failed", "p99"
+    );
+    for (name, one) in &verdict.measured {
+        let standing = verdict.standings.iter().position(|standing| standing.candidate == *name);
+        let above = match standing {
+            Some(0) => "best".to_owned(),
+            Some(place) => {
+                let Standing { excess, interval, .. } = verdict.standings[place];
+                format!("{:+.0} % {}", 100.0 * excess, ends(interval))
+            }
+            None => "out".to_owned(),
+        };
+        let _ = writeln!(
+            text,
+            "{name:width$}  {:>11}  {:>9}  {:>7}  {:>9}  {above}",
+            grouped(one.requests as f64),
+            duration(one.cost().unwrap_or(0.0)),
+            grouped((one.failed + one.refused) as f64),
+            one.p99_us.map_or("–".to_owned(), |time| format!("≤ {}", duration(time))),
+        );
+    }
+    let _ = write!(text, "\n{} blocks", grouped(verdict.blocks as f64));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict() -> Verdict {
+        let measured = |requests, cpu_us| Measured {
+            requests,
+            cpu_us,
+            p99_us: Some(1024.0),
+            ..Measured::default()
+        };
+        Verdict {
+            finding: Finding::Winner { candidate: "epoll".into() },
+            serving: Some("epoll".into()),
+            blocks: 9,
+            measured: [
+                ("epoll".to_owned(), measured(10_000, 600_000)),
+                ("threads".to_owned(), measured(9_000, 700_000)),
+            ]
+            .into(),
+            standings: vec![
+                Standing { candidate: "epoll".into(), excess: 0.0, interval: None },
+                Standing {
+                    candidate: "threads".into(),
+                    excess: 0.3,
+                    interval: Some(Interval { low: 0.12, high: 0.51 }),
+                },
+            ],
+        }
+    }
+
+    #[test]
+    fn the_answer_has_the_finding_and_a_row_for_each_candidate() {
+        let text = summary(&verdict());
+        let begin = "epoll takes least processor time: 60.0 µs a request; epoll goes on serving.\n";
+        assert!(text.starts_with(begin), "{text}");
+        assert!(text.contains("+30 % (12 to 51 %)"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn a_candidate_that_is_out_has_its_reason() {
+        let reason = Reason::Errors { share: 0.012, limit: 0.005 };
+        let event = Event::Out { candidate: "threads".into(), reason };
+        let told = line(&Told { at_s: 1.0, event });
+        let expected =
+            "threads takes no more connections: 1.2 % of its requests failed (limit 0.5 %)";
+        assert_eq!(told, expected);
+    }
+}

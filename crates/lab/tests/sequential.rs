@@ -1,0 +1,210 @@
+//! How often the verdict of a trial is wrong, and how soon it is right: a thousand trials of equal
+//! servers, judged after each block, with several kinds of noise, and with that of recorded runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use duality_lab::judge::sequential::{Decision, PROMISE, Rule, interval, judge};
+use duality_lab::random::SplitMix64;
+use duality_lab::record::results;
+
+const TRIALS: usize = 1000;
+const BLOCKS: usize = 80;
+
+/// Nothing is level, so that a trial of equal servers goes on to its last block.
+const STRICT: Rule = Rule { promise: PROMISE, margin: 1e-9 };
+
+/// Random numbers for noise.
+struct Noise(SplitMix64);
+
+impl Noise {
+    fn uniform(&mut self) -> f64 {
+        (self.0.below(1 << 52) as f64 + 0.5) / (1_u64 << 52) as f64
+    }
+
+    /// Box and Muller's.
+    fn normal(&mut self) -> f64 {
+        let (one, other) = (self.uniform(), self.uniform());
+        (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos()
+    }
+
+    /// Student's with three degrees of freedom: its fourth moment is infinite.
+    fn heavy(&mut self) -> f64 {
+        let squares: f64 = (0..3).map(|_| self.normal().powi(2)).sum();
+        self.normal() / (squares / 3.0).sqrt()
+    }
+
+    /// Mostly small, and a spike in one of twenty.
+    fn spiky(&mut self) -> f64 {
+        if self.uniform() < 0.05 { 0.02 + 1.5 * self.uniform() } else { 0.02 * self.normal() }
+    }
+}
+
+/// A trial in which server 0 is named or stays in error: the noise of `count` servers, all with the
+/// same cost. True if one is ever said to be behind.
+fn is_wrong(blocks: &[Vec<f64>], count: usize) -> bool {
+    let servers: Vec<usize> = (0..count).collect();
+    let blocks: Vec<Vec<Option<f64>>> =
+        blocks.iter().map(|block| block.iter().map(|noise| Some(noise.exp())).collect()).collect();
+    (1..=blocks.len()).any(|end| {
+        let judged = judge(&blocks[..end], &servers, count, &STRICT);
+        judged.standings.iter().any(|standing| standing.is_behind())
+    })
+}
+
+/// How many of a thousand trials name a winner, or an architecture that is behind, at any look.
+fn wrong(count: usize, mut block: impl FnMut(&mut Noise, &mut Vec<f64>, usize) -> Vec<f64>) -> usize {
+    (0..TRIALS)
+        .filter(|trial| {
+            let mut noise = Noise(SplitMix64::new(*trial as u64));
+            let mut state = vec![0.0; count];
+            let blocks: Vec<Vec<f64>> =
+                (0..BLOCKS).map(|number| block(&mut noise, &mut state, number)).collect();
+            is_wrong(&blocks, count)
+        })
+        .count()
+}
+
+fn at_most_as_promised(kind: &str, wrong: usize) {
+    println!("{kind}: {wrong} of {TRIALS} trials of equal servers were decided");
+    assert!(wrong as f64 <= PROMISE * TRIALS as f64, "{kind}: {wrong} of {TRIALS}");
+}
+
+#[test]
+fn equal_servers_with_normal_noise() {
+    for count in [2, 3, 5] {
+        let wrong = wrong(count, |noise, _, _| (0..count).map(|_| 0.1 * noise.normal()).collect());
+        at_most_as_promised(&format!("normal, {count} servers"), wrong);
+    }
+}
+
+#[test]
+fn equal_servers_with_heavy_tails() {
+    let wrong = wrong(2, |noise, _, _| (0..2).map(|_| 0.1 * noise.heavy()).collect());
+    at_most_as_promised("Student's t with 3 degrees", wrong);
+}
+
+#[test]
+fn equal_servers_with_spikes() {
+    let wrong = wrong(2, |noise, _, _| (0..2).map(|_| noise.spiky()).collect());
+    at_most_as_promised("spikes", wrong);
+}
+
+/// A drift of the machine is in all servers alike, whatever it is.
+#[test]
+fn equal_servers_on_a_machine_that_drifts() {
+    let wrong = wrong(2, |noise, _, number| {
+        let drift = (number as f64 / 9.0).sin();
+        (0..2).map(|_| drift + 0.05 * noise.heavy()).collect()
+    });
+    at_most_as_promised("drift", wrong);
+}
+
+/// Connections outlast blocks, so that neighbours resemble each other.
+#[test]
+fn equal_servers_whose_blocks_depend_on_each_other() {
+    let wrong = wrong(2, |noise, state, _| {
+        state.iter_mut().for_each(|one| *one = 0.4 * *one + 0.1 * noise.normal());
+        state.clone()
+    });
+    at_most_as_promised("neighbours with a correlation of 0.4", wrong);
+}
+
+/// Costs of two slices of one server in one block, of every series of blocks in `runs/`.
+fn recorded() -> Vec<Vec<(f64, f64)>> {
+    let mut files = Vec::new();
+    results_beneath(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs"), &mut files);
+    files.sort();
+    let mut all = Vec::new();
+    for file in files {
+        let (_, records) = results::read(&[file]).unwrap();
+        let mut series = std::collections::BTreeMap::<(String, usize, usize), Vec<(f64, f64)>>::new();
+        for block in &records.blocks {
+            for slice in &block.slices {
+                let of = |one: &&duality_lab::record::Slice| one.subject == slice.subject;
+                let pair: Vec<f64> = block
+                    .slices
+                    .iter()
+                    .filter(of)
+                    .filter(|one| one.requests > 0 && one.server_cpu_us > 0.0)
+                    .map(|one| one.server_cpu_us / one.requests as f64)
+                    .collect();
+                let is_first = block.slices.iter().find(of).is_some_and(|one| std::ptr::eq(one, slice));
+                if let ([one, other], true) = (&pair[..], is_first) {
+                    let key = (slice.subject.clone(), block.concurrency, block.session);
+                    series.entry(key).or_default().push((*one, *other));
+                }
+            }
+        }
+        all.extend(series.into_values().filter(|series| series.len() >= 4));
+    }
+    all
+}
+
+fn results_beneath(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            results_beneath(&path, found);
+        } else if path.ends_with("results.jsonl") {
+            found.push(path);
+        }
+    }
+}
+
+/// The two slices of a server in a block are two equal servers. Which is which is drawn, as the
+/// order of turns is.
+#[test]
+fn equal_servers_with_recorded_noise() {
+    let series = recorded();
+    assert!(series.len() > 50, "{} series are kept", series.len());
+    let wrong = (0..TRIALS)
+        .filter(|trial| {
+            let mut random = SplitMix64::new(*trial as u64);
+            let mut blocks = Vec::new();
+            while blocks.len() < BLOCKS {
+                let one = &series[random.below(series.len() as u64) as usize];
+                blocks.extend(one.iter().map(|(one, other)| match random.below(2) {
+                    0 => vec![one.ln(), other.ln()],
+                    _ => vec![other.ln(), one.ln()],
+                }));
+            }
+            is_wrong(&blocks[..BLOCKS], 2)
+        })
+        .count();
+    at_most_as_promised("recorded", wrong);
+}
+
+#[test]
+fn a_difference_of_a_fifth_is_found() {
+    let mut ends = Vec::new();
+    for trial in 0..200 {
+        let mut noise = Noise(SplitMix64::new(trial));
+        let mut blocks = Vec::new();
+        let end = (1..=BLOCKS).find(|_| {
+            let cost = |mean: f64, noise: &mut Noise| Some(mean * (0.1 * noise.normal()).exp());
+            blocks.push(vec![cost(1.2, &mut noise), cost(1.0, &mut noise)]);
+            let rule = Rule { promise: PROMISE, margin: 0.05 };
+            judge(&blocks, &[0, 1], 2, &rule).decision == Some(Decision::Winner(1))
+        });
+        ends.extend(end);
+    }
+    ends.sort_unstable();
+    println!("20 %: {} of 200, the median after {} blocks", ends.len(), ends[ends.len() / 2]);
+    assert!(ends.len() >= 190 && ends[ends.len() / 2] <= 30, "{} of 200: {ends:?}", ends.len());
+}
+
+/// The interval holds the true value at all looks together.
+#[test]
+fn intervals_hold_the_true_value() {
+    let missed = (0..TRIALS)
+        .filter(|trial| {
+            let mut noise = Noise(SplitMix64::new(*trial as u64));
+            let values: Vec<f64> = (0..BLOCKS).map(|_| 0.3 + noise.normal()).collect();
+            (2..=BLOCKS).any(|end| {
+                interval(&values[..end], PROMISE).is_some_and(|found| !found.contains(0.3))
+            })
+        })
+        .count();
+    assert!(missed as f64 <= PROMISE * TRIALS as f64, "{missed} of {TRIALS}");
+}
