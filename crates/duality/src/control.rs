@@ -13,12 +13,12 @@
 //!   to the lab     {"queues":[{"name":…,"length":…,"threads":…}]}     … how its queues are now
 //!   to the server  requests                           asks for …
 //!   to the lab     {"requests":{"answered":…,"late":…,"failed":…,"refused":…,"open":…,
-//!                  "buckets":[…]}}                    … what came of requests (`--late-after`)
+//!                  "ended":…,"buckets":[…]}}                    … what came of requests (`--late-after`)
 //!   to the server  drain, or the end of the channel   drain and exit
 //! ```
 //!
 //! docs/visibility.md explains the counters. `connections_open` stands beside them: how many
-//! connections the server has at that moment. The buckets are those of the histogram of
+//! connections the server has at that moment, and `ended` how many have ended. The buckets are those of the histogram of
 //! `--metrics`: requests of at most 1 µs, 2 µs, 4 µs …, and the rest.
 
 use std::fs::File;
@@ -137,7 +137,7 @@ fn queues() -> Value {
 /// What came of requests until now. A client that broke off, or took too long, is no failure of the
 /// server.
 fn requests(panics: Option<&AtomicU64>) -> Value {
-    let latencies = visibility::latencies();
+    let (latencies, totals) = (visibility::latencies(), visibility::totals());
     let panics = panics.map_or(0, |panics| panics.load(Ordering::Relaxed));
     let buckets: Vec<u64> = latencies.buckets.iter().map(|(_, count)| *count).collect();
     json!({ "requests": {
@@ -145,7 +145,8 @@ fn requests(panics: Option<&AtomicU64>) -> Value {
         "late": latencies.late,
         "failed": failures(FailureKind::Service) + panics,
         "refused": refusals::refused(refusals::Reason::Full),
-        "open": visibility::totals().connections_now(),
+        "open": totals.connections_now(),
+        "ended": totals.connections_ended,
         "buckets": buckets,
     }})
 }

@@ -288,9 +288,11 @@ impl Candidate {
 fn counted(server: &mut Process, with_memory: bool) -> io::Result<Totals> {
     let used = server.counters(with_memory)?;
     let requests = server.requests()?;
+    // A service of the user's own may not say what a request is. Then a connection is one.
+    let answered = if requests.answered > 0 { requests.answered } else { requests.ended };
     Ok(Totals {
         cpu_us: used.cpu_us,
-        answered: requests.answered,
+        answered,
         late: requests.late,
         failed: requests.failed,
         refused: requests.refused,

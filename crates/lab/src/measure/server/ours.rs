@@ -59,6 +59,8 @@ pub(crate) struct Requests {
     pub(crate) refused: u64,
     /// Connections that are open now.
     pub(crate) open: u64,
+    /// Connections that have ended.
+    pub(crate) ended: u64,
     /// How many were answered within 1 µs, 2 µs, 4 µs …, and later.
     pub(crate) buckets: Vec<u64>,
 }
