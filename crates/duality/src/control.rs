@@ -13,13 +13,14 @@
 //!   to the lab     {"queues":[{"name":…,"length":…,"threads":…}]}     … how its queues are now
 //!   to the server  requests                           asks for …
 //!   to the lab     {"requests":{"answered":…,"late":…,"failed":…,"refused":…,"open":…,
-//!                  "ended":…,"buckets":[…]}}                    … what came of requests (`--late-after`)
+//!                  "ended":…,"buckets":[…]}}          … what came of requests (`--late-after`)
 //!   to the server  drain, or the end of the channel   drain and exit
 //! ```
 //!
 //! docs/visibility.md explains the counters. `connections_open` stands beside them: how many
-//! connections the server has at that moment, and `ended` how many have ended. The buckets are those of the histogram of
-//! `--metrics`: requests of at most 1 µs, 2 µs, 4 µs …, and the rest.
+//! connections the server has at that moment. Of `requests`, `open` is the same, and `ended` says
+//! how many connections have ended. The buckets are those of the histogram of `--metrics`: requests
+//! of at most 1 µs, 2 µs, 4 µs …, and the rest.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
