@@ -24,8 +24,6 @@
 //! the variance is multiplied by `(1 + r) / (1 - r)`, with `r` the correlation of neighbours.
 //! `tests/sequential.rs` counts false winners.
 
-use serde::{Deserialize, Serialize};
-
 use crate::statistics::Interval;
 
 /// The probability that a trial of equal servers ever names a winner.
@@ -39,7 +37,7 @@ const EFFECT: f64 = 1.0;
 const MOST_CORRELATION: f64 = 0.9;
 
 /// What is asked of a verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
     /// The probability of any false statement, at all looks together.
     pub promise: f64,
@@ -48,7 +46,7 @@ pub struct Rule {
 }
 
 /// How a server stands against the best one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
     /// The server's place in each block.
     pub server: usize,
@@ -80,8 +78,7 @@ pub struct Judgement {
 }
 
 /// The end of a trial.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Every other server takes more processor time for sure.
     Winner(usize),

@@ -146,7 +146,7 @@ impl ListenerGroup {
 /// A program that draws an index: a random number is compared with the bounds of the shares.
 fn by_lot(weights: &[u32]) -> Vec<libc::sock_filter> {
     /// The kernel answers a load from here with a random number of 32 bits.
-    const RANDOM: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM).cast_unsigned();
+    const RANDOM: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
     let total: u64 = weights.iter().copied().map(u64::from).sum();
     let last = weights.iter().rposition(|weight| *weight > 0).expect("a socket has a weight");
     let mut program = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, RANDOM, 0, 0)];
