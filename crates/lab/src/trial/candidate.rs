@@ -15,9 +15,6 @@ use crate::measure::no_server::NoServer;
 use crate::measure::server::Server;
 use crate::measure::server::ours::Process;
 
-/// How long a server may take to tell its counters. One that takes longer serves no client either.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 /// What a server without a limit is told to count as late.
 const NO_LIMIT: Duration = Duration::from_secs(86_400);
 
@@ -169,7 +166,6 @@ impl Candidate {
         let server = started.map_err(|none| match none {
             NoServer::Unavailable(reason) | NoServer::Failed(reason) => reason,
         })?;
-        server.set_patience(PATIENCE).map_err(|error| error.to_string())?;
         self.server = Some(server);
         Ok(())
     }

@@ -279,6 +279,7 @@ impl Trial<'_> {
         let is_last = self.live().len() == 1;
         if self.candidates[place].deaths > 1 && !is_last {
             self.candidates[place].state = State::Gone;
+            let how = format!("{how}, for the second time");
             return self.announce_out(place, Reason::Died { how });
         }
         if let Some(then) = self.restarted
@@ -302,13 +303,17 @@ impl Trial<'_> {
             Err(reason) if is_last => Err(format!("{}: {how}, then: {reason}", self.name(place))),
             Err(reason) => {
                 self.candidates[place].state = State::Gone;
-                self.announce_out(place, Reason::Died { how: format!("{how}, then: {reason}") })
+                let how = format!("{how}, and does not start again: {reason}");
+                self.announce_out(place, Reason::Died { how })
             }
         }
     }
 
     /// Gives a candidate no more connections, and lets it drain. The last one stays.
     fn retire(&mut self, place: usize, reason: Reason) -> Result<(), String> {
+        if !self.candidates[place].is_in() {
+            return Ok(());
+        }
         if self.live().len() == 1 {
             if !std::mem::replace(&mut self.is_kept, true) {
                 self.tell(Event::Kept { candidate: self.name(place), reason });
@@ -362,11 +367,11 @@ impl Trial<'_> {
         let Some(serving) = serving.filter(|_| stays) else { return Ok(()) };
         self.selected = Some(serving);
         self.direct()?;
-        self.retire_those_behind()?;
-        for place in 0..self.candidates.len() {
-            if place != serving && self.candidates[place].is_in() {
-                self.retire(place, Reason::NotChosen)?;
-            }
+        if best == Some(serving) {
+            self.retire_those_behind()?;
+        }
+        for place in (0..self.candidates.len()).filter(|place| *place != serving) {
+            self.retire(place, Reason::NotChosen)?;
         }
         while !self.interrupted.load(Ordering::Relaxed) {
             thread::sleep(TICK);
@@ -381,7 +386,7 @@ impl Trial<'_> {
     fn shut(&mut self) -> Result<(), String> {
         /// A queue that is not empty by then is left to an heir.
         const MOST: Duration = Duration::from_secs(5);
-        self.door.close_to_newcomers().map_err(|error| error.to_string())?;
+        let closed = self.door.close_to_newcomers();
         let (begun, mut quiet) = (Instant::now(), Instant::now());
         while quiet.elapsed() < HANDSHAKE && begun.elapsed() < MOST {
             thread::sleep(TICK);
@@ -406,7 +411,7 @@ impl Trial<'_> {
             self.look(false)?;
         }
         self.tell(Event::Ended);
-        Ok(())
+        closed.map_err(|error| format!("new connections were not held back: {error}"))
     }
 
     /// Tells the kernel whose turn it is.

@@ -21,7 +21,7 @@ pub fn line(told: &Told) -> String {
         Event::Kept { candidate, reason } => {
             format!("{candidate} stays, as the last one, though {}", because(reason))
         }
-        Event::Restarted { candidate, how } => format!("{candidate} {how}: started again, once"),
+        Event::Restarted { candidate, how } => format!("{candidate} {how}: started again"),
         Event::Drained { candidate } => format!("{candidate} has drained"),
         Event::Heir { candidate, architecture } => {
             format!("{candidate}: {architecture} answers what is left in its queue")
@@ -105,7 +105,7 @@ pub(super) fn because(reason: &Reason) -> String {
         Reason::Memory { bytes: used, limit } => {
             format!("it takes {} of memory (limit {})", bytes(*used as f64), bytes(*limit as f64))
         }
-        Reason::Died { how } => format!("its server {how}, for the second time"),
+        Reason::Died { how } => format!("its server {how}"),
         Reason::Behind { best, interval } => format!(
             "it takes {:.0} to {:.0} % more processor time than {best}",
             100.0 * interval.low,

@@ -148,11 +148,6 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Sets how long it may take to answer.
-    pub(crate) fn set_patience(&self, patience: Duration) -> io::Result<()> {
-        self.channel.get_ref().set_read_timeout(Some(patience))
-    }
-
     /// What it has said on standard error since the last call.
     pub(crate) fn news(&mut self) -> String {
         read_on(&self.stderr, &mut self.heard)
