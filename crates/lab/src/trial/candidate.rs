@@ -44,8 +44,10 @@ pub(super) enum State {
     Leaving(Instant),
     /// It was asked to drain.
     Draining,
-    /// Its server has ended.
+    /// Its server has ended. What is left in its queue goes to another one.
     Gone,
+    /// No server can be had for its queue.
+    Abandoned,
 }
 
 /// Counts of a server until some moment.
@@ -261,7 +263,7 @@ impl Candidate {
                     return true;
                 }
             }
-            State::In | State::Leaving(_) | State::Gone => {}
+            State::In | State::Leaving(_) | State::Gone | State::Abandoned => {}
         }
         false
     }
@@ -272,6 +274,11 @@ impl Candidate {
             server.drain();
         }
         self.state = State::Draining;
+    }
+
+    /// Whether it has no server.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.state, State::Gone | State::Abandoned)
     }
 
     /// Whether it gets connections.

@@ -242,8 +242,8 @@ impl Trial<'_> {
                         self.tell(Event::Said { candidate: self.name(place), line });
                     }
                 }
-                State::Draining => {}
-                State::Gone => self.find_heir(place)?,
+                State::Draining | State::Abandoned => {}
+                State::Gone => self.find_heir(place),
             }
             if self.candidates[place].step_out(self.door, place, HANDSHAKE) {
                 self.tell(Event::Drained { candidate: self.name(place) });
@@ -335,27 +335,34 @@ impl Trial<'_> {
     }
 
     /// Starts a server for connections that are left in the queue of a candidate that has ended.
-    fn find_heir(&mut self, place: usize) -> Result<(), String> {
+    fn find_heir(&mut self, place: usize) {
         if !self.door.has_connections(place) {
-            return Ok(());
+            return;
         }
         // Its own architecture may be what makes it die.
         let other = self.live().first().map_or(place, |(other, _)| *other);
         let architecture = self.candidates[other].about.architecture.clone();
         let listener = self.door.listener(place);
-        self.candidates[place].serve(self.setup, &architecture, listener)?;
-        self.candidates[place].state = State::Leaving(Instant::now());
-        self.tell(Event::Heir { candidate: self.name(place), architecture });
-        Ok(())
+        match self.candidates[place].serve(self.setup, &architecture, listener) {
+            Ok(()) => {
+                self.candidates[place].state = State::Leaving(Instant::now());
+                self.tell(Event::Heir { candidate: self.name(place), architecture });
+            }
+            Err(reason) => {
+                self.candidates[place].state = State::Abandoned;
+                let line = format!("what is left in its queue gets no answer: {reason}");
+                self.tell(Event::Said { candidate: self.name(place), line });
+            }
+        }
     }
 
     /// Says what came of it. With [`Then::Serve`], the best candidate serves until the signal.
     fn conclude(&mut self, finding: Finding) -> Result<(), String> {
         let stays = self.setup.then == Then::Serve && finding != Finding::Interrupted;
+        self.look(true)?;
         let best = self.judgement.standings.first().map(|standing| standing.server);
         let best = best.filter(|place| self.candidates[*place].is_in());
         let serving = best.or(self.live().first().map(|(place, _)| *place));
-        self.look(true)?;
         let verdict = Verdict {
             finding,
             serving: serving.filter(|_| stays).map(|place| self.name(place)),
@@ -395,16 +402,17 @@ impl Trial<'_> {
             }
         }
         for candidate in &mut self.candidates {
-            if candidate.state != State::Gone {
+            if !candidate.has_ended() {
                 // What it has done until now; one that has ended has nothing to tell.
                 let _ = candidate.look(false);
                 candidate.drain();
             }
         }
         let is_over = |trial: &Self| {
-            let is_owing = |place| trial.door.has_connections(place);
-            trial.candidates.iter().all(|candidate| candidate.state == State::Gone)
-                && !(0..trial.candidates.len()).any(is_owing)
+            trial.candidates.iter().enumerate().all(|(place, candidate)| match candidate.state {
+                State::Gone => !trial.door.has_connections(place),
+                state => state == State::Abandoned,
+            })
         };
         while !is_over(self) {
             thread::sleep(TICK);
