@@ -16,6 +16,7 @@
 //! in order, and no queued connection is lost.
 
 mod candidate;
+mod ending;
 pub mod event;
 mod page;
 mod plan;

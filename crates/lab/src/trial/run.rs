@@ -1,4 +1,4 @@
-//! The course of a trial: turns, looks, limits, the verdict, and the end.
+//! The course of a trial: turns, looks, limits, and the verdict. `ending.rs` has its end.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,54 +8,54 @@ use std::time::{Duration, Instant};
 
 use super::candidate::{Candidate, State, Totals};
 use super::event::{
-    Block, Dropped, Event, Finding, Heading, Measured, Reason, Standing, Told, VERSION, Verdict,
+    Block, Dropped, Event, Finding, Heading, Measured, Reason, Standing, Told, VERSION,
 };
 use super::plan::{self, Turn};
-use super::{Audience, By, Door, Setup, Then, text};
+use super::{Audience, By, Door, Setup, text};
 use crate::judge::sequential::{self, Decision, Judgement};
 use crate::measure::{machine, now};
 use crate::random::SplitMix64;
 
 /// How long the trial sleeps at most: a signal is heard then.
-const TICK: Duration = Duration::from_millis(20);
+pub(super) const TICK: Duration = Duration::from_millis(20);
 /// How often the candidates are looked at.
-const LOOK: Duration = Duration::from_millis(250);
+pub(super) const LOOK: Duration = Duration::from_millis(250);
 /// How often their memory is looked at, which takes long where there are many processes.
 const MEMORY_LOOK: Duration = Duration::from_secs(2);
 /// A handshake that began in a turn ends within this time after it.
-const HANDSHAKE: Duration = Duration::from_millis(500);
+pub(super) const HANDSHAKE: Duration = Duration::from_millis(500);
 /// A block goes on until each candidate has answered so many requests.
 const FEWEST: u64 = 20;
 /// The least time between two starts of a server that dies.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A trial under way.
-struct Trial<'t> {
-    setup: &'t Setup,
-    door: &'t dyn Door,
-    audience: &'t mut dyn Audience,
-    interrupted: &'t AtomicBool,
-    begun: Instant,
-    random: SplitMix64,
-    candidates: Vec<Candidate>,
+pub(super) struct Trial<'t> {
+    pub(super) setup: &'t Setup,
+    pub(super) door: &'t dyn Door,
+    pub(super) audience: &'t mut dyn Audience,
+    pub(super) interrupted: &'t AtomicBool,
+    pub(super) begun: Instant,
+    pub(super) random: SplitMix64,
+    pub(super) candidates: Vec<Candidate>,
     /// The candidate that gets all new connections now; none where each is drawn.
-    selected: Option<usize>,
+    pub(super) selected: Option<usize>,
     /// The costs of the blocks that count.
-    costs: Vec<Vec<Option<f64>>>,
-    judgement: Judgement,
+    pub(super) costs: Vec<Vec<Option<f64>>>,
+    pub(super) judgement: Judgement,
     /// What each candidate had done when it was first looked at.
-    origin: Vec<Totals>,
+    pub(super) origin: Vec<Totals>,
     /// Whether a candidate has died in this block.
-    is_disturbed: bool,
+    pub(super) is_disturbed: bool,
     /// Whether the last candidate was said to stay.
-    is_kept: bool,
-    looked: Instant,
-    looked_at_memory: Option<Instant>,
-    restarted: Option<Instant>,
+    pub(super) is_kept: bool,
+    pub(super) looked: Instant,
+    pub(super) looked_at_memory: Option<Instant>,
+    pub(super) restarted: Option<Instant>,
 }
 
 /// Tries the candidates, until the verdict, the end of the budget, or a signal. With
-/// [`Then::Serve`] the best goes on serving until `interrupted`. All servers have drained then.
+/// [`Then::Serve`](super::Then::Serve) the best goes on serving until `interrupted`. All servers have drained then.
 ///
 /// # Errors
 ///
@@ -216,7 +216,7 @@ impl Trial<'_> {
         Ok(Some(finding))
     }
 
-    fn retire_those_behind(&mut self) -> Result<(), String> {
+    pub(super) fn retire_those_behind(&mut self) -> Result<(), String> {
         let standings = self.judgement.standings.clone();
         let Some(best) = standings.first() else { return Ok(()) };
         for behind in standings.iter().filter(|standing| standing.is_behind()) {
@@ -228,7 +228,7 @@ impl Trial<'_> {
 
     /// Looks at all candidates: what they have done, whether they are beyond a limit or have died,
     /// and how far those are that are out.
-    fn look(&mut self, with_memory: bool) -> Result<(), String> {
+    pub(super) fn look(&mut self, with_memory: bool) -> Result<(), String> {
         let limited = self.setup.limits.max_memory.is_some();
         let is_due = self.looked_at_memory.is_none_or(|then| then.elapsed() >= MEMORY_LOOK);
         let with_memory = (with_memory || limited) && is_due;
@@ -310,7 +310,7 @@ impl Trial<'_> {
     }
 
     /// Gives a candidate no more connections, and lets it drain. The last one stays.
-    fn retire(&mut self, place: usize, reason: Reason) -> Result<(), String> {
+    pub(super) fn retire(&mut self, place: usize, reason: Reason) -> Result<(), String> {
         if !self.candidates[place].is_in() {
             return Ok(());
         }
@@ -356,74 +356,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Says what came of it. With [`Then::Serve`], the best candidate serves until the signal.
-    fn conclude(&mut self, finding: Finding) -> Result<(), String> {
-        let stays = self.setup.then == Then::Serve && finding != Finding::Interrupted;
-        self.look(true)?;
-        let best = self.judgement.standings.first().map(|standing| standing.server);
-        let best = best.filter(|place| self.candidates[*place].is_in());
-        let serving = best.or(self.live().first().map(|(place, _)| *place));
-        let verdict = Verdict {
-            finding,
-            serving: serving.filter(|_| stays).map(|place| self.name(place)),
-            blocks: self.costs.len(),
-            measured: self.measured(),
-            standings: self.standings(),
-        };
-        self.tell(Event::Decided(Box::new(verdict)));
-        let Some(serving) = serving.filter(|_| stays) else { return Ok(()) };
-        self.selected = Some(serving);
-        self.direct()?;
-        if best == Some(serving) {
-            self.retire_those_behind()?;
-        }
-        for place in (0..self.candidates.len()).filter(|place| *place != serving) {
-            self.retire(place, Reason::NotChosen)?;
-        }
-        while !self.interrupted.load(Ordering::Relaxed) {
-            thread::sleep(TICK);
-            if self.looked.elapsed() >= LOOK {
-                self.look(false)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends the trial: no connection begins, and all that have begun are answered.
-    fn shut(&mut self) -> Result<(), String> {
-        /// A queue that is not empty by then is left to an heir.
-        const MOST: Duration = Duration::from_secs(5);
-        let closed = self.door.close_to_newcomers();
-        let (begun, mut quiet) = (Instant::now(), Instant::now());
-        while quiet.elapsed() < HANDSHAKE && begun.elapsed() < MOST {
-            thread::sleep(TICK);
-            if (0..self.candidates.len()).any(|place| self.door.has_connections(place)) {
-                quiet = Instant::now();
-            }
-        }
-        for candidate in &mut self.candidates {
-            if !candidate.has_ended() {
-                // What it has done until now; one that has ended has nothing to tell.
-                let _ = candidate.look(false);
-                candidate.drain();
-            }
-        }
-        let is_over = |trial: &Self| {
-            trial.candidates.iter().enumerate().all(|(place, candidate)| match candidate.state {
-                State::Gone => !trial.door.has_connections(place),
-                state => state == State::Abandoned,
-            })
-        };
-        while !is_over(self) {
-            thread::sleep(TICK);
-            self.look(false)?;
-        }
-        self.tell(Event::Ended);
-        closed.map_err(|error| format!("new connections were not held back: {error}"))
-    }
-
     /// Tells the kernel whose turn it is.
-    fn direct(&self) -> Result<(), String> {
+    pub(super) fn direct(&self) -> Result<(), String> {
         let told = |error: io::Error| format!("cannot direct connections: {error}");
         match self.selected {
             Some(place) => self.door.choose(place).map_err(told),
@@ -435,12 +369,12 @@ impl Trial<'_> {
     }
 
     /// The candidates that get connections, with their shares.
-    fn live(&self) -> Vec<(usize, f64)> {
+    pub(super) fn live(&self) -> Vec<(usize, f64)> {
         let all = self.candidates.iter().enumerate().filter(|(_, candidate)| candidate.is_in());
         all.map(|(place, candidate)| (place, candidate.about.share)).collect()
     }
 
-    fn name(&self, place: usize) -> String {
+    pub(super) fn name(&self, place: usize) -> String {
         self.candidates[place].about.name.clone()
     }
 
@@ -462,7 +396,7 @@ impl Trial<'_> {
     }
 
     /// What each candidate has done in all.
-    fn measured(&self) -> BTreeMap<String, Measured> {
+    pub(super) fn measured(&self) -> BTreeMap<String, Measured> {
         let all = self.candidates.iter().zip(&self.origin);
         all.map(|(candidate, origin)| {
             (candidate.about.name.clone(), candidate.totals().since(origin))
@@ -470,7 +404,7 @@ impl Trial<'_> {
         .collect()
     }
 
-    fn standings(&self) -> Vec<Standing> {
+    pub(super) fn standings(&self) -> Vec<Standing> {
         let standing = |standing: &sequential::Standing| Standing {
             candidate: self.name(standing.server),
             excess: standing.excess,
@@ -479,7 +413,7 @@ impl Trial<'_> {
         self.judgement.standings.iter().map(standing).collect()
     }
 
-    fn tell(&mut self, event: Event) {
+    pub(super) fn tell(&mut self, event: Event) {
         self.audience.hear(&Told { at_s: self.begun.elapsed().as_secs_f64(), event });
     }
 

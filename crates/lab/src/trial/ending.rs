@@ -1,0 +1,78 @@
+//! The end of a trial: the best goes on serving, the others drain, and at last all do.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Then;
+use super::candidate::State;
+use super::event::{Event, Finding, Reason, Verdict};
+use super::run::{HANDSHAKE, LOOK, TICK, Trial};
+
+impl Trial<'_> {
+    /// Says what came of it. With [`Then::Serve`], the best candidate serves until the signal.
+    pub(super) fn conclude(&mut self, finding: Finding) -> Result<(), String> {
+        let stays = self.setup.then == Then::Serve && finding != Finding::Interrupted;
+        self.look(true)?;
+        let best = self.judgement.standings.first().map(|standing| standing.server);
+        let best = best.filter(|place| self.candidates[*place].is_in());
+        let serving = best.or(self.live().first().map(|(place, _)| *place));
+        let verdict = Verdict {
+            finding,
+            serving: serving.filter(|_| stays).map(|place| self.name(place)),
+            blocks: self.costs.len(),
+            measured: self.measured(),
+            standings: self.standings(),
+        };
+        self.tell(Event::Decided(Box::new(verdict)));
+        let Some(serving) = serving.filter(|_| stays) else { return Ok(()) };
+        self.selected = Some(serving);
+        self.direct()?;
+        if best == Some(serving) {
+            self.retire_those_behind()?;
+        }
+        for place in (0..self.candidates.len()).filter(|place| *place != serving) {
+            self.retire(place, Reason::NotChosen)?;
+        }
+        while !self.interrupted.load(Ordering::Relaxed) {
+            thread::sleep(TICK);
+            if self.looked.elapsed() >= LOOK {
+                self.look(false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the trial: no connection begins, and all that have begun are answered.
+    pub(super) fn shut(&mut self) -> Result<(), String> {
+        /// A queue that is not empty by then is left to an heir.
+        const MOST: Duration = Duration::from_secs(5);
+        let closed = self.door.close_to_newcomers();
+        let (begun, mut quiet) = (Instant::now(), Instant::now());
+        while quiet.elapsed() < HANDSHAKE && begun.elapsed() < MOST {
+            thread::sleep(TICK);
+            if (0..self.candidates.len()).any(|place| self.door.has_connections(place)) {
+                quiet = Instant::now();
+            }
+        }
+        for candidate in &mut self.candidates {
+            if !candidate.has_ended() {
+                // What it has done until now; one that has ended has nothing to tell.
+                let _ = candidate.look(false);
+                candidate.drain();
+            }
+        }
+        let is_over = |trial: &Self| {
+            trial.candidates.iter().enumerate().all(|(place, candidate)| match candidate.state {
+                State::Gone => !trial.door.has_connections(place),
+                state => state == State::Abandoned,
+            })
+        };
+        while !is_over(self) {
+            thread::sleep(TICK);
+            self.look(false)?;
+        }
+        self.tell(Event::Ended);
+        closed.map_err(|error| format!("new connections were not held back: {error}"))
+    }
+}
