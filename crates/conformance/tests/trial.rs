@@ -65,9 +65,8 @@ impl Trial {
         let pid = self.child.id();
         let read = |file: String| std::fs::read_to_string(file).unwrap_or_default();
         let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-        let children = threads.map(|thread| {
-            read(format!("{}/children", thread.unwrap().path().display()))
-        });
+        let children =
+            threads.map(|thread| read(format!("{}/children", thread.unwrap().path().display())));
         let children: Vec<String> = children.collect();
         let numbers = children.iter().flat_map(|text| text.split_whitespace());
         numbers
@@ -150,19 +149,25 @@ const SERVED: &str = env!("CARGO_BIN_EXE_served");
 fn the_better_one_wins_and_goes_on_serving() {
     let trial = Trial::start(UNEVEN, "--candidates threads,epoll --slot 100ms");
     let address = trial.address;
-    let ((verdict, trial), answered, lost) = with_clients(|| how(address), |answered| {
-        let verdict = trial.event("decided");
-        let drained = trial.event("drained");
-        assert_eq!(drained["candidate"], "threads");
-        let before = answered.load(Ordering::Relaxed);
-        eventually("epoll goes on", || {
-            (answered.load(Ordering::Relaxed) >= before + 100).then_some(())
-        });
-        (verdict, trial)
-    });
+    let ((verdict, trial), answered, lost) = with_clients(
+        || how(address),
+        |answered| {
+            let verdict = trial.event("decided");
+            let drained = trial.event("drained");
+            assert_eq!(drained["candidate"], "threads");
+            let before = answered.load(Ordering::Relaxed);
+            eventually("epoll goes on", || {
+                (answered.load(Ordering::Relaxed) >= before + 100).then_some(())
+            });
+            (verdict, trial)
+        },
+    );
     assert!(lost.is_empty(), "{lost:?}");
     assert_eq!(verdict["finding"]["finding"], "winner", "{verdict}");
-    assert_eq!((&verdict["finding"]["candidate"], &verdict["serving"]), (&"epoll".into(), &"epoll".into()));
+    assert_eq!(
+        (&verdict["finding"]["candidate"], &verdict["serving"]),
+        (&"epoll".into(), &"epoll".into())
+    );
     assert!(verdict["measured"]["threads"]["requests"].as_u64().unwrap() > 100, "{verdict}");
     assert!(answered > 200);
     trial.signal(Signal::TERM);
@@ -177,11 +182,10 @@ fn equal_candidates_are_not_told_apart() {
     let arguments = "http --candidates a=epoll,b=epoll --slot 100ms --budget 3s --then exit";
     let trial = Trial::start(SERVED, arguments);
     let address = trial.address;
-    let get = || ask(address, b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n", "</p>\n");
+    let get =
+        || ask(address, b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n", "</p>\n");
     // Clients stop before the trial ends in order.
-    let (verdict, _, lost) = with_clients(get, |_| {
-        (0..3).map(|_| trial.event("block")).last()
-    });
+    let (verdict, _, lost) = with_clients(get, |_| (0..3).map(|_| trial.event("block")).last());
     assert!(lost.is_empty() && verdict.is_some(), "{lost:?}");
     let verdict = trial.event("decided");
     assert_eq!(verdict["finding"]["finding"], "out_of_time", "{verdict}");
@@ -195,15 +199,14 @@ fn a_candidate_that_fails_is_out() {
     let arguments = "--candidates epoll,pool,uthreads --by connection --slot 100ms --max-errors 1%";
     let trial = Trial::start(UNEVEN, arguments);
     let (address, failed) = (trial.address, AtomicUsize::new(0));
-    let request = || {
-        how(address).inspect_err(|_| _ = failed.fetch_add(1, Ordering::Relaxed))
-    };
+    let request = || how(address).inspect_err(|_| _ = failed.fetch_add(1, Ordering::Relaxed));
     let (out, _, lost) = with_clients(request, |answered| {
         let out = trial.event("out");
         trial.event("drained");
         let state = || (failed.load(Ordering::Relaxed), answered.load(Ordering::Relaxed));
         let before = state();
-        let after = eventually("others go on", || Some(state()).filter(|now| now.1 >= before.1 + 100));
+        let after =
+            eventually("others go on", || Some(state()).filter(|now| now.1 >= before.1 + 100));
         assert_eq!(after.0, before.0, "nothing fails any more");
         out
     });
@@ -218,27 +221,33 @@ fn a_candidate_that_fails_is_out() {
 fn a_candidate_that_dies_is_started_again_once() {
     let trial = Trial::start(UNEVEN, "--candidates epoll,uthreads --slot 100ms --budget 60s");
     let address = trial.address;
-    with_clients(|| how(address), |answered| {
-        let kill = || {
-            let found = eventually("it runs", || trial.candidates("uthreads").first().copied());
+    with_clients(
+        || how(address),
+        |answered| {
+            let kill = || {
+                let found = eventually("it runs", || trial.candidates("uthreads").first().copied());
+                kill_process(found, Signal::KILL).unwrap();
+            };
+            kill();
+            assert_eq!(trial.event("restarted")["candidate"], "uthreads");
+            kill();
+            let out = trial.event("out");
+            assert_eq!(
+                (&out["candidate"], &out["reason"]["why"]),
+                (&"uthreads".into(), &"died".into())
+            );
+            let verdict = trial.event("decided");
+            assert_eq!(verdict["finding"]["finding"], "last_one", "{verdict}");
+            // The last one is started again, however often it dies.
+            let found = trial.candidates("epoll")[0];
             kill_process(found, Signal::KILL).unwrap();
-        };
-        kill();
-        assert_eq!(trial.event("restarted")["candidate"], "uthreads");
-        kill();
-        let out = trial.event("out");
-        assert_eq!((&out["candidate"], &out["reason"]["why"]), (&"uthreads".into(), &"died".into()));
-        let verdict = trial.event("decided");
-        assert_eq!(verdict["finding"]["finding"], "last_one", "{verdict}");
-        // The last one is started again, however often it dies.
-        let found = trial.candidates("epoll")[0];
-        kill_process(found, Signal::KILL).unwrap();
-        assert_eq!(trial.event("restarted")["candidate"], "epoll");
-        let before = answered.load(Ordering::Relaxed);
-        eventually("epoll goes on", || {
-            (answered.load(Ordering::Relaxed) >= before + 100).then_some(())
-        });
-    });
+            assert_eq!(trial.event("restarted")["candidate"], "epoll");
+            let before = answered.load(Ordering::Relaxed);
+            eventually("epoll goes on", || {
+                (answered.load(Ordering::Relaxed) >= before + 100).then_some(())
+            });
+        },
+    );
     trial.signal(Signal::TERM);
     assert_eq!(trial.end().0.code(), Some(0));
 }
@@ -284,7 +293,9 @@ fn records_and_a_page_are_kept() {
     let records = std::fs::read_to_string(out.join("trial.jsonl")).unwrap();
     let names: Vec<String> = records
         .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap()["event"].as_str().unwrap().to_owned())
+        .map(|line| {
+            serde_json::from_str::<Value>(line).unwrap()["event"].as_str().unwrap().to_owned()
+        })
         .collect();
     assert_eq!((&*names[0], &*names[names.len() - 1]), ("began", "ended"), "{names:?}");
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
@@ -314,7 +325,11 @@ fn what_cannot_be_tried_is_refused_in_one_line() {
         ("chat --candidates epoll,uthreads", 1, "chat on trial: needs shared memory"),
         ("http --candidates epoll,handwritten", 1, "does not count its requests"),
         ("http --candidates epoll,pool --root /nowhere", 2, "--root: /nowhere"),
-        (&format!("http --candidates epoll,pool --listen {port}"), 1, "stop the server that has it"),
+        (
+            &format!("http --candidates epoll,pool --listen {port}"),
+            1,
+            "stop the server that has it",
+        ),
         ("http --candidates epoll,pool --share pool=100%", 2, "leave something for the others"),
         ("http --candidates epoll,pool --max-errors 3", 2, "give a share such as 0.5%"),
     ] {

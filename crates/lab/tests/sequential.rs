@@ -53,7 +53,10 @@ fn is_wrong(blocks: &[Vec<f64>], count: usize) -> bool {
 }
 
 /// How many of a thousand trials name a winner, or an architecture that is behind, at any look.
-fn wrong(count: usize, mut block: impl FnMut(&mut Noise, &mut Vec<f64>, usize) -> Vec<f64>) -> usize {
+fn wrong(
+    count: usize,
+    mut block: impl FnMut(&mut Noise, &mut Vec<f64>, usize) -> Vec<f64>,
+) -> usize {
     (0..TRIALS)
         .filter(|trial| {
             let mut noise = Noise(SplitMix64::new(*trial as u64));
@@ -118,7 +121,8 @@ fn recorded() -> Vec<Vec<(f64, f64)>> {
     let mut all = Vec::new();
     for file in files {
         let (_, records) = results::read(&[file]).unwrap();
-        let mut series = std::collections::BTreeMap::<(String, usize, usize), Vec<(f64, f64)>>::new();
+        let mut series =
+            std::collections::BTreeMap::<(String, usize, usize), Vec<(f64, f64)>>::new();
         for block in &records.blocks {
             for slice in &block.slices {
                 let of = |one: &&duality_lab::record::Slice| one.subject == slice.subject;
@@ -129,7 +133,8 @@ fn recorded() -> Vec<Vec<(f64, f64)>> {
                     .filter(|one| one.requests > 0 && one.server_cpu_us > 0.0)
                     .map(|one| one.server_cpu_us / one.requests as f64)
                     .collect();
-                let is_first = block.slices.iter().find(of).is_some_and(|one| std::ptr::eq(one, slice));
+                let is_first =
+                    block.slices.iter().find(of).is_some_and(|one| std::ptr::eq(one, slice));
                 if let ([one, other], true) = (&pair[..], is_first) {
                     let key = (slice.subject.clone(), block.concurrency, block.session);
                     series.entry(key).or_default().push((*one, *other));

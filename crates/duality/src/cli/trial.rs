@@ -199,14 +199,16 @@ fn candidates(arguments: &Arguments) -> Result<Vec<Candidate>, Failure> {
     let given = &arguments.candidates;
     let names: BTreeSet<&str> = given.iter().map(|(name, _)| name.as_str()).collect();
     if given.len() < 2 {
-        let problem = "--candidates: one candidate is no trial: give two at least, such as a=epoll,b=threads";
+        let problem =
+            "--candidates: one candidate is no trial: give two at least, such as a=epoll,b=threads";
         return Err(misuse(problem.to_owned()));
     }
     if given.len() > MOST {
         return Err(misuse(format!("--candidates: give {MOST} at most")));
     }
     if names.len() < given.len() {
-        let problem = "--candidates: two have the same name: give them others, such as a=epoll,b=epoll";
+        let problem =
+            "--candidates: two have the same name: give them others, such as a=epoll,b=epoll";
         return Err(misuse(problem.to_owned()));
     }
     if let Some((unknown, _)) = arguments.share.iter().find(|(name, _)| !names.contains(&**name)) {

@@ -58,7 +58,9 @@ mod tests {
     /// within `looks`.
     fn noticed(limit: f64, share: f64, looks: u64, seed: u64) -> Option<u64> {
         let (mut guard, mut random) = (Guard::new(limit), SplitMix64::new(seed));
-        let mut wrong = || (0..100).filter(|_| (random.below(1 << 30) as f64) < share * f64::from(1 << 30)).count();
+        let mut wrong = || {
+            (0..100).filter(|_| (random.below(1 << 30) as f64) < share * f64::from(1 << 30)).count()
+        };
         (1..=looks).find(|_| guard.is_exceeded(wrong() as u64, 100))
     }
 

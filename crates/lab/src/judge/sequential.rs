@@ -104,8 +104,7 @@ pub fn judge(
         })
         .collect();
     let mean = |place: usize| mean(logarithms.iter().map(|costs| costs[place]));
-    let Some(best) =
-        (0..servers.len()).min_by(|one, other| mean(*one).total_cmp(&mean(*other)))
+    let Some(best) = (0..servers.len()).min_by(|one, other| mean(*one).total_cmp(&mean(*other)))
     else {
         return Judgement { standings: Vec::new(), decision: None };
     };
@@ -170,8 +169,7 @@ fn inflation(values: &[f64], centre: f64, squares: f64) -> f64 {
     if squares <= 0.0 {
         return 1.0;
     }
-    let products: f64 =
-        values.windows(2).map(|pair| (pair[0] - centre) * (pair[1] - centre)).sum();
+    let products: f64 = values.windows(2).map(|pair| (pair[0] - centre) * (pair[1] - centre)).sum();
     let correlation = (products / squares).clamp(0.0, MOST_CORRELATION);
     (1.0 + correlation) / (1.0 - correlation)
 }
@@ -193,7 +191,8 @@ mod tests {
             let sign = if (block * 7 + server * 3) % 4 < 2 { noise } else { -noise };
             Some(cost * sign.exp())
         };
-        let block = |block| costs.iter().enumerate().map(|(at, one)| cost(block, at, *one)).collect();
+        let block =
+            |block| costs.iter().enumerate().map(|(at, one)| cost(block, at, *one)).collect();
         (0..count).map(block).collect()
     }
 
@@ -211,7 +210,8 @@ mod tests {
 
     #[test]
     fn equal_servers_are_level_once_the_interval_is_narrow() {
-        let judged = |count| judge(&blocks(&[100.0, 100.0, 150.0], 0.02, count), &[0, 1, 2], 3, &RULE);
+        let judged =
+            |count| judge(&blocks(&[100.0, 100.0, 150.0], 0.02, count), &[0, 1, 2], 3, &RULE);
         assert_eq!(judged(5).decision, None);
         match judged(200).decision {
             Some(Decision::Level(mut level)) => {
@@ -236,8 +236,10 @@ mod tests {
     #[test]
     fn neighbours_that_depend_on_each_other_widen_the_interval() {
         let alone: Vec<f64> = (0..40).map(|at| if at % 2 == 0 { 1.0 } else { -1.0 }).collect();
-        let joined: Vec<f64> = (0..40).map(|at| if at / 10 % 2 == 0 { 1.0 } else { -1.0 }).collect();
-        let width = |values: &[f64]| interval(values, 0.01).map_or(f64::INFINITY, |one| one.high - one.low);
+        let joined: Vec<f64> =
+            (0..40).map(|at| if at / 10 % 2 == 0 { 1.0 } else { -1.0 }).collect();
+        let width =
+            |values: &[f64]| interval(values, 0.01).map_or(f64::INFINITY, |one| one.high - one.low);
         assert!(width(&joined) > 2.0 * width(&alone), "{} {}", width(&joined), width(&alone));
     }
 

@@ -254,9 +254,8 @@ impl Candidate {
                 }
             }
             State::Draining => {
-                let has_ended = self.server.as_mut().is_none_or(|server| {
-                    !matches!(server.ended(), Ok(None))
-                });
+                let has_ended =
+                    self.server.as_mut().is_none_or(|server| !matches!(server.ended(), Ok(None)));
                 if has_ended {
                     self.bury();
                     self.state = State::Gone;

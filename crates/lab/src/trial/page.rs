@@ -56,10 +56,9 @@ fn render(told: &[Told]) -> String {
         .filter(|one| !matches!(one.event, Event::Block(_)))
         .map(|one| (format!("{:.1} s", one.at_s), text::line(one)))
         .collect();
-    let latest = blocks.last().map(|block| text::line(&Told {
-        at_s: 0.0,
-        event: Event::Block((*block).clone()),
-    }));
+    let latest = blocks
+        .last()
+        .map(|block| text::line(&Told { at_s: 0.0, event: Event::Block((*block).clone()) }));
     let machine = heading.map(|heading| &heading.machine);
     page(
         include_str!("trial.html.jinja"),

@@ -55,7 +55,8 @@ pub(super) struct Trial<'t> {
 }
 
 /// Tries the candidates, until the verdict, the end of the budget, or a signal. With
-/// [`Then::Serve`](super::Then::Serve) the best goes on serving until `interrupted`. All servers have drained then.
+/// [`Then::Serve`](super::Then::Serve), the best goes on serving until `interrupted`. All servers
+/// have drained then.
 ///
 /// # Errors
 ///
@@ -418,8 +419,9 @@ impl Trial<'_> {
     }
 
     fn heading(&self) -> Heading {
-        let Setup { service, candidates, server_arguments, by, slot, budget, then, rule, seed, .. } =
-            self.setup;
+        let Setup {
+            service, candidates, server_arguments, by, slot, budget, then, rule, seed, ..
+        } = self.setup;
         Heading {
             version: VERSION,
             duality: env!("CARGO_PKG_VERSION").to_owned(),

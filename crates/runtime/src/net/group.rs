@@ -138,7 +138,8 @@ impl ListenerGroup {
             answer(0),
             answer(ALL),
         ];
-        let attached = |listener: &OwnedFd| attach(listener.as_fd(), libc::SO_ATTACH_FILTER, &program);
+        let attached =
+            |listener: &OwnedFd| attach(listener.as_fd(), libc::SO_ATTACH_FILTER, &program);
         self.listeners.iter().try_for_each(attached)
     }
 }
@@ -173,11 +174,7 @@ fn step(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
 }
 
 /// Gives the kernel a program for a socket.
-fn attach(
-    socket: BorrowedFd<'_>,
-    option: c_int,
-    program: &[libc::sock_filter],
-) -> io::Result<()> {
+fn attach(socket: BorrowedFd<'_>, option: c_int, program: &[libc::sock_filter]) -> io::Result<()> {
     let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut() };
     // SAFETY: the descriptor is open for as long as it is borrowed. The value is a `sock_fprog`, of
