@@ -121,7 +121,7 @@ pub(crate) fn listed<T: AsRef<str>>(items: &[T]) -> String {
 }
 
 /// A word as a shell reads it.
-pub(crate) fn in_shell(word: &str) -> String {
+pub fn in_shell(word: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "-_./,:=@%+".contains(letter);
     match !word.is_empty() && word.chars().all(is_plain) {
         true => word.to_owned(),

@@ -36,6 +36,9 @@ const GLANCE: Duration = Duration::from_micros(200);
 /// After so long without a reply, the relay stops waiting for a load to come to rest: its server
 /// leaves requests unanswered.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// What each connection adds to it. The first requests of a slice arrive together, and a balancer
+/// and its servers take them in batches, so the first reply may come after many requests.
+const PATIENCE_OF_A_CONNECTION: Duration = Duration::from_micros(100);
 
 /// Several loads on one kernel thread. One at a time makes requests.
 pub struct Relay {
@@ -295,9 +298,11 @@ async fn slice(load: &Load, length: Duration) -> Slice {
 /// Waits until no request of `load` is under way, or until no more replies come.
 async fn rest(load: &Load) {
     let (mut ended, mut changed) = (load.recorder.tally().ended, Instant::now());
+    let connections = u32::try_from(load.recorder.tally().under_way()).unwrap_or(u32::MAX);
+    let patience = PATIENCE + PATIENCE_OF_A_CONNECTION.saturating_mul(connections);
     loop {
         let tally = load.recorder.tally();
-        if tally.under_way() == 0 || changed.elapsed() > PATIENCE {
+        if tally.under_way() == 0 || changed.elapsed() > patience {
             return;
         }
         if tally.ended != ended {

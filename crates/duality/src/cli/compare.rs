@@ -7,6 +7,7 @@ use std::{fs, slice};
 use duality_lab::ask::budget;
 use duality_lab::ask::settings::{Misfit, Settings, parse_duration};
 use duality_lab::ask::variant::Choice;
+use duality_lab::format::in_shell;
 use duality_lab::measure as lab;
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::measure::store::Store;
@@ -305,7 +306,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let clock = Clock::new(&interrupted, arguments.budget);
     prices::find(slice::from_mut(&mut experiment), clock);
     let finished = measure(&experiment, &out, arguments.resume, clock)?;
-    let shown = Shown { tables: arguments.tables, baseline: arguments.baseline.as_deref() };
+    let shown =
+        Shown { tables: arguments.tables, baseline: arguments.baseline.as_deref(), asked: "" };
     tell(&finished, &out, shown)?;
     if finished.complete {
         return something_measured(&finished);
@@ -431,6 +433,8 @@ pub(super) struct Shown<'a> {
     pub(super) tables: bool,
     /// The subject that the figures in the tables are also multiples of.
     pub(super) baseline: Option<&'a str>,
+    /// What `duality report` must be asked for the same answer: flags, each after a space.
+    pub(super) asked: &'a str,
 }
 
 impl Shown<'_> {
@@ -438,7 +442,10 @@ impl Shown<'_> {
     pub(super) fn print(self, answer: &Answer<'_>, page: &Path, run: &Path) -> Result<(), Failure> {
         print(&match self.tables {
             true => answer.summary.render_text(&answer.recommendation, self.baseline),
-            false => answer.render_screen(page, run),
+            false => {
+                let run = in_shell(&run.display().to_string());
+                answer.render_screen(page, &format!("duality report {run} --tables{}", self.asked))
+            }
         })
     }
 }

@@ -22,7 +22,7 @@ use std::path::Path;
 use anstyle::Style;
 use duality_load::WarningKind;
 
-use crate::format::{bytes, connections, duration, grouped, in_shell};
+use crate::format::{bytes, connections, duration, grouped};
 use crate::judge::alternatives::{Alternative, Change};
 use crate::judge::rows::{Fault, Figures, Medians, Row};
 use crate::judge::verdict::{Metric, Standing, Verdict};
@@ -52,18 +52,16 @@ struct Line {
 }
 
 impl Answer<'_> {
-    /// The first screen of an experiment. Its results are in `run`, and its report is `page`.
-    pub fn render_screen(&self, page: &Path, run: &Path) -> String {
+    /// The first screen of an experiment. Its report is `page`, and the command `more` prints all
+    /// of it.
+    pub fn render_screen(&self, page: &Path, more: &str) -> String {
         let mut screen = String::new();
         let answer = self.said();
         for line in &answer {
             let _ = writeln!(screen, "{STRONG}{line}{STRONG:#}");
         }
         let warnings = wrapped(&self.noted(), WARNINGS);
-        let foot = [
-            format!("Report: {}", page.display()),
-            format!("More:   duality report {} --tables", in_shell(&run.display().to_string())),
-        ];
+        let foot = [format!("Report: {}", page.display()), format!("More:   {more}")];
         let taken = answer.len() + warnings.len() + foot.len() + 3;
         let table = self.table(LINES.saturating_sub(taken));
         if !table.is_empty() {
