@@ -27,6 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("architectures", &["runtime", "poller"]),
     ("handwritten", &["poller", "runtime", "services", "architectures"]),
     ("load", &["runtime", "poller", "architectures"]),
+    ("trace", &[]),
     ("lab", &["load"]),
     ("costs", &["runtime", "poller", "architectures", "services", "lab"]),
     ("patcher", &[]),
