@@ -39,7 +39,7 @@ const MOST_TEXT: u64 = 4 << 30;
 /// Most requests, and most connections. So many take some two gigabytes of memory.
 const MOST: u64 = 20_000_000;
 /// The first bytes of gzip.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
+pub(crate) const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// What the last line begins with.
 const SEAL: &str = "sha256 ";
 
@@ -117,29 +117,6 @@ pub fn decode(from: impl Read) -> Result<Trace, Fault> {
     }
 }
 
-/// Writes a trace into a file. A regular file that is there stays as it is until the new one is
-/// complete. Returns the trace's checksum.
-pub fn write(path: &Path, trace: &Trace) -> Result<String, Error> {
-    let failed = |error: io::Error| Error { path: path.to_owned(), fault: error.into() };
-    // A pipe or a device is written to as it is: another file in its place would be wrong.
-    if path.metadata().is_ok_and(|found| !found.is_file()) {
-        let file = File::options().write(true).open(path).map_err(failed)?;
-        return encode(trace, file).map_err(failed);
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut draft = tempfile::Builder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // As `File::create` would have it; the process's umask applies.
-        draft.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    let draft = draft.tempfile_in(folder.unwrap_or(Path::new("."))).map_err(failed)?;
-    let checksum = encode(trace, draft.as_file()).map_err(failed)?;
-    draft.persist(path).map_err(|error| failed(error.error))?;
-    Ok(checksum)
-}
-
 /// Writes a trace as a file's bytes, and returns its checksum.
 pub fn encode(trace: &Trace, to: impl Write) -> io::Result<String> {
     let mut to = BufWriter::new(GzEncoder::new(to, Compression::best()));
@@ -211,14 +188,13 @@ impl<R: BufRead> Lines<R> {
         let mut counts = vec![0u64; head.classes.len()];
         let mut start = Duration::ZERO;
         let mut requests = 0;
-        loop {
+        let last = loop {
             let before = self.hash.clone();
             if !self.advance(LONGEST_LINE)? {
                 return Err(Fault::Truncated { line: self.number });
             }
             if self.line.starts_with(SEAL.as_bytes()) {
-                self.seal(&before, &mut head)?;
-                break;
+                break self.seal(&before, &mut head)?;
             }
             if connections.len() as u64 >= head.connections {
                 return Err(self.wrong(format!("more than {} connections", head.connections)));
@@ -233,13 +209,15 @@ impl<R: BufRead> Lines<R> {
                 counts[usize::from(step.class)] += 1;
             }
             connections.push(connection);
-        }
+        };
         let told = head.classes.iter().map(|class| class.count);
         if connections.len() as u64 != head.connections || !told.eq(counts) {
-            return Err(self.wrong("the counts of the head are not those of the lines".to_owned()));
+            let what = "the counts of the head are not those of the lines".to_owned();
+            return Err(Fault::Line { line: last, what });
         }
         if start > head.length {
-            return Err(self.wrong("a connection starts after the trace's end".to_owned()));
+            let what = "a connection starts after the trace's end".to_owned();
+            return Err(Fault::Line { line: last, what });
         }
         Ok(Trace { head, connections })
     }
@@ -282,8 +260,9 @@ impl<R: BufRead> Lines<R> {
             duality_trace: u64,
         }
         match self.advance(LONGEST_HEAD) {
-            Ok(true) => {}
-            Ok(false) | Err(Fault::TooLarge { .. }) => return Err(Fault::NotATrace),
+            // An array of one number would do for a version, too.
+            Ok(true) if self.line.starts_with(b"{") => {}
+            Ok(_) | Err(Fault::TooLarge { .. }) => return Err(Fault::NotATrace),
             Err(fault) => return Err(fault),
         }
         match serde_json::from_slice(&self.line) {
@@ -308,8 +287,9 @@ impl<R: BufRead> Lines<R> {
         parse_connection(text, before, head).map_err(|what| self.wrong(what))
     }
 
-    /// Checks the last line, and that nothing follows.
-    fn seal(&mut self, before: &Sha256, head: &mut Head) -> Result<(), Fault> {
+    /// Checks the last line, and that nothing follows. Returns the number of the last line.
+    fn seal(&mut self, before: &Sha256, head: &mut Head) -> Result<u64, Fault> {
+        let last = self.number;
         let checksum = hexadecimal(&before.clone().finalize());
         if self.line[SEAL.len()..] != *checksum.as_bytes() {
             return Err(Fault::Checksum { line: self.number });
@@ -318,7 +298,7 @@ impl<R: BufRead> Lines<R> {
         if self.advance(LONGEST_LINE)? {
             return Err(self.wrong("something follows the checksum".to_owned()));
         }
-        Ok(())
+        Ok(last)
     }
 
     fn wrong(&self, what: String) -> Fault {

@@ -25,8 +25,18 @@
 
 #![forbid(unsafe_code)]
 
+mod classes;
+mod clock;
 pub mod file;
+mod flows;
+mod gather;
+mod order;
+pub mod readers;
+pub mod recorder;
+mod sessions;
 pub mod size;
 mod trace;
+mod traps;
+mod turns;
 
 pub use trace::{Class, Connection, Head, Inferred, Method, Sizes, Step, Trace, VERSION};
