@@ -10,7 +10,7 @@ use super::{Tree, Violation};
 ///   duality        conformance
 ///      |
 ///    costs ──────────────────────────┐
-///     lab ── load              handwritten
+///     lab ── load, trace       handwritten
 ///              │                ┌───┴────┐
 ///              └────── architectures   services
 ///                               └───┬────┘
@@ -28,7 +28,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("handwritten", &["poller", "runtime", "services", "architectures"]),
     ("load", &["runtime", "poller", "architectures"]),
     ("trace", &[]),
-    ("lab", &["load"]),
+    ("lab", &["load", "trace"]),
     ("costs", &["runtime", "poller", "architectures", "services", "lab"]),
     ("patcher", &[]),
     ("engine", &["patcher"]),
@@ -45,6 +45,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "load",
             "lab",
             "costs",
+            "trace",
         ],
     ),
     (
@@ -59,6 +60,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "load",
             "lab",
             "costs",
+            "trace",
             "duality",
         ],
     ),
