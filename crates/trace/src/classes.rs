@@ -39,7 +39,7 @@ pub(crate) struct Classes {
     pub(crate) requests: u64,
     /// Replies that were larger than `max_size`.
     pub(crate) capped: u64,
-    /// Requests whose path found no room.
+    /// Requests with a path that found no room.
     pub(crate) pathless: u64,
 }
 

@@ -19,7 +19,7 @@ use crate::turns::Turns;
 const SILENT: i64 = 3_600_000_000;
 /// After so many segments, silent flows are ended.
 const SWEEP: u64 = 1 << 18;
-/// Servers on these ports speak TLS, whose first turn is a handshake.
+/// Servers on these ports speak TLS. The first turn of TLS is a handshake.
 const TLS: [u16; 2] = [443, 8443];
 
 /// The header of a segment.
@@ -63,7 +63,7 @@ pub(crate) struct Flows {
     segments: u64,
     /// When the last segment came.
     last: i64,
-    /// Connections whose begin is not in the capture.
+    /// Connections that began before the capture.
     pub(crate) headless: u64,
     /// Whether a handshake was left out.
     pub(crate) has_tls: bool,

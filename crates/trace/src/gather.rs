@@ -5,7 +5,7 @@
 //!   reader of packets, proxy ─ Turns ─────────────────────────────────────────┘
 //! ```
 //!
-//! Addresses end here: they become hashes whose key is forgotten with the gathering.
+//! Addresses end here: they become keyed hashes, and the key is forgotten with the gathering.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::sessions::{Event, Opened, Sessions};
 use crate::trace::{Head, Inferred, Method, Sizes, Trace};
 use crate::traps::Traps;
 
-/// A reply of so many bytes and more does not fit into the buffers of a socket, so that the time it
+/// A reply of so many bytes and more does not fit into the buffers of a socket. So the time that it
 /// took tells how fast its client is.
 pub(crate) const LARGE: u64 = 200_000;
 /// A shorter time tells nothing about a client, in microseconds.
@@ -33,11 +33,11 @@ pub struct Rules {
     pub paths: bool,
     /// Larger replies count as so many bytes.
     pub max_size: u64,
-    /// What stamps are of, in a log whose format does not say.
+    /// What stamps are of, if the format of the log does not say.
     pub stamp: Option<Stamp>,
-    /// Of a HAR: the host whose requests count. Of a capture: nothing.
+    /// Of a HAR: only requests to this host count.
     pub host: Option<String>,
-    /// Of a capture: the port of the server. Of a log: nothing.
+    /// Of a capture: the port of the server.
     pub port: Option<u16>,
 }
 
@@ -244,7 +244,7 @@ impl Gathering {
         }
     }
 
-    /// A request whose time is its begin, from one whose time is its stamp.
+    /// A request with its begin as its time, from one with its stamp as its time.
     fn begun(&self, event: Event) -> Event {
         let took = i64::try_from(event.took.unwrap_or(0)).unwrap_or(i64::MAX);
         let time = match self.stamp() {

@@ -1,5 +1,5 @@
-//! Requests in the order of their times, from a log whose lines are nearly in order; and stamps of
-//! whole seconds, spread within their second.
+//! Requests in the order of their times, from lines that are nearly in order. Stamps of whole
+//! seconds are spread within their second.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

@@ -112,7 +112,7 @@ impl Sessions {
         self.opened
     }
 
-    /// The request's connection, whose name the log tells. The numbers of a server that was
+    /// The request's connection, by the name that the log tells. The numbers of a server that was
     /// restarted begin again, and so do those of the requests.
     fn named(&mut self, name: u64, event: &Event, free: i64) -> usize {
         if let Some(slot) = self.named.get_mut(&name)
@@ -184,5 +184,123 @@ impl Slot {
         self.free = self.free.max(free);
         self.is_timed = event.took.is_some();
         self.nth = event.nth;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+    prop_compose! {
+        /// A request of one of three clients, some milliseconds after the one before it.
+        fn event()(
+            gap in 0i64..4_000_000,
+            took in proptest::option::of(0u64..1_000_000),
+            client in 0u64..3,
+            parallel in prop_oneof![Just(0u8), Just(1), Just(6)],
+        ) -> Event {
+            Event {
+                time: gap, took, client, connection: None, nth: 0, parallel, class: 0, rate: None,
+            }
+        }
+    }
+
+    /// The same requests, each at its time.
+    fn timed(mut events: Vec<Event>) -> Vec<Event> {
+        let mut now = 0;
+        for event in &mut events {
+            now += event.time;
+            event.time = now;
+        }
+        events
+    }
+
+    fn connections(events: &[Event]) -> Vec<Opened> {
+        let mut sessions = Sessions::new(KEEP_ALIVE);
+        events.iter().for_each(|event| sessions.add(event));
+        assert_eq!(sessions.requests, events.len() as u64);
+        sessions.into_connections()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn each_request_is_in_one_connection(events in proptest::collection::vec(event(), 0..60)) {
+            let events = timed(events);
+            let opened = connections(&events);
+            let steps: usize = opened.iter().map(|opened| opened.connection.steps.len()).sum();
+            prop_assert_eq!(steps, events.len());
+            for Opened { start, connection } in &opened {
+                prop_assert!(events.iter().any(|event| event.time == *start));
+                // A server would have closed a connection that was idle for longer.
+                prop_assert!(connection.steps.iter().all(|step| step.think < KEEP_ALIVE));
+            }
+        }
+
+        #[test]
+        fn requests_of_http_1_0_have_connections_of_their_own(
+            events in proptest::collection::vec(event(), 1..60),
+        ) {
+            let mut events = timed(events);
+            events.iter_mut().for_each(|event| event.parallel = 0);
+            let opened = connections(&events);
+            prop_assert_eq!(opened.len(), events.len());
+            prop_assert!(opened.iter().all(|opened| opened.connection.open_after.is_zero()));
+        }
+
+        #[test]
+        fn a_client_opens_six_at_most(events in proptest::collection::vec(event(), 1..60)) {
+            // All at once: nothing is idle, and nothing has ended.
+            let same = |event: Event| Event { time: 5, client: 1, parallel: 6, ..event };
+            let events: Vec<Event> = events.into_iter().map(same).collect();
+            prop_assert_eq!(connections(&events).len() <= 6, true);
+        }
+
+        #[test]
+        fn named_connections_are_found(
+            events in proptest::collection::vec((event(), 0u64..5), 1..60),
+        ) {
+            let mut counts = [0; 5];
+            let (events, names): (Vec<Event>, Vec<u64>) = events.into_iter().unzip();
+            let events: Vec<Event> = timed(events)
+                .into_iter()
+                .zip(names)
+                .map(|(event, name)| {
+                    counts[name as usize] += 1;
+                    Event { connection: Some(name), nth: counts[name as usize], ..event }
+                })
+                .collect();
+            let mut found: Vec<u64> = connections(&events)
+                .iter()
+                .map(|opened| opened.connection.steps.len() as u64)
+                .collect();
+            let mut counts: Vec<u64> = counts.into_iter().filter(|count| *count > 0).collect();
+            counts.sort_unstable();
+            found.sort_unstable();
+            prop_assert_eq!(found, counts);
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_a_server_that_was_restarted_begin_again() {
+        let event = |time, nth| Event {
+            time,
+            took: Some(10),
+            client: 0,
+            connection: Some(1),
+            nth,
+            parallel: 6,
+            class: 0,
+            rate: Some(1000 / nth),
+        };
+        let opened = connections(&[event(0, 1), event(100, 2), event(200, 1)]);
+        let steps: Vec<usize> = opened.iter().map(|opened| opened.connection.steps.len()).collect();
+        assert_eq!((steps, opened[0].connection.rate), (vec![2, 1], Some(500)));
+        assert_eq!(opened[0].connection.steps[1].think, Duration::from_micros(90));
     }
 }

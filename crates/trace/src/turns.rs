@@ -27,7 +27,7 @@ pub(crate) struct Turns {
     last: i64,
 }
 
-/// A request that is under way, or whose reply is.
+/// A request that is under way, or its reply.
 struct Turn {
     think: i64,
     request: u64,
@@ -38,7 +38,7 @@ struct Turn {
 }
 
 impl Turns {
-    /// A connection whose first `skipped` turns are no requests.
+    /// A connection. Its first `skipped` turns are no requests.
     pub(crate) fn new(skipped: u32) -> Self {
         Self { skipped, connection: Connection::default(), start: 0, turn: None, last: 0 }
     }

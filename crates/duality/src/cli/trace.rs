@@ -68,7 +68,7 @@ struct From {
     /// by the order of the lines]
     #[arg(long, value_parser = ["start", "end"])]
     stamp: Option<String>,
-    /// The host whose requests count, of a HAR [default: that of the first request]
+    /// Count only requests to this host, of a HAR [default: the host of the first request]
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
     /// The port of the server, of a capture [default: the one with most connections]

@@ -57,7 +57,7 @@ pub struct Summary {
     pub methods: Vec<(Method, u64)>,
     /// Replies by the first digit of their status, from 0, which stands for "not told".
     pub status: [u64; 6],
-    /// Connections whose client's speed is known.
+    /// Connections of clients with a known speed.
     pub limited: u64,
     /// How many paths the trace has.
     pub paths: usize,

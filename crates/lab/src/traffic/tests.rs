@@ -1,3 +1,5 @@
+//! A summary of a known trace, and how it is shown.
+
 use super::*;
 use duality_trace::{Head, Step};
 

@@ -18,7 +18,7 @@ use crate::trace::{Inferred, Trace};
 /// Reads HARs into one trace.
 pub(super) struct Reader {
     gathering: Gathering,
-    /// The host whose requests count.
+    /// Only requests to this host count.
     host: Option<String>,
     /// Whether the user named it.
     is_named: bool,
@@ -177,7 +177,7 @@ fn host_and_path(url: &str) -> Option<(&str, &str)> {
     Some((host, if path.is_empty() { "/" } else { path }))
 }
 
-/// The whole of a HAR: an object, whose `log` is an object, whose `entries` are an array.
+/// The whole of a HAR: an object with a `log`. The log is an object with `entries`, an array.
 struct Document<'r>(Entries<'r>);
 
 /// Its `log`.

@@ -1,5 +1,5 @@
-//! Logs with an object of JSON for each request: nginx in the format that `docs/trace.md` has,
-//! Duality's own access log, which is the same, and Caddy's.
+//! Logs with an object of JSON for each request. nginx writes them in the format of
+//! `docs/trace.md`, and so does Duality. Caddy has a format of its own.
 //!
 //! ```text
 //! {"ts":1795593284.041,"rt":0.000,"conn":1,"n":1,"m":"GET","u":"/","s":200,"b":64,"p":"HTTP/1.1"}

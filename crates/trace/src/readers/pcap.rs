@@ -245,7 +245,7 @@ fn segment(kind: Linktype, data: &[u8], length: u32, time: i64) -> Result<Segmen
 /// The number of the newer Linux cooked link, which captures of all interfaces have.
 const LINUX_SLL2: i32 = 276;
 
-/// A packet whose type stands in two bytes of the link's header.
+/// A packet with its type in two bytes of the link's header.
 fn of_type<'p>(kind: Option<&[u8]>, packet: &'p [u8]) -> Option<LaxSlicedPacket<'p>> {
     let kind = u16::from_be_bytes(*kind?.first_chunk()?);
     Some(LaxSlicedPacket::from_ether_type(EtherType(kind), packet))
