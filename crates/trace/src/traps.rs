@@ -48,8 +48,8 @@ impl Traps {
         }
     }
 
-    /// Looks at a request. Its stamp is in microseconds. The hash of its address is given if the log
-    /// does not name connections.
+    /// Looks at a request. Its stamp is in microseconds. The hash of its address is given if the
+    /// log does not name connections.
     pub(crate) fn look(&mut self, stamp: i64, address: Option<u64>, is_head: bool, status: u16) {
         self.requests += 1;
         self.minutes[(stamp / SECOND / 60).rem_euclid(60) as usize] += 1;
