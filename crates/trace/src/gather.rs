@@ -152,7 +152,7 @@ impl Gathering {
             traps: Traps::new(),
             order: Order::default(),
             spread: is_coarse.then(Spread::new),
-            sessions: Sessions::new(rules.keep_alive),
+            sessions: Sessions::new(rules.keep_alive, is_coarse),
             keys: RandomState::new(),
             stamp: None,
             names_connections: false,

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use crate::trace::{Connection, Step};
 
-/// A connection is idle so many microseconds after a request, if the log does not tell how long the
-/// request took.
+/// A connection is idle so many microseconds after a request, if the log does not tell exactly when
+/// the request ended.
 const SETTLED: i64 = 50_000;
 /// Connections that are named in a log are forgotten if they are silent for so many microseconds.
 const FORGOTTEN: i64 = 3_600_000_000;
@@ -66,6 +66,7 @@ struct Slot {
 pub(crate) struct Sessions {
     /// In microseconds.
     keep_alive: i64,
+    is_coarse: bool,
     clients: HashMap<u64, Vec<Slot>>,
     named: HashMap<u64, Slot>,
     opened: Vec<Opened>,
@@ -76,9 +77,11 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// A connection is kept for `keep_alive` after its last reply.
-    pub(crate) fn new(keep_alive: Duration) -> Self {
+    /// A connection is kept for `keep_alive` after its last reply. Times may be coarse: spread
+    /// within their second.
+    pub(crate) fn new(keep_alive: Duration, is_coarse: bool) -> Self {
         Self {
+            is_coarse,
             keep_alive: i64::try_from(keep_alive.as_micros()).unwrap_or(i64::MAX),
             clients: HashMap::new(),
             named: HashMap::new(),
@@ -135,7 +138,8 @@ impl Sessions {
         let slots = self.clients.entry(event.client).or_default();
         slots.retain(|slot| event.time.saturating_sub(slot.free) < self.keep_alive);
         let is_idle = |slot: &Slot| {
-            event.time.saturating_sub(slot.free) >= if slot.is_timed { 0 } else { SETTLED }
+            event.time.saturating_sub(slot.free)
+                >= if slot.is_timed && !self.is_coarse { 0 } else { SETTLED }
         };
         let numbers = 0..slots.len();
         let idle = numbers.clone().filter(|&slot| is_idle(&slots[slot]));
@@ -220,7 +224,7 @@ mod tests {
     }
 
     fn connections(events: &[Event]) -> Vec<Opened> {
-        let mut sessions = Sessions::new(KEEP_ALIVE);
+        let mut sessions = Sessions::new(KEEP_ALIVE, false);
         events.iter().for_each(|event| sessions.add(event));
         assert_eq!(sessions.requests, events.len() as u64);
         sessions.into_connections()

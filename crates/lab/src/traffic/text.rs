@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use duality_trace::Method;
+
 use super::{Distribution, Summary};
 use crate::format::{bytes, duration, grouped, listed, percent};
 
@@ -96,7 +98,11 @@ impl Summary {
             .iter()
             .take(4)
             .map(|(method, count)| {
-                format!("{} {}", share(*count), format!("{method:?}").to_uppercase())
+                let method = match method {
+                    Method::Other => "of another or an unknown method".to_owned(),
+                    method => format!("{method:?}").to_uppercase(),
+                };
+                format!("{} {method}", share(*count))
             })
             .collect();
         told.extend(
