@@ -12,8 +12,8 @@
 //! Each module uses the modules below it, and none above. Beside the pipeline stand four questions
 //! of their own. [`regimes`] compares architectures along rising load, and [`model`] explains
 //! costs. [`capacity`] predicts what more connections would take, and [`graph`] draws where a
-//! service blocks. Beneath all are [`statistics`], [`format`](mod@format), [`units`], [`page`] and
-//! [`random`].
+//! service blocks. [`traffic`] shows a trace. Beneath all are [`statistics`],
+//! [`format`](mod@format), [`units`], [`page`] and [`random`].
 
 #![forbid(unsafe_code)]
 
@@ -34,4 +34,5 @@ pub mod record;
 pub mod regimes;
 pub mod statistics;
 pub mod tell;
+pub mod traffic;
 pub mod units;

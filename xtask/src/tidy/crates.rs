@@ -10,7 +10,7 @@ use super::{Tree, Violation};
 ///   duality        conformance
 ///      |
 ///    costs ──────────────────────────┐
-///     lab ── load              handwritten
+///     lab ── load, trace       handwritten
 ///              │                ┌───┴────┐
 ///              └────── architectures   services
 ///                               └───┬────┘
@@ -27,7 +27,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("architectures", &["runtime", "poller"]),
     ("handwritten", &["poller", "runtime", "services", "architectures"]),
     ("load", &["runtime", "poller", "architectures"]),
-    ("lab", &["load"]),
+    ("trace", &[]),
+    ("lab", &["load", "trace"]),
     ("costs", &["runtime", "poller", "architectures", "services", "lab"]),
     ("patcher", &[]),
     ("engine", &["patcher"]),
@@ -44,6 +45,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "load",
             "lab",
             "costs",
+            "trace",
         ],
     ),
     (
@@ -58,6 +60,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "load",
             "lab",
             "costs",
+            "trace",
             "duality",
         ],
     ),

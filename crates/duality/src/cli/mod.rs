@@ -21,6 +21,7 @@ mod plan;
 mod prices;
 mod privileges;
 mod question;
+mod record;
 mod regimes;
 mod report;
 mod run;
@@ -28,6 +29,7 @@ mod runs;
 mod serve;
 mod setup;
 mod signals;
+mod trace;
 mod tuning;
 mod visibility;
 
@@ -98,6 +100,10 @@ enum Command {
     Report(report::Arguments),
     /// Predict what more connections or a higher rate would take, from runs measured before
     Capacity(capacity::Arguments),
+    /// Make a trace of how clients behaved from a server's logs, or show one
+    Trace(trace::Arguments),
+    /// Make a trace of live traffic, as a proxy in front of a server
+    Record(record::Arguments),
     /// Draw where a service may wait, and what it does in between, from a real run
     Graph(Box<graph::Arguments>),
     /// Split the time of a request by what architectures do, and measure what that costs (--costs)
@@ -149,6 +155,8 @@ fn run_command(own: Option<Service>) -> ExitCode {
         Command::Plan(arguments) => plan::write(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Capacity(arguments) => capacity::run(&catalogue, &arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
+        Command::Record(arguments) => record::run(&arguments),
         Command::Graph(arguments) => graph::run(&catalogue, &arguments),
         Command::Model(arguments) => model::run(&catalogue, &arguments),
         Command::Run(arguments) => run::run(&arguments),
