@@ -76,7 +76,7 @@ pub(super) struct Arguments {
     /// Figures are p50 to p99.99, max and mean, with a duration. Further ones are errors
     /// ('errors>0'), failures as a share of all requests ('failures>1%') and rate ('rate<1000/s').
     /// The exit code is then 1. It is also 1 where a rate (-R) was not kept.
-    #[arg(long, value_name = "FIGURE>LIMIT", conflicts_with = "slo", help_heading = heading::CHECKS)]
+    #[arg(long, value_name = "CONDITION", conflicts_with = "slo", help_heading = heading::CHECKS)]
     fail_if: Vec<Threshold>,
     /// Search for the highest rate that keeps this, such as p99=10ms
     ///
@@ -96,8 +96,8 @@ pub(super) struct Arguments {
     /// Processors to run on, such as 1 or 1,3
     #[arg(long, value_delimiter = ',', value_name = "CPU,…", help_heading = heading::MEASURING)]
     cpus: Vec<usize>,
-    /// How to write the report
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    /// How to write the report: text, json, csv or prometheus
+    #[arg(long, value_enum, default_value_t = Format::Text, hide_possible_values = true)]
     format: Format,
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
