@@ -277,10 +277,12 @@ fn every_command_of_the_page_works() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/requests.md");
     let commands = commands(&fs::read_to_string(page).unwrap());
     assert!(commands.len() >= 25, "{commands:#?}");
+    // Where the page's server listens.
+    let written = ["127.0.0.1", "8080"].join(":");
     let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
     for command in commands {
         // The same command on the test's server, and shorter: the last of a repeated flag counts.
-        let local = command.replace("127.0.0.1:8080", &address.to_string());
+        let local = command.replace(&written, &address.to_string());
         let length = if local.contains(" -n ") { "" } else { " -d 60ms" };
         let output = Command::new("sh")
             .args(["-c", &format!("{local}{length} --warm-up 10ms")])

@@ -136,8 +136,8 @@ impl Route {
     }
 }
 
-/// Opens a connection to `address` on which no wait is longer than `limit`. The kernel chooses where
-/// it comes from.
+/// Opens a connection to `address` on which no wait is longer than `limit`. The kernel chooses
+/// where it comes from.
 pub(crate) async fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, Failure> {
     Route::new(address, 1).connect(limit).await
 }

@@ -66,8 +66,8 @@ impl Target {
         Self::new(address, Arc::new(Visits { page, post_every }))
     }
 
-    /// Makes the requests of `script` of this http server, in place of a GET of its page. The page's
-    /// host is that of the requests; its path has no meaning then.
+    /// Makes the requests of `script` of this http server, in place of a GET of its page. The
+    /// page's host is that of the requests; its path has no meaning then.
     ///
     /// # Errors
     ///
@@ -218,8 +218,8 @@ impl FromStr for Target {
     type Err = TargetError;
 
     /// Reads `SERVICE://HOST:PORT[/PATH]`; `HOST:PORT[/PATH]` is one of http, and a port alone one
-    /// of 127.0.0.1. Servers of one chat or game are `chat://HOST:PORT,HOST:PORT`. An http server at
-    /// a Unix socket is `http+unix:///PATH/TO.SOCK:/URL`.
+    /// of 127.0.0.1. Servers of one chat or game are `chat://HOST:PORT,HOST:PORT`. An http server
+    /// at a Unix socket is `http+unix:///PATH/TO.SOCK:/URL`.
     ///
     /// A host name is looked up here. A load of http goes to all of its addresses. Others go to its
     /// first IPv4 address, if it has one. The default port of services with pages is 80. The

@@ -171,8 +171,8 @@ pub(crate) struct NotGathered {
     pub(crate) failure: Failure,
 }
 
-/// Opens the connections of the crowd of `options` by `route`. A server may refuse slow ones, so not
-/// all of these need be let in.
+/// Opens the connections of the crowd of `options` by `route`. A server may refuse slow ones, so
+/// not all of these need be let in.
 pub(crate) async fn gather(options: &Options, route: Route) -> Result<Gathered, NotGathered> {
     let mut gathered = Gathered::default();
     let Some(question) = options.target.question() else { return Ok(gathered) };

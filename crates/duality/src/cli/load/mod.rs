@@ -50,8 +50,8 @@ http load may ask.")]
 pub(super) struct Arguments {
     /// What to ask: SERVICE://HOST:PORT, for http and guestbook with a /PATH
     ///
-    /// The services are http, echo, time, quote, game, chat, phone, guestbook and blocks. Targets of
-    /// http may be localhost:8080, :8080 and 8080, or http+unix:///PATH/TO.SOCK:/URL. A chat or a
+    /// The services are http, echo, time, quote, game, chat, phone, guestbook and blocks. A target
+    /// of http may be localhost:8080, :8080 or 8080, or http+unix:///PATH/TO.SOCK:/URL. A chat or a
     /// game on several servers is chat://HOST:PORT,HOST:PORT: the clients go to each in turn.
     #[arg(required_unless_present = "urls")]
     target: Option<String>,
