@@ -34,11 +34,11 @@ pub(crate) struct Meanwhile {
 }
 
 impl Counters {
-    /// The kernel's counts now, for a server at this address.
-    pub(crate) fn read(address: SocketAddr) -> Self {
+    /// The kernel's counts now, for a server at this address. `None` is a Unix socket.
+    pub(crate) fn read(address: Option<SocketAddr>) -> Self {
         let listen = || {
             let overflows = overflows(&fs::read_to_string("/proc/net/netstat").ok()?)?;
-            let listeners = Listeners::at(address).ok().filter(|found| found.count > 0)?;
+            let listeners = Listeners::at(address?).ok().filter(|found| found.count > 0)?;
             Some(ListenCounters { overflows, drops: listeners.drops })
         };
         Self { listen: listen(), quotas: Quotas::read() }

@@ -52,6 +52,7 @@ mod limits;
 mod listeners;
 mod measurement;
 mod pattern;
+mod place;
 mod quota;
 mod random;
 mod recorder;
@@ -63,12 +64,14 @@ mod target;
 mod unanswered;
 
 use std::io;
-use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-pub use client::http::Page;
+pub use client::http::{
+    Expectation, ExpectedBody, Header, Listed, Method, Page, Request, Script, Statuses, Values,
+};
 pub use crowd::{Crowd, Fate, Spans};
 pub use failure::is_wrong_reply;
 pub use goodput::{Goodput, Percentile, Probe, Slo, peak_goodput};
@@ -84,6 +87,7 @@ pub use target::{Target, TargetError};
 
 use counters::{Counters, Meanwhile};
 use engine::Outcome;
+use place::Place;
 use sources::Route;
 
 /// What load to make.
@@ -104,6 +108,9 @@ pub struct Options {
     /// Whether a connection carries one request after the other, or only one. The time service
     /// closes each connection, whatever this says.
     pub keep_alive: bool,
+    /// How many requests a connection carries before the client replaces it, with keep-alive.
+    /// `None` sets no limit. Only for http.
+    pub requests_per_connection: Option<NonZeroU32>,
     /// The CPUs that the load may run on: the calling kernel thread is confined to them, and so are
     /// those that it starts later. Empty: as it is.
     pub cpus: Vec<usize>,
@@ -140,6 +147,7 @@ impl Options {
             stop: Stop::After(Duration::from_secs(10)),
             warm_up: Duration::from_secs(1),
             keep_alive: true,
+            requests_per_connection: None,
             cpus: Vec::new(),
             reply_timeout: Duration::from_secs(30),
             seed: 1,
@@ -170,11 +178,17 @@ impl Options {
         {
             problem
         } else if let Some(problem) =
-            self.target.addresses().iter().find_map(|address| self.sources.problem(*address))
+            self.target.places().iter().find_map(|place| self.sources.problem(place))
         {
             problem
         } else if let Some(problem) = self.crowd.problem(&self.target) {
             problem
+        } else if self.requests_per_connection.is_some() && self.target.service() != "http" {
+            "only http has a number of requests for each connection: leave out \
+             --requests-per-connection"
+        } else if self.requests_per_connection.is_some() && !self.keep_alive {
+            "without keep-alive each connection has one request: leave out --close or \
+             --requests-per-connection"
         } else if let Some(problem) = self.target.misfit(self) {
             problem
         } else {
@@ -192,19 +206,11 @@ impl Options {
         limits::check_descriptors(self.connections_in_all())
     }
 
-    /// The way to the server, or to the first of several.
-    fn route(&self) -> Route {
-        self.route_to(self.target.address())
-    }
-
-    /// The ways to all servers.
-    fn routes(&self) -> Vec<Route> {
-        self.target.addresses().iter().map(|address| self.route_to(*address)).collect()
-    }
-
-    fn route_to(&self, address: SocketAddr) -> Route {
+    /// The way to a server of the target.
+    fn route_to(&self, place: &Place) -> Route {
         let connections = self.connections_in_all();
-        Route::new(address, self.sources.count(address, connections, self.keep_alive))
+        let stays = self.keep_alive && self.requests_per_connection.is_none();
+        Route::new(place.clone(), self.sources.count(place, connections, stays))
     }
 
     /// The measured connections, and the crowd.

@@ -153,7 +153,7 @@ fn members_must_hear_lines_in_one_order() {
         },
         _ => line,
     });
-    let address = target.address();
+    let address = target.address().unwrap();
     let report = load(&options(Target::chat(address, 1), 4, 12 * 10));
     let (kind, failed) = only_error(&report);
     assert_eq!((kind, report.requests + failed), ("wrong-bytes", 120));

@@ -33,6 +33,7 @@ in_every_world! {
     a_timeout_leaves_a_quick_future_alone
     sleep_is_never_short
     a_refused_connection_is_an_error
+    a_unix_socket_is_reached
     a_connect_can_time_out
     a_connection_comes_from_the_address_it_is_told
     a_source_that_is_not_local_is_an_error
@@ -190,6 +191,28 @@ async fn a_refused_connection_is_an_error() {
     drop(listener);
     let error = TcpStream::connect(address).await.err().unwrap();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+}
+
+async fn a_unix_socket_is_reached() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("server.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut greeting = [0; 5];
+        io::Read::read_exact(&mut stream, &mut greeting).unwrap();
+        io::Write::write_all(&mut stream, &greeting).unwrap();
+    });
+    let mut stream = TcpStream::connect_unix(&path).await.unwrap();
+    stream.write_all(b"hello").await.unwrap();
+    let mut greeting = [0; 5];
+    stream.read_exact(&mut greeting).await.unwrap();
+    assert_eq!(&greeting, b"hello");
+    assert_eq!(stream.read(&mut greeting).await.unwrap(), 0);
+    assert!(stream.peer_addr().is_err());
+    server.join().unwrap();
+    let absent = TcpStream::connect_unix(&directory.path().join("absent")).await;
+    assert_eq!(absent.err().unwrap().kind(), io::ErrorKind::NotFound);
 }
 
 async fn a_connect_can_time_out() {

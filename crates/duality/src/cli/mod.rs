@@ -58,9 +58,11 @@ pub(crate) use crate::failure::flag;
 /// Headings of `--help`, below the options that a first try needs.
 mod heading {
     pub(super) const BINARY: &str = "A server of your own";
+    pub(super) const CHECKS: &str = "What is correct, and when to fail";
     pub(super) const CLIENTS: &str = "Clients";
     pub(super) const HOSTS: &str = "Hosts";
     pub(super) const MEASURING: &str = "Measuring";
+    pub(super) const REQUESTS: &str = "Requests of http";
     pub(super) const SERVICE: &str = "Service";
     pub(super) const SERVER: &str = "Server";
     pub(super) const LIMITS: &str = "Limits of the server";
@@ -91,7 +93,7 @@ enum Command {
     /// Serve a service under one architecture
     Serve(Box<serve::Arguments>),
     /// Make load on a server, and report what it did
-    Load(load::Arguments),
+    Load(Box<load::Arguments>),
     /// Measure a service under many architectures, and recommend one
     Compare(Box<compare::Arguments>),
     /// Write plans, which say what to compare

@@ -5,6 +5,7 @@
 //!   file ─▶ settings ─▶ resolve ─▶ an experiment    clients, peer, variant: parts of settings
 //!   flags ────┘            └─▶ timing, budget: how long its parts are
 //!                                                   values: what a value may be
+//!   thresholds: when a load fails
 //! ```
 
 pub mod budget;
@@ -15,6 +16,7 @@ mod hosts;
 mod peer;
 pub mod resolve;
 pub mod settings;
+pub mod thresholds;
 pub mod timing;
 mod values;
 pub mod variant;

@@ -98,6 +98,7 @@ impl Load<'_> {
             pattern: FAILED.to_owned(),
             connections: key.concurrency,
             keep_alive: true,
+            requests_per_connection: None,
             sources: 1,
             window_seconds: seconds,
             requests: figures.requests,

@@ -177,6 +177,8 @@ fn kind(kind: &WarningKind) -> &'static str {
         WarningKind::Failed(_) | WarningKind::FailedOutside => "requests failed",
         WarningKind::AcceptQueues | WarningKind::ListenQueue => "the accept queue overflowed",
         WarningKind::Quota => "the CPU quota ran out",
+        WarningKind::Unreachable => "addresses that could not be reached",
+        WarningKind::DelayedAcknowledgement => "replies held up by a delayed acknowledgement",
         WarningKind::SharedProcessors => "server and load generator shared processors",
         WarningKind::Invalid(_) => "the load generator could not do its work",
         WarningKind::Missing => "repeats that failed",

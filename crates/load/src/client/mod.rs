@@ -50,6 +50,9 @@ pub(crate) struct Entry {
     pub(crate) port: Option<u16>,
     /// Whether the connections of one load may go to several servers, which serve them together.
     pub(crate) is_across: bool,
+    /// Whether connections go to all addresses of a host name in turn. If not, they go to its first
+    /// IPv4 address, or to its first address.
+    pub(crate) uses_all_addresses: bool,
     /// Makes the protocol of a target. Services without pages ignore the page.
     pub(crate) read: fn(Page) -> Arc<dyn Protocol>,
 }
@@ -57,7 +60,8 @@ pub(crate) struct Entry {
 impl Entry {
     /// A service without pages and without a port of its own.
     const fn plain(name: &'static str, read: fn(Page) -> Arc<dyn Protocol>) -> Self {
-        Self { name, page: None, port: None, is_across: false, read }
+        let (is_across, uses_all_addresses) = (false, false);
+        Self { name, page: None, port: None, is_across, uses_all_addresses, read }
     }
 }
 

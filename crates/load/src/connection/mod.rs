@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::measurement::Start;
 use crate::recorder::Recorder;
 use crate::request::{Client, Reply};
-use crate::sources::{Route, connect};
+use crate::sources::Route;
 
 /// How long a connection that could not be opened waits before the next attempt. It is this at
 /// first, twice as long each time it fails again, and no longer than a second.
@@ -33,8 +33,8 @@ pub(crate) struct Load {
 
 impl Load {
     /// The way of a connection: they go to the servers in turn.
-    fn route(&self, connection: usize) -> Route {
-        self.routes[connection % self.routes.len()]
+    fn route(&self, connection: usize) -> &Route {
+        &self.routes[connection % self.routes.len()]
     }
 }
 
@@ -52,15 +52,16 @@ pub(crate) struct Connection<C> {
 }
 
 impl<C: Client> Connection<C> {
-    /// A connection that is not open yet.
-    pub(crate) fn new(number: usize, client: C) -> Self {
+    /// A connection that is not open yet, with a client of its own like `client`.
+    pub(crate) fn new(number: usize, client: &C) -> Self {
+        let client = client.for_connection(number);
         Self { number, client, stream: None, fresh: false, pause: FIRST_PAUSE }
     }
 
     /// Opens it, in place of the last one if there was one.
     pub(crate) async fn open(&mut self, load: &Load) -> Result<(), Failure> {
         self.stream = None;
-        self.stream = Some(connect(load.route(self.number), load.reply_timeout).await?);
+        self.stream = Some(load.route(self.number).connect(load.reply_timeout).await?);
         load.recorder.connected();
         self.client.connected();
         Ok(())

@@ -171,15 +171,15 @@ pub(crate) struct NotGathered {
     pub(crate) failure: Failure,
 }
 
-/// Opens the connections of the crowd of `options`. A server may refuse slow ones, so not all of
-/// these need be let in.
-pub(crate) async fn gather(options: &Options) -> Result<Gathered, NotGathered> {
+/// Opens the connections of the crowd of `options` by `route`. A server may refuse slow ones, so
+/// not all of these need be let in.
+pub(crate) async fn gather(options: &Options, route: Route) -> Result<Gathered, NotGathered> {
     let mut gathered = Gathered::default();
     let Some(question) = options.target.question() else { return Ok(gathered) };
     if options.crowd.total() == 0 {
         return Ok(gathered);
     }
-    let (route, limit) = (options.route(), options.reply_timeout);
+    let limit = options.reply_timeout;
     let reply_length = probe(&question, &route, limit)
         .await
         .map_err(|failure| NotGathered { entered: 0, failure })?;
@@ -190,7 +190,7 @@ pub(crate) async fn gather(options: &Options) -> Result<Gathered, NotGathered> {
             continue;
         }
         let shared = Arc::new(Shared {
-            route,
+            route: route.clone(),
             question: question.clone(),
             reply_length,
             limit,

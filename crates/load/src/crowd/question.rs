@@ -29,13 +29,16 @@ enum End {
 }
 
 /// Takes a reply from a connection.
-type Take = for<'a> fn(&'a mut TcpStream) -> Taking<'a>;
+type Take = Arc<dyn for<'a> Fn(&'a mut TcpStream) -> Taking<'a> + Send + Sync>;
 type Taking<'a> = Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send + 'a>>;
 
 impl Question {
     /// A question with a reply that the client's own `take` takes.
-    pub(crate) fn new(request: Arc<[u8]>, take: Take) -> Self {
-        Self { request, end: End::Client(take) }
+    pub(crate) fn new(
+        request: Arc<[u8]>,
+        take: impl for<'a> Fn(&'a mut TcpStream) -> Taking<'a> + Send + Sync + 'static,
+    ) -> Self {
+        Self { request, end: End::Client(Arc::new(take)) }
     }
 
     /// A question that is answered by a line.

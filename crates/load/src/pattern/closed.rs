@@ -61,7 +61,7 @@ pub(super) async fn load<C: Client>(
 /// Starts `connections` connections at once, each with a copy of `client`.
 fn start<C: Client>(client: &C, connections: usize, load: &Arc<Load>) -> io::Result<()> {
     for number in 0..connections {
-        task::spawn(run(Connection::new(number, client.clone()), load.clone()))?;
+        task::spawn(run(Connection::new(number, client), load.clone()))?;
     }
     Ok(())
 }

@@ -113,8 +113,7 @@ where
 /// Makes the connections, and opens them if they are kept. If one cannot be opened, the load tries
 /// again and reports it.
 async fn opened<C: Client>(client: &C, connections: usize, load: &Load) -> Vec<Connection<C>> {
-    let mut row: Vec<_> =
-        (0..connections).map(|number| Connection::new(number, client.clone())).collect();
+    let mut row: Vec<_> = (0..connections).map(|number| Connection::new(number, client)).collect();
     if load.keep_alive {
         for connection in &mut row {
             // The connection carries many requests, so opening it counts for none of them.

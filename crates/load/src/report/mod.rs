@@ -49,6 +49,9 @@ pub struct Report {
     pub connections: usize,
     /// Whether a connection carried more than one request.
     pub keep_alive: bool,
+    /// After how many requests a connection was replaced, if that was limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_connection: Option<u32>,
     /// How many addresses the connections came from.
     pub sources: u32,
     /// How long the window was open.
@@ -145,7 +148,8 @@ impl Report {
             pattern: options.pattern.name().to_owned(),
             connections: options.connections,
             keep_alive: options.keeps_connections(),
-            sources: options.route().sources(),
+            requests_per_connection: options.requests_per_connection.map(u32::from),
+            sources: options.route_to(options.target.place()).sources(),
             window_seconds: window,
             requests: measurement.requests,
             requests_per_second,
@@ -201,6 +205,7 @@ pub(crate) mod tests {
             pattern: "closed".to_owned(),
             connections: 100,
             keep_alive: true,
+            requests_per_connection: None,
             sources: 1,
             window_seconds: 10.0,
             requests: 500_000,

@@ -13,7 +13,11 @@ impl Report {
     pub fn render_text(&self) -> String {
         let mut text = String::new();
         let connections = if self.connections == 1 { "connection" } else { "connections" };
-        let kept = if self.keep_alive { "keep-alive" } else { "a connection for each request" };
+        let kept = match (self.keep_alive, self.requests_per_connection) {
+            (true, None) => "keep-alive".to_owned(),
+            (true, Some(limit @ 2..)) => format!("{limit} requests for each"),
+            _ => "a connection for each request".to_owned(),
+        };
         let from = match self.sources {
             1 => String::new(),
             sources => format!(" from {sources} addresses"),

@@ -27,6 +27,12 @@ pub(crate) trait Client: Clone + Send + 'static {
         }
     }
 
+    /// The client of a connection of this number, from 0.
+    fn for_connection(&self, number: usize) -> Self {
+        let _ = number;
+        self.clone()
+    }
+
     /// Called for each new connection, the first included. The client forgets what it knew of the
     /// last one.
     fn connected(&mut self) {}

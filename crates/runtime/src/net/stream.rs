@@ -1,5 +1,6 @@
 //! A TCP connection.
 
+mod local;
 mod requests;
 mod settings;
 

@@ -25,7 +25,6 @@ mod member;
 mod room;
 mod said;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,10 +41,10 @@ use crate::connection::Load;
 use crate::edges::Edges;
 use crate::engine::{Engine, Outcome, not_started};
 use crate::failure::Failure;
+use crate::place::Place;
 use crate::request::decimal;
 use crate::request::line::Lines;
 use crate::sources::Route;
-use crate::sources::connect;
 use crate::{Error, Options, Stop};
 
 /// The longest welcome.
@@ -81,7 +80,7 @@ struct NotLetIn {
     joined: usize,
     /// Why the first of the others could not, and at which server.
     failure: Failure,
-    at: Option<SocketAddr>,
+    at: Option<Place>,
 }
 
 /// Runs a load with one chat's members as its connections. Each says at most `lines` lines in a
@@ -92,7 +91,7 @@ pub(crate) async fn load(
     hook: EdgeAnnouncer,
 ) -> Result<Outcome, Error> {
     let Options { connections, reply_timeout, .. } = engine.options;
-    let routes = engine.options.routes();
+    let routes = engine.routes();
     let joined = engine.attend(join(&routes, connections, reply_timeout)).await?;
     let members = joined.map_err(|refused| not_let_in(engine, &refused))?;
     let (edges, deliveries) = match engine.options.stop {
@@ -114,7 +113,7 @@ fn not_let_in(engine: &Engine, refused: &NotLetIn) -> Error {
     let members = engine.options.connections;
     let mut error = engine.unanswered(failure);
     if let (Error::Unanswered { problem, .. }, Some(at), 2..) =
-        (&mut error, at, engine.options.target.addresses().len())
+        (&mut error, at, engine.options.target.places().len())
     {
         *problem = format!("{at}: {failure}");
     }
@@ -134,7 +133,7 @@ fn not_let_in(engine: &Engine, refused: &NotLetIn) -> Error {
 /// Has `members` members join the chat, at each of its servers in turn. They have `limit` for it.
 async fn join(routes: &[Route], members: usize, limit: Duration) -> Result<Members, NotLetIn> {
     let joining = Arc::new(Semaphore::new(JOINING));
-    let enter = |route: &Route| task::spawn(enter(*route, limit, joining.clone()));
+    let enter = |route: &Route| task::spawn(enter(route.clone(), limit, joining.clone()));
     let entering: Vec<_> = routes.iter().cycle().take(members).map(enter).collect();
     let (mut streams, mut numbers, mut refused) = (Vec::new(), Vec::new(), None);
     for (entered, route) in entering.into_iter().zip(routes.iter().cycle()) {
@@ -148,7 +147,7 @@ async fn join(routes: &[Route], members: usize, limit: Duration) -> Result<Membe
                 numbers.push(number);
             }
             Err(failure) => {
-                refused.get_or_insert((failure, Some(route.address())));
+                refused.get_or_insert((failure, Some(route.place().clone())));
             }
         }
     }
@@ -212,13 +211,13 @@ async fn talk(members: Members, is_across: bool, plan: Plan, load: &Arc<Load>) -
 
 /// Has one member join. Returns its connection and its number.
 async fn enter(
-    address: Route,
+    route: Route,
     limit: Duration,
     joining: Arc<Semaphore>,
 ) -> Result<(TcpStream, u64), Failure> {
     let entering = async {
         let _permit = joining.acquire().await;
-        let mut stream = connect(address, limit).await?;
+        let mut stream = route.connect(limit).await?;
         let mut lines = Lines::new(LONGEST_WELCOME);
         let line = lines.only(&mut stream).await?;
         let number = line.strip_prefix(b"* you are ").and_then(decimal);

@@ -91,7 +91,7 @@ fn start<C: Client>(
     load: &Arc<Load>,
 ) -> io::Result<()> {
     for number in 0..connections {
-        let connection = Connection::new(number, client.clone());
+        let connection = Connection::new(number, client);
         task::spawn(run(connection, queue.clone(), load.clone()))?;
     }
     Ok(())

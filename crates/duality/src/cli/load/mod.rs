@@ -1,15 +1,21 @@
 //! `duality load`.
 
+mod output;
+mod requests;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use duality_lab::ask::clients;
 use duality_lab::ask::settings::{check_warm_up, check_window, parse_duration, parse_slo};
+use duality_lab::ask::thresholds::Threshold;
 use duality_lab::measure::behaviour::Behaviour;
-use duality_load::{Error, Observer, Options, Probe, Slo, Stop, Target, peak_goodput};
+use duality_load::{Error, Observer, Options, Probe, Report, Slo, Stop, peak_goodput};
 use duality_runtime::log;
 
+use self::output::Format;
+use self::requests::RequestFlags;
 use super::{ClientFlags, Failure, flag, heading, print};
 
 /// Where a search for a rate begins by default, in requests a second.
@@ -33,15 +39,22 @@ Examples:
       waits between requests that swing from 2 ms to 100 µs and back, every 2 s
   duality load --slo p99=10ms http://127.0.0.1:8080/
       the highest rate at which 99 % of all requests are answered within 10 ms
+  duality load -H 'Accept: application/json' --expect-status 2xx \\
+          --expect-body any --fail-if 'p99>10ms' http://127.0.0.1:8080/api
+      exit code 1 if p99 is above 10 ms, or if the load failed
+  duality load --urls urls.txt --values users.csv http://127.0.0.1:8080
+      requests from a file, each connection with the values of one line
 
-docs/load.md explains what each of these measures.")]
+docs/load.md explains what each of these measures, docs/requests.md what an
+http load may ask.")]
 pub(super) struct Arguments {
     /// What to ask: SERVICE://HOST:PORT, for http and guestbook with a /PATH
     ///
-    /// The services are http, echo, time, quote, game, chat, phone, guestbook and blocks.
-    /// localhost:8080, :8080 and 8080 are http servers too. A chat or a game on several
-    /// servers is chat://HOST:PORT,HOST:PORT: the clients go to each in turn.
-    target: Target,
+    /// The services are http, echo, time, quote, game, chat, phone, guestbook and blocks. A target
+    /// of http may be localhost:8080, :8080 or 8080, or http+unix:///PATH/TO.SOCK:/URL. A chat or a
+    /// game on several servers is chat://HOST:PORT,HOST:PORT: the clients go to each in turn.
+    #[arg(required_unless_present = "urls")]
+    target: Option<String>,
     /// Connections that are open at once
     #[arg(short, long, default_value_t = 100)]
     connections: usize,
@@ -56,6 +69,15 @@ pub(super) struct Arguments {
     warm_up: Duration,
     #[command(flatten)]
     clients: ClientFlags,
+    #[command(flatten)]
+    requests_of: RequestFlags,
+    /// Fail if a figure passes its limit, such as 'p99>10ms'; may be given again
+    ///
+    /// Figures are p50 to p99.99, max and mean, with a duration. Further ones are errors
+    /// ('errors>0'), failures as a share of all requests ('failures>1%') and rate ('rate<1000/s').
+    /// The exit code is then 1. It is also 1 where a rate (-R) was not kept.
+    #[arg(long, value_name = "CONDITION", conflicts_with = "slo", help_heading = heading::CHECKS)]
+    fail_if: Vec<Threshold>,
     /// Search for the highest rate that keeps this, such as p99=10ms
     ///
     /// One of p50, p90, p99, p99.9, p99.99 and max, counted from when a request was due. Nothing
@@ -74,8 +96,11 @@ pub(super) struct Arguments {
     /// Processors to run on, such as 1 or 1,3
     #[arg(long, value_delimiter = ',', value_name = "CPU,…", help_heading = heading::MEASURING)]
     cpus: Vec<usize>,
-    /// Print JSON (format version 1)
-    #[arg(long)]
+    /// How to write the report: text, json, csv or prometheus
+    #[arg(long, value_enum, default_value_t = Format::Text, hide_possible_values = true)]
+    format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
     json: bool,
 }
 
@@ -92,27 +117,26 @@ fn parse_warm_up(text: &str) -> Result<Duration, String> {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = arguments.options()?;
     let interrupted = on_interrupt()?;
-    let (text, failed) = match &arguments.slo {
+    let format = if arguments.json { Format::Json } else { arguments.format };
+    let unreadable = |error: duality_load::HistogramError| Failure::failed(error.to_string());
+    let (text, failures) = match &arguments.slo {
         None => {
             let report = duality_load::run(&options, &mut (), &interrupted).map_err(failure)?;
-            let text = match arguments.json {
-                true => serde_json::to_string(&report),
-                false => Ok(report.render_text()),
-            };
-            (text, report.failure())
+            let failures = arguments.failures(&report).map_err(unreadable)?;
+            (output::report(&report, format), failures)
         }
         Some(slo) => {
             let found = peak_goodput(&options, slo, &mut Progress(0), &interrupted);
             let found = found.map_err(failure)?;
-            let text = match arguments.json {
-                true => serde_json::to_string(&found),
-                false => Ok(found.render_text()),
-            };
-            (text, found.failure())
+            (output::goodput(&found, format), Vec::from_iter(found.failure()))
         }
     };
-    print(&text.expect("a report is plain data"))?;
-    failed.map_or(Ok(()), |why| Err(Failure::failed(why)))
+    print(&text.map_err(unreadable)?)?;
+    let Some((last, others)) = failures.split_last() else { return Ok(()) };
+    for why in others {
+        log::tell(format_args!("duality: {why}"));
+    }
+    Err(Failure::failed(last))
 }
 
 fn failure(error: Error) -> Failure {
@@ -133,6 +157,20 @@ impl Observer for Progress {
 }
 
 impl Arguments {
+    /// Why the load has failed: what is wrong with it, and the thresholds that it has passed.
+    fn failures(&self, report: &Report) -> Result<Vec<String>, duality_load::HistogramError> {
+        let mut failures: Vec<String> = report
+            .failure()
+            .map(|why| format!("{why}{}", self.requests_of.hint(report)))
+            .into_iter()
+            .collect();
+        for threshold in &self.fail_if {
+            let broken = threshold.broken(report)?;
+            failures.extend(broken.map(|told| format!("{}: {told}", report.target)));
+        }
+        Ok(failures)
+    }
+
     fn options(&self) -> Result<Options, Failure> {
         let mut settings = self.clients.settings();
         if self.slo.is_some() {
@@ -159,7 +197,8 @@ impl Arguments {
             seed: self.seed,
             sources,
             crowd,
-            ..Options::new(self.target.clone())
+            requests_per_connection: self.requests_of.requests_per_connection,
+            ..Options::new(self.requests_of.target(self.target.as_deref())?)
         })
     }
 }
