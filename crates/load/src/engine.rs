@@ -20,6 +20,7 @@ use crate::crowd::{self, Fate, Gathered, NotGathered};
 use crate::due::Queue;
 use crate::edges::{EdgeHook, Edges};
 use crate::failure::Failure;
+use crate::fidelity::Replayed;
 use crate::measurement::Measurement;
 use crate::recorder::Recorder;
 use crate::request::Client;
@@ -39,6 +40,8 @@ pub(crate) struct Outcome {
     pub(crate) interrupted: bool,
     /// What has become of the crowd.
     pub(crate) crowd: BTreeMap<String, Fate>,
+    /// What was replayed, in a replay.
+    pub(crate) replayed: Option<Replayed>,
 }
 
 /// Runs a load on this kernel thread.
@@ -136,7 +139,7 @@ impl Engine {
         let interrupted = self.measure(recorder).await.is_err();
         recorder.close();
         let crowd = self.crowd.get().map(Gathered::fates).unwrap_or_default();
-        Outcome { measurement: recorder.measurement(), interrupted, crowd }
+        Outcome { measurement: recorder.measurement(), interrupted, crowd, replayed: None }
     }
 
     /// Asks the server once, on a connection of its own.
@@ -213,7 +216,7 @@ impl Engine {
             Stop::After(duration) => {
                 self.wait(self.options.warm_up, recorder).await?;
                 recorder.open();
-                self.window(duration, recorder).await
+                self.window(duration, &[recorder]).await
             }
             Stop::Requests(total) => {
                 while recorder.requests_ended() < total {
@@ -224,8 +227,13 @@ impl Engine {
         }
     }
 
-    /// Waits for the end of a window of `duration`, and marks each part of it.
-    async fn window(&self, duration: Duration, recorder: &Recorder) -> Result<(), Interrupted> {
+    /// Waits for the end of a window of `duration`, and has `recorders` mark each part of it.
+    pub(crate) async fn window(
+        &self,
+        duration: Duration,
+        recorders: &[&Recorder],
+    ) -> Result<(), Interrupted> {
+        let ended = || recorders.iter().map(|recorder| recorder.requests_ended()).sum();
         let start = Instant::now();
         let mut told = start;
         for part in 1..=PARTS {
@@ -238,13 +246,13 @@ impl Engine {
                 time::sleep(left.min(TICK)).await;
                 if told.elapsed() >= TICK {
                     told = Instant::now();
-                    self.tick(recorder.requests_ended())?;
+                    self.tick(ended())?;
                 }
             }
-            recorder.mark();
+            recorders.iter().for_each(|recorder| recorder.mark());
         }
         // However short the window was, an interruption is noticed.
-        self.tick(recorder.requests_ended())
+        self.tick(ended())
     }
 
     /// Waits for `duration`, and tells the progress meanwhile.

@@ -16,6 +16,7 @@ mod body;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod head;
+pub(crate) mod paced;
 
 use std::sync::Arc;
 
@@ -24,12 +25,13 @@ use duality_runtime::net::TcpStream;
 use self::body::Body;
 use self::head::{Framing, Interim};
 pub(super) use self::head::{Head, header};
+use self::paced::Asked;
 use super::{Entry, Protocol};
 use crate::announce::EdgeAnnouncer;
 use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
-use crate::pattern;
+use crate::pattern::{self, Pattern};
 use crate::request::{Client, Reply, expect_end, read_more, send_all};
 
 /// Bounds of the read buffer of a connection: a head must fit into it, a body need not.
@@ -64,6 +66,9 @@ impl Protocol for Page {
     }
 
     fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
+        if engine.options.pattern == Pattern::Trace {
+            return Box::pin(pattern::trace::load::<Asked>(engine, edges));
+        }
         Box::pin(pattern::load(engine, Http::new(self, engine.options.keep_alive), edges))
     }
 }
