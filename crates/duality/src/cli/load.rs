@@ -1,13 +1,20 @@
 //! `duality load`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use duality_lab::ask::clients;
-use duality_lab::ask::settings::{check_warm_up, check_window, parse_duration, parse_slo};
+use duality_lab::ask::replay::read_trace;
+use duality_lab::ask::settings::{
+    check_warm_up, check_window, parse_duration, parse_place, parse_slo,
+};
 use duality_lab::measure::behaviour::Behaviour;
-use duality_load::{Error, Observer, Options, Probe, Slo, Stop, Target, peak_goodput};
+use duality_load::{
+    At, Cut, Error, Observer, Options, Pattern, Piece, Probe, Slo, Stop, Target, peak_goodput,
+    write_files,
+};
 use duality_runtime::log;
 
 use super::{ClientFlags, Failure, flag, heading, print};
@@ -34,6 +41,10 @@ Examples:
   duality load --slo p99=10ms http://127.0.0.1:8080/
       the highest rate at which 99 % of all requests are answered within 10 ms
 
+  duality load --trace my.trace --users 10 http://127.0.0.1:8080/
+      the load of an access log, as ten times as many people would make it
+      (docs/replay.md)
+
 docs/load.md explains what each of these measures.")]
 pub(super) struct Arguments {
     /// What to ask: SERVICE://HOST:PORT, for http and guestbook with a /PATH
@@ -41,7 +52,8 @@ pub(super) struct Arguments {
     /// The services are http, echo, time, quote, game, chat, phone, guestbook and blocks.
     /// localhost:8080, :8080 and 8080 are http servers too. A chat or a game on several
     /// servers is chat://HOST:PORT,HOST:PORT: the clients go to each in turn.
-    target: Target,
+    #[arg(required_unless_present = "files")]
+    target: Option<Target>,
     /// Connections that are open at once
     #[arg(short, long, default_value_t = 100)]
     connections: usize,
@@ -65,6 +77,24 @@ pub(super) struct Arguments {
     /// --duration, and the last one up to three times as long.
     #[arg(long, value_name = "PERCENTILE=LIMIT", value_parser = parse_slo, conflicts_with = "requests")]
     slo: Option<Slo>,
+    /// Replay a recorded load: connections come, ask, think and stay as they did
+    ///
+    /// `duality trace from` makes a recording of an access log. The piece that is replayed is as
+    /// long as --duration. With --close, each request has a connection of its own (docs/replay.md).
+    #[arg(long, value_name = "TRACE", conflicts_with_all = ["requests", "slo", "connections"], help_heading = heading::CLIENTS)]
+    trace: Option<PathBuf>,
+    /// Replay so many times the users, by pieces from as many places of the recording [default: 1]
+    #[arg(long, value_name = "N", requires = "trace", conflicts_with = "speed", help_heading = heading::CLIENTS)]
+    users: Option<usize>,
+    /// Replay the recording so many times as fast: a what-if, since users do not think faster
+    #[arg(long, value_name = "X", requires = "trace", help_heading = heading::CLIENTS)]
+    speed: Option<f64>,
+    /// Replay the piece from there: busiest, median, or a time such as 90s [default: anywhere]
+    #[arg(long, value_name = "PLACE", requires = "trace", value_parser = parse_place, help_heading = heading::CLIENTS)]
+    at: Option<At>,
+    /// Write the files that --trace asks for into DIR, to be served by --root, and do nothing else
+    #[arg(long, value_name = "DIR", requires = "trace", help_heading = heading::CLIENTS)]
+    files: Option<PathBuf>,
     /// What chance depends on: the same seed gives the same arrivals
     #[arg(long, default_value_t = 1, help_heading = heading::MEASURING)]
     seed: u64,
@@ -90,6 +120,15 @@ fn parse_warm_up(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let (Some(folder), Some(trace)) = (&arguments.files, &arguments.trace) {
+        let trace = read_trace(trace).map_err(Failure::misuse)?;
+        let count = write_files(&trace, folder)
+            .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
+        let folder = folder.display();
+        return print(&format!(
+            "{count} files in {folder}: serve them by `duality serve http --root {folder}`"
+        ));
+    }
     let options = arguments.options()?;
     let interrupted = on_interrupt()?;
     let (text, failed) = match &arguments.slo {
@@ -135,6 +174,9 @@ impl Observer for Progress {
 impl Arguments {
     fn options(&self) -> Result<Options, Failure> {
         let mut settings = self.clients.settings();
+        if self.trace.is_some() {
+            settings.pattern.get_or_insert_with(|| Pattern::Trace.name().to_owned());
+        }
         if self.slo.is_some() {
             let named = settings.pattern.get_or_insert_with(|| "open".to_owned());
             if named != "open" {
@@ -148,7 +190,8 @@ impl Arguments {
         }
         let Behaviour { pattern, keep_alive, crowd, sources } =
             clients::behaviour(&settings).map_err(flag)?;
-        Ok(Options {
+        let target = self.target.clone().expect("clap asks for it");
+        let options = Options {
             pattern,
             connections: self.connections,
             stop: self.requests.map_or(Stop::After(self.duration), Stop::Requests),
@@ -159,8 +202,25 @@ impl Arguments {
             seed: self.seed,
             sources,
             crowd,
-            ..Options::new(self.target.clone())
-        })
+            ..Options::new(target)
+        };
+        let Some(trace) = &self.trace else { return Ok(options) };
+        if pattern != Pattern::Trace {
+            return Err(Failure::misuse(format!(
+                "--trace has a pattern of its own: leave out --pattern {}",
+                pattern.name()
+            )));
+        }
+        let trace = read_trace(trace).map_err(Failure::misuse)?;
+        let cut = Cut {
+            users: self.users.unwrap_or(1),
+            speed: self.speed.unwrap_or(1.0),
+            at: self.at,
+            seed: self.seed,
+            keep_alive,
+            ..Cut::of(self.duration)
+        };
+        Ok(options.replaying(Arc::new(Piece::cut(&trace, &cut))))
     }
 }
 

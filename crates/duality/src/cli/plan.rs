@@ -253,7 +253,8 @@ fn make(
     share: Option<Duration>,
 ) -> Result<Experiment, Misfit> {
     let mut written = entry.settings.clone();
-    for path in [&mut written.root, &mut written.templates].into_iter().flatten() {
+    let Settings { root, templates, trace, .. } = &mut written;
+    for path in [root, templates, trace].into_iter().flatten() {
         *path = directory.join(&*path);
     }
     let settings = flags.settings.clone().or(written);
