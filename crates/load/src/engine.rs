@@ -21,6 +21,7 @@ use crate::crowd::{self, Fate, Gathered, NotGathered};
 use crate::due::Queue;
 use crate::edges::{EdgeHook, Edges};
 use crate::failure::Failure;
+use crate::fidelity::Replayed;
 use crate::measurement::Measurement;
 use crate::place::Place;
 use crate::recorder::Recorder;
@@ -45,6 +46,8 @@ pub(crate) struct Outcome {
     pub(crate) unreachable: Vec<Place>,
     /// Replies that came in two parts, as far apart as a delayed acknowledgement is late.
     pub(crate) held_up: u64,
+    /// What was replayed, in a replay.
+    pub(crate) replayed: Option<Replayed>,
 }
 
 /// Runs a load on this kernel thread.
@@ -157,7 +160,7 @@ impl Engine {
         let is_left_out = |place: &&Place| reachable.is_some_and(|some| !some.contains(place));
         let unreachable = places.iter().filter(is_left_out).cloned().collect();
         let measurement = recorder.measurement();
-        Outcome { measurement, interrupted, crowd, unreachable, held_up: 0 }
+        Outcome { measurement, interrupted, crowd, unreachable, held_up: 0, replayed: None }
     }
 
     /// Asks the server once, on a connection of its own.
@@ -273,7 +276,7 @@ impl Engine {
             Stop::After(duration) => {
                 self.wait(self.options.warm_up, recorder).await?;
                 recorder.open();
-                self.window(duration, recorder).await
+                self.window(duration, &[recorder]).await
             }
             Stop::Requests(total) => {
                 while recorder.requests_ended() < total {
@@ -284,8 +287,13 @@ impl Engine {
         }
     }
 
-    /// Waits for the end of a window of `duration`, and marks each part of it.
-    async fn window(&self, duration: Duration, recorder: &Recorder) -> Result<(), Interrupted> {
+    /// Waits for the end of a window of `duration`, and has `recorders` mark each part of it.
+    pub(crate) async fn window(
+        &self,
+        duration: Duration,
+        recorders: &[&Recorder],
+    ) -> Result<(), Interrupted> {
+        let ended = || recorders.iter().map(|recorder| recorder.requests_ended()).sum();
         let start = Instant::now();
         let mut told = start;
         for part in 1..=PARTS {
@@ -298,13 +306,13 @@ impl Engine {
                 time::sleep(left.min(TICK)).await;
                 if told.elapsed() >= TICK {
                     told = Instant::now();
-                    self.tick(recorder.requests_ended())?;
+                    self.tick(ended())?;
                 }
             }
-            recorder.mark();
+            recorders.iter().for_each(|recorder| recorder.mark());
         }
         // However short the window was, an interruption is noticed.
-        self.tick(recorder.requests_ended())
+        self.tick(ended())
     }
 
     /// Waits for `duration`, and tells the progress meanwhile.

@@ -42,6 +42,7 @@ mod due;
 mod edges;
 mod engine;
 mod failure;
+mod fidelity;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -65,6 +66,7 @@ mod unanswered;
 
 use std::io;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
@@ -74,10 +76,13 @@ pub use client::http::{
 };
 pub use crowd::{Crowd, Fate, Spans};
 pub use failure::is_wrong_reply;
+pub use fidelity::{Fidelity, Replayed};
 pub use goodput::{Goodput, Percentile, Probe, Slo, peak_goodput};
 pub use injection::Injection;
 pub use limits::SPARE_DESCRIPTORS;
 pub use listeners::Listeners;
+pub use pattern::trace::files::write_files;
+pub use pattern::trace::plan::{At, Cut, Piece};
 pub use pattern::{Arrivals, Named, Pattern};
 pub use quota::{Exhausted, Quotas};
 pub use relay::{Relay, Slice};
@@ -85,6 +90,7 @@ pub use report::{HistogramError, Latency, OpenLoop, Report, Warning, WarningKind
 pub use sources::Sources;
 pub use target::{Target, TargetError};
 
+use announce::{Announcer, EdgeAnnouncer};
 use counters::{Counters, Meanwhile};
 use engine::Outcome;
 use place::Place;
@@ -122,6 +128,8 @@ pub struct Options {
     pub sources: Sources,
     /// Connections beside the measured ones; none unless told.
     pub crowd: Crowd,
+    /// What the pattern [`Pattern::Trace`] replays. See [`Options::replaying`].
+    pub replay: Option<Arc<Piece>>,
 }
 
 /// When a load stops.
@@ -153,6 +161,20 @@ impl Options {
             seed: 1,
             sources: Sources::Automatic,
             crowd: Crowd::default(),
+            replay: None,
+        }
+    }
+
+    /// These options, but for the pattern: they replay `piece`. As many connections as it has and
+    /// the window are the piece's.
+    #[must_use]
+    pub fn replaying(self, piece: Arc<Piece>) -> Self {
+        Self {
+            pattern: Pattern::Trace,
+            connections: piece.connections().max(1),
+            stop: Stop::After(piece.length()),
+            replay: Some(piece),
+            ..self
         }
     }
 
@@ -175,6 +197,10 @@ impl Options {
             "no reply can come within 0 s: give a longer time limit"
         } else if let Pattern::Open(arrivals) = self.pattern
             && let Some(problem) = arrivals.problem()
+        {
+            problem
+        } else if self.pattern == Pattern::Trace
+            && let Some(problem) = pattern::trace::problem(self)
         {
             problem
         } else if let Some(problem) =
@@ -213,9 +239,10 @@ impl Options {
         Route::new(place.clone(), self.sources.count(place, connections, stays))
     }
 
-    /// The measured connections, and the crowd.
+    /// The measured connections that may be open at once, and the crowd.
     fn connections_in_all(&self) -> usize {
-        self.connections.saturating_add(self.crowd.total())
+        let measured = self.replay.as_ref().map_or(self.connections, |piece| piece.open_at_once());
+        measured.saturating_add(self.crowd.total())
     }
 }
 
@@ -333,22 +360,70 @@ fn measure(
 ) -> Result<(Outcome, Meanwhile), Error> {
     options.check()?;
     limits::provide_descriptors(options.connections_in_all())?;
-    limits::pin(&options.cpus)?;
     let before = Counters::read(options.target.address());
-    let (announcer, edges, announcements) = announce::announcements();
-    let load = {
-        let options = options.clone();
-        thread::Builder::new()
-            .name("load".to_owned())
-            .spawn(move || engine::run(options, announcer, edges))
-    };
-    let load =
-        load.map_err(|error| Error::System { doing: "starting the load's thread", error })?;
-    announcements.relay(observer, interrupted);
-    let outcome = load.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    let outcome = on_thread(options, observer, interrupted, engine::run)?;
     let meanwhile = Counters::read(options.target.address()).since(&before);
     if outcome.interrupted && outcome.measurement.window.is_zero() {
         return Err(Error::Interrupted);
     }
     Ok((outcome, meanwhile))
+}
+
+/// Replays the piece of `options` on all of `targets` at once: each gets every connection, the
+/// copies up to 20 ms apart. `options.target` is not used. There is a report for each target.
+///
+/// Each server's processor time is one to compare: whatever happens on the machine happens to all.
+/// Latencies are not, for the servers share their processors. The processor time of the load
+/// generator in a report is that for all servers.
+///
+/// # Errors
+///
+/// Those of [`run`].
+///
+/// # Panics
+///
+/// As [`run`].
+pub fn replay_on_all(
+    options: &Options,
+    targets: &[Target],
+    observer: &mut dyn Observer,
+    interrupted: &AtomicBool,
+) -> Result<Vec<Report>, Error> {
+    let each = |target: &Target| Options { target: target.clone(), ..options.clone() };
+    let all: Vec<Options> = targets.iter().map(each).collect();
+    all.iter().try_for_each(Options::check)?;
+    let connections = options.connections_in_all().saturating_mul(targets.len());
+    limits::provide_descriptors(connections)?;
+    let read = |options: &Options| Counters::read(options.target.address());
+    let before: Vec<Counters> = all.iter().map(read).collect();
+    let targets = targets.to_vec();
+    let outcomes = on_thread(options, observer, interrupted, move |options, announcer, edges| {
+        pattern::trace::run::<client::http::paced::Asked>(options, &targets, announcer, edges)
+    })?;
+    if outcomes.iter().any(|outcome| outcome.interrupted) {
+        return Err(Error::Interrupted);
+    }
+    let reports = all.iter().zip(&outcomes).zip(&before).map(|((options, outcome), before)| {
+        Report::new(options, outcome, read(options).since(before))
+    });
+    Ok(reports.collect())
+}
+
+/// Runs a load on a kernel thread of its own, on the processors of `options`, and passes on what it
+/// announces.
+fn on_thread<T: Send + 'static>(
+    options: &Options,
+    observer: &mut dyn Observer,
+    interrupted: &AtomicBool,
+    run: impl FnOnce(Options, Announcer, EdgeAnnouncer) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    limits::pin(&options.cpus)?;
+    let (announcer, edges, announcements) = announce::announcements();
+    let own = options.clone();
+    let load =
+        thread::Builder::new().name("load".to_owned()).spawn(move || run(own, announcer, edges));
+    let load =
+        load.map_err(|error| Error::System { doing: "starting the load's thread", error })?;
+    announcements.relay(observer, interrupted);
+    load.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -136,6 +136,11 @@ impl Relay {
         limits::room_for(options.connections_in_all())
     }
 
+    /// The same of loads of so many connections each.
+    pub fn room_for_connections(connections: usize) -> usize {
+        limits::room_for(connections)
+    }
+
     /// Adds a load, which makes requests in a window of its own first, as [`run`](crate::run) has
     /// it. Its connections then stay, at rest. The number of the load is how many had joined before
     /// it.

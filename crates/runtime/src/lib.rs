@@ -30,6 +30,9 @@ pub mod memory;
 pub mod net;
 mod pages;
 pub mod places;
+// For the load generator. It may change without notice.
+#[doc(hidden)]
+pub mod priority;
 pub mod processor;
 pub mod reload;
 mod remote;

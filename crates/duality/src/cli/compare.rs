@@ -97,6 +97,21 @@ pub(super) struct Arguments {
     url: Option<String>,
     #[command(flatten)]
     clients: ClientFlags,
+    /// Your load: a recording, which all servers replay at once (docs/replay.md)
+    ///
+    /// `duality trace from` makes one of an access log. The answer says which architecture costs
+    /// least at it, whether that matters at your traffic, and how many users each has room for.
+    #[arg(long, visible_alias = "trace", value_name = "TRACE", conflicts_with_all = ["concurrency", "load_command"], display_order = 0)]
+    load_from: Option<PathBuf>,
+    /// How many times the users of --load-from [default: such that there is enough to measure]
+    #[arg(long, value_delimiter = ',', value_name = "N,…", display_order = 0)]
+    users: Option<Vec<usize>>,
+    /// How many times as fast --load-from is replayed: a what-if, since users do not think faster
+    #[arg(long, value_name = "X", help_heading = heading::CLIENTS)]
+    speed: Option<f64>,
+    /// The place in --load-from: busiest, median, or a time such as 90s [default: anywhere]
+    #[arg(long, value_name = "PLACE", help_heading = heading::CLIENTS)]
+    at: Option<String>,
     /// Which architectures, such as threads,epoll; without it, all
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     architectures: Option<Vec<String>>,
@@ -209,6 +224,10 @@ impl Arguments {
             seed: self.seed,
             path: self.path.clone(),
             store: self.store.clone(),
+            trace: self.load_from.clone(),
+            users: self.users.clone(),
+            speed: self.speed,
+            at: self.at.clone(),
             server_cpus: self.server_cpus.clone(),
             client_cpus: self.client_cpus.clone(),
             constraints: self.constraints.constraints(),
@@ -397,8 +416,12 @@ fn something_measured(finished: &Finished) -> Result<(), Failure> {
 pub(super) fn announce(experiment: &Experiment) {
     let connections: Vec<String> =
         experiment.design.concurrency.iter().map(usize::to_string).collect();
+    let what = match experiment.design.recording {
+        Some(_) => "times the users",
+        None => "connections",
+    };
     log::tell(format_args!(
-        "comparing {} at {} connections, {} each: {} cells, about {:.0} s",
+        "comparing {} at {} {what}, {} each: {} cells, about {:.0} s",
         experiment.design.compared(),
         connections.join(", "),
         if experiment.design.repeats == 1 {
@@ -441,7 +464,7 @@ impl Shown<'_> {
     /// Prints the answer of an experiment. Its results are in `run`, and its report is `page`.
     pub(super) fn print(self, answer: &Answer<'_>, page: &Path, run: &Path) -> Result<(), Failure> {
         print(&match self.tables {
-            true => answer.summary.render_text(&answer.recommendation, self.baseline),
+            true => answer.render_text(self.baseline),
             false => {
                 let run = in_shell(&run.display().to_string());
                 answer.render_screen(page, &format!("duality report {run} --tables{}", self.asked))

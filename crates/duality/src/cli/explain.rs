@@ -17,7 +17,7 @@ pub(super) fn explain(experiment: &Experiment) -> String {
     if let Some(control) = &design.control {
         line("control", format!("{control}, to see what chance does (docs/method.md)"));
     }
-    line("connections", connections(&design.concurrency));
+    line(clients(design).0, clients(design).1);
     line(
         "cells",
         format!(
@@ -102,6 +102,15 @@ fn hosts(design: &Design) -> Vec<(&'static str, String)> {
     named.into_iter().chain(balancer).collect()
 }
 
+/// How many clients there are: connections, or users of a recording.
+fn clients(design: &Design) -> (&'static str, String) {
+    let counts = connections(&design.concurrency);
+    match &design.recording {
+        None => ("connections", counts),
+        Some(recording) => ("users", format!("{counts} times those of {}", recording.trace)),
+    }
+}
+
 /// The numbers of connections.
 fn connections(counts: &[usize]) -> String {
     match counts {
@@ -117,10 +126,17 @@ fn cell(design: &Design) -> String {
         1 => ", and 1 block in turn with the others".to_owned(),
         many => format!(", and {many} blocks in turn with the others"),
     };
+    let of_replay = match design.recording {
+        None => String::new(),
+        Some(_) => format!(
+            ", and {} blocks in which all have two pieces of the recording at once",
+            design.blocks
+        ),
+    };
     match design.load_command {
         Some(_) => format!("one run of the load command to warm up, then one that counts{blocks}"),
         None => format!(
-            "{} s of warm-up, then {} s that are measured",
+            "{} s of warm-up, then {} s that are measured{of_replay}",
             rounded(design.warm_up_seconds),
             rounded(design.window_seconds)
         ),

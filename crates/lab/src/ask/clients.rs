@@ -19,7 +19,11 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// The settings that contradict the rest, or are missing.
 pub fn behaviour(settings: &Settings) -> Result<Behaviour, Misfit> {
     let said = settings.said_for(Part::OpenLoop);
-    let implied = if said.is_some() { "open" } else { "closed" };
+    let implied = match (said, &settings.trace) {
+        (_, Some(_)) => Pattern::Trace.name(),
+        (Some(_), None) => "open",
+        (None, None) => "closed",
+    };
     let name = settings.pattern.as_deref().unwrap_or(implied);
     let Some(named) = Pattern::named(name) else {
         let names = Pattern::NAMED.map(|named| named.name).join(", ");

@@ -10,10 +10,12 @@
 
 pub mod budget;
 pub mod clients;
+mod counts;
 pub mod file;
 pub mod footprint;
 mod hosts;
 mod peer;
+pub mod replay;
 pub mod resolve;
 pub mod settings;
 pub mod thresholds;

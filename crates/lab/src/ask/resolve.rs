@@ -11,25 +11,23 @@ use std::time::{Duration, SystemTime};
 use duality_load::{Pattern, Target};
 
 use super::clients;
+use super::counts;
 use super::footprint::Footprint;
 use super::hosts;
+use super::replay;
 use super::settings::{Misfit, Settings};
 use super::timing::Timing;
 use super::variant::Choice;
-use crate::format::OF_THE_COMMAND;
 use crate::measure::behaviour::Behaviour;
 use crate::measure::experiment::{Experiment, Site};
 use crate::measure::hosts::launcher::Launcher;
-use crate::measure::load_command;
 use crate::measure::machine;
 use crate::measure::peers::{READY_MADE, ReadyMade};
+use crate::measure::recording::Replay;
 use crate::measure::store::Store;
 use crate::model::UnitCosts;
 use crate::record::{Carrier, Constraints, Design, Peer, Topology, Variant};
 
-/// The numbers of connections that are compared by default, those of ZeroHTTPd's and Kerneis's
-/// plots.
-const CONCURRENCY: [usize; 4] = [1, 10, 100, 1000];
 /// How often each cell is measured by default.
 const REPEATS: usize = 3;
 
@@ -113,6 +111,7 @@ pub fn experiment(
     let chosen = architectures(settings, program)?;
     let peers = peers(settings, defined, &chosen, program)?;
     let behaviour = clients::behaviour(settings)?;
+    let replay = replay::of(settings, &behaviour)?;
     let topology = hosts::topology(settings, &service.name)?;
     // The default is a new file for each cell.
     let store = service.store.then(|| settings.store.clone().unwrap_or(Store::Sqlite));
@@ -125,7 +124,8 @@ pub fn experiment(
         design: Design { peers, store: store_name, ..design },
         exchange: service.exchange.clone(),
         behaviour,
-        site: site(service, settings),
+        site: site(service, settings, replay.as_ref()),
+        replay,
         programs: PathBuf::new(),
         unavailable: BTreeMap::new(),
         degraded: (chosen.iter().filter_map(Subject::degraded))
@@ -143,7 +143,8 @@ pub fn experiment(
         economies: Vec::new(),
     };
     settings.apply(&mut experiment);
-    experiment.design.concurrency = concurrency(service, &experiment, settings)?;
+    experiment.design.recording = experiment.replay.as_ref().map(Replay::record);
+    experiment.design.concurrency = counts::concurrency(service.is_own, &experiment, settings)?;
     experiment.unavailable = unavailable(&experiment, service, &chosen);
     experiment.unavailable.extend(unavailable_peers(&experiment.design, settings.root.is_none()));
     experiment.unavailable.extend(too_many(&experiment));
@@ -152,6 +153,7 @@ pub fn experiment(
     }
     let Settings { warm_up, window, blocks, .. } = *settings;
     experiment.set_timing(Timing { warm_up, window, blocks, whole });
+    replay::check(&mut experiment)?;
     Ok(experiment)
 }
 
@@ -195,6 +197,7 @@ fn design(
         server_arguments: service.server_arguments.clone(),
         path: path(service, settings)?,
         store: None,
+        recording: None,
         topology,
     })
 }
@@ -275,9 +278,9 @@ fn architectures(settings: &Settings, program: &dyn Program) -> Result<Vec<Subje
 }
 
 /// What peers serve.
-fn site(service: &ServiceFacts, settings: &Settings) -> Site {
-    match &settings.root {
-        Some(root) => Site::Directory(std::path::absolute(root).unwrap_or_else(|_| root.clone())),
+fn site(service: &ServiceFacts, settings: &Settings, replay: Option<&Replay>) -> Site {
+    match replay.and_then(Replay::root).or_else(|| settings.root.clone()) {
+        Some(root) => Site::Directory(std::path::absolute(&root).unwrap_or(root)),
         None => Site::Files(service.demo_files.clone()),
     }
 }
@@ -374,54 +377,6 @@ fn path(service: &ServiceFacts, settings: &Settings) -> Result<String, Misfit> {
         }
         Some(path) => Ok(path.clone()),
         None => Ok(page.unwrap_or("/").to_owned()),
-    }
-}
-
-/// The numbers of connections that were asked for, or else those of the usual ones that make sense.
-fn concurrency(
-    service: &ServiceFacts,
-    experiment: &Experiment,
-    settings: &Settings,
-) -> Result<Vec<usize>, Misfit> {
-    let told = |problem: String| match service.is_own && experiment.exchange.is_none() {
-        true => Misfit::new(
-            Misfit::WHOLE,
-            format!("{problem}; give a service of your own an exchange(request, reply)"),
-        ),
-        false => Misfit::new(Misfit::WHOLE, problem),
-    };
-    if let Some(words) = &settings.load_command {
-        return concurrency_of_command(words, settings.concurrency.as_deref());
-    }
-    if let Some(asked) = &settings.concurrency {
-        let problem = asked.iter().find_map(|&connections| experiment.misfit(connections));
-        return problem.map_or_else(|| Ok(asked.clone()), |problem| Err(told(problem)));
-    }
-    let problems = CONCURRENCY.map(|connections| (connections, experiment.misfit(connections)));
-    let usual: Vec<usize> = problems
-        .iter()
-        .filter(|(_, problem)| problem.is_none())
-        .map(|(connections, _)| *connections)
-        .collect();
-    // If even the largest number is wrong, its size is not the reason.
-    match problems.into_iter().rev().find_map(|(_, problem)| problem) {
-        Some(problem) if usual.is_empty() => Err(told(problem)),
-        _ => Ok(usual),
-    }
-}
-
-/// The numbers of connections of a load command. One that is not told how many has one number,
-/// which the user may know.
-fn concurrency_of_command(words: &[String], asked: Option<&[usize]>) -> Result<Vec<usize>, Misfit> {
-    match (load_command::takes_connections(words), asked) {
-        (_, Some([one])) => Ok(vec![*one]),
-        (true, Some(asked)) => Ok(asked.to_vec()),
-        (true, None) => Ok(vec![1, 10, 100]),
-        (false, None) => Ok(vec![OF_THE_COMMAND]),
-        (false, Some(_)) => {
-            let problem = "the load command opens as many connections each time: put {connections} into it, or give one number";
-            Err(Misfit::new("concurrency", problem))
-        }
     }
 }
 
@@ -586,7 +541,7 @@ mod tests {
         assert_eq!(experiment.design.architectures, ["workers", "loop"]);
         assert_eq!(experiment.design.control.as_deref(), Some("loop (again)"));
         assert_eq!(experiment.degraded, ["loop runs on half a poller"]);
-        assert_eq!(experiment.design.concurrency, CONCURRENCY);
+        assert_eq!(experiment.design.concurrency, counts::CONCURRENCY);
         let why = |name: &str, count: usize| {
             experiment.unavailable.get(&(name.to_owned(), count)).map_or("", String::as_str)
         };

@@ -28,7 +28,7 @@ use crate::measure::experiment::Experiment;
 use crate::measure::load_command;
 use crate::measure::store::Store;
 use crate::record::Constraints;
-pub use crate::units::{parse_bytes, parse_duration, parse_slo};
+pub use crate::units::{parse_bytes, parse_duration, parse_place, parse_slo};
 
 /// An entry of the registry.
 #[derive(Debug)]
@@ -286,7 +286,15 @@ settings! {
     "server-arguments" server_arguments: Vec<String>, Variants, values::texts,
         "list of texts", "none", "Flags of `duality serve` about architectures, and limits";
     "pattern" pattern: String, Load, values::text,
-        "text", "closed, or open if there is a rate", "How clients behave: closed, serial, limited, long, short, open";
+        "text", "closed, open if there is a rate, trace if there is a recording", "How clients behave: closed, serial, limited, long, short, open, trace";
+    "trace" trace: PathBuf, Load, values::path,
+        "file", "none", "The recording that is replayed, as `duality trace from` writes it (docs/replay.md)";
+    "users" users: Vec<usize>, Load, values::concurrency,
+        "list of whole numbers", "such that there is enough to measure", "How many times the users of the recording; in place of concurrency";
+    "speed" speed: f64, Load, values::speed,
+        "number", "1", "How many times as fast the recording is replayed";
+    "at" at: String, Load, values::place,
+        "text", "anywhere", "The place in the recording: busiest, median, or a time such as 90s";
     "idle" idle: usize, Load, values::connections,
         "whole number", "0", "Further connections that make one request and then rest in silence";
     "slow-readers" slow_readers: usize, Load, values::connections,
@@ -336,6 +344,8 @@ mod tests {
         for text in ["", "s", "-1s", "nan", "infs", "8000000s", "1h", "inf", "-1", "1e400s"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
+        assert_eq!(parse_place("median"), Ok(duality_load::At::Median));
+        assert!(parse_place("noon").unwrap_err().contains("busiest"));
         for text in ["5", "1.5", "8000000"] {
             let told = parse_duration(text).unwrap_err();
             assert!(told.starts_with(&format!("{text} has no unit: write {text}s")), "{told}");

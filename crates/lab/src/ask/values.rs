@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
 
-use crate::units::parse_duration;
+use crate::units::{parse_duration, parse_place};
 
 /// The most values of a list.
 const MOST_VALUES: usize = 100;
@@ -94,6 +94,19 @@ pub(super) fn size<T>(values: &[T]) -> Checked {
             Err(format!("{length} values: give at most {MOST_VALUES}"))
         }
         _ => Ok(()),
+    }
+}
+
+/// A place in a recording.
+pub(super) fn place(place: &str) -> Checked {
+    parse_place(place).map(drop)
+}
+
+/// How many times as fast a recording is replayed.
+pub(super) fn speed(speed: &f64) -> Checked {
+    match (0.001..=1e6).contains(speed) {
+        true => Ok(()),
+        false => Err("a speed is between 0.001 and 1000000, and 1 is as recorded".to_owned()),
     }
 }
 

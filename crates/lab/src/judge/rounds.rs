@@ -139,7 +139,8 @@ impl<'a> Rounds<'a> {
         let disturbed = disturbed(&blocks);
         let (mut kept, mut dropped) = (Vec::new(), Vec::new());
         for (block, disturbed) in blocks.into_iter().zip(disturbed) {
-            if disturbed { dropped.push(block) } else { kept.push(block) }
+            let is_spoilt = disturbed || block.invalid.is_some();
+            if is_spoilt { dropped.push(block) } else { kept.push(block) }
         }
         Rounds::Blocks { kept, dropped, waited: 0 }
     }
@@ -158,7 +159,8 @@ impl<'a> Rounds<'a> {
             // counts only if a limit names it.
             return Metric::Latency(asked.unwrap_or("p50"));
         }
-        if network_sets_rate {
+        // The recording sets the rate of all.
+        if network_sets_rate || design.recording.is_some() {
             return Metric::ServerCpu;
         }
         let cpus = design.server_cpus.len().max(1) as f64;

@@ -81,6 +81,8 @@ pub struct Medians {
     /// Whether more than 1 in 10 connections got no reply within the window, so that the figures
     /// describe fewer connections than they claim.
     pub starved: bool,
+    /// The share of the requests of a replay that got a reply. None in other patterns.
+    pub answered: Option<f64>,
     /// Whether the listen queue was the limit in at least half of the repeats.
     pub queue_was_limit: bool,
     /// What became of the requests of all windows and slices together. Windows without a part in
@@ -341,6 +343,12 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
     };
     let middle = |of: fn(&Measured) -> f64| median(&samples(of));
     let requests_per_second_samples = samples(|repeat| repeat.requests_per_second);
+    let served: fn(&Measured) -> f64 = |repeat| repeat.connections_served as f64;
+    let answered = repeats.iter().filter_map(|repeat| {
+        let asked = repeat.replayed.as_ref()?.requests;
+        Some(repeat.requests as f64 / asked.max(1) as f64)
+    });
+    let answered = median(&answered.collect::<Vec<_>>());
     let limited = repeats.iter().filter(|repeat| repeat.client_was_limit).count();
     let was_limit = |repeat: &Measured| repeat.listen_queue.is_some_and(|queue| queue.was_limit);
     let queued = repeats.iter().filter(|repeat| was_limit(repeat)).count();
@@ -366,8 +374,12 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
         client_cpu_share: middle(|repeat| repeat.client_cpu_share)?,
         client_was_limit: 2 * limited >= repeats.len(),
         queue_was_limit: 2 * queued >= repeats.len(),
-        starved: middle(|repeat| repeat.connections_served as f64)? < SERVED * concurrency as f64,
-        served: middle(|repeat| repeat.connections_served as f64)?,
+        starved: match answered {
+            Some(answered) => answered < SERVED,
+            None => middle(served)? < SERVED * concurrency as f64,
+        },
+        answered,
+        served: middle(served)?,
         fates: Fates::default(),
         invalid: false,
     })

@@ -121,6 +121,7 @@ impl Load<'_> {
             slices_requests_per_second: Vec::new(),
             histogram: String::new(),
             open_loop: None,
+            replayed: None,
         }
     }
 }

@@ -9,6 +9,7 @@ use duality_load::{Crowd, Options, Pattern, Relay, Stop, Target, TargetError};
 use serde::{Deserialize, Serialize};
 
 use super::behaviour::Behaviour;
+use super::recording::Replay;
 use super::store::Store;
 use crate::record::{CellKey, Constraints, Design, Origin, Role, UnitCosts, World};
 
@@ -33,6 +34,9 @@ pub struct Experiment {
     /// The subjects that run with less on this machine than elsewhere, and the reason.
     #[serde(skip)]
     pub degraded: Vec<String>,
+    /// What is replayed, where a recording is.
+    #[serde(skip)]
+    pub replay: Option<Replay>,
     /// The servers' store.
     pub store: Option<Store>,
     /// Where servers listen: on loopback, or on all addresses of a host.
@@ -117,6 +121,10 @@ impl Experiment {
         if self.design.load_command.is_some() {
             return if self.design.blocks > 0 { usize::MAX } else { 1 };
         }
+        // A replay goes to all servers at once.
+        if self.replay.is_some() {
+            return if self.design.blocks > 0 { usize::MAX } else { 1 };
+        }
         // Where several hosts make the load, each has its part of it.
         match self.load_of(concurrency.div_ceil(self.loads())) {
             Ok(load) if self.design.blocks > 0 && Relay::can_carry(&load) => Relay::room_for(&load),
@@ -131,7 +139,7 @@ impl Experiment {
     /// When there is no client for the service, in one line.
     pub(crate) fn load(&self, address: SocketAddr, cell: &CellKey) -> Result<Options, String> {
         let design = &self.design;
-        Ok(Options {
+        let load = Options {
             pattern: self.behaviour.pattern,
             crowd: self.behaviour.crowd,
             sources: self.behaviour.sources,
@@ -143,6 +151,15 @@ impl Experiment {
             // The same arrivals for all architectures, and others in each repeat.
             seed: design.seed.wrapping_add(cell.repeat as u64),
             ..Options::new(self.target(address)?)
+        };
+        Ok(match &self.replay {
+            None => load,
+            Some(replay) => {
+                let length = Duration::from_secs_f64(design.window_seconds);
+                // The same piece for all architectures, and another in each repeat.
+                let salt = [cell.concurrency as u64, cell.repeat as u64, 0];
+                load.replaying(replay.piece(cell.concurrency, length, design.seed, salt))
+            }
         })
     }
 
@@ -196,7 +213,7 @@ impl Experiment {
     }
 
     /// What is asked of the service at `address`.
-    fn target(&self, address: SocketAddr) -> Result<Target, String> {
+    pub(crate) fn target(&self, address: SocketAddr) -> Result<Target, String> {
         if let Some((request, reply)) = self.exchange.clone() {
             return Ok(Target::exchange(address, request, reply));
         }
@@ -257,6 +274,7 @@ pub(crate) mod tests {
             programs: PathBuf::new(),
             unavailable: BTreeMap::new(),
             degraded: vec![],
+            replay: None,
             store: None,
             listen: loopback(),
             origin: None,

@@ -10,6 +10,10 @@ use crate::record::{CellKey, Design, cells};
 pub(crate) const OVERHEAD: Duration = Duration::from_millis(120);
 /// What each connection adds to it, roughly: it is made, and ended.
 const OF_A_CONNECTION: Duration = Duration::from_micros(100);
+/// How many pieces of a recording a block has.
+pub(crate) const PIECES: usize = 2;
+/// What a piece costs beside warm-up and window: its connections end.
+const OVERHEAD_OF_A_PIECE: Duration = Duration::from_millis(50);
 /// The time of a slice beside its length: the lab checks twice that the server rests.
 const OVERHEAD_OF_A_SLICE: Duration = Duration::from_micros(800);
 /// What each connection adds to it: its last reply is awaited.
@@ -54,6 +58,11 @@ impl Experiment {
     /// The time of one block at so many connections, in seconds. 0 if servers are not driven side
     /// by side.
     pub(crate) fn seconds_of_blocks(&self, concurrency: usize) -> f64 {
+        if self.replay.is_some() {
+            let Design { warm_up_seconds, window_seconds, .. } = self.design;
+            let piece = warm_up_seconds + window_seconds + OVERHEAD_OF_A_PIECE.as_secs_f64();
+            return PIECES as f64 * piece;
+        }
         let names = self.design.measured();
         let alive =
             names.filter(|name| !self.unavailable.contains_key(&((*name).to_owned(), concurrency)));
@@ -69,6 +78,11 @@ impl Experiment {
 
     /// What a slice at so many connections takes, in seconds.
     pub(crate) fn seconds_of_a_slice(&self, concurrency: usize) -> f64 {
+        if self.replay.is_some() {
+            // A slice is a part of pieces that all have at once.
+            let slices = PIECES * self.design.measured().count().max(1);
+            return self.seconds_of_blocks(concurrency) / slices as f64;
+        }
         match self.design.load_command {
             Some(_) => USUAL_RUN.as_secs_f64(),
             None => slice_seconds(concurrency),

@@ -26,11 +26,13 @@ mod no_server;
 pub(crate) mod noise;
 mod part;
 pub mod peers;
+pub mod recording;
 mod server;
 mod session;
 mod spawn;
 mod stage;
 pub mod store;
+mod together;
 mod window;
 
 use std::path::Path;

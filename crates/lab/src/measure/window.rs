@@ -211,6 +211,7 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
         errors: report.errors,
         crowd: report.crowd,
         open_loop: report.open_loop,
+        replayed: report.replayed,
         warnings,
         invalid,
         client_wait_share: report.client_wait_share,

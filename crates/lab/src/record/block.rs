@@ -32,9 +32,13 @@ pub struct Block {
     pub slices: Vec<Slice>,
     /// The disturbance on the processors meanwhile.
     pub disturbance: Disturbance,
+    /// Why the block does not count, if so: in a replay, since the load generator did not keep to
+    /// the recording.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<String>,
 }
 
-/// A server driven for some 30 ms, while the others rest.
+/// A server driven for some 30 ms, while the others rest. In a replay, all are driven at once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
     /// What was measured: the name of an architecture or a peer.

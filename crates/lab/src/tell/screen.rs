@@ -28,6 +28,7 @@ use crate::judge::rows::{Fault, Figures, Medians, Row};
 use crate::judge::verdict::{Metric, Standing, Verdict};
 use crate::tell::answer::Answer;
 use crate::tell::recommendation::{disturbed_briefly, network_of};
+use crate::tell::replay::in_users;
 use crate::tell::summary::Summary;
 
 /// How wide a line may be.
@@ -74,7 +75,10 @@ impl Answer<'_> {
         for line in warnings.iter().chain(&foot) {
             let _ = writeln!(screen, "{line}");
         }
-        screen
+        match self.heading.design.recording {
+            None => screen,
+            Some(_) => in_users(&screen),
+        }
     }
 
     /// The answer: the first sentence, and those after it that have room.

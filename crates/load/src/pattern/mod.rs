@@ -14,6 +14,7 @@ pub(crate) mod closed;
 pub(crate) mod limited;
 pub(crate) mod open;
 pub(crate) mod serial;
+pub(crate) mod trace;
 
 use std::sync::Arc;
 
@@ -41,6 +42,9 @@ pub enum Pattern {
     Limited,
     /// Requests are due when these arrivals say, whatever became of earlier requests.
     Open(Arrivals),
+    /// Connections start when they did in a recording, which is
+    /// [`Options::replay`](crate::Options::replay). Each makes a further request its think time after the reply before.
+    Trace,
 }
 
 /// A pattern under the name that the command line and plans have for it.
@@ -58,12 +62,19 @@ pub struct Named {
 
 impl Pattern {
     /// All names; the four of Demsky's echo clients (MIT 2001) are serial, limited, long and short.
-    pub const NAMED: [Named; 6] =
-        [closed::NAMED, serial::NAMED, limited::NAMED, closed::LONG, closed::SHORT, open::NAMED];
+    pub const NAMED: [Named; 7] = [
+        closed::NAMED,
+        serial::NAMED,
+        limited::NAMED,
+        closed::LONG,
+        closed::SHORT,
+        open::NAMED,
+        trace::NAMED,
+    ];
 
     /// The pattern of this name.
     pub fn named(name: &str) -> Option<&'static Named> {
-        static NAMED: [Named; 6] = Pattern::NAMED;
+        static NAMED: [Named; 7] = Pattern::NAMED;
         NAMED.iter().find(|named| named.name == name)
     }
 
@@ -74,6 +85,7 @@ impl Pattern {
             Pattern::Serial => serial::NAMED.name,
             Pattern::Limited => limited::NAMED.name,
             Pattern::Open(_) => open::NAMED.name,
+            Pattern::Trace => trace::NAMED.name,
         }
     }
 }
@@ -90,6 +102,8 @@ pub(crate) async fn load<C: Client>(
         Pattern::Serial => in_order(engine, &client, hook, serial::run).await,
         Pattern::Limited => in_order(engine, &client, hook, limited::run).await,
         Pattern::Open(arrivals) => open::load(engine, &client, arrivals, hook).await,
+        // It asks for many pages, and a client for one.
+        Pattern::Trace => Err(Error::Options(trace::OF_HTTP)),
     }
 }
 

@@ -4,6 +4,7 @@
 mod latency;
 mod merge;
 mod open_loop;
+mod replayed;
 mod server;
 mod text;
 mod validity;
@@ -19,6 +20,7 @@ use crate::counters::Meanwhile;
 use crate::crowd::Fate;
 use crate::engine::Outcome;
 use crate::failure::WRONG_OUTSIDE;
+use crate::fidelity::Replayed;
 use crate::quota::Exhausted;
 
 use latency::encode;
@@ -43,7 +45,7 @@ pub struct Report {
     pub version: u32,
     /// The target as its user writes it.
     pub target: String,
-    /// How clients behaved: `closed`, `serial`, `limited` or `open`.
+    /// How clients behaved: `closed`, `serial`, `limited`, `open` or `trace`.
     pub pattern: String,
     /// The connections open at once: the offered load l of a closed loop.
     pub connections: usize,
@@ -107,8 +109,8 @@ pub struct Report {
     /// `slow-senders`. Kinds without connections are left out.
     pub crowd: BTreeMap<String, Fate>,
     /// Why the figures are not to be trusted, in a sentence each, by kind: `starved`
-    /// ([`Report::STARVED`]), `send-lag`, `littles-law`. In each case the generator could not do
-    /// its work, or did it wrong. Empty if the figures are valid.
+    /// ([`Report::STARVED`]), `send-lag`, `littles-law`, `replay`. In each case the generator could
+    /// not do its work, or did it wrong. Empty if the figures are valid.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub invalid: BTreeMap<String, String>,
     /// What a reader of the figures should know, in full sentences.
@@ -120,9 +122,12 @@ pub struct Report {
     /// All latencies, in nanoseconds, to three digits: an HdrHistogram in V2 format, compressed, in
     /// base64. See [`Report::latencies`].
     pub histogram: String,
-    /// What only an open loop has.
+    /// What only an open loop has, and a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_loop: Option<OpenLoop>,
+    /// What only a replay has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replayed: Option<Replayed>,
 }
 
 impl Report {
@@ -134,7 +139,9 @@ impl Report {
         let requests_per_second = per_second(measurement.requests as f64);
         let client_cpu_share = per_second(measurement.cpu.as_secs_f64());
         let open_loop = OpenLoop::of(options, measurement);
-        let convicted = open_loop.as_ref().is_some_and(|open| open.generator_was_limit(&latency));
+        // Planned against sent says it of a replay.
+        let convicted = outcome.replayed.is_none()
+            && open_loop.as_ref().is_some_and(|open| open.generator_was_limit(&latency));
         let outside = Some(measurement.wrong_outside).filter(|count| *count > 0);
         let errors = measurement
             .failures
@@ -171,6 +178,7 @@ impl Report {
             slices_requests_per_second: validity::rates(&measurement.marks),
             histogram: encode(&measurement.latencies),
             open_loop,
+            replayed: outcome.replayed.clone(),
         };
         report.invalid = validity::problems(&report, options, measurement);
         report.warnings = report.warnings(options, outcome);
@@ -228,6 +236,7 @@ pub(crate) mod tests {
             slices_requests_per_second: vec![50_000.0; 20],
             histogram: encode(&latencies),
             open_loop: None,
+            replayed: None,
         }
     }
 

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::Report;
 use crate::Pattern;
+use crate::fidelity::Replayed;
 
 /// A measured load below this share of the offered one has a cause other than the server's speed.
 const UNUSED_LOAD: f64 = 0.9;
@@ -46,6 +47,9 @@ impl Report {
     }
 
     fn behaviour(&self) -> String {
+        if let Some(replayed) = &self.replayed {
+            return replayed.behaviour();
+        }
         match (&self.open_loop, self.pattern.as_str()) {
             (Some(open), _) => format!("open loop, {} arrivals", open.arrivals),
             (None, "closed") => "closed loop".to_owned(),
@@ -93,6 +97,7 @@ impl Report {
             Some(open) => lines.extend(open.lines(&self.latency_us)),
             None => lines.extend(self.latency_us.lines()),
         }
+        lines.extend(self.replayed.iter().flat_map(Replayed::lines));
         lines.extend([
             ("measured load", format!("{:.1} of {}", self.measured_load, self.offered())),
             (

@@ -142,6 +142,7 @@ impl Report {
             warn(WarningKind::Overdue, told);
         }
         if let Some(open) = &self.open_loop
+            && self.replayed.is_none()
             && let Some(told) = open.warning(self)
         {
             warn(WarningKind::OpenLoop, told);

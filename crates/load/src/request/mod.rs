@@ -59,6 +59,30 @@ pub(crate) struct Reply {
     pub(crate) open: bool,
 }
 
+/// A page that a replay asks for: one of many, on connections that ask for others before.
+pub(crate) trait Ask: Clone + Send + Sync + 'static {
+    /// The file `path` of the server at `host`, of so many bytes.
+    fn file(host: &str, path: &str, length: u64) -> Self;
+
+    /// A page of a service of the user's own. Its reply had a status that began with this digit; 0
+    /// if it is not known.
+    fn page(host: &str, path: &str, status: u8) -> Self;
+
+    /// Asks for it. The request says whether it is the last of the connection.
+    fn send(
+        &self,
+        stream: &mut TcpStream,
+        is_last: bool,
+    ) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// Takes the reply, at most `rate` bytes a second if there is one, and checks it.
+    fn receive(
+        &self,
+        stream: &mut TcpStream,
+        rate: Option<u64>,
+    ) -> impl Future<Output = Result<Reply, Failure>> + Send;
+}
+
 /// Writes all of a request.
 #[inline]
 pub(crate) async fn send_all(stream: &mut TcpStream, request: &[u8]) -> Result<(), Failure> {

@@ -3,15 +3,22 @@
 mod output;
 mod requests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use duality_lab::ask::clients;
-use duality_lab::ask::settings::{check_warm_up, check_window, parse_duration, parse_slo};
+use duality_lab::ask::replay::read_trace;
+use duality_lab::ask::settings::{
+    check_warm_up, check_window, parse_duration, parse_place, parse_slo,
+};
 use duality_lab::ask::thresholds::Threshold;
 use duality_lab::measure::behaviour::Behaviour;
-use duality_load::{Error, Observer, Options, Probe, Report, Slo, Stop, peak_goodput};
+use duality_load::{
+    At, Cut, Error, Observer, Options, Pattern, Piece, Probe, Report, Slo, Stop, peak_goodput,
+    write_files,
+};
 use duality_runtime::log;
 
 use self::output::Format;
@@ -45,6 +52,10 @@ Examples:
   duality load --urls urls.txt --values users.csv http://127.0.0.1:8080
       requests from a file, each connection with the values of one line
 
+  duality load --trace my.trace --users 10 http://127.0.0.1:8080/
+      the load of an access log, as ten times as many people would make it
+      (docs/replay.md)
+
 docs/load.md explains what each of these measures, docs/requests.md what an
 http load may ask.")]
 pub(super) struct Arguments {
@@ -53,7 +64,7 @@ pub(super) struct Arguments {
     /// The services are http, echo, time, quote, game, chat, phone, guestbook and blocks. A target
     /// of http may be localhost:8080, :8080 or 8080, or http+unix:///PATH/TO.SOCK:/URL. A chat or a
     /// game on several servers is chat://HOST:PORT,HOST:PORT: the clients go to each in turn.
-    #[arg(required_unless_present = "urls")]
+    #[arg(required_unless_present_any = ["urls", "files"])]
     target: Option<String>,
     /// Connections that are open at once
     #[arg(short, long, default_value_t = 100)]
@@ -87,6 +98,24 @@ pub(super) struct Arguments {
     /// --duration, and the last one up to three times as long.
     #[arg(long, value_name = "PERCENTILE=LIMIT", value_parser = parse_slo, conflicts_with = "requests")]
     slo: Option<Slo>,
+    /// Replay a recorded load: connections come, ask, think and stay as they did
+    ///
+    /// `duality trace from` makes a recording of an access log. The piece that is replayed is as
+    /// long as --duration. With --close, each request has a connection of its own (docs/replay.md).
+    #[arg(long, value_name = "TRACE", conflicts_with_all = ["requests", "slo", "connections"], help_heading = heading::CLIENTS)]
+    trace: Option<PathBuf>,
+    /// Replay so many times the users, by pieces from as many places of the recording [default: 1]
+    #[arg(long, value_name = "N", requires = "trace", conflicts_with = "speed", help_heading = heading::CLIENTS)]
+    users: Option<usize>,
+    /// Replay the recording so many times as fast: a what-if, since users do not think faster
+    #[arg(long, value_name = "X", requires = "trace", help_heading = heading::CLIENTS)]
+    speed: Option<f64>,
+    /// Replay the piece from there: busiest, median, or a time such as 90s [default: anywhere]
+    #[arg(long, value_name = "PLACE", requires = "trace", value_parser = parse_place, help_heading = heading::CLIENTS)]
+    at: Option<At>,
+    /// Write the files that --trace asks for into DIR, to be served by --root, and do nothing else
+    #[arg(long, value_name = "DIR", requires = "trace", help_heading = heading::CLIENTS)]
+    files: Option<PathBuf>,
     /// What chance depends on: the same seed gives the same arrivals
     #[arg(long, default_value_t = 1, help_heading = heading::MEASURING)]
     seed: u64,
@@ -115,6 +144,15 @@ fn parse_warm_up(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let (Some(folder), Some(trace)) = (&arguments.files, &arguments.trace) {
+        let trace = read_trace(trace).map_err(Failure::misuse)?;
+        let count = write_files(&trace, folder)
+            .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
+        let folder = folder.display();
+        return print(&format!(
+            "{count} files in {folder}: serve them by `duality serve http --root {folder}`"
+        ));
+    }
     let options = arguments.options()?;
     let interrupted = on_interrupt()?;
     let format = if arguments.json { Format::Json } else { arguments.format };
@@ -173,6 +211,9 @@ impl Arguments {
 
     fn options(&self) -> Result<Options, Failure> {
         let mut settings = self.clients.settings();
+        if self.trace.is_some() {
+            settings.pattern.get_or_insert_with(|| Pattern::Trace.name().to_owned());
+        }
         if self.slo.is_some() {
             let named = settings.pattern.get_or_insert_with(|| "open".to_owned());
             if named != "open" {
@@ -186,7 +227,8 @@ impl Arguments {
         }
         let Behaviour { pattern, keep_alive, crowd, sources } =
             clients::behaviour(&settings).map_err(flag)?;
-        Ok(Options {
+        let target = self.requests_of.target(self.target.as_deref())?;
+        let options = Options {
             pattern,
             connections: self.connections,
             stop: self.requests.map_or(Stop::After(self.duration), Stop::Requests),
@@ -198,8 +240,25 @@ impl Arguments {
             sources,
             crowd,
             requests_per_connection: self.requests_of.requests_per_connection,
-            ..Options::new(self.requests_of.target(self.target.as_deref())?)
-        })
+            ..Options::new(target)
+        };
+        let Some(trace) = &self.trace else { return Ok(options) };
+        if pattern != Pattern::Trace {
+            return Err(Failure::misuse(format!(
+                "--trace has a pattern of its own: leave out --pattern {}",
+                pattern.name()
+            )));
+        }
+        let trace = read_trace(trace).map_err(Failure::misuse)?;
+        let cut = Cut {
+            users: self.users.unwrap_or(1),
+            speed: self.speed.unwrap_or(1.0),
+            at: self.at,
+            seed: self.seed,
+            keep_alive,
+            ..Cut::of(self.duration)
+        };
+        Ok(options.replaying(Arc::new(Piece::cut(&trace, &cut))))
     }
 }
 

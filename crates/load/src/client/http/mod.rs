@@ -20,6 +20,7 @@ mod expectation;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod head;
+pub(crate) mod paced;
 mod reference;
 mod reply;
 mod script;
@@ -43,7 +44,7 @@ use crate::announce::EdgeAnnouncer;
 use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
-use crate::pattern;
+use crate::pattern::{self, Pattern};
 use crate::request::{Client, Reply, read_more, send_all};
 
 /// Bounds of the read buffer of a connection: a head must fit into it, a body need not.
@@ -107,6 +108,9 @@ impl Protocol for Asking {
     }
 
     fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
+        if engine.options.pattern == Pattern::Trace {
+            return Box::pin(pattern::trace::load::<paced::Asked>(engine, edges));
+        }
         let common = Arc::new(Common::new(self, &engine.options));
         Box::pin(async move {
             let mut outcome = pattern::load(engine, Http::new(common.clone()), edges).await?;
