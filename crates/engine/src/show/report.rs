@@ -49,7 +49,7 @@ pub(crate) fn say(text: fmt::Arguments<'_>) {
     sys::complain(&line.bytes[..line.length]);
 }
 
-/// Bytes of the program, up to the first that is not UTF-8.
+/// The text of the program up to its first zero, or `?` if the bytes are not UTF-8.
 pub(crate) fn text(bytes: &[u8]) -> &str {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     core::str::from_utf8(&bytes[..end]).unwrap_or("?")

@@ -1,4 +1,4 @@
-//! How long experiments take, and how long their parts are by default.
+//! The length of experiments, and the default lengths of their parts.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use crate::measure::experiment::Experiment;
 use crate::measure::length::OVERHEAD;
 use crate::record::Design;
 
-/// How long an experiment takes when its user does not say.
+/// The default length of an experiment.
 const WHOLE: Duration = Duration::from_secs(130);
-/// Warm-up and window of a cell that blocks follow.
+/// Warm-up and window of a cell before blocks.
 const BEFORE_BLOCKS: (Duration, Duration) = (Duration::from_millis(80), Duration::from_millis(120));
-/// More blocks of a session are not chosen by default.
+/// The most blocks of a session that the default chooses.
 const MOST_BLOCKS: usize = 200;
 
 /// The user's settings for the parts of an experiment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
-    /// How long a cell is warmed up.
+    /// The length of a cell's warm-up.
     pub warm_up: Option<Duration>,
-    /// How long its window is.
+    /// The length of a cell's window.
     pub window: Option<Duration>,
-    /// How many blocks a session has.
+    /// The number of blocks of a session.
     pub blocks: Option<usize>,
-    /// How long the whole takes.
+    /// The length of the whole experiment.
     pub whole: Option<Duration>,
 }
 
@@ -31,7 +31,8 @@ impl Experiment {
     /// Sets how long the parts are. The user's settings come first. The other parts fill the time
     /// of the whole, which is the user's or about two minutes.
     pub fn set_timing(&mut self, timing: Timing) {
-        // With any number of blocks it is known which servers can be driven side by side.
+        // The number of blocks does not matter here: it is known which servers can run side by
+        // side.
         self.design.blocks = timing.blocks.unwrap_or(1);
         if self.seconds_of_a_block() <= 0.0 {
             self.design.blocks = 0;
@@ -42,7 +43,7 @@ impl Experiment {
             BEFORE_BLOCKS
         };
         let (warm_up, window) = match self.design.load_command {
-            // The command itself decides how long it takes.
+            // The load command itself decides how long it runs.
             Some(_) => (Duration::ZERO, Duration::ZERO),
             None => (warm_up, window),
         };
@@ -53,8 +54,8 @@ impl Experiment {
         }
     }
 
-    /// How many blocks a session can have within the available time. Beside windows of the user's,
-    /// blocks get a fifth of their time.
+    /// The number of blocks that a session can have within the available time. If the user sets
+    /// windows, blocks get a fifth of the time of the windows.
     fn blocks_for(&self, timing: Timing) -> usize {
         let Design { repeats, window_seconds, .. } = self.design;
         let sessions = repeats.max(1) as f64;
