@@ -1,6 +1,6 @@
-//! What a load is aimed at: `SERVICE://HOST:PORT`, with a path where the service has pages. A chat
-//! or a game may be on several servers, `chat://HOST:PORT,HOST:PORT`. Or a fixed exchange of bytes
-//! with a service of the user's own.
+//! The target of a load: `SERVICE://HOST:PORT`, with a path if the service has pages. A chat or a
+//! game may be on several servers, `chat://HOST:PORT,HOST:PORT`. A target may also be a fixed
+//! exchange of bytes with a service of the user's own.
 
 use std::fmt;
 use std::io;
@@ -19,7 +19,7 @@ use crate::client::{ALL, Protocol};
 use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
 
-/// A service at an address, and the request to make. It is read from text. Functions make the
+/// A service at an address, and the request to make. A target is read from text. Functions make the
 /// targets that text cannot fully describe.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -60,12 +60,12 @@ impl Target {
         ALL.iter().find(|entry| entry.name == service)?.page
     }
 
-    /// Where the server listens; the first of several.
+    /// The address of the server, or of the first of several.
     pub fn address(&self) -> SocketAddr {
         self.addresses[0]
     }
 
-    /// Where all of the servers listen; at least one.
+    /// The addresses of all servers. There is at least one.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -162,7 +162,7 @@ pub(crate) type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
 ///
 /// # Errors
 ///
-/// What is wrong with it, and the remedy.
+/// The error names the mistake and the remedy.
 pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
     let (scheme, rest) = match text.split_once("://") {
         Some(parts) => parts,

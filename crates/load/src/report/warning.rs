@@ -16,13 +16,13 @@ use crate::{Options, Pattern, Stop};
 /// Something that a reader of figures must know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Warning {
-    /// What it is about.
+    /// The subject of the warning.
     pub kind: WarningKind,
-    /// What there is to know, in a sentence.
+    /// The message, in a sentence.
     pub text: String,
 }
 
-/// What a warning is about.
+/// The subject of a warning.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WarningKind {
@@ -96,7 +96,7 @@ impl<'de> Deserialize<'de> for Warning {
 }
 
 impl Report {
-    /// What a reader of the figures should know.
+    /// Warnings for readers of the figures.
     pub(super) fn warnings(&self, options: &Options, outcome: &Outcome) -> Vec<Warning> {
         let measurement = &outcome.measurement;
         let mut warnings = Vec::new();
@@ -120,8 +120,8 @@ impl Report {
             );
         }
         let starved = self.connections as u64 - self.connections_served;
-        // With very few requests, some connections get none without being starved. The same holds
-        // if requests come one by one, or at a rate.
+        // With very few requests, some connections get none without being starved. Requests that
+        // come one by one, or at a rate, also leave connections without any.
         let all_ask = matches!(options.pattern, Pattern::Closed | Pattern::Limited);
         if starved > 0 && all_ask && matches!(options.stop, Stop::After(_)) {
             warn(
@@ -163,7 +163,7 @@ impl Report {
     }
 }
 
-/// Which requests failed, in the window and outside of it.
+/// The failed requests, in the window and outside of it.
 fn failed(measurement: &Measurement) -> Vec<Warning> {
     let in_window = measurement.failures.iter().map(|(kind, failures)| {
         let times = if failures.count == 1 { "once" } else { "times, at first" };
@@ -205,7 +205,7 @@ fn overdue_warning(measurement: &Measurement) -> Option<String> {
     })
 }
 
-/// What the user can do about failures of a kind, as the end of a sentence.
+/// The remedy for failures of a kind, as the end of a sentence.
 fn remedy(kind: &str) -> &'static str {
     match kind {
         "no-ports" => {

@@ -44,7 +44,7 @@ pub(crate) static ENTRY: Entry =
 /// A resource of an HTTP/1.1 server. A load of `http` GETs it, again and again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// What the `Host` header says: the authority of the URL as it was written.
+    /// The value of the `Host` header: the authority of the URL as written.
     pub host: String,
     /// The request target: an absolute path, with a query if there is one.
     pub path: String,
@@ -241,7 +241,7 @@ pub(super) async fn read_reply(
     finish(stream, head.closing, received).await
 }
 
-/// What the crowd asks of a page.
+/// The crowd's request for a page.
 pub(super) fn question(page: &Page) -> Question {
     Question::new(request(page, true), |stream| Box::pin(take_page(stream)))
 }
