@@ -40,10 +40,10 @@
  *   runtime.
  *
  * FRAMES
- *   A coroutine's frame starts with `struct rt_handle`. The frame comes from rt_frame_allocate and
- *   goes back by rt_frame_free. A task that ends in the middle (pthread_exit, cancellation) suspends
- *   for ever. The runtime then calls `handle->destroy(handle)` from the innermost frame outwards, by
- *   the parent links. `destroy` frees one frame.
+ *   A coroutine's frame starts with `struct rt_handle`. The frame comes from rt_frame_allocate
+ *   and goes back by rt_frame_free. A task that ends in the middle (pthread_exit, cancellation)
+ *   suspends for ever. The runtime then calls `handle->destroy(handle)` from the innermost frame
+ *   outwards, by the parent links. `destroy` frees one frame.
  *
  * THE STATE OF A TASK
  *   The runtime saves `errno` when a task suspends and restores it before the task is resumed.

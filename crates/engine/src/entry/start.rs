@@ -38,7 +38,8 @@ pub static ENTRY: AtomicUsize = AtomicUsize::new(0);
 ///
 /// `environment` is the array of the process, with the auxiliary vector behind it.
 pub unsafe extern "C" fn start(_count: usize, _arguments: *mut *mut u8, environment: *mut *mut u8) {
-    // This comes before the array becomes shorter. SAFETY: the caller keeps the promise above.
+    // This comes before the array becomes shorter.
+    // SAFETY: the caller keeps the promise above.
     let auxiliary = unsafe { auxiliary_vector(environment) };
     // SAFETY: promised by the caller.
     if unsafe { settings::take(environment) }.is_none() {
