@@ -299,8 +299,7 @@ fn wake_operation(frame: &Frame) -> Result<isize, isize> {
 /// tracks only ownership.
 ///
 /// A lock in shared memory may belong to a thread of ours, or of another process on an engine. The
-/// kernel does not know such an owner. So the engine polls a lock whose owner is in another
-/// process.
+/// kernel does not know such an owner. So the engine polls a lock with an owner in another process.
 fn own(frame: &Frame, operation: i32, command: i32, is_shared: bool) -> Result<isize, isize> {
     /// Nanoseconds between two looks.
     const LOOKS: Nanoseconds = 1_000_000;

@@ -179,7 +179,7 @@ pub(crate) fn done_before() -> usize {
     current().task.get().map_or(0, |task| task.done.get())
 }
 
-/// Handles a call whose flags say that it does not wait.
+/// Handles a call that does not wait by itself.
 pub(crate) fn attempt(frame: &Frame) -> isize {
     count_call();
     frame.pass()

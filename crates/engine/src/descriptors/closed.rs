@@ -1,4 +1,4 @@
-//! Files whose descriptors have been closed while calls wait for them.
+//! Files that calls wait for, after their descriptors have been closed.
 //!
 //! Natively a call that waits keeps its file open. Here the engine keeps a copy of the descriptor,
 //! out of the program's way. The calls go on with that copy. The last of the calls closes the copy.

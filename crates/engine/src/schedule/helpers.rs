@@ -324,7 +324,7 @@ fn execute(job: &'static Job) {
     ring();
 }
 
-/// Wakes the threads whose calls have ended. Returns whether there were any.
+/// Wakes the threads with calls that have ended. Returns whether there were any.
 pub(crate) fn collect(locked: &mut Locked) -> bool {
     let first: *const Job = with_queue(|| DONE.swap(core::ptr::null_mut(), Ordering::Relaxed));
     let mut job = first;

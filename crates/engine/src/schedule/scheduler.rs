@@ -57,7 +57,7 @@ static SCHEDULER: Guarded<Scheduler> = Guarded::new(Scheduler {
 /// After so many threads, a worker takes from the common queue although its own is not empty.
 const COMMON_EVERY: u32 = 32;
 
-/// Makes the waiters ready whose deadlines have passed.
+/// Makes the waiters ready that have reached their deadlines.
 pub(crate) fn expire(locked: &mut Locked) {
     if next_deadline(locked).is_none() {
         return;

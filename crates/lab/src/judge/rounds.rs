@@ -166,7 +166,7 @@ impl<'a> Rounds<'a> {
             2 * candidates.iter().filter(|name| is_so(name)).count() > candidates.len()
         };
         let free = most(&|name| !self.client_was_limit(name));
-        // A server whose processor is used by other processes is not waiting either.
+        // A server is not waiting either if other processes use its processor.
         let taken = self.taken_from_servers();
         let waits = |name: &str| self.server_share(name) + taken < BUSY;
         if free && (cpus > 1.0 || most(&waits)) { Metric::Rate } else { Metric::ServerCpu }

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::measure::machine::kibibytes;
 use crate::record::Operations;
 
-/// The most descendants whose memory is read. The memory of further descendants is estimated.
+/// The most descendants for which the lab reads memory. It estimates the memory of further
+/// descendants.
 const SAMPLED: usize = 256;
 
 /// Processor time, context switches and memory.

@@ -266,9 +266,9 @@ impl Socket {
         Ok(())
     }
 
-    /// Ends the watch by another loop: the other loop keeps the old descriptor until it has
-    /// forgotten the watch, and this socket goes on under a duplicate. Bytes that a ring has
-    /// received for the socket would be lost.
+    /// Ends the watch by another loop. The other loop keeps the old descriptor until it has
+    /// forgotten the watch. This socket goes on under a duplicate. Bytes that a ring has received
+    /// for the socket would be lost.
     fn leave_loop(&mut self) -> io::Result<()> {
         if self.is_the_rings {
             let problem = "what a ring receives or sends for stays on its loop";

@@ -31,7 +31,7 @@ pub enum Heard {
     Refused(u16),
 }
 
-/// The replies to a connection whose bytes come in `pieces`, with these bounds on heads and bodies.
+/// The replies to bytes that come in `pieces`, with these bounds on heads and bodies.
 ///
 /// # Panics
 ///
