@@ -39,7 +39,7 @@ pub struct Node {
     pub mean_wait_us: f64,
 }
 
-/// From the end of one node to the beginning of another.
+/// An edge, which leads from the end of one node to the beginning of another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Edge {
     /// The index of the first node.

@@ -1,5 +1,5 @@
-//! A row: all windows of one subject at one number of connections, as medians with intervals, and
-//! its faults.
+//! Rows. A row has all windows of one subject at one number of connections, as medians with
+//! intervals, and the faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 

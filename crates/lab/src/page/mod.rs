@@ -29,7 +29,7 @@ pub(crate) fn script_data(data: &impl serde::Serialize) -> Value {
 ///
 /// # Errors
 ///
-/// When it cannot be written.
+/// Fails if the file cannot be written.
 pub fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut file = tempfile::Builder::new()
