@@ -30,6 +30,9 @@ use crate::{Error, Observer, Options, Report, Stop, limits};
 /// The first part of a slice, which its rate leaves out: caches get warm in it.
 const LEAD_IN: Duration = Duration::from_millis(5);
 
+/// So many replies of each connection in a slice make it a sample of a steady state.
+const REPLIES: u64 = 2;
+
 /// The interval at which the relay checks whether a load has come to rest.
 const GLANCE: Duration = Duration::from_micros(200);
 
@@ -67,6 +70,8 @@ pub struct Slice {
     /// The time that the load generator was ready to run without a processor.
     pub waited: Duration,
     /// Correct replies a second, from 5 ms after its beginning until no more requests were made.
+    /// Until the last reply, where latencies are of the slice's length: then the slice has hardly a
+    /// reply before its end.
     pub requests_per_second: f64,
 }
 
@@ -276,34 +281,41 @@ async fn slice(load: &Load, length: Duration) -> Slice {
     let begun = moment();
     load.gate.open();
     time::sleep(LEAD_IN).await;
-    let (from, first) = (Instant::now(), load.recorder.tally().replies);
+    let tally = load.recorder.tally();
+    let (from, first, under_way) = (Instant::now(), tally.replies, tally.under_way());
     time::sleep(length.saturating_sub(begun.instant.elapsed())).await;
     let (to, last) = (Instant::now(), load.recorder.tally().replies);
     load.gate.shut();
-    rest(load).await;
+    let rested = rest(load).await;
     let (ended, after) = (moment(), load.recorder.tally());
+    let requests = after.replies - before.replies;
+    // In a closed loop, each connection has a request under way.
+    let (counted, time) = match last - first >= REPLIES * under_way {
+        true => (last - first, to.saturating_duration_since(from)),
+        false => (requests, rested.saturating_duration_since(begun.instant)),
+    };
     Slice {
-        requests: after.replies - before.replies,
+        requests,
         errors: BTreeMap::new(),
         unanswered: after.under_way(),
         connections_served: after.served,
         elapsed: ended.instant.saturating_duration_since(begun.instant),
         cpu: ended.cpu.saturating_sub(begun.cpu),
         waited: ended.waited.saturating_sub(begun.waited),
-        requests_per_second: (last - first) as f64
-            / to.saturating_duration_since(from).as_secs_f64(),
+        requests_per_second: if counted == 0 { 0.0 } else { counted as f64 / time.as_secs_f64() },
     }
 }
 
-/// Waits until no request of `load` is under way, or until no more replies come.
-async fn rest(load: &Load) {
+/// Waits until no request of `load` is under way, or until no more replies come. When the last one
+/// came.
+async fn rest(load: &Load) -> Instant {
     let (mut ended, mut changed) = (load.recorder.tally().ended, Instant::now());
     let connections = u32::try_from(load.recorder.tally().under_way()).unwrap_or(u32::MAX);
     let patience = PATIENCE + PATIENCE_OF_A_CONNECTION.saturating_mul(connections);
     loop {
         let tally = load.recorder.tally();
         if tally.under_way() == 0 || changed.elapsed() > patience {
-            return;
+            return changed;
         }
         if tally.ended != ended {
             (ended, changed) = (tally.ended, Instant::now());

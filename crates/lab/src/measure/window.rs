@@ -136,14 +136,25 @@ fn starvation(figures: &mut Measured, found: &Disturbance) {
     const MOST: f64 = 0.05;
     let waited = found.soft_interrupts_waited();
     if waited > MOST {
+        let taken = match own_niceness() {
+            own @ ..0 => format!("this command and its servers run at nice {own}. Run it at nice 0."),
+            _ => "another process with a higher priority took it. End it, or measure on other processors \
+                  (--server-cpus, --client-cpus)."
+                .to_owned(),
+        };
         let because = format!(
             "The kernel's soft interrupts, which carry every packet, waited for a processor for {:.0} % of the window: \
-             another process with a higher priority took it. End it, or measure on other processors (--server-cpus, \
-             --client-cpus).",
+             {taken}",
             100.0 * waited
         );
         figures.invalid.insert(Report::STARVED.to_owned(), because);
     }
+}
+
+/// The niceness that this process has, and that servers inherit (nice(1)); 0 if the kernel does not
+/// tell it.
+fn own_niceness() -> i32 {
+    rustix::process::getpriority_process(None).unwrap_or_default()
 }
 
 /// Why a window without a correct reply has no figures: zeroes would pass for measurements.
