@@ -29,10 +29,11 @@ use crate::request::Client;
 use crate::sources::Route;
 use crate::{Error, Options, Stop};
 
-/// How often progress is told and an interruption is looked for.
+/// The interval at which the load reports progress and checks for an interruption.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How many parts of a window count their replies separately, to show whether the state was steady.
+/// The number of parts of a window that count replies separately, to show whether the state was
+/// steady.
 const PARTS: u32 = 20;
 
 /// The outcome of a load.
@@ -40,7 +41,7 @@ pub(crate) struct Outcome {
     pub(crate) measurement: Measurement,
     /// The load was interrupted before its end.
     pub(crate) interrupted: bool,
-    /// What has become of the crowd.
+    /// The fate of the crowd.
     pub(crate) crowd: BTreeMap<String, Fate>,
     /// The addresses of the host name that could not be reached, and were left out.
     pub(crate) unreachable: Vec<Place>,

@@ -96,20 +96,21 @@ use engine::Outcome;
 use place::Place;
 use sources::Route;
 
-/// What load to make.
+/// The description of a load.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The server, and what to ask of it.
     pub target: Target,
     /// How clients behave.
     pub pattern: Pattern,
-    /// How many connections are open at once, at least 1. In a closed loop, it is the offered load
-    /// l. In an open one, it is the most requests that are under way at a time, and the others
+    /// The number of connections that are open at once, at least 1. In a closed loop, it is the
+    /// offered load l. In an open loop, it is the most requests in flight, and further requests
     /// wait.
     pub connections: usize,
     /// When to stop.
     pub stop: Stop,
-    /// How long the load runs before the measured window opens. Not used with [`Stop::Requests`].
+    /// The time that the load runs before the measured window opens. Not used with
+    /// [`Stop::Requests`].
     pub warm_up: Duration,
     /// Whether a connection carries one request after the other, or only one. The time service
     /// closes each connection, whatever this says.
@@ -124,7 +125,7 @@ pub struct Options {
     pub reply_timeout: Duration,
     /// The seed of all random choices: the same seed gives the same arrivals.
     pub seed: u64,
-    /// How many addresses the connections come from.
+    /// The number of addresses that the connections come from.
     pub sources: Sources,
     /// Connections beside the measured ones; none unless told.
     pub crowd: Crowd,
@@ -273,7 +274,7 @@ pub trait Observer {
 /// For callers that need no announcements.
 impl Observer for () {}
 
-/// Why there was no load, or nothing to report of it.
+/// The reason why there was no load, or nothing to report.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The target cannot be loaded.
@@ -290,7 +291,7 @@ pub enum Error {
         target: String,
         /// What happened.
         problem: String,
-        /// What may be done about it.
+        /// The remedy.
         remedy: String,
     },
     /// More connections than this process may have descriptors.
@@ -317,7 +318,7 @@ pub enum Error {
     /// The machine refused something that every load needs.
     #[error("{doing}: {error}")]
     System {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The kernel's error.
         error: io::Error,

@@ -33,17 +33,17 @@ const LEAD_IN: Duration = Duration::from_millis(5);
 /// So many replies of each connection in a slice make it a sample of a steady state.
 const REPLIES: u64 = 2;
 
-/// How often the relay checks whether a load has come to rest.
+/// The interval at which the relay checks whether a load has come to rest.
 const GLANCE: Duration = Duration::from_micros(200);
 
 /// After so long without a reply, the relay stops waiting for a load to come to rest: its server
 /// leaves requests unanswered.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// What each connection adds to it. The first requests of a slice arrive together, and a balancer
-/// and its servers take them in batches, so the first reply may come after many requests.
+/// The time that each connection adds. The first requests of a slice arrive together, and a
+/// balancer and its servers take them in batches. So the first reply may come after many requests.
 const PATIENCE_OF_A_CONNECTION: Duration = Duration::from_micros(100);
 
-/// Several loads on one kernel thread. One at a time makes requests.
+/// Several loads on one kernel thread. One load at a time makes requests.
 pub struct Relay {
     /// `None` once the relay is over.
     commands: Option<SyncSender<Command>>,
@@ -52,7 +52,7 @@ pub struct Relay {
     connections: usize,
 }
 
-/// What a load did in a slice. A slice is a time in which it alone made requests.
+/// The figures of a load in a slice. A slice is a time in which only this load made requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
     /// Correct replies, from the slice's beginning until the load was at rest.
@@ -61,13 +61,13 @@ pub struct Slice {
     pub errors: BTreeMap<String, u64>,
     /// Requests that had no reply when the load was left alone.
     pub unanswered: u64,
-    /// How many of the load's connections have got a reply since it joined.
+    /// The number of the load's connections that have got a reply since the load joined.
     pub connections_served: u64,
-    /// How long the slice was, until the load was at rest.
+    /// The length of the slice, until the load was at rest.
     pub elapsed: Duration,
     /// The load generator's processor time meanwhile.
     pub cpu: Duration,
-    /// How long the load generator was ready to run meanwhile without a processor.
+    /// The time that the load generator was ready to run without a processor.
     pub waited: Duration,
     /// Correct replies a second, from 5 ms after its beginning until no more requests were made.
     /// Until the last reply, where latencies are of the slice's length: then the slice has hardly a
@@ -120,8 +120,8 @@ impl Relay {
         Ok(Self { commands: Some(commands), thread: Some(thread), connections: 0 })
     }
 
-    /// Whether such a load can take turns. It must be a closed loop, on connections that have
-    /// nothing to do with each other, and with no crowd that is never at rest.
+    /// Whether such a load can take turns. The load must be a closed loop on independent
+    /// connections, without a crowd that is never at rest.
     pub fn can_carry(options: &Options) -> bool {
         options.pattern == Pattern::Closed
             && matches!(options.stop, Stop::After(_))
@@ -130,8 +130,8 @@ impl Relay {
             && options.crowd.slow_senders == 0
     }
 
-    /// How many loads like this one can be carried at once with the descriptors that this process
-    /// may have; at least one.
+    /// The number of loads like this one that the descriptors of this process can carry at once. At
+    /// least one.
     pub fn room_for(options: &Options) -> usize {
         limits::room_for(options.connections_in_all())
     }
@@ -218,7 +218,7 @@ fn gone() -> Error {
     Error::System { doing: "asking the load's thread", error }
 }
 
-/// The load thread. It executes one command at a time.
+/// The load thread. The thread executes one command at a time.
 fn serve(orders: Receiver<Command>) {
     let mut event_loop = match event_loop() {
         Ok(event_loop) => event_loop,

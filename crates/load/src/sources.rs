@@ -1,4 +1,4 @@
-//! Where the connections of a load come from.
+//! The source addresses of a load's connections.
 //!
 //! A source address has some 28,000 ephemeral ports (`net.ipv4.ip_local_port_range`), which bounds
 //! the connections from it to one server. Long before that, connect(2) becomes slow. It first tries
@@ -22,19 +22,19 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 use crate::place::Place;
 
-/// How many connections an address has: well below the half of its ports.
+/// The number of connections of an address, well below half of its ports.
 const SHARE: usize = 10_000;
 
-/// How many more addresses there are if each request has its own connection. If the client closes
-/// first, its port rests for a second or longer (TIME_WAIT). One core can use up 45,000 ports in
-/// that time. Half of the ports of 15 addresses is more than the kernel lets rest
+/// The factor of addresses if each request has its own connection. If the client closes first, its
+/// port rests for a second or longer (TIME_WAIT). One core can use up 45,000 ports in that time.
+/// Half of the ports of 15 addresses is more than the kernel lets rest
 /// (`net.ipv4.tcp_max_tw_buckets`, often 131,072).
 const FOR_THOSE_AT_REST: usize = 15;
 
-/// How many addresses a load may have: all above 127.0.0.0 in its /16, except the last.
+/// The most addresses of a load: all above 127.0.0.0 in its /16, except the last.
 const MOST: u32 = 65_534;
 
-/// How many addresses a load's connections come from.
+/// The number of addresses that a load's connections come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sources {
     /// One address. If the server is on the loopback device (127.0.0.0/8), as many addresses as the
@@ -96,7 +96,7 @@ impl Route {
         &self.place
     }
 
-    /// How many addresses it begins at.
+    /// The number of addresses at the start.
     pub(crate) fn sources(&self) -> u32 {
         self.sources
     }
@@ -106,7 +106,7 @@ impl Route {
         self.connect_with(limit, ConnectOptions::default()).await
     }
 
-    /// The same for a special connection.
+    /// The source address of a special connection.
     pub(crate) async fn connect_with(
         &self,
         limit: Duration,

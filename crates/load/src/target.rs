@@ -1,6 +1,6 @@
-//! What a load is aimed at: `SERVICE://HOST:PORT`, with a path where the service has pages. A chat
-//! or a game may be on several servers, `chat://HOST:PORT,HOST:PORT`. Or a fixed exchange of bytes
-//! with a service of the user's own.
+//! The target of a load: `SERVICE://HOST:PORT`, with a path if the service has pages. A chat or a
+//! game may be on several servers, `chat://HOST:PORT,HOST:PORT`. A target may also be a fixed
+//! exchange of bytes with a service of the user's own.
 
 use std::fmt;
 use std::io;
@@ -28,7 +28,7 @@ const LOCAL_HOST: &str = "localhost";
 /// A load goes to at most so many addresses of a host name.
 const MOST_ADDRESSES: usize = 64;
 
-/// A service at an address, and the request to make. It is read from text. Functions make the
+/// A service at an address, and the request to make. A target is read from text. Functions make the
 /// targets that text cannot fully describe.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -237,7 +237,7 @@ pub(crate) type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
 ///
 /// # Errors
 ///
-/// What is wrong with it, and the remedy.
+/// The error names the mistake and the remedy.
 pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
     if let Some(rest) = text.strip_prefix(UNIX) {
         return local(rest);

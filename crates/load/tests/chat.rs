@@ -13,7 +13,7 @@ use common::{load, only_error, options, server};
 
 /// One line on its way to one member. Members count from 1, in the order in which they came.
 struct Delivery {
-    /// How many there were before, in the whole chat.
+    /// The number of earlier members, in the whole chat.
     count: u64,
     from: u64,
     to: u64,
@@ -255,7 +255,7 @@ fn a_chat_of_one_and_one_without_stay_are_refused() {
 #[derive(Default)]
 struct Joined {
     members: Vec<Option<TcpStream>>,
-    /// Those of the second server.
+    /// The members of the second server.
     of_second: Vec<TcpStream>,
     second_has_ended: bool,
 }

@@ -1,4 +1,4 @@
-//! What a service sees of the machine, and the four worlds beneath it.
+//! A service's view of the machine, and the four worlds beneath it.
 //!
 //! A service is straight-line `async` code over [`net`], [`time`], [`sync`], [`fs`] and [`task`].
 //! The *world* of the kernel thread decides at run time what a blocking operation does underneath.

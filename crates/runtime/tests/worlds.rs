@@ -83,7 +83,7 @@ async fn connections_rest() {
     // A task that gives up, or closes, rests no longer.
     assert_eq!(reader.await, Ok(io::ErrorKind::TimedOut));
     assert_eq!(resting(), 0);
-    // What is waited for from a server of one's own choice is no rest.
+    // A wait for a server that the task itself chose is not a rest.
     let (mut client, server) = pair().await;
     let waiting = task::spawn(async move { client.read(&mut [0]).await.unwrap() }).unwrap();
     let before = idle();
@@ -248,7 +248,7 @@ async fn a_connection_comes_from_the_address_it_is_told() {
 
 async fn a_source_that_is_not_local_is_an_error() {
     let (_listener, address) = listener();
-    // One of the addresses that are for documentation (RFC 5737).
+    // An address that is reserved for documentation (RFC 5737).
     let source = IpAddr::from([192, 0, 2, 1]);
     let error = TcpStream::connect_from(source, address).await.err().unwrap();
     assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);

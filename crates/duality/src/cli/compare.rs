@@ -26,8 +26,8 @@ use super::{
 };
 use crate::catalogue::Catalogue;
 
-/// The flags about our own servers. The flags of a server of the user's own must name them, too:
-/// clap asks for no `--binary` where that would conflict.
+/// The flags about our own servers. The flags of a server of the user's own must name these flags
+/// too, because clap does not require `--binary` if it would conflict.
 const NOT_OF_A_BINARY: [&str; 5] = ["subject", "architectures", "peers", "store", "baseline"];
 
 #[derive(clap::Args)]
@@ -204,7 +204,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// What the flags ask for.
+    /// The experiment that the flags describe.
     pub(super) fn settings(&self) -> Settings {
         let clients = self.clients.settings();
         let mut settings = Settings {
@@ -250,7 +250,7 @@ impl Arguments {
         })
     }
 
-    /// The experiment that is asked for where there is no plan file.
+    /// The experiment of a command without a plan file.
     fn experiment(
         &self,
         catalogue: &Catalogue,
@@ -262,7 +262,7 @@ impl Arguments {
             Some(command) => {
                 let binary = self.binary(command)?;
                 let peers = binary.put_into(&mut settings)?;
-                // What was tuned is about `duality run`, and not about servers of ours.
+                // The tuning applies to `duality run`, and not to servers of ours.
                 let tuning = Tuning::default();
                 let experiment = experiment::of(catalogue, &settings, &tuning, &peers, whole);
                 experiment.map(|experiment| binary.asking(experiment))
@@ -298,7 +298,7 @@ impl Arguments {
         )))
     }
 
-    /// The plan file that is meant, if one is.
+    /// The plan file that the command names, if it names one.
     pub(super) fn plan(&self) -> Option<&Path> {
         let path = Path::new(self.subject.as_ref()?);
         path.extension().is_some_and(|extension| extension == "toml").then_some(path)
@@ -346,7 +346,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     )))
 }
 
-/// The command line that goes on with `out`, as a shell reads it: the one that was given, with
+/// The command line that continues `out`, quoted for a shell. It is the given command line with
 /// `--resume`.
 pub(super) fn command_to_resume(given: &[String], out: &Path) -> String {
     // After `--` there are no flags.
@@ -367,8 +367,7 @@ pub(super) fn command_to_resume(given: &[String], out: &Path) -> String {
 }
 
 /// Refuses a directory that cannot be written, or holds other results, before anything is measured
-/// for it. A plan that is gone on with gets the seed and the timing that it was begun with. Returns
-/// what has been measured.
+/// for it. A resumed plan gets its original seed and timing. Returns the records so far.
 pub(super) fn prepare(
     out: &Path,
     experiment: &mut Experiment,
@@ -398,7 +397,7 @@ pub(super) fn writable(out: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Fails when not a single cell was measured, with the reason of the first.
+/// Fails if no cell was measured, with the reason of the first cell.
 fn something_measured(finished: &Finished) -> Result<(), Failure> {
     let cells = &finished.records.cells;
     let reason = |cell: &Cell| match &cell.outcome {
@@ -412,7 +411,7 @@ fn something_measured(finished: &Finished) -> Result<(), Failure> {
     Err(Failure::failed(format!("nothing was measured: {first}")))
 }
 
-/// Says what is going to be measured.
+/// Prints the experiments that follow.
 pub(super) fn announce(experiment: &Experiment) {
     let connections: Vec<String> =
         experiment.design.concurrency.iter().map(usize::to_string).collect();
@@ -437,7 +436,7 @@ pub(super) fn announce(experiment: &Experiment) {
     }
 }
 
-/// Measures what `out` does not have yet.
+/// Measures the cells that `out` lacks.
 pub(super) fn measure(
     experiment: &Experiment,
     out: &Path,
@@ -449,14 +448,14 @@ pub(super) fn measure(
         .map_err(|error| Failure::failed(error.to_string()))
 }
 
-/// What is printed of an answer.
+/// The parts of an answer to print.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Shown<'a> {
     /// All tables, and not one screen.
     pub(super) tables: bool,
     /// The subject that the figures in the tables are also multiples of.
     pub(super) baseline: Option<&'a str>,
-    /// What `duality report` must be asked for the same answer: flags, each after a space.
+    /// The flags with which `duality report` prints the same answer, each after a space.
     pub(super) asked: &'a str,
 }
 

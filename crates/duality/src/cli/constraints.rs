@@ -23,12 +23,12 @@ pub(super) struct ConstraintFlags {
 }
 
 impl ConstraintFlags {
-    /// What runs today, if it was named.
+    /// The subject that runs today, if the flags name it.
     pub(super) fn current(&self) -> Option<&str> {
         self.current.as_deref()
     }
 
-    /// These flags as they can be typed again, each after a space.
+    /// These flags in a form for a command line, each after a space.
     pub(super) fn typed(&self) -> String {
         let slos = self.slo.iter().map(|slo| format!(" --slo {slo}"));
         let memory = self.memory.map(|bytes| format!(" --memory {bytes}"));

@@ -125,7 +125,7 @@ enum Command {
 
 /// Runs the command line of this process, for the services that come with Duality or one's own.
 pub fn main(own: Option<Service>) -> ExitCode {
-    /// What reading the command line may take, and more.
+    /// A stack that is large enough to read the command line.
     const STACK: usize = 2 << 20;
     let limit = getrlimit(Resource::Stack).current.unwrap_or(u64::MAX);
     if limit >= STACK as u64 {
@@ -133,7 +133,8 @@ pub fn main(own: Option<Service>) -> ExitCode {
     }
     // A server may fork without this thread, which waits for the other one.
     children::helper();
-    // `ulimit -s 64` is meant for the program that `run` becomes, and would end this one.
+    // `ulimit -s 64` applies to the program that `run` becomes. Such a small stack would end this
+    // program.
     let ended = thread::Builder::new().stack_size(STACK).spawn(|| run_command(own));
     ended.map_or_else(
         |error| {
@@ -198,8 +199,7 @@ fn parse() -> Result<Command, clap::Error> {
     Arguments::try_parse().map(|arguments| arguments.command)
 }
 
-/// Writes text to standard output. Its reader may have gone (`| head`): then the rest is not
-/// missed.
+/// Writes text to standard output. If its reader has gone (`| head`), the rest is dropped.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match writeln!(anstream::stdout(), "{}", text.trim_end()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

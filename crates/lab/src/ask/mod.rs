@@ -1,5 +1,4 @@
-//! What is asked: a plan file or flags become settings, and settings an experiment that can be run
-//! here.
+//! Turns a plan file or flags into settings, and settings into an experiment that can be run here.
 //!
 //! ```text
 //!   file ─▶ settings ─▶ resolve ─▶ an experiment    clients, peer, variant: parts of settings

@@ -1,7 +1,8 @@
 //! Makes an [`Experiment`] of the [`Settings`] that flags and plans ask for.
 //!
-//! The program that serves implements the trait [`Program`], which says what an experiment depends
-//! on. So the lab knows no architecture and no service, and its tests need neither.
+//! The serving program implements the trait [`Program`], which describes everything that an
+//! experiment depends on. So the lab knows no architecture and no service, and its tests need
+//! neither.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -39,11 +40,11 @@ pub trait Program {
     /// The names of all architectures, in the order in which they are shown.
     fn architectures(&self) -> Vec<&'static str>;
 
-    /// The architecture of a choice, as it serves the service.
+    /// Describes the architecture of a choice, for the measured service.
     ///
     /// # Errors
     ///
-    /// The error of the choice and the remedy, in one line.
+    /// The error tells what is wrong with the choice, and the remedy, in one line.
     fn architecture(&self, choice: &Choice) -> Result<Architecture, String>;
 
     /// How many connections of the service a server process admits under a limit on descriptors.
@@ -55,17 +56,17 @@ pub trait Program {
 pub struct ServiceFacts {
     /// Its name.
     pub name: String,
-    /// Whether it is a program's own, and not one of those that come with Duality.
+    /// Whether the service is a program's own, and not part of Duality.
     pub is_own: bool,
     /// Whether one connection can carry more than one request.
     pub persistent: bool,
-    /// Whether it needs several connections at a time.
+    /// Whether the service needs several connections at a time.
     pub concurrent_connections: bool,
-    /// Whether it keeps things in a store.
+    /// Whether the service keeps data in a store.
     pub store: bool,
     /// What to send to a service of the user's own, and the reply to expect.
     pub exchange: Option<(Vec<u8>, Vec<u8>)>,
-    /// The built-in pages, which peers serve too where no directory is named.
+    /// The built-in pages, which peers also serve if no directory is named.
     pub demo_files: Vec<(String, Vec<u8>)>,
     /// The arguments of all its servers.
     pub server_arguments: Vec<String>,
@@ -74,18 +75,19 @@ pub struct ServiceFacts {
 /// An architecture with its options, as far as an experiment depends on it.
 #[derive(Clone, Debug)]
 pub struct Architecture {
-    /// How it carries connections.
+    /// A description of how the architecture carries connections.
     pub carrier: Carrier,
-    /// Why it cannot serve the service here, if so.
+    /// The reason why the architecture cannot serve the service here, if there is one.
     pub unavailable: Option<String>,
-    /// The replacement of a facility that this machine lacks, and the reason. None if nothing is
+    /// The replacement of a facility that this machine lacks, and the reason. `None` if nothing is
     /// lacking.
     pub degraded: Option<String>,
-    /// How many connections its workers hold at a time. None: each connection has its own worker.
+    /// The number of connections that its workers hold at a time. `None` if each connection has its
+    /// own worker.
     pub workers: Option<usize>,
-    /// How many connections it admits at a time.
+    /// The number of connections that the architecture admits at a time.
     pub max_connections: usize,
-    /// What each connection takes of the things that the kernel limits.
+    /// The limited kernel resources that each connection takes.
     pub footprint: Footprint,
     /// The arguments of its servers.
     pub server_arguments: Vec<String>,
@@ -99,7 +101,7 @@ pub struct Architecture {
 ///
 /// # Errors
 ///
-/// A [`Misfit`]: the first setting that makes no sense, or that names something unknown.
+/// A [`Misfit`] describes the first setting that makes no sense, or names an unknown choice.
 pub fn experiment(
     settings: &Settings,
     program: &dyn Program,
@@ -113,7 +115,7 @@ pub fn experiment(
     let behaviour = clients::behaviour(settings)?;
     let replay = replay::of(settings, &behaviour)?;
     let topology = hosts::topology(settings, &service.name)?;
-    // The default is a new file for each cell.
+    // By default, each cell gets a new file.
     let store = service.store.then(|| settings.store.clone().unwrap_or(Store::Sqlite));
     if let Some(topology) = &topology {
         hosts::check_store(topology, store.as_ref())?;
@@ -167,7 +169,7 @@ fn design(
 ) -> Result<Design, Misfit> {
     let (server_cpus, client_cpus) = match topology {
         None => processors(settings)?,
-        // Those of the hosts: none is ours to choose.
+        // The roles use the hosts' processors, so this machine's processors are not chosen.
         Some(_) => (
             settings.server_cpus.clone().unwrap_or_default(),
             settings.client_cpus.clone().unwrap_or_default(),
@@ -202,7 +204,7 @@ fn design(
     })
 }
 
-/// The settings. What runs today is one of the subjects.
+/// The settings, with the subject that runs today among the subjects.
 fn with_current(
     settings: &Settings,
     program: &dyn Program,
@@ -245,7 +247,7 @@ impl Subject {
         (self.name.clone(), self.architecture.carrier.clone())
     }
 
-    /// The subjects that run with less on this machine than elsewhere, in words.
+    /// Describes the subjects that lack a facility on this machine.
     fn degraded(&self) -> Option<String> {
         let how = self.architecture.degraded.as_ref()?;
         Some(format!("{} {how}", self.name))
@@ -319,7 +321,7 @@ fn processors(settings: &Settings) -> Result<(Vec<usize>, Vec<usize>), Misfit> {
     }
 }
 
-/// The peers of those names: defined ones, or ready-made.
+/// The peers with the given names, which are defined in the plan or ready-made.
 fn peers(
     settings: &Settings,
     defined: &[Peer],
@@ -346,15 +348,15 @@ fn peers(
     settings.peers.iter().flatten().map(named).collect()
 }
 
-/// Which peers are not installed or cannot answer what is asked, and why. `is_demo` tells whether
-/// the built-in pages are served.
+/// Lists the peers that are not installed or cannot answer the requests, with reasons. `is_demo`
+/// tells whether the built-in pages are served.
 fn unavailable_peers(design: &Design, is_demo: bool) -> BTreeMap<(String, usize), String> {
     let asks_demo_page = is_demo && matches!(design.path.as_str(), "/" | "/index.html");
     let mut unavailable = BTreeMap::new();
     for peer in &design.peers {
         let ready = ReadyMade::named(&peer.name);
         let misfit = ready.and_then(|ready| ready.misfit(&design.service, asks_demo_page));
-        // On other hosts it may be there.
+        // On other hosts, the peer may be installed.
         let missing = || peer.missing().filter(|_| design.topology.is_none());
         if let Some(why) = misfit.or_else(missing) {
             unavailable.extend(
@@ -418,7 +420,8 @@ fn too_many(experiment: &Experiment) -> BTreeMap<(String, usize), String> {
     cells.collect()
 }
 
-/// Why so many connections are too many, if none of them may wait for another's end.
+/// The reason why the number of connections is too large, if no connection may wait for another's
+/// end.
 fn crowded(architecture: &Architecture, connections: usize) -> Option<String> {
     let Architecture { workers, max_connections, .. } = *architecture;
     match workers {
@@ -436,12 +439,12 @@ fn crowded(architecture: &Architecture, connections: usize) -> Option<String> {
 }
 
 fn seed_of_the_moment() -> u64 {
-    // Whole seconds: short enough to be typed again.
+    // Rounds to whole seconds, which are short enough to type again.
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
 
-/// The command line as it may be shown: without a store's password.
+/// The command line without a store's password, so that pages may show it.
 fn command(settings: &Settings) -> Vec<String> {
     let shown = |argument: String| match &settings.store {
         Some(store @ Store::At(url)) => argument.replace(url, &store.to_string()),

@@ -1,4 +1,4 @@
-//! How long experiments take, and how long their parts are by default.
+//! The length of experiments, and the default lengths of their parts.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use crate::measure::experiment::Experiment;
 use crate::measure::length::{OVERHEAD, PIECES};
 use crate::record::Design;
 
-/// How long an experiment takes when its user does not say.
+/// The default length of an experiment.
 const WHOLE: Duration = Duration::from_secs(130);
-/// Warm-up and window of a cell that blocks follow.
+/// Warm-up and window of a cell before blocks.
 const BEFORE_BLOCKS: (Duration, Duration) = (Duration::from_millis(80), Duration::from_millis(120));
 /// Warm-up and shortest window of a piece of a recording. In the warm-up, connections are opened.
 const OF_REPLAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(600));
@@ -19,13 +19,13 @@ const MOST_BLOCKS: usize = 200;
 /// The user's settings for the parts of an experiment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
-    /// How long a cell is warmed up.
+    /// The length of a cell's warm-up.
     pub warm_up: Option<Duration>,
-    /// How long its window is.
+    /// The length of a cell's window.
     pub window: Option<Duration>,
-    /// How many blocks a session has.
+    /// The number of blocks of a session.
     pub blocks: Option<usize>,
-    /// How long the whole takes.
+    /// The length of the whole experiment.
     pub whole: Option<Duration>,
 }
 
@@ -47,7 +47,7 @@ impl Experiment {
             BEFORE_BLOCKS
         };
         let (warm_up, window) = match self.design.load_command {
-            // The command itself decides how long it takes.
+            // The load command itself decides how long it runs.
             Some(_) => (Duration::ZERO, Duration::ZERO),
             None => (warm_up, window),
         };

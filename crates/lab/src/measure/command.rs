@@ -82,7 +82,7 @@ impl Load<'_> {
         load_command::run(self.words, address, key.concurrency, cpus, self.interrupted)
     }
 
-    /// What the load generator would have reported.
+    /// A report like that of the load generator.
     fn report(self, key: &CellKey, run: &Run) -> Report {
         let figures = &run.figures;
         let seconds = run.seconds();

@@ -65,7 +65,7 @@ impl Entry {
     }
 }
 
-/// What a load asks of a service: all of a target but the address.
+/// The request of a load to a service: all parts of a target except the address.
 pub(crate) trait Protocol: fmt::Debug + Send + Sync {
     /// The name of the service.
     fn service(&self) -> &'static str;
@@ -75,7 +75,7 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Why this target cannot be asked at all, if it cannot.
+    /// The reason why the load cannot use this target, if there is one.
     fn problem(&self) -> Option<String> {
         None
     }

@@ -1,4 +1,4 @@
-//! What the crowd asks a service: always the same request, which leaves nothing on the server.
+//! The crowd's request to a service. It is always the same, and leaves nothing on the server.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct Question {
 
 #[derive(Clone)]
 enum End {
-    /// It is a line.
+    /// The reply is a line.
     Line,
     /// It is known.
     Bytes(Arc<[u8]>),
@@ -95,7 +95,7 @@ impl Question {
     }
 }
 
-/// Why a server closes a connection, judged by its last words.
+/// The reason why a server closes a connection, judged by its last bytes.
 fn parting(words: &[u8]) -> Failure {
     match says_full(words) {
         true => Failure::ServerFull,

@@ -7,9 +7,9 @@
 //!   connection l   ├──── request ────┤├── request ──┤ …
 //! ```
 //!
-//! It finds the most that a server can do, since the load is always exactly l. A slow server is
-//! asked less often. ApacheBench does this, and Kerneis and Chroboczek (*Are events fast?*, 2009)
-//! measure with it. Demsky's *long* is this with keep-alive, his *short* without.
+//! This pattern finds the most that a server can do, since the load is always exactly l. A slow
+//! server is asked less often. ApacheBench does this, and Kerneis and Chroboczek (*Are events
+//! fast?*, 2009) measure with it. Demsky's *long* is this with keep-alive, his *short* without.
 
 use std::io;
 use std::sync::Arc;

@@ -1,13 +1,13 @@
 //! Load patterns, one file each: how many requests are under way at a time, and when the next
 //! begins.
 //!
-//! A new pattern is a file here, with its [`Named`] entry and its function `load`. It also needs a
-//! variant of [`Pattern`], with a line in each of [`Pattern::NAMED`], [`Pattern::name`] and
-//! [`load`].
+//! A new pattern is a file here, with its [`Named`] entry and its function `load`. A new pattern
+//! also needs a variant of [`Pattern`], with a line in each of [`Pattern::NAMED`],
+//! [`Pattern::name`] and [`load`].
 //!
-//! A pattern knows nothing of what a request is: it drives any [`Client`] on [`Connection`]s. It
-//! tells the [`Recorder`](crate::recorder::Recorder) how each request began; a connection tells how
-//! it ended.
+//! A pattern knows nothing of what a request is: it drives any [`Client`] on [`Connection`]s. The
+//! pattern tells the [`Recorder`](crate::recorder::Recorder) how each request began. The connection
+//! tells how the request ended.
 
 pub(crate) mod chat;
 pub(crate) mod closed;
@@ -52,7 +52,7 @@ pub enum Pattern {
 pub struct Named {
     /// One word.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// The pattern's description, in a line.
     pub about: &'static str,
     /// `None` is the open loop, which needs [`Arrivals`].
     pub pattern: Option<Pattern>,

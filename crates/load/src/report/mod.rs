@@ -35,7 +35,7 @@ const VERSION: u32 = 1;
 /// A client that used more of its core than this may have been the limit.
 const BUSY_CLIENT: f64 = 0.95;
 
-/// What a load measured in its window.
+/// The measurements of a load in its window.
 ///
 /// Requests are counted when their correct reply is complete within the window; latencies are those
 /// of requests that also began in it.
@@ -56,7 +56,7 @@ pub struct Report {
     pub requests_per_connection: Option<u32>,
     /// How many addresses the connections came from.
     pub sources: u32,
-    /// How long the window was open.
+    /// The length of the window.
     pub window_seconds: f64,
     /// Correct replies.
     pub requests: u64,
@@ -67,13 +67,13 @@ pub struct Report {
     /// connection, that end is the last of it. In an open loop a request begins when it is due, so
     /// these are the corrected latencies.
     pub latency_us: Latency,
-    /// How many requests were under way on average: the time that all of them had in the window,
-    /// over its length. Except at the edges that is n · t_r / t, for n requests of mean latency t_r
-    /// in a window of t. See Kerneis and Chroboczek, *Are events fast?*, 2009. A connection that
-    /// got no reply in the window has none under way: its request waits for its turn. The figure is
-    /// at most l, or 1 if requests come one by one. If it is well below that, something other than
-    /// the server limited the load. In an open loop a request counts from when it was sent: this is
-    /// how many connections were in use.
+    /// The average number of requests in flight: the sum of their times in the window, divided by
+    /// its length. Except at the edges that is n · t_r / t, for n requests of mean latency t_r in a
+    /// window of t. See Kerneis and Chroboczek, *Are events fast?*, 2009. A connection that got no
+    /// reply in the window has none under way: its request waits for its turn. The figure is at
+    /// most l, or 1 if requests come one by one. If it is well below that, something other than the
+    /// server limited the load. In an open loop a request counts from when it was sent: this is how
+    /// many connections were in use.
     pub measured_load: f64,
     /// Failed requests by kind: `connect-refused`, `connect-timeout`, `connect-failed`, `no-ports`,
     /// `no-descriptors`, `reset`, `closed-early`, `timed-out`, `wrong-status`, `wrong-bytes`,
@@ -85,37 +85,38 @@ pub struct Report {
     pub bytes_received: u64,
     /// Connections made in the whole run, warm-up included.
     pub connections_opened: u64,
-    /// How many of the l connections got at least one correct reply.
+    /// The number of the l connections that got at least one correct reply.
     pub connections_served: u64,
     /// CPU time of the load's kernel thread over the window's length: 1 is all of one core.
     pub client_cpu_share: f64,
     /// The share of the window, from 0 to 1, in which the load's thread could have run and had no
-    /// CPU. Another thread had the CPU then. It is 0 where the kernel does not tell.
+    /// CPU. Another thread had the CPU then. The share is 0 if the kernel does not report it.
     #[serde(default)]
     pub client_wait_share: f64,
     /// The client used nearly all of its core, or the client itself caused most of the delay of an
     /// open loop. So the server may be able to do more than this.
     pub client_was_limit: bool,
-    /// How often the server's accept queue was full during the run. This and the next are of its
-    /// own listeners; 0 where the kernel does not tell, and of a server on another machine.
+    /// How often the server's accept queue was full during the run. This count and the next cover
+    /// the server's own listeners. They are 0 if the kernel does not report them, or the server is
+    /// on another machine.
     pub listen_overflows: u64,
-    /// How many handshakes its listeners dropped during the run.
+    /// The number of handshakes that the server's listeners dropped during the run.
     pub listen_drops: u64,
     /// The CPU quota of a control group, if one ran out during the run. All processes of the group
     /// stood still then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<Exhausted>,
-    /// What became of the connections beside the measured ones, by kind: `idle`, `slow-readers`,
-    /// `slow-senders`. Kinds without connections are left out.
+    /// The fate of the connections beside the measured connections, by kind: `idle`,
+    /// `slow-readers`, `slow-senders`. Kinds without connections are left out.
     pub crowd: BTreeMap<String, Fate>,
     /// Why the figures are not to be trusted, in a sentence each, by kind: `starved`
     /// ([`Report::STARVED`]), `send-lag`, `littles-law`, `replay`. In each case the generator could
     /// not do its work, or did it wrong. Empty if the figures are valid.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub invalid: BTreeMap<String, String>,
-    /// What a reader of the figures should know, in full sentences.
+    /// Notes for readers of the figures, in full sentences.
     pub warnings: Vec<Warning>,
-    /// Correct replies in a second, in each twentieth of the window; none of a load that stops
+    /// Correct replies in a second, in each twentieth of the window; empty for a load that stops
     /// after a number of requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices_requests_per_second: Vec<f64>,

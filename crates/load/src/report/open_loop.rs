@@ -1,5 +1,5 @@
-//! What an open loop reports besides: raw and corrected latencies side by side, and how late the
-//! generator was.
+//! The additional figures of an open loop: raw and corrected latencies side by side, and the lag of
+//! the generator.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,11 +19,11 @@ pub struct OpenLoop {
     /// The process by which requests came: `constant`, `poisson`, `uniform`, `sinusoidal`, or
     /// `trace` of a replay.
     pub arrivals: String,
-    /// How many requests a second it makes on average.
+    /// The number of requests a second that the loop makes on average.
     pub intended_per_second: f64,
     /// Requests that were due in the window.
     pub due: u64,
-    /// How many of these had not been sent when the window closed.
+    /// The number of these requests that had not been sent when the window closed.
     pub unsent: u64,
     /// From when a request was sent to the last byte of its reply, in microseconds. A client that
     /// ignores the wait before the send measures this. The requests are those of
@@ -84,7 +84,7 @@ impl OpenLoop {
         ]
     }
 
-    /// What else than the server shaped the figures, if anything did.
+    /// The influence besides the server that shaped the figures, if there is one.
     pub(super) fn warning(&self, report: &Report) -> Option<String> {
         let corrected = &report.latency_us;
         if self.generator_was_limit(corrected) {
@@ -123,7 +123,7 @@ impl OpenLoop {
         report.replayed.as_ref().map_or(self.due, |replayed| replayed.requests as u64)
     }
 
-    /// What was the limit, in one sentence.
+    /// The limit of the run, in one sentence.
     pub(super) fn verdict(&self, report: &Report) -> String {
         let share = 100.0 * report.client_cpu_share;
         if report.client_was_limit && report.client_cpu_share > BUSY_CLIENT {

@@ -10,7 +10,7 @@ use crate::fidelity::Replayed;
 const UNUSED_LOAD: f64 = 0.9;
 
 impl Report {
-    /// What a person reads: figures, then warnings, then the verdict. Ends with a line end.
+    /// The report as text: figures, then warnings, then the verdict. Ends with a line end.
     pub fn render_text(&self) -> String {
         let mut text = String::new();
         let connections = if self.connections == 1 { "connection" } else { "connections" };
@@ -124,7 +124,7 @@ impl Report {
         lines
     }
 
-    /// What limited the run, in one sentence.
+    /// The limit of the run, in one sentence.
     pub(super) fn verdict(&self) -> String {
         let share = 100.0 * self.client_cpu_share;
         if self.requests == 0 {

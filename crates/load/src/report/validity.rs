@@ -9,8 +9,8 @@ use super::{Report, duration};
 use crate::measurement::Measurement;
 use crate::{Options, Pattern, Stop};
 
-/// A generator starves if it stands ready and still for a larger share of the window. It makes up
-/// to a tenth fewer requests, twice of what counts as noise.
+/// A generator starves if it stands ready and still for a larger share of the window. A starving
+/// generator makes up to a tenth fewer requests, which is twice the noise.
 const LONGEST_WAIT: f64 = 0.1;
 
 /// A timer is late by some tens of microseconds, and by more on a virtual machine. A lag of so many
@@ -30,7 +30,7 @@ impl Report {
     }
 }
 
-/// Why the figures of a complete report are invalid, by kind.
+/// The reasons why the figures of a complete report are invalid, by kind.
 pub(super) fn problems(
     report: &Report,
     options: &Options,

@@ -21,13 +21,13 @@ const DELAYED_ACK: u64 = 38_000_000;
 /// Something that a reader of figures must know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Warning {
-    /// What it is about.
+    /// The subject of the warning.
     pub kind: WarningKind,
-    /// What there is to know, in a sentence.
+    /// The message, in a sentence.
     pub text: String,
 }
 
-/// What a warning is about.
+/// The subject of a warning.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WarningKind {
@@ -105,7 +105,7 @@ impl<'de> Deserialize<'de> for Warning {
 }
 
 impl Report {
-    /// What a reader of the figures should know.
+    /// Warnings for readers of the figures.
     pub(super) fn warnings(&self, options: &Options, outcome: &Outcome) -> Vec<Warning> {
         let measurement = &outcome.measurement;
         let mut warnings = Vec::new();
@@ -129,8 +129,8 @@ impl Report {
             );
         }
         let starved = self.connections as u64 - self.connections_served;
-        // With very few requests, some connections get none without being starved. The same holds
-        // if requests come one by one, or at a rate.
+        // With very few requests, some connections get none without being starved. Requests that
+        // come one by one, or at a rate, also leave connections without any.
         let all_ask = matches!(options.pattern, Pattern::Closed | Pattern::Limited);
         if starved > 0 && all_ask && matches!(options.stop, Stop::After(_)) {
             warn(
@@ -246,7 +246,7 @@ fn overdue_warning(measurement: &Measurement) -> Option<String> {
     })
 }
 
-/// What the user can do about failures of a kind, as the end of a sentence.
+/// The remedy for failures of a kind, as the end of a sentence.
 fn remedy(kind: &str) -> &'static str {
     match kind {
         "no-ports" => {

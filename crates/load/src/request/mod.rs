@@ -15,8 +15,8 @@ use crate::failure::Failure;
 /// The client of one service on one connection. A clone is for another connection; a client is kept
 /// when its connection is replaced.
 pub(crate) trait Client: Clone + Send + 'static {
-    /// Makes the first request of a load. It shows whether there is a server. A client may learn
-    /// from the reply what the others must be.
+    /// Makes the first request of a load. This request shows whether there is a server. From its
+    /// reply, a client may learn the other replies.
     fn learn(
         &mut self,
         stream: &mut TcpStream,
@@ -37,8 +37,8 @@ pub(crate) trait Client: Clone + Send + 'static {
     /// last one.
     fn connected(&mut self) {}
 
-    /// Sends one request on `stream`. It is short enough for the kernel's buffers, even if nothing
-    /// reads it yet.
+    /// Sends one request on `stream`. The request is short enough for the kernel's buffers, even if
+    /// nothing reads it yet.
     fn send(&mut self, stream: &mut TcpStream) -> impl Future<Output = Result<(), Failure>> + Send;
 
     /// Reads the reply to the request that was sent last, to its last byte, and checks it.
@@ -53,7 +53,7 @@ pub(crate) trait Client: Clone + Send + 'static {
 /// A correct reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
-    /// How long it was, with its head.
+    /// The length of the reply, with its head.
     pub(crate) bytes: u64,
     /// Whether the connection can carry another request.
     pub(crate) open: bool,

@@ -21,12 +21,12 @@ const FIRST: i32 = 3;
 /// More than a manager passes on.
 const MOST: i32 = 1024;
 
-/// The listeners that were passed on to this process; none where none were. To be called once: a
-/// second call finds none.
+/// The listeners that were passed on to this process, if any. Call this once: a second call finds
+/// none.
 ///
 /// # Errors
 ///
-/// What was passed on and is no listening TCP socket, in one line.
+/// The error names in one line the descriptor that is not a listening TCP socket.
 pub fn inherited_listeners() -> io::Result<Vec<TcpListener>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let number = |name: &str| env::var(name).ok()?.parse::<i32>().ok();

@@ -184,7 +184,7 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-/// Tells of each probe of a search, by its number.
+/// Prints each probe of a search, with its number.
 struct Progress(usize);
 
 impl Observer for Progress {

@@ -3,7 +3,7 @@
 use super::head::Framing;
 use crate::failure::Failure;
 
-/// Where in a body the next byte is.
+/// The place of the next byte in a body.
 #[derive(Debug)]
 pub(super) struct Body {
     state: State,

@@ -10,7 +10,7 @@ const MOST_HEADERS: usize = 64;
 /// The most interim replies before a final one. More of them count as a server that never ends.
 const MOST_INTERIM: u32 = 16;
 
-/// What the client needs to know of a head.
+/// The parts of a head that the client needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) struct Head {
     /// Bytes up to and with the empty line.

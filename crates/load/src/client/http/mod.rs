@@ -72,7 +72,7 @@ pub(crate) static ENTRY: Entry = Entry {
 /// A resource of an HTTP/1.1 server. A load of `http` GETs it, again and again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// What the `Host` header says: the authority of the URL as it was written.
+    /// The value of the `Host` header: the authority of the URL as written.
     pub host: String,
     /// The request target: an absolute path, with a query if there is one.
     pub path: String,

@@ -50,21 +50,22 @@ use crate::{Error, Options, Stop};
 /// The longest welcome.
 const LONGEST_WELCOME: usize = 128;
 
-/// How many members join at a time. The server speaks first. If a connection overflows the accept
-/// queue, the server may never learn of it (`tcp_syncookies`), so it would stay silent for ever.
+/// The number of members that join at a time. The server speaks first. If a connection overflows
+/// the accept queue, the server may never learn of it (`tcp_syncookies`), so it would stay silent
+/// for ever.
 const JOINING: usize = 64;
 
-/// How long the members wait before they join once more. The pause doubles each time that they are
-/// not let in, up to a second.
+/// The time that the members wait before they join again. The wait doubles with each refusal, up to
+/// a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the members of a room do.
+/// The task of the members of a room.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// At most so many lines are said by each of them in a round.
     pub(crate) lines: u32,
-    /// How many deliveries there are to be, if there is to be an end.
+    /// The number of deliveries after which the load ends, if it has an end.
     pub(crate) deliveries: Option<u64>,
 }
 
@@ -78,7 +79,7 @@ struct Members {
 struct NotLetIn {
     /// How many could.
     joined: usize,
-    /// Why the first of the others could not, and at which server.
+    /// The reason of the first failed member, and its server.
     failure: Failure,
     at: Option<Place>,
 }
@@ -203,7 +204,7 @@ async fn talk(members: Members, is_across: bool, plan: Plan, load: &Arc<Load>) -
     if let Some(failure) = room.loss()
         && plan.deliveries.is_some()
     {
-        // Those that were planned for members that were lost in the last round.
+        // The deliveries that were planned for members that were lost in the last round.
         load.recorder.break_off(&failure);
     }
     !room.is_broken()

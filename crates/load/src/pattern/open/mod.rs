@@ -40,7 +40,7 @@ use crate::measurement::Start;
 use crate::request::Client;
 use crate::{Error, Stop};
 
-/// How often it is looked whether all connections are open.
+/// The interval at which the load checks whether all connections are open.
 const GLANCE: Duration = Duration::from_millis(1);
 
 pub(super) const NAMED: Named = Named {
