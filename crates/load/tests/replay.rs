@@ -183,7 +183,7 @@ fn every_connection_goes_to_all_servers() {
     let recorded = trace(&[(0, &[0, 30], 0), (40, &[0, 10, 10], 0), (90, &[0], 500)], None);
     let all: Vec<Arc<Mutex<Vec<_>>>> = (0..3).map(|_| Arc::default()).collect();
     let targets: Vec<Target> = all.iter().map(|seen| http(noting(seen.clone()))).collect();
-    let options = options(targets[0].address(), &recorded, 500);
+    let options = options(targets[0].address().expect("it listens"), &recorded, 500);
     let edges = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
     struct Edges(Arc<(AtomicU64, AtomicU64)>);
     impl duality_load::Observer for Edges {

@@ -70,6 +70,12 @@ pub struct Experiment {
 }
 
 impl Experiment {
+    /// Whether a store of its own shares the only processor of the load generator.
+    pub(crate) fn store_is_beside_load(&self) -> bool {
+        let one_host = self.design.topology.is_none();
+        one_host && self.store == Some(Store::Redis) && self.design.client_cpus.len() == 1
+    }
+
     /// The number of cells of the experiment.
     pub fn cells(&self) -> usize {
         self.design.cells()

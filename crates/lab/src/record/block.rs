@@ -116,11 +116,6 @@ impl Disturbance {
         self.most(|processor| processor.strangers)
     }
 
-    /// The longest that soft interrupts waited on any processor.
-    pub fn soft_interrupts_waited(&self) -> f64 {
-        self.most(|processor| processor.soft_interrupts_waited)
-    }
-
     fn most(&self, share: fn(&Processor) -> f64) -> f64 {
         self.processors.iter().map(share).fold(0.0, f64::max)
     }
