@@ -1,6 +1,6 @@
 //! A trace as people read it: how many requests and connections, when they came, and what was
-//! inferred. [`Summary::text`] is for a terminal, [`write()`] makes a page, and a summary serialises
-//! as JSON.
+//! inferred. [`Summary::text`] is for a terminal, [`write()`] makes a page, and a summary
+//! serialises as JSON.
 
 mod page;
 mod text;
