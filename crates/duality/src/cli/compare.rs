@@ -104,7 +104,7 @@ pub(super) struct Arguments {
     #[arg(long, visible_alias = "trace", value_name = "TRACE", conflicts_with_all = ["concurrency", "load_command"], display_order = 0)]
     load_from: Option<PathBuf>,
     /// How many times the users of --load-from [default: such that there is enough to measure]
-    #[arg(long, value_delimiter = ',', value_name = "N,…", display_order = 0)]
+    #[arg(long, value_delimiter = ',', value_name = "N,…", help_heading = heading::CLIENTS)]
     users: Option<Vec<usize>>,
     /// How many times as fast --load-from is replayed: a what-if, since users do not think faster
     #[arg(long, value_name = "X", help_heading = heading::CLIENTS)]
