@@ -1,5 +1,5 @@
-/* What a program for `duality cc` may call. In a program that is compiled natively these functions
- * do nothing. */
+/* The functions that a program for `duality cc` may call. In a program that is compiled natively
+ * these functions do nothing. */
 #ifndef DUALITY_H
 #define DUALITY_H
 

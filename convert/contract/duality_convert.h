@@ -40,15 +40,15 @@
  *   runtime.
  *
  * FRAMES
- *   A coroutine's frame starts with `struct rt_handle`. It comes from rt_frame_allocate and goes
- *   back by rt_frame_free. A task that ends in the middle (pthread_exit, cancellation) suspends for
- *   ever. The runtime then calls `handle->destroy(handle)` from the innermost frame outwards, by
- *   the parent links. `destroy` frees one frame.
+ *   A coroutine's frame starts with `struct rt_handle`. The frame comes from rt_frame_allocate
+ *   and goes back by rt_frame_free. A task that ends in the middle (pthread_exit, cancellation)
+ *   suspends for ever. The runtime then calls `handle->destroy(handle)` from the innermost frame
+ *   outwards, by the parent links. `destroy` frees one frame.
  *
  * THE STATE OF A TASK
  *   The runtime saves `errno` when a task suspends and restores it before the task is resumed.
- *   It does the same for a floating-point environment that the task has changed. `rt_locals`
- *   gives each task its own copy of the program's thread-local variables.
+ *   The runtime does the same for a floating-point environment that the task has changed.
+ *   `rt_locals` gives each task its own copy of the program's thread-local variables.
  */
 #ifndef DUALITY_CONVERT_H
 #define DUALITY_CONVERT_H
@@ -81,10 +81,10 @@ struct rt_handle {
  * The return register: the value of the call that the resumed coroutine waited for. The value is at
  * the start of the register, as its C type. */
 extern _Thread_local _Alignas(16) char rt_ret[64];
-/* What the trampoline resumes next: set by a coroutine that returned. */
+/* The coroutine that the trampoline resumes next, set by a coroutine that returned. */
 extern _Thread_local struct rt_handle *rt_next;
 
-/* What a primitive returns. The C ABI returns these in two registers, as the pass does. */
+/* The result of a primitive. The C ABI returns the two words in two registers, as the pass does. */
 struct rt_int { struct rt_handle *handle; int value; };
 struct rt_uint { struct rt_handle *handle; unsigned value; };
 struct rt_ssize { struct rt_handle *handle; ssize_t value; };
@@ -105,7 +105,7 @@ void rt_array_release(void **list, void *mark);
 
 /* ---- Threads --------------------------------------------------------------------------------- */
 
-/* What the pass says about the program: one for each program. */
+/* The pass's facts about the program. Each program has one such structure. */
 struct rt_program {
     unsigned version;          /* RT_VERSION */
     unsigned flags;            /* RT_READS_FLAGS, RT_READS_TIMES */

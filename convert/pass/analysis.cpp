@@ -99,7 +99,7 @@ std::string place(const Instruction &instruction) {
   const DISubprogram *program = location->getScope()->getSubprogram();
   std::string text =
       lineOf(location->getFile(), location->getLine(), program ? program->getUnit() : nullptr);
-  // Where it was written, when the compiler has moved it.
+  // The place in the source, even if the compiler has moved the call.
   if (location->getInlinedAt() && program) text += " in " + program->getName().str();
   return text;
 }

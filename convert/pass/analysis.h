@@ -1,4 +1,4 @@
-// Which functions may block, why, and which of them can become coroutines.
+// Finds the functions that may block, the reasons, and the functions that can become coroutines.
 #pragma once
 
 #include "primitives.h"
@@ -13,7 +13,7 @@
 
 namespace duality {
 
-// What a call is to the transformation.
+// The kind of a call for the transformation.
 struct Call {
   enum Kind {
     Plain,     // does not block
@@ -48,7 +48,7 @@ public:
   // first.
   const llvm::MapVector<llvm::Function *, Reason> &blocking() const { return reasons; }
   Call classify(const llvm::CallBase &call) const;
-  // Why the function cannot become a coroutine, with the place; empty if it can.
+  // The reason why the function cannot become a coroutine, with the place. Empty if it can.
   const std::string &obstacle(const llvm::Function &function) const;
   // Functions that a thread may start with, where the argument of pthread_create is not constant.
   llvm::SmallVector<llvm::Function *, 4> starts() const;

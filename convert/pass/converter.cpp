@@ -90,8 +90,9 @@ SmallSetVector<Function *, 32> Converter::reach(Function &start, bool coroutines
   return found;
 }
 
-// Why a thread that starts here spends its life on a side stack; empty if it does not. Such a
-// thread would keep a stack beside its frames for as long as it waits. A stack alone is less.
+// The reason why a thread that starts here spends its life on a side stack. Empty if it does not.
+// Such a thread would keep a stack beside its frames for as long as it waits. A stack alone is
+// less.
 std::string Converter::lifeAside(Function &start) const {
   std::string why;
   for (Function *function : reach(start, true)) {
@@ -206,7 +207,7 @@ void Converter::rewriteSpawns() {
     IRBuilder<> builder(call);
     SmallVector<Value *, 6> arguments(call->args());
     arguments.push_back(startRoutine(builder, arguments[2]));
-    // What nothing else calls need not stay.
+    // A function without other callers need not stay.
     if (isa<Function>(arguments.back())) arguments[2] = ConstantPointerNull::get(runtime.pointer());
     arguments.push_back(program());
     CallInst *spawned = builder.CreateCall(spawn, arguments);

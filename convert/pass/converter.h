@@ -39,7 +39,7 @@ public:
   // Start routines that stay pthreads, and why.
   const std::vector<SideCall> &pthreads() const { return kept; }
 
-  // What the bodies of coroutines ask for as they are made.
+  // Called while the bodies of coroutines are made.
   void callAside(SideCall call) { side_calls.push_back(std::move(call)); }
   // Puts the note in front of a function that may block; see indirect.cpp.
   void note(llvm::Function &target, bool alike);

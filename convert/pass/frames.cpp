@@ -1,5 +1,5 @@
-// Finds out what a frame keeps. It reads the coroutine right after LLVM has split it. At that point
-// accesses to the frame still have the names of the variables.
+// Finds out which variables a frame keeps. This code reads the coroutine right after LLVM has split
+// it. At that point accesses to the frame still have the names of the variables.
 
 #include "report.h"
 

@@ -25,7 +25,7 @@ const std::pair<StringRef, StringRef> OF_THE_THREAD[] = {
     {"crypt", ""},
     {"__h_errno_location", ""},
     {"__res_state", ""},
-    // What the kernel keeps.
+    // The state that the kernel keeps.
     {"gettid", ""},
     {"prctl", ""},
     {"setfsuid", ""},

@@ -16,8 +16,8 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// Where each variable is in the struct. The struct's fields are bytes of padding and variables in
-// turn.
+// The place of each variable in the struct. The struct's fields are bytes of padding and variables
+// in turn.
 struct Layout {
   SmallVector<Type *, 16> types;
   SmallVector<Constant *, 16> initial;

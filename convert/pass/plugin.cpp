@@ -1,6 +1,6 @@
-// The pass as a plugin of LLVM 19: `ld.lld --load-pass-plugin=libduality_convert.so`. It runs at
-// the start of full link-time optimisation. The whole program is then one module, and each file of
-// it has been optimised.
+// The pass as a plugin of LLVM 19: `ld.lld --load-pass-plugin=libduality_convert.so`. The pass runs
+// at the start of full link-time optimisation. The whole program is then one module, and each file
+// of it has been optimised.
 
 #include "converter.h"
 #include "once.h"
@@ -28,7 +28,7 @@ constexpr const char *GRAPH = "DUALITY_CONVERT_GRAPH";
 constexpr const char *NO_RUNTIME = "DUALITY_CONVERT_NO_RUNTIME";
 constexpr const char *PROGRAM = "DUALITY_CONVERT_PROGRAM";
 
-// What the passes of one link share.
+// The state that the passes of one link share.
 struct Link {
   bool converted = false;
   duality::Report report;

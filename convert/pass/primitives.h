@@ -1,4 +1,4 @@
-// What the pass knows about functions that the program calls and does not define.
+// The pass's knowledge about functions that the program calls and does not define.
 #pragma once
 
 #include "llvm/ADT/SmallVector.h"
@@ -36,7 +36,8 @@ struct Callback {
   unsigned parameters; // how many parameters that function has
 };
 
-// What is known of `function`, or null. A function that the program defines is never a primitive.
+// The known primitive for `function`, or null. A function that the program defines is never a
+// primitive.
 const Primitive *primitive(const llvm::Function &function);
 // The functions that `function` calls, of those that it is given.
 llvm::SmallVector<Callback, 2> callbacks(const llvm::Function &function);

@@ -1,7 +1,7 @@
-// What `duality cc --report` and `--graph` say. The report is gathered in three steps, because its
-// parts are known at different times. Before conversion it learns why functions block. Then it
-// learns what became of each. After LLVM has split the coroutines, it learns what their frames
-// keep.
+// The content of `duality cc --report` and `--graph`. The report is gathered in three steps,
+// because its parts are known at different times. Before conversion it learns why functions block.
+// Then it learns what became of each. After LLVM has split the coroutines, it learns what their
+// frames keep.
 #pragma once
 
 #include "analysis.h"
@@ -39,7 +39,7 @@ struct Frame {
 };
 Frame surveyFrame(llvm::Function &ramp);
 
-// How many functions of the program may block, and how many of them were converted.
+// The number of functions of the program that may block, and of converted functions.
 std::pair<size_t, size_t> counts(const Analysis &analysis, const Converter &converter);
 
 class Report {

@@ -9,7 +9,7 @@
 
 namespace duality {
 
-// Where the parent's handle is in a handle: behind `resume` and `destroy`.
+// The place of the parent's handle in a handle: behind `resume` and `destroy`.
 constexpr unsigned PARENT = 16;
 // Bits of rt_program: RT_READS_FLAGS and RT_READS_TIMES.
 constexpr unsigned READS_FLAGS = 1, READS_TIMES = 2;
@@ -31,7 +31,7 @@ public:
                                 llvm::ArrayRef<llvm::Type *> parameters) {
     return module.getOrInsertFunction(name, llvm::FunctionType::get(result, parameters, false));
   }
-  // What a call returns that yields `result`: {handle, result}, or the handle alone.
+  // The return type of a call that yields `result`: {handle, result}, or the handle alone.
   llvm::Type *returned(llvm::Type *result) const {
     return result->isVoidTy() ? static_cast<llvm::Type *>(pointer())
                               : llvm::StructType::get(pointer(), result);

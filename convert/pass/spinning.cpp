@@ -129,7 +129,7 @@ bool isSpinning(const Deeds &deeds, const Loop &loop) {
   return deeds.quiet && (deeds.asks || (deeds.reads && (!deeds.stores || isFruitless(loop))));
 }
 
-// Where the loop begins again.
+// The place at which the loop begins again.
 SmallVector<Instruction *, 2> ends(const Loop &loop) {
   SmallVector<BasicBlock *, 2> latches;
   loop.getLoopLatches(latches);

@@ -1,4 +1,4 @@
-/* The reference runtime: what code that was not converted calls. These symbols stand in front of
+/* The reference runtime: what code that was not converted calls. The symbols of this file replace
  * libc's. So `main`, threads that are not converted and calls on side stacks let others run while
  * they wait. The runtime of the product has no such file: there, such code runs on a pthread, which
  * may block. */

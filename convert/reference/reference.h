@@ -44,7 +44,7 @@ struct operation {
     bool timed_out;
     bool signalled;
     bool interruptible;
-    /* What it waits for: set by `attempt` when it returns false. */
+    /* The object of the task's wait. `attempt` sets it when it returns false. */
     const void *object;
     int descriptor;
     unsigned events;

@@ -1,5 +1,5 @@
-/* What a thread has beside its code: a name, a stack, a priority, processors. A task has a name;
- * the rest is its loop's. */
+/* The attributes of a thread: a name, a stack, a priority, processors. A task has only a name. All
+ * other attributes are its loop's. */
 #include "runtime.h"
 
 #include <sched.h>
@@ -38,7 +38,8 @@ int rt_pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes) {
     return pthread_attr_setdetachstate(attributes, load(&task->state) & DETACHED ? PTHREAD_CREATE_DETACHED : PTHREAD_CREATE_JOINABLE);
 }
 
-/* Tasks take turns, which nothing of what follows changes. What was asked for is remembered. */
+/* Tasks take turns, and no attribute below changes the turns. The runtime remembers the requested
+   values. */
 static int schedule(struct task *task, int policy, int priority) {
     struct rlimit limit;
     int least = sched_get_priority_min(policy);

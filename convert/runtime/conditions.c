@@ -17,7 +17,7 @@ static unsigned waiting;
 static unsigned long key_of(pthread_cond_t *condition) { return (unsigned long)condition | 1; }
 static bool is_shared(pthread_cond_t *condition) { return condition->__data.__wrefs & IS_SHARED; }
 
-/* What the task keeps while it waits. */
+/* The state that the task keeps while it waits. */
 enum { CONDITION, MUTEX, DEADLINE, VALUE, MAY_LEAVE };
 
 static void lock_again(struct rt_handle *);

@@ -1,4 +1,4 @@
-/* What the runtime of converted programs asks of the engine: tasks that wait, and nothing else.
+/* The calls of the converted programs' runtime into the engine. They concern only tasks that wait.
  *
  * The engine is that of `duality run` (crates/engine). It knows threads, which have stacks, and
  * tasks, which have none. Both wait in the same queues, for descriptors, futexes and times, and
@@ -36,7 +36,8 @@ enum engine_call {
     /* (index, turn, name): from now on the calling thread is one of the loop with this number, from
      * 0 to 63. The engine sets *turn, an int, to 1 when the loop has run for a tick without a call
      * of ENGINE_NEXT. The function `name` returns the name of a task, for a line about a task that
-     * has held the loop for too long. It is called anywhere, as a signal's handler is. -> 0 */
+     * has held the loop for too long. The engine may call the function anywhere, like a signal's
+     * handler. -> 0 */
     ENGINE_LOOP,
     /* () -> the next ready task of the calling loop, which is in no queue any more. Waits until
      * there is one. 0 if a signal came first and its handler has run. ENGINE_MAKE_SPARE if the loop

@@ -1,12 +1,13 @@
-/* What the processor and libc keep of a thread. These are the floating-point environment (rounding,
- * traps, flags, flush to zero) and the locale of uselocale.
+/* The state that the processor and libc keep for a thread. It is the floating-point environment
+ * (rounding, traps, flags, flush to zero) and the locale of uselocale.
  *
  * Between turns, a thread of a loop has `common` and the global locale. A task that changes them
  * keeps its own, and has them for its turns. A task that changes nothing costs two reads of the
  * processor's control words for each turn. */
 #include "runtime.h"
 
-/* What tasks have that have nothing of their own: that of the first thread that made one. */
+/* The environment of tasks without their own. It is the environment of the first thread that made a
+   task. */
 static fenv_t common;
 static bool is_known;
 /* The program looks at the flags of exceptions, which almost all arithmetic sets. */

@@ -61,7 +61,7 @@ int rt_clock_gettime(clockid_t clock, struct timespec *time) {
     return clock >= FIRST_TASK_NUMBER ? tell_of(clock, time) : clock_gettime(clock, time);
 }
 
-/* What a pthread has used only itself can ask. */
+/* Only a pthread itself can query its processor time. */
 int rt_pthread_getcpuclockid(pthread_t thread, clockid_t *clock) {
     if (!is_task(thread)) return ENOENT;
     struct task *task = (struct task *)thread;

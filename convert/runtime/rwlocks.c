@@ -14,7 +14,7 @@ static unsigned waiting;
 
 static unsigned long key_of(pthread_rwlock_t *lock) { return (unsigned long)lock | 1; }
 
-/* What the task keeps while it waits. */
+/* The state that the task keeps while it waits. */
 enum { LOCK, DEADLINE, WRITES, RESULT };
 
 static bool is_written_by(struct task *task, pthread_rwlock_t *lock) {

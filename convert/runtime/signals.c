@@ -15,7 +15,7 @@
 /* Some task has a mask that differs from its loop's. */
 static bool masks_differ;
 
-/* What this thread of a loop has now. */
+/* The present mask of this thread of a loop. */
 static _Thread_local unsigned long thread_mask;
 
 static unsigned long current(void) {

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Where engine.S jumps to. */
+/* The address to which engine.S jumps. */
 __attribute__((visibility("hidden"))) void *engine_entry;
 
 /* The engine, a shared library, as the driver put it into the executable. */

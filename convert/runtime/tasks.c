@@ -170,7 +170,7 @@ static void end_after_destructors(struct rt_handle *handle) {
     end(handle);
 }
 
-/* What follows when the task has suspended. */
+/* The step that follows when the task has suspended. */
 static void settle(struct task *task) {
     leave_turn(task);
     if (task->flags & EXITING) destroy_frames(task);
@@ -222,7 +222,7 @@ static void *loop_main(void *argument) {
     for (;;) {
         long next = engine(ENGINE_NEXT);
         pthread_t spare;
-        /* Where no thread can be made, the loop does without one. 0: a signal came, and its handler
+        /* If no thread can be made, the loop does without one. 0: a signal came, and its handler
          * has run. */
         if (next == ENGINE_MAKE_SPARE) loop_thread(loop, &spare);
         else if (next) task_run((struct task *)next);

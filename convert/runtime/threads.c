@@ -23,7 +23,7 @@ static void take(struct task *task, void **result) {
     task_free(task);
 }
 
-/* What the joining task keeps while it waits. */
+/* The state that the joining task keeps while it waits. */
 enum { THREAD, RESULT, CLOCK, UNTIL, VALUE, DEADLINE = VALUE };
 
 /* -1: it waits. */

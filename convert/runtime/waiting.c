@@ -78,7 +78,7 @@ struct rt_int give_way_with(int value) {
     return (struct rt_int){&task->waiter, 0};
 }
 
-/* What the task keeps of a call at an object. */
+/* The state that the task keeps for a call at an object. */
 enum { OBJECT, CLOCK, UNTIL, CALL };
 
 static void call_in_turn(struct rt_handle *handle) {

@@ -72,7 +72,7 @@ static void *suspends(void *argument) {
     got = SIGUSR2;
     return argument;
 }
-/* It comes while a library function waits, which does not take it. */
+/* The signal comes while a library function waits, which does not take the signal. */
 static void *takes_later(void *argument) {
     sigset_t set = set_of(SIGUSR1);
     siginfo_t info;

@@ -46,6 +46,7 @@ int main(void) {
     while (left) pthread_cond_wait(&none_left, &lock);
     pthread_mutex_unlock(&lock);
     printf("%d\n", sum);
-    /* Nothing waits for the end of a detached thread: give it time to free its memory. */
+    /* Nothing waits for the end of a detached thread, so give the thread time to free its memory.
+       */
     usleep(1000);
 }

@@ -85,7 +85,7 @@ static void *joins(void *argument) {
     CHECK(pthread_join(pthread_self(), NULL) == EDEADLK);
     return (void *)total;
 }
-/* One waits and one signals, in all combinations. */
+/* One thread waits and one thread signals, in all combinations. */
 static int ready;
 static void *waits(void *argument) {
     pthread_mutex_lock(&mutex);

@@ -1,7 +1,7 @@
 //! Builds the engine of `duality run`, a shared object, for the command to carry.
 //!
 //! The engine is a package of the workspace. A cargo of its own builds it here, since it has no
-//! std, aborts on panic, and is a `cdylib`. A dependency cannot be told any of these.
+//! std, aborts on panic, and is a `cdylib`. A dependency cannot have its own settings for these.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the engine is made of; a change builds it anew.
+/// The sources of the engine. A change of a source builds the engine anew.
 const SOURCES: [&str; 2] = ["engine", "patcher"];
 
 fn main() {
@@ -24,7 +24,7 @@ fn main() {
     let supported =
         variable("CARGO_CFG_TARGET_ARCH") == "x86_64" && variable("CARGO_CFG_TARGET_OS") == "linux";
     if !supported || env::var_os("CARGO_FEATURE_TOOL").is_none() {
-        // The command says that `run` is not for this machine.
+        // Without the engine, the command says that `run` does not support this machine.
         fs::write(&engine, []).expect("the build's own folder is writable");
         return;
     }
@@ -39,11 +39,11 @@ fn build(package: &Path, target: &Path, engine: &Path) {
     let mut cargo = Command::new(variable("CARGO"));
     cargo.arg("rustc").arg("--quiet").arg("--manifest-path").arg(package.join("Cargo.toml"));
     cargo.args(["--lib", "--crate-type", "cdylib", "--release", "--target-dir"]).arg(target);
-    // A panic ends the process: there is nothing that could unwind the stacks of another program.
+    // A panic ends the process, because nothing can unwind the stacks of another program.
     for setting in ["panic=\"abort\"", "opt-level=3", "codegen-units=1", "debug=false"] {
         cargo.arg("--config").arg(format!("profile.release.{setting}"));
     }
-    // The tests look for a second proof that the lock is held.
+    // The tests check that there is no second proof that the lock is held.
     let asserts = variable("PROFILE") == "debug";
     cargo.arg("--config").arg(format!("profile.release.debug-assertions={asserts}"));
     cargo.args(["--", "--cfg", "engine_object"]);
@@ -51,7 +51,7 @@ fn build(package: &Path, target: &Path, engine: &Path) {
     for flag in ["-nostdlib", "-Wl,-z,now", "-Wl,-z,initfirst", "-Wl,--strip-debug"] {
         cargo.arg("-C").arg(format!("link-arg={flag}"));
     }
-    // What the outer build is compiled with (sanitizers, loom, clippy) is not for the engine.
+    // The flags of the outer build (sanitizers, loom, clippy) do not apply to the engine.
     for name in [
         "CARGO_ENCODED_RUSTFLAGS",
         "RUSTFLAGS",

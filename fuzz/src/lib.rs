@@ -5,6 +5,11 @@
 
 #![forbid(unsafe_code)]
 
+use std::io::Cursor;
+
+use duality_trace::readers::{Format, Rules, make_of};
+use duality_trace::{Trace, file};
+
 /// Cuts bytes into pieces as a network could. The bytes alone decide where. So a seed is exactly
 /// what a peer sends, and a crash is reproducible.
 #[must_use]
@@ -32,4 +37,50 @@ pub fn split(bytes: &[u8]) -> Vec<&[u8]> {
 #[must_use]
 pub fn bytewise(bytes: &[u8]) -> Vec<&[u8]> {
     bytes.chunks(1).collect()
+}
+
+/// Reads bytes as a log of this format. There is a trace that keeps its promises, or an error of
+/// one line.
+///
+/// # Panics
+///
+/// If that is not so.
+pub fn check_log(bytes: &[u8], format: Format) {
+    for paths in [false, true] {
+        let rules = Rules { paths, ..Rules::default() };
+        match make_of(Cursor::new(bytes.to_vec()), "a.log", Some(format), &rules) {
+            Ok(made) => {
+                let has_path = made.trace.head.classes.iter().any(|class| class.path.is_some());
+                assert!(paths || !has_path);
+                check_trace(&made.trace);
+            }
+            Err(error) => {
+                let error = error.to_string();
+                assert!(error.starts_with("a.log") && !error.contains('\n'), "{error}");
+            }
+        }
+    }
+}
+
+/// A trace keeps its promises, and is read back from its file as it was.
+///
+/// # Panics
+///
+/// If that is not so.
+pub fn check_trace(trace: &Trace) {
+    assert!(trace.connections.is_sorted_by_key(|connection| connection.start));
+    for connection in trace {
+        assert!(connection.steps[0].think.is_zero() && connection.start <= trace.head.length);
+        for step in &connection.steps {
+            trace.class(*step);
+        }
+    }
+    let counted: u64 = trace.head.classes.iter().map(|class| class.count).sum();
+    assert_eq!(counted, trace.requests());
+    let mut bytes = Vec::new();
+    let checksum = file::encode(trace, &mut bytes).expect("memory takes all bytes");
+    let mut back = file::decode(&bytes[..]).expect("a trace can be read back");
+    assert_eq!(back.head.checksum, checksum);
+    back.head.checksum.clone_from(&trace.head.checksum);
+    assert_eq!(&back, trace);
 }

@@ -117,7 +117,7 @@ impl ServerProcess {
     pub fn complaints(&mut self) -> Complaints {
         let errors = BufReader::new(self.child.stderr.take().expect("asked for once"));
         let (line, lines) = channel();
-        // It ends with the server, or with the test.
+        // The process ends with the server, or with the test.
         thread::spawn(move || {
             let mut texts = errors.lines().map_while(Result::ok).filter(|text| is_complaint(text));
             texts.try_for_each(|text| line.send(text))
@@ -266,7 +266,7 @@ pub fn architectures_that(are_such: impl Fn(&dyn Architecture) -> bool) -> Vec<&
     such.map(|architecture| architecture.name()).filter(|name| runs_here(&[name])).collect()
 }
 
-/// Why this machine cannot run a server of these arguments, if so.
+/// The reason why this machine cannot run a server of these arguments, if there is one.
 ///
 /// # Panics
 ///

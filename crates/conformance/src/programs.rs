@@ -33,8 +33,8 @@ pub fn compile(sources: &[PathBuf], flags: &[&str], program: &Path) {
 
 /// Copies a program that is to be started.
 ///
-/// Another process writes the copy. This process cannot: a thread that forks at that moment
-/// hands the open file to its child, and a start of the program fails by ETXTBSY (execve(2)).
+/// Another process writes the copy. If this process did, a thread that forks at that moment would
+/// give the open file to its child. A start of the program would fail by ETXTBSY (execve(2)).
 ///
 /// # Panics
 ///

@@ -45,7 +45,7 @@ impl Redis {
         *self = eventually("Redis at its old port", || Self::start_at(directory, address));
     }
 
-    /// What it replies to a command in one line.
+    /// The server's one-line reply to a command.
     ///
     /// # Panics
     ///

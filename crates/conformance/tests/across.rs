@@ -466,7 +466,7 @@ fn a_load_over_three_servers_loses_the_members_of_one() {
     assert_eq!(ended.status.code(), Some(1), "a load with failures says so");
 }
 
-/// How many messages were published.
+/// The number of published messages.
 fn published(redis: &Redis) -> u64 {
     let told = String::from_utf8(redis.ask("INFO commandstats")).unwrap();
     let calls =

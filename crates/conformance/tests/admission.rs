@@ -97,7 +97,7 @@ fn a_list_takes_no_more_than_it_has_room_for() {
     }
 }
 
-/// How many descriptors a pool without clients has.
+/// The number of descriptors of a pool without clients.
 fn count_of_a_server_without_clients() -> usize {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", "echo", "--listen=127.0.0.1:0", "--architecture=pool", "--workers=1"]);

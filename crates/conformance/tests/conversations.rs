@@ -61,7 +61,7 @@ fn where_it_can_be_carried(service: &str, architecture: &[&str], body: fn(&Serve
 #[test]
 fn what_is_not_written_by_hand_is_refused_by_handwritten() {
     for service in ["time", "guestbook", "quote", "phone", "game", "chat"] {
-        // Where those that keep something may make their store.
+        // The folder in which services with data may make their store.
         let directory = tempfile::tempdir().unwrap();
         let mut command = command(service, &["handwritten"]);
         let refused = command.current_dir(directory.path()).output().unwrap();

@@ -123,7 +123,7 @@ fn expect_the_end(server: ServerProcess) {
     assert_eq!((status.code(), said.as_str()), (Some(0), ""));
 }
 
-/// How many connections it serves at a time.
+/// The number of connections that the server serves at a time.
 fn served_at_a_time(architecture: &[&str]) -> usize {
     let workers = architecture.iter().find_map(|flag| flag.strip_prefix("--workers="));
     let workers = workers.map(|workers| workers.parse().unwrap());

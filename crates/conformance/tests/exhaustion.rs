@@ -1,6 +1,6 @@
-//! What a server does that runs out of descriptors, address space or stack, under every
-//! architecture. Clients wait, or the server says which stack was too small. It never fails them,
-//! and never dies without a word.
+//! Tests a server that runs out of descriptors, address space or stack, under every architecture.
+//! Clients wait, or the server says which stack was too small. It never fails them, and never dies
+//! without a word.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

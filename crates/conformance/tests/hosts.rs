@@ -14,7 +14,7 @@ use duality_lab::record::{Heading, Outcome, Records, results};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// What starts a shell "on a host".
+/// The launcher that starts a shell "on a host".
 const LAUNCHER: &str = "env DUALITY_TEST_HOST={host}";
 
 /// A comparison on hosts with names of its own.

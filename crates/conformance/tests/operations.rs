@@ -78,7 +78,7 @@ fn get(address: SocketAddr, path: &str) -> String {
     ask(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap()
 }
 
-/// Where a server that has just started says that its metrics are.
+/// The address of the metrics, as a server that has just started prints it.
 fn metrics_address(server: &mut ServerProcess) -> SocketAddr {
     let line = server.complaints().next("it says where its metrics are");
     let address = line.strip_prefix("metrics at http://").and_then(|rest| rest.split('/').next());
@@ -244,7 +244,7 @@ fn a_reload_reads_the_root_again(architecture: &[&str]) {
     assert_eq!(server.wait().0.code(), Some(0));
 }
 
-/// How many connections it serves at a time.
+/// The number of connections that the server serves at a time.
 fn places(architecture: &[&str]) -> usize {
     let workers = architecture.iter().find_map(|flag| flag.strip_prefix("--workers="));
     let places = architecture_called(architecture[0]).places(&Default::default());

@@ -14,7 +14,7 @@ use duality_conformance::programs::{finish, folder};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-/// What Duality's http service serves at `/`.
+/// The page that Duality's http service serves at `/`.
 const PAGE: &str = include_str!("../../services/demo/index.html");
 
 macro_rules! every_server {

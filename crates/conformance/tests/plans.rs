@@ -180,7 +180,7 @@ fn measured_once((experiment, records): &(Heading, Records), lines: &[&str]) {
     assert!(blocks.len() >= planned && planned > 0, "{} of {planned}", blocks.len());
 }
 
-/// How many lines of a file are complete.
+/// The number of complete lines of a file.
 fn complete_lines(path: &Path) -> usize {
     fs::read_to_string(path).unwrap_or_default().matches('\n').count()
 }
@@ -310,7 +310,7 @@ fn ready_made_peers_are_measured_or_missed_by_name() {
             _ => served_well(cell),
         }
     }
-    // What they cannot serve is known before anything starts.
+    // The lab knows before anything starts which cells the servers cannot serve.
     let lab = Lab::new("title = 'a'\n[[experiment]]\nname = 'b'\nservice = 'echo'\nrepeats = 1");
     lab.compared(&[&flag, "--concurrency=1", "--architectures=epoll", "--window=300ms"]);
     let (_, Records { cells, .. }) = lab.results("b");

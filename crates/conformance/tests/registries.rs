@@ -53,7 +53,7 @@ fn is_served(entry: &Entry, architecture: &[&str]) {
     }
 }
 
-/// What the service needs that is not given.
+/// A need of the service that the architecture does not meet.
 fn lack(entry: &Entry, given: Needs) -> Option<&'static str> {
     let needs = Needs {
         straight_line: duality_handwritten::find(entry.name).is_none(),

@@ -1,4 +1,5 @@
-//! What `http` answers under every architecture, byte for byte, with only the date masked.
+//! Compares the replies of `http` under every architecture, byte for byte, with only the date
+//! masked.
 
 use std::io::{Read, Write};
 use std::process::Command;

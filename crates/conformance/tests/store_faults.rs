@@ -75,7 +75,7 @@ fn a_client_that_pipelines_leaves_others_their_turn(architecture: &[&str]) {
     });
 }
 
-/// Where the book of a test is.
+/// The place of a test's book.
 fn book(directory: &Path) -> PathBuf {
     directory.join("store.sqlite")
 }
@@ -84,14 +84,14 @@ fn log(book: &Path) -> PathBuf {
     book.with_extension("sqlite-wal")
 }
 
-/// What a service makes of a harmed file when it is started anew.
+/// The result of starting a service anew on a harmed file.
 #[derive(Clone, Copy)]
 enum Start {
-    /// It does not start, and says why.
+    /// The service does not start, and says why.
     Refused(&'static str),
-    /// It has all that was acknowledged.
+    /// The service has all acknowledged data.
     WithAll,
-    /// It has what the file has.
+    /// The service has the data of the file.
     WithSome,
 }
 

@@ -1,5 +1,5 @@
-//! What a server shows of itself. Counters equal what was done. Dumps have each task and its wait.
-//! Stalls name the task that held the loop. The server goes on serving.
+//! Tests the visible state of a server. Counters equal what was done. Dumps have each task and its
+//! wait. Stalls name the task that held the loop. The server goes on serving.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -35,7 +35,7 @@ macro_rules! visibility {
 
 for_every_architecture_of_straight_line_code!(visibility);
 
-/// It has no tasks. Flags about tasks are refused, and the signal does no harm.
+/// The server has no tasks. Flags about tasks are refused, and the signal does no harm.
 #[test]
 fn handwritten_has_nothing_to_tell() {
     for flag in [

@@ -21,17 +21,17 @@ pub(crate) struct Listed {
     pub(crate) name: String,
     pub(crate) summary: String,
     pub(crate) needs: Needs,
-    /// Whether it is a program's own, and not of those that come with Duality.
+    /// Whether the service is a program's own, and not part of Duality.
     pub(crate) is_own: bool,
     /// Whether one connection can carry more than one request.
     pub(crate) persistent: bool,
-    /// Whether it keeps things in a store.
+    /// Whether the service keeps data in a store.
     pub(crate) store: bool,
-    /// Whether it describes its requests, for an access log.
+    /// Whether the service describes its requests, for an access log.
     pub(crate) logs_requests: bool,
-    /// The least bytes of stack that it can be served on.
+    /// The smallest stack that can serve it, in bytes.
     pub(crate) stack: usize,
-    /// How many descriptors a connection keeps, its own socket included.
+    /// The number of descriptors that a connection keeps, its own socket included.
     pub(crate) descriptors: usize,
 }
 
@@ -53,7 +53,7 @@ impl Listed {
 }
 
 impl Catalogue {
-    /// The service that a command means when it names none.
+    /// The default service of a command.
     pub(crate) fn default_name(&self) -> &str {
         match self {
             Self::BuiltIn => http::ENTRY.name,
@@ -85,7 +85,7 @@ impl Catalogue {
                 persistent: true,
                 store: false,
                 logs_requests: false,
-                // The service knows that; this program does not.
+                // The service knows the number. This program does not.
                 stack: 0,
                 descriptors: 1,
             }],
@@ -144,7 +144,7 @@ fn failed(error: &SetupError) -> Failure {
     }
 }
 
-/// What the service asks of an architecture, in the architectures' words.
+/// The needs of the service, in the architectures' terms.
 fn needs(entry: &Entry) -> Needs {
     Needs {
         straight_line: handwritten::find(entry.name).is_none(),

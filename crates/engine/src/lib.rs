@@ -41,7 +41,7 @@ pub use entry::start::{ENTRY, duality_engine_start, start};
 
 #[cfg(engine_object)]
 mod object {
-    //! What a shared object needs beyond the code: its constructor, a panic handler, and symbols
+    //! The parts of a shared object beyond the code: its constructor, a panic handler, and symbols
     //! for unwinding.
 
     use core::panic::PanicInfo;
@@ -57,8 +57,8 @@ mod object {
         crate::kernel::sys::exit_group(70)
     }
 
-    // Tables of the core library mention them; nothing unwinds here. Hidden, because the program
-    // has its own.
+    // Tables of the core library mention these symbols, though nothing unwinds here. The symbols
+    // are hidden, because the program has its own.
     core::arch::global_asm!(
         ".globl rust_eh_personality, _Unwind_Resume",
         ".hidden rust_eh_personality, _Unwind_Resume",

@@ -15,9 +15,9 @@
 use duality_lab::random::SplitMix64;
 use duality_lab::statistics::{estimate, median, ratio};
 
-/// Experiments for each line.
+/// The number of experiments for each line.
 const EXPERIMENTS: usize = 1000;
-/// How often the bootstrap that is shown for comparison draws anew.
+/// The number of resamples of the bootstrap, which is shown for comparison.
 const RESAMPLES: usize = 400;
 
 /// A number of the open interval from 0 to 1.
@@ -32,7 +32,7 @@ fn normal(random: &mut SplitMix64) -> f64 {
     radius * (std::f64::consts::TAU * uniform(random)).cos()
 }
 
-/// How the logarithm of a rate varies from repeat to repeat.
+/// The distribution of the logarithm of a rate over the repeats.
 type Distribution = fn(&mut SplitMix64) -> f64;
 
 const DISTRIBUTIONS: [(&str, Distribution); 5] = [
@@ -82,7 +82,8 @@ fn main() {
     }
 }
 
-/// The percentile bootstrap's 95 % intervals, of one's median and of the ratio of both.
+/// The percentile bootstrap's 95 % intervals, of the first sample's median and of the ratio of both
+/// medians.
 fn bootstrap(
     random: &mut SplitMix64,
     one: &[f64],

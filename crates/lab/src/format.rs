@@ -2,15 +2,15 @@
 
 use crate::statistics::{Estimate, Interval};
 
-/// Beyond this share, half of an interval misleads: intervals are of logarithms, and reach farther
-/// above than below.
+/// Beyond this share, half of an interval misleads. Intervals are computed on logarithms, so they
+/// reach farther above than below.
 const LOPSIDED: f64 = 0.5;
 
 /// The number of connections that stands for "as many as the load command opens", which only the
 /// command knows.
 pub(crate) const OF_THE_COMMAND: usize = 0;
 
-/// `61,234 ± 1.2%`: a rate, and half of its interval as a share of it. Where that is large:
+/// `61,234 ± 1.2%`: a rate, and half of its interval as a share of the rate. If the share is large:
 /// `61,234 [20,411 to 183,702]`.
 pub(crate) fn rate(rate: Estimate) -> String {
     let value = grouped(rate.value);
@@ -21,7 +21,8 @@ pub(crate) fn rate(rate: Estimate) -> String {
     }
 }
 
-/// Half of an interval as a share of the value; none without one, or where it would mislead.
+/// Half of an interval as a share of the value; `None` without an interval, or if the half would
+/// mislead.
 pub(crate) fn half(estimate: Estimate) -> Option<f64> {
     let interval = estimate.interval?;
     let half = (interval.high - interval.low) / 2.0 / estimate.value;
@@ -77,8 +78,8 @@ pub(crate) fn bytes(bytes: f64) -> String {
     }
 }
 
-/// A share as people read it: `6.3 %`. From ten times on, and beyond all measure, it is
-/// `more than 1,000 %`.
+/// A share as people read it: `6.3 %`. Shares from ten times on, infinite ones included, are `more
+/// than 1,000 %`.
 pub(crate) fn percent(share: f64) -> String {
     match 100.0 * share {
         percent if !percent.is_finite() || percent >= 1000.0 => "more than 1,000 %".to_owned(),
@@ -99,7 +100,7 @@ pub(crate) fn connections_of(counts: &[usize]) -> String {
     format!("{} connection{plural}", listed(&counts))
 }
 
-/// A number of connections: `1,000`. Where the load command is not told how many it opens, only the
+/// A number of connections: `1,000`. If the load command takes no number of connections, only the
 /// command knows.
 pub(crate) fn how_many(concurrency: usize) -> String {
     match concurrency {
@@ -121,7 +122,7 @@ pub(crate) fn listed<T: AsRef<str>>(items: &[T]) -> String {
 }
 
 /// A word as a shell reads it.
-pub(crate) fn in_shell(word: &str) -> String {
+pub fn in_shell(word: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "-_./,:=@%+".contains(letter);
     match !word.is_empty() && word.chars().all(is_plain) {
         true => word.to_owned(),
@@ -129,7 +130,7 @@ pub(crate) fn in_shell(word: &str) -> String {
     }
 }
 
-/// At most one decimal, and none where it would say nothing.
+/// At most one decimal, and none if it would be zero.
 fn three_digits(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { format!("{value:.0}") }
 }

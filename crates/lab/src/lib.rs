@@ -12,8 +12,8 @@
 //! Each module uses the modules below it, and none above. Beside the pipeline stand five questions
 //! of their own. [`regimes`] compares architectures along rising load, and [`model`] explains
 //! costs. [`capacity`] predicts what more connections would take, and [`graph`] draws where a
-//! service blocks. [`trial`] tries servers on live traffic. Beneath all are [`statistics`], [`format`](mod@format), [`units`], [`page`] and
-//! [`random`].
+//! service blocks. [`trial`] tries servers on live traffic, and [`traffic`] shows a trace. Beneath
+//! all are [`statistics`], [`format`](mod@format), [`units`], [`page`] and [`random`].
 
 #![forbid(unsafe_code)]
 
@@ -34,5 +34,6 @@ pub mod record;
 pub mod regimes;
 pub mod statistics;
 pub mod tell;
+pub mod traffic;
 pub mod trial;
 pub mod units;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use duality_load::Slo;
+use duality_load::{At, Slo};
 
 /// No latency can be kept that is shorter.
 const SHORTEST_LIMIT: Duration = Duration::from_micros(1);
@@ -52,6 +52,21 @@ pub fn parse_slo(text: &str) -> Result<Slo, String> {
         return Err("nothing is answered in no time: give a limit from 1us on".to_owned());
     }
     Ok(slo)
+}
+
+/// Reads a place in a recording: `busiest`, `median` or a time from its beginning, such as `90s`.
+///
+/// # Errors
+///
+/// What it may be.
+pub fn parse_place(text: &str) -> Result<At, String> {
+    match text {
+        "busiest" => Ok(At::Busiest),
+        "median" => Ok(At::Median),
+        time => parse_duration(time).map(At::Time).map_err(|_| {
+            format!("`{text}` is no place in a recording: write busiest, median or a time as 90s")
+        }),
+    }
 }
 
 /// Reads a size in bytes, with K, M, G or KiB, MiB, GiB for powers of 1024, or kB, MB, GB for

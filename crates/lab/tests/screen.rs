@@ -13,7 +13,7 @@ use trials::{Trial, busy, clear, trial};
 /// The screen of a trial, without its styles.
 fn screen(trial: &Trial) -> String {
     let answer = Answer::of(&trial.heading, &trial.records);
-    let styled = answer.render_screen(Path::new("out/report.html"), Path::new("out"));
+    let styled = answer.render_screen(Path::new("out/report.html"), "duality report out --tables");
     let text = anstream::adapter::strip_str(&styled).to_string();
     let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
     assert!(text.lines().count() <= 23 && widest <= 80, "{widest} columns:\n{text}");

@@ -152,8 +152,8 @@ pub(crate) fn moment() -> Moment {
     Moment { cpu, waited: run_queue_wait(), instant: Instant::now() }
 }
 
-/// How long the calling thread was ready to run without a processor: the second number of its
-/// schedstat (Documentation/scheduler/sched-stats.rst). Zero where the kernel does not tell.
+/// The time that the calling thread was ready to run without a processor: the second number of its
+/// schedstat (Documentation/scheduler/sched-stats.rst). Zero if the kernel does not report it.
 fn run_queue_wait() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = text.split_whitespace().nth(1).and_then(|number| number.parse().ok());

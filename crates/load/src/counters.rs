@@ -1,4 +1,4 @@
-//! What the kernel counts around a load: connections that found the accept queue full, and quotas
+//! The kernel's counters around a load: connections that found the accept queue full, and quotas
 //! that ran out.
 
 use std::fs;
@@ -14,7 +14,7 @@ pub(crate) struct Counters {
     quotas: Quotas,
 }
 
-/// How often a connection could not be queued for `accept(2)`.
+/// The number of connections that did not fit into the queue for `accept(2)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ListenCounters {
     /// The accept queue was full: `ListenOverflows`, of all servers of the network namespace.
@@ -23,7 +23,7 @@ pub(crate) struct ListenCounters {
     pub(crate) drops: u64,
 }
 
-/// What happened during a load.
+/// The events during a load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Meanwhile {
     /// The counts of the server's own listeners. They are zeroes if the kernel does not tell, and
@@ -34,17 +34,17 @@ pub(crate) struct Meanwhile {
 }
 
 impl Counters {
-    /// The kernel's counts now, for a server at this address.
-    pub(crate) fn read(address: SocketAddr) -> Self {
+    /// The kernel's counts now, for a server at this address. `None` is a Unix socket.
+    pub(crate) fn read(address: Option<SocketAddr>) -> Self {
         let listen = || {
             let overflows = overflows(&fs::read_to_string("/proc/net/netstat").ok()?)?;
-            let listeners = Listeners::at(address).ok().filter(|found| found.count > 0)?;
+            let listeners = Listeners::at(address?).ok().filter(|found| found.count > 0)?;
             Some(ListenCounters { overflows, drops: listeners.drops })
         };
         Self { listen: listen(), quotas: Quotas::read() }
     }
 
-    /// What has happened since `earlier`.
+    /// The events since `earlier`.
     pub(crate) fn since(&self, earlier: &Self) -> Meanwhile {
         let listen = self.listen.zip(earlier.listen).map(|(now, earlier)| now.since(earlier));
         Meanwhile {
@@ -55,8 +55,8 @@ impl Counters {
 }
 
 impl ListenCounters {
-    /// How much the counters have grown since `earlier`. `overflows` counts other servers too, so
-    /// it is limited to the drops of this listener.
+    /// The growth of the counters since `earlier`. `overflows` counts other servers too, so it is
+    /// limited to the drops of this listener.
     fn since(self, earlier: Self) -> Self {
         let drops = self.drops.saturating_sub(earlier.drops);
         Self { overflows: self.overflows.saturating_sub(earlier.overflows).min(drops), drops }

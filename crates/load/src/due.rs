@@ -68,7 +68,7 @@ impl Queue {
         place.take.recv().await.expect("the place has a sender of its own")
     }
 
-    /// How many connections wait for a request.
+    /// The number of connections that wait for a request.
     pub(crate) fn free(&self) -> usize {
         self.lock().free.len()
     }

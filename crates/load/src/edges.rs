@@ -20,9 +20,9 @@ impl Edges {
     }
 }
 
-/// What is called at the window's edges.
+/// The functions that a load calls at the window's edges.
 pub(crate) trait EdgeHook: Send {
-    /// The window is about to open. It opens at the moment that is returned.
+    /// Called before the window opens. The window opens at the returned moment.
     fn opened(&mut self) -> Moment;
     /// The window closes. Its end is the moment that is returned.
     fn closed(&mut self) -> Moment;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use duality_poller::Kind;
 use duality_runtime::event_loop::{EventLoop, LoopWorld};
+use duality_runtime::net::TcpStream;
 use duality_runtime::time;
 
 use crate::announce::{Announcer, EdgeAnnouncer};
@@ -20,16 +21,19 @@ use crate::crowd::{self, Fate, Gathered, NotGathered};
 use crate::due::Queue;
 use crate::edges::{EdgeHook, Edges};
 use crate::failure::Failure;
+use crate::fidelity::Replayed;
 use crate::measurement::Measurement;
+use crate::place::Place;
 use crate::recorder::Recorder;
 use crate::request::Client;
-use crate::sources::connect;
+use crate::sources::Route;
 use crate::{Error, Options, Stop};
 
-/// How often progress is told and an interruption is looked for.
+/// The interval at which the load reports progress and checks for an interruption.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How many parts of a window count their replies separately, to show whether the state was steady.
+/// The number of parts of a window that count replies separately, to show whether the state was
+/// steady.
 const PARTS: u32 = 20;
 
 /// The outcome of a load.
@@ -37,8 +41,14 @@ pub(crate) struct Outcome {
     pub(crate) measurement: Measurement,
     /// The load was interrupted before its end.
     pub(crate) interrupted: bool,
-    /// What has become of the crowd.
+    /// The fate of the crowd.
     pub(crate) crowd: BTreeMap<String, Fate>,
+    /// The addresses of the host name that could not be reached, and were left out.
+    pub(crate) unreachable: Vec<Place>,
+    /// Replies that came in two parts, as far apart as a delayed acknowledgement is late.
+    pub(crate) held_up: u64,
+    /// What was replayed, in a replay.
+    pub(crate) replayed: Option<Replayed>,
 }
 
 /// Runs a load on this kernel thread.
@@ -69,6 +79,8 @@ pub(crate) struct Engine {
     pub(crate) options: Options,
     announcer: Announcer,
     start: Instant,
+    /// The places of the target that could be reached, where one is enough.
+    reachable: OnceCell<Vec<Place>>,
     crowd: OnceCell<Gathered>,
     /// The state that its connections share, once they have been started.
     load: OnceCell<Arc<Load>>,
@@ -80,7 +92,8 @@ pub(crate) struct Interrupted;
 impl Engine {
     pub(crate) fn new(options: Options, announcer: Announcer) -> Self {
         let start = Instant::now();
-        Self { options, announcer, start, crowd: OnceCell::new(), load: OnceCell::new() }
+        let (reachable, crowd, load) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Self { options, announcer, start, reachable, crowd, load }
     }
 
     /// The load, from the first connection to the end of the window.
@@ -92,6 +105,13 @@ impl Engine {
     pub(crate) async fn prepare<C: Client>(&self, client: &mut C) -> Result<(), Error> {
         self.probe(client).await?;
         self.gather().await
+    }
+
+    /// The ways to all places of the target, or to those that could be reached where one is enough.
+    pub(crate) fn routes(&self) -> Vec<Route> {
+        let reachable = self.reachable.get().map(Vec::as_slice);
+        let places = reachable.unwrap_or(self.options.target.places());
+        places.iter().map(|place| self.options.route_to(place)).collect()
     }
 
     /// The state that its connections share. `None` before they are started.
@@ -121,7 +141,7 @@ impl Engine {
     ) -> Arc<Load> {
         let load = self.load.get_or_init(|| {
             Arc::new(Load {
-                routes: self.options.routes(),
+                routes: self.routes(),
                 keep_alive: self.options.keeps_connections(),
                 reply_timeout: self.options.reply_timeout,
                 recorder: Recorder::new(self.options.connections, edges, queue, hook),
@@ -136,17 +156,53 @@ impl Engine {
         let interrupted = self.measure(recorder).await.is_err();
         recorder.close();
         let crowd = self.crowd.get().map(Gathered::fates).unwrap_or_default();
-        Outcome { measurement: recorder.measurement(), interrupted, crowd }
+        let reachable = self.reachable.get().map(Vec::as_slice);
+        let places = self.options.target.places();
+        let is_left_out = |place: &&Place| reachable.is_some_and(|some| !some.contains(place));
+        let unreachable = places.iter().filter(is_left_out).cloned().collect();
+        let measurement = recorder.measurement();
+        Outcome { measurement, interrupted, crowd, unreachable, held_up: 0, replayed: None }
     }
 
     /// Asks the server once, on a connection of its own.
     async fn probe<C: Client>(&self, client: &mut C) -> Result<(), Error> {
-        let (address, limit) = (self.options.target.address(), self.options.reply_timeout);
         let asking = async {
-            let mut stream = connect(address, limit).await?;
+            let mut stream = self.reach().await?;
             client.learn(&mut stream).await
         };
         self.attend(asking).await?.map_err(|failure| self.unanswered(&failure))
+    }
+
+    /// Connects to the first place of the target. Where one of several is enough, to the first that
+    /// can be reached; the load leaves the others out.
+    async fn reach(&self) -> Result<TcpStream, Failure> {
+        let Options { target, reply_timeout, .. } = &self.options;
+        let connect = |place: &Place| {
+            let route = Route::new(place.clone(), 1);
+            async move { route.connect(*reply_timeout).await }
+        };
+        if !target.has_alternatives() {
+            return connect(target.place()).await;
+        }
+        let (mut reached, mut first, mut problem) = (Vec::new(), None, None);
+        for place in target.places() {
+            match connect(place).await {
+                Ok(stream) => {
+                    reached.push(place.clone());
+                    first.get_or_insert(stream);
+                }
+                Err(failure) => {
+                    problem.get_or_insert(failure);
+                }
+            }
+        }
+        match (first, problem) {
+            (None, Some(failure)) => Err(failure),
+            (first, _) => {
+                self.reachable.get_or_init(|| reached);
+                Ok(first.expect("a target has a place"))
+            }
+        }
     }
 
     /// Waits for what comes before the load.
@@ -162,7 +218,8 @@ impl Engine {
 
     /// Has the crowd come in.
     async fn gather(&self) -> Result<(), Error> {
-        let gathered = self.attend(crowd::gather(&self.options)).await?;
+        let gathered =
+            self.attend(crowd::gather(&self.options, self.routes().swap_remove(0))).await?;
         let gathered = gathered.map_err(|refused| self.not_gathered(&refused))?;
         self.crowd.get_or_init(|| gathered);
         Ok(())
@@ -186,7 +243,11 @@ impl Engine {
     /// The error if no correct answer came before the load.
     pub(crate) fn unanswered(&self, failure: &Failure) -> Error {
         let service = self.options.target.service();
+        let is_local = self.options.target.address().is_none();
         let remedy = match failure {
+            Failure::ConnectRefused | Failure::Connect(_) if is_local => {
+                "is the server running, and is this its socket?".to_owned()
+            }
             Failure::ConnectRefused => match service {
                 "exchange" => "is the server running?".to_owned(),
                 _ => format!("is the server running? start one with `duality serve {service}`"),
@@ -195,7 +256,10 @@ impl Engine {
                 "can this machine reach that address?".to_owned()
             }
             Failure::WrongStatus(404) => "load a path that the server has".to_owned(),
-            Failure::WrongStatus(_) => "load a path that it answers with 200".to_owned(),
+            Failure::WrongStatus(_) => {
+                "load a path that it answers with 200, or expect this status (`load --expect-status`)"
+                    .to_owned()
+            }
             Failure::TimedOut => "does it have a free worker to answer with?".to_owned(),
             Failure::StoreUnavailable => "is its store (--store) running?".to_owned(),
             _ => format!("is it really a server of {service}?"),
@@ -213,7 +277,7 @@ impl Engine {
             Stop::After(duration) => {
                 self.wait(self.options.warm_up, recorder).await?;
                 recorder.open();
-                self.window(duration, recorder).await
+                self.window(duration, &[recorder]).await
             }
             Stop::Requests(total) => {
                 while recorder.requests_ended() < total {
@@ -224,8 +288,13 @@ impl Engine {
         }
     }
 
-    /// Waits for the end of a window of `duration`, and marks each part of it.
-    async fn window(&self, duration: Duration, recorder: &Recorder) -> Result<(), Interrupted> {
+    /// Waits for the end of a window of `duration`, and has `recorders` mark each part of it.
+    pub(crate) async fn window(
+        &self,
+        duration: Duration,
+        recorders: &[&Recorder],
+    ) -> Result<(), Interrupted> {
+        let ended = || recorders.iter().map(|recorder| recorder.requests_ended()).sum();
         let start = Instant::now();
         let mut told = start;
         for part in 1..=PARTS {
@@ -238,13 +307,13 @@ impl Engine {
                 time::sleep(left.min(TICK)).await;
                 if told.elapsed() >= TICK {
                     told = Instant::now();
-                    self.tick(recorder.requests_ended())?;
+                    self.tick(ended())?;
                 }
             }
-            recorder.mark();
+            recorders.iter().for_each(|recorder| recorder.mark());
         }
         // However short the window was, an interruption is noticed.
-        self.tick(recorder.requests_ended())
+        self.tick(ended())
     }
 
     /// Waits for `duration`, and tells the progress meanwhile.

@@ -1,4 +1,4 @@
-//! Why a request failed.
+//! The reasons for which requests fail.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub fn is_wrong_reply(kind: &str) -> bool {
     WRONG_REPLIES.contains(&kind)
 }
 
-/// Why one request got no correct reply.
+/// The reason why a request got no correct reply.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("connection refused")]
@@ -55,7 +55,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// What a failed connect means.
+    /// The failure that a failed connect means.
     pub(crate) fn from_connect(error: io::Error) -> Self {
         match Errno::from_io_error(&error) {
             Some(Errno::CONNREFUSED) => Failure::ConnectRefused,
@@ -68,7 +68,7 @@ impl Failure {
         }
     }
 
-    /// What a failed read or write means when `received` bytes of the reply have come.
+    /// The failure that a failed read or write means, after `received` bytes of the reply.
     pub(crate) fn from_transfer(error: io::Error, received: u64) -> Self {
         match error.kind() {
             io::ErrorKind::TimedOut => Failure::TimedOut,

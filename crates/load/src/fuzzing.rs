@@ -4,6 +4,7 @@
 use std::io;
 
 use crate::target::{self, Target};
+use crate::{Expectation, ExpectedBody, Listed, Page, Request, Script, Statuses, Values};
 
 /// See `client/http/fuzzing.rs`.
 pub mod http {
@@ -16,6 +17,29 @@ pub fn target(text: &str) -> Option<Target> {
     let look_up =
         |place: &str| place.parse().map(|address| vec![address]).map_err(io::Error::other);
     target::parse(text, look_up).ok()
+}
+
+/// The requests in a file of URLs, and of each the bytes for the first row of `values`. Bodies are
+/// the names of their files. `None` if something is refused.
+#[must_use]
+pub fn script(urls: &str, values: Option<&[u8]>) -> Option<Vec<(Listed, Vec<u8>)>> {
+    let values = values.map(Values::parse).transpose().ok()?;
+    let mut read = |path: &str| Ok(path.as_bytes().to_vec());
+    let listed = Listed::parse(urls, &Request::get("/"), &mut read).ok()?;
+    let page = Page { host: "example.org".to_owned(), path: "/".to_owned() };
+    let bytes = |listed: &Listed| {
+        let requests = [(listed.weight, listed.request.clone())];
+        let script = Script::new(&requests, values.clone(), Expectation::default()).ok()?;
+        Some(script.first_bytes(&page))
+    };
+    let written: Option<Vec<_>> = listed.iter().map(bytes).collect();
+    Some(listed.into_iter().zip(written?).collect())
+}
+
+/// Which statuses of `000` to `999` a text names, and whether it names an expected body.
+#[must_use]
+pub fn expectation(text: &str) -> (Option<Statuses>, bool) {
+    (text.parse().ok(), text.parse::<ExpectedBody>().is_ok())
 }
 
 /// The number of visitors on a guestbook's page, if there is one.

@@ -16,7 +16,7 @@ use crate::Arrivals;
 /// A sleep may end this much too late. So the thread spins for the last part of a wait.
 const LATE: Duration = Duration::from_micros(100);
 
-/// Which clients are injected.
+/// The clients to inject.
 #[derive(Clone, Copy, Debug)]
 pub struct Injection {
     /// The waits between them.
@@ -26,7 +26,7 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// What is wrong with the waits, if something is.
+    /// The mistake in the waits, if there is one.
     #[must_use]
     pub fn problem(&self) -> Option<&'static str> {
         self.waits.problem()

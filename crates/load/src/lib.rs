@@ -42,6 +42,7 @@ mod due;
 mod edges;
 mod engine;
 mod failure;
+mod fidelity;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -52,6 +53,7 @@ mod limits;
 mod listeners;
 mod measurement;
 mod pattern;
+mod place;
 mod quota;
 mod random;
 mod recorder;
@@ -63,18 +65,24 @@ mod target;
 mod unanswered;
 
 use std::io;
-use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-pub use client::http::Page;
+pub use client::http::{
+    Expectation, ExpectedBody, Header, Listed, Method, Page, Request, Script, Statuses, Values,
+};
 pub use crowd::{Crowd, Fate, Spans};
 pub use failure::is_wrong_reply;
+pub use fidelity::{Fidelity, Replayed};
 pub use goodput::{Goodput, Percentile, Probe, Slo, peak_goodput};
 pub use injection::Injection;
 pub use limits::SPARE_DESCRIPTORS;
 pub use listeners::Listeners;
+pub use pattern::trace::files::write_files;
+pub use pattern::trace::plan::{At, Cut, Piece};
 pub use pattern::{Arrivals, Named, Pattern};
 pub use quota::{Exhausted, Quotas};
 pub use relay::{Relay, Slice};
@@ -82,28 +90,34 @@ pub use report::{HistogramError, Latency, OpenLoop, Report, Warning, WarningKind
 pub use sources::Sources;
 pub use target::{Target, TargetError};
 
+use announce::{Announcer, EdgeAnnouncer};
 use counters::{Counters, Meanwhile};
 use engine::Outcome;
+use place::Place;
 use sources::Route;
 
-/// What load to make.
+/// The description of a load.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The server, and what to ask of it.
     pub target: Target,
     /// How clients behave.
     pub pattern: Pattern,
-    /// How many connections are open at once, at least 1. In a closed loop, it is the offered load
-    /// l. In an open one, it is the most requests that are under way at a time, and the others
+    /// The number of connections that are open at once, at least 1. In a closed loop, it is the
+    /// offered load l. In an open loop, it is the most requests in flight, and further requests
     /// wait.
     pub connections: usize,
     /// When to stop.
     pub stop: Stop,
-    /// How long the load runs before the measured window opens. Not used with [`Stop::Requests`].
+    /// The time that the load runs before the measured window opens. Not used with
+    /// [`Stop::Requests`].
     pub warm_up: Duration,
     /// Whether a connection carries one request after the other, or only one. The time service
     /// closes each connection, whatever this says.
     pub keep_alive: bool,
+    /// How many requests a connection carries before the client replaces it, with keep-alive.
+    /// `None` sets no limit. Only for http.
+    pub requests_per_connection: Option<NonZeroU32>,
     /// The CPUs that the load may run on: the calling kernel thread is confined to them, and so are
     /// those that it starts later. Empty: as it is.
     pub cpus: Vec<usize>,
@@ -111,10 +125,12 @@ pub struct Options {
     pub reply_timeout: Duration,
     /// The seed of all random choices: the same seed gives the same arrivals.
     pub seed: u64,
-    /// How many addresses the connections come from.
+    /// The number of addresses that the connections come from.
     pub sources: Sources,
     /// Connections beside the measured ones; none unless told.
     pub crowd: Crowd,
+    /// What the pattern [`Pattern::Trace`] replays. See [`Options::replaying`].
+    pub replay: Option<Arc<Piece>>,
 }
 
 /// When a load stops.
@@ -140,11 +156,26 @@ impl Options {
             stop: Stop::After(Duration::from_secs(10)),
             warm_up: Duration::from_secs(1),
             keep_alive: true,
+            requests_per_connection: None,
             cpus: Vec::new(),
             reply_timeout: Duration::from_secs(30),
             seed: 1,
             sources: Sources::Automatic,
             crowd: Crowd::default(),
+            replay: None,
+        }
+    }
+
+    /// These options, but for the pattern: they replay `piece`. As many connections as it has and
+    /// the window are the piece's.
+    #[must_use]
+    pub fn replaying(self, piece: Arc<Piece>) -> Self {
+        Self {
+            pattern: Pattern::Trace,
+            connections: piece.connections().max(1),
+            stop: Stop::After(piece.length()),
+            replay: Some(piece),
+            ..self
         }
     }
 
@@ -169,12 +200,22 @@ impl Options {
             && let Some(problem) = arrivals.problem()
         {
             problem
+        } else if self.pattern == Pattern::Trace
+            && let Some(problem) = pattern::trace::problem(self)
+        {
+            problem
         } else if let Some(problem) =
-            self.target.addresses().iter().find_map(|address| self.sources.problem(*address))
+            self.target.places().iter().find_map(|place| self.sources.problem(place))
         {
             problem
         } else if let Some(problem) = self.crowd.problem(&self.target) {
             problem
+        } else if self.requests_per_connection.is_some() && self.target.service() != "http" {
+            "only http has a number of requests for each connection: leave out \
+             --requests-per-connection"
+        } else if self.requests_per_connection.is_some() && !self.keep_alive {
+            "without keep-alive each connection has one request: leave out --close or \
+             --requests-per-connection"
         } else if let Some(problem) = self.target.misfit(self) {
             problem
         } else {
@@ -192,24 +233,17 @@ impl Options {
         limits::check_descriptors(self.connections_in_all())
     }
 
-    /// The way to the server, or to the first of several.
-    fn route(&self) -> Route {
-        self.route_to(self.target.address())
-    }
-
-    /// The ways to all servers.
-    fn routes(&self) -> Vec<Route> {
-        self.target.addresses().iter().map(|address| self.route_to(*address)).collect()
-    }
-
-    fn route_to(&self, address: SocketAddr) -> Route {
+    /// The way to a server of the target.
+    fn route_to(&self, place: &Place) -> Route {
         let connections = self.connections_in_all();
-        Route::new(address, self.sources.count(address, connections, self.keep_alive))
+        let stays = self.keep_alive && self.requests_per_connection.is_none();
+        Route::new(place.clone(), self.sources.count(place, connections, stays))
     }
 
-    /// The measured connections, and the crowd.
+    /// The measured connections that may be open at once, and the crowd.
     fn connections_in_all(&self) -> usize {
-        self.connections.saturating_add(self.crowd.total())
+        let measured = self.replay.as_ref().map_or(self.connections, |piece| piece.open_at_once());
+        measured.saturating_add(self.crowd.total())
     }
 }
 
@@ -240,7 +274,7 @@ pub trait Observer {
 /// For callers that need no announcements.
 impl Observer for () {}
 
-/// Why there was no load, or nothing to report of it.
+/// The reason why there was no load, or nothing to report.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The target cannot be loaded.
@@ -257,7 +291,7 @@ pub enum Error {
         target: String,
         /// What happened.
         problem: String,
-        /// What may be done about it.
+        /// The remedy.
         remedy: String,
     },
     /// More connections than this process may have descriptors.
@@ -284,7 +318,7 @@ pub enum Error {
     /// The machine refused something that every load needs.
     #[error("{doing}: {error}")]
     System {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The kernel's error.
         error: io::Error,
@@ -327,22 +361,70 @@ fn measure(
 ) -> Result<(Outcome, Meanwhile), Error> {
     options.check()?;
     limits::provide_descriptors(options.connections_in_all())?;
-    limits::pin(&options.cpus)?;
     let before = Counters::read(options.target.address());
-    let (announcer, edges, announcements) = announce::announcements();
-    let load = {
-        let options = options.clone();
-        thread::Builder::new()
-            .name("load".to_owned())
-            .spawn(move || engine::run(options, announcer, edges))
-    };
-    let load =
-        load.map_err(|error| Error::System { doing: "starting the load's thread", error })?;
-    announcements.relay(observer, interrupted);
-    let outcome = load.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    let outcome = on_thread(options, observer, interrupted, engine::run)?;
     let meanwhile = Counters::read(options.target.address()).since(&before);
     if outcome.interrupted && outcome.measurement.window.is_zero() {
         return Err(Error::Interrupted);
     }
     Ok((outcome, meanwhile))
+}
+
+/// Replays the piece of `options` on all of `targets` at once: each gets every connection, the
+/// copies up to 20 ms apart. `options.target` is not used. There is a report for each target.
+///
+/// Each server's processor time is one to compare: whatever happens on the machine happens to all.
+/// Latencies are not, for the servers share their processors. The processor time of the load
+/// generator in a report is that for all servers.
+///
+/// # Errors
+///
+/// Those of [`run`].
+///
+/// # Panics
+///
+/// As [`run`].
+pub fn replay_on_all(
+    options: &Options,
+    targets: &[Target],
+    observer: &mut dyn Observer,
+    interrupted: &AtomicBool,
+) -> Result<Vec<Report>, Error> {
+    let each = |target: &Target| Options { target: target.clone(), ..options.clone() };
+    let all: Vec<Options> = targets.iter().map(each).collect();
+    all.iter().try_for_each(Options::check)?;
+    let connections = options.connections_in_all().saturating_mul(targets.len());
+    limits::provide_descriptors(connections)?;
+    let read = |options: &Options| Counters::read(options.target.address());
+    let before: Vec<Counters> = all.iter().map(read).collect();
+    let targets = targets.to_vec();
+    let outcomes = on_thread(options, observer, interrupted, move |options, announcer, edges| {
+        pattern::trace::run::<client::http::paced::Asked>(options, &targets, announcer, edges)
+    })?;
+    if outcomes.iter().any(|outcome| outcome.interrupted) {
+        return Err(Error::Interrupted);
+    }
+    let reports = all.iter().zip(&outcomes).zip(&before).map(|((options, outcome), before)| {
+        Report::new(options, outcome, read(options).since(before))
+    });
+    Ok(reports.collect())
+}
+
+/// Runs a load on a kernel thread of its own, on the processors of `options`, and passes on what it
+/// announces.
+fn on_thread<T: Send + 'static>(
+    options: &Options,
+    observer: &mut dyn Observer,
+    interrupted: &AtomicBool,
+    run: impl FnOnce(Options, Announcer, EdgeAnnouncer) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    limits::pin(&options.cpus)?;
+    let (announcer, edges, announcements) = announce::announcements();
+    let own = options.clone();
+    let load =
+        thread::Builder::new().name("load".to_owned()).spawn(move || run(own, announcer, edges));
+    let load =
+        load.map_err(|error| Error::System { doing: "starting the load's thread", error })?;
+    announcements.relay(observer, interrupted);
+    load.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -1,4 +1,5 @@
-//! What the kernel must grant before a load starts: descriptors, and the CPUs to run on.
+//! The resources that the kernel must grant before a load starts: descriptors, and the CPUs to run
+//! on.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -34,7 +35,7 @@ pub(crate) fn check_descriptors(connections: usize) -> Result<(), Error> {
     }
 }
 
-/// How many loads of `connections` connections can be open at once; at least one.
+/// The number of loads of `connections` connections that can be open at once. At least one.
 pub(crate) fn room_for(connections: usize) -> usize {
     let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let room = most.saturating_sub(SPARE_DESCRIPTORS) / (connections as u64).max(1);
@@ -71,7 +72,8 @@ fn plan(limit: &Rlimit, connections: u64) -> Plan {
         (None, _) => Plan::Enough,
         (Some(soft), _) if soft >= needed => Plan::Enough,
         (_, Some(hard)) if hard < needed => Plan::Refuse { needed, hard },
-        // It rises to the hard limit, so that the next run in this process need not raise it again.
+        // The limit rises to the hard limit, so that the next run in this process need not raise it
+        // again.
         (_, hard) => Plan::Raise(Rlimit { current: hard.or(Some(needed)), maximum: hard }),
     }
 }

@@ -16,11 +16,13 @@ use rustix::net::{
 /// The listeners of one address together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Listeners {
-    /// How many there are.
+    /// The number of listeners.
     pub count: u64,
-    /// How many connections their queues can hold: the backlog, limited by `net.core.somaxconn`.
+    /// The number of connections that their queues can hold: the backlog, limited by
+    /// `net.core.somaxconn`.
     pub queue: u64,
-    /// How many connection requests they have dropped since they were made, mostly at a full queue.
+    /// The number of connection requests that the listeners have dropped since they were made,
+    /// mostly at a full queue.
     pub drops: u64,
 }
 
@@ -78,8 +80,8 @@ const LISTENING: u32 = 1 << 10;
 const MEMORY: u16 = 7;
 /// The index of the drops among that attribute's numbers: `SK_MEMINFO_DROPS`.
 const DROPS: usize = 8;
-/// Where the parts of an answer are: the family, the port, the address, and the length of the
-/// queue. `ss -l` shows that length as Send-Q. Attributes follow.
+/// The offsets of the parts of an answer: the family, the port, the address, and the length of the
+/// queue. `ss -l` shows the length as Send-Q. Attributes follow.
 const FAMILY: usize = HEADER;
 const PORT: usize = HEADER + 4;
 const ADDRESS: usize = HEADER + 8;

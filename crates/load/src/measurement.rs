@@ -1,4 +1,4 @@
-//! What was measured in a window, as the recorder leaves it and the report reads it.
+//! The measurement of a window, which the recorder makes and the report reads.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -30,10 +30,11 @@ impl Start {
 /// What was counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Measurement {
-    /// How long the window was open, and the CPU time of the load in it; zero if it never opened.
+    /// The length of the window, and the CPU time of the load in it. Zero if the window never
+    /// opened.
     pub(crate) window: Duration,
     pub(crate) cpu: Duration,
-    /// How long the load could have run in the window and had no CPU.
+    /// The time in the window for which the load was ready to run but had no CPU.
     pub(crate) waited: Duration,
     /// The time of all connections in the window that no latency accounts for. `cut` belongs to
     /// requests that did not both begin and end in it; `rest` lies between requests. Together with
@@ -50,7 +51,7 @@ pub(crate) struct Measurement {
     pub(crate) bytes: u64,
     /// Nanoseconds, of requests that began and ended in the window.
     pub(crate) latencies: Histogram<u64>,
-    /// What only an open loop has.
+    /// The figures that only an open loop has.
     pub(crate) open_loop: Option<OpenCounts>,
     /// Connections made in the whole run.
     pub(crate) connections_opened: u64,
@@ -72,7 +73,7 @@ pub(crate) struct Measurement {
 pub(crate) struct OpenCounts {
     /// Requests that were due in the window.
     pub(crate) due: u64,
-    /// How many of these had not been sent when the window closed.
+    /// The number of these requests that had not been sent when the window closed.
     pub(crate) unsent: u64,
     /// Latencies of the same requests as the corrected ones, counted from when they were sent.
     pub(crate) raw: Histogram<u64>,
@@ -80,7 +81,7 @@ pub(crate) struct OpenCounts {
     pub(crate) send_lag: Histogram<u64>,
     /// The generator's part of it: the time in which a connection was free.
     pub(crate) generator_lag: Histogram<u64>,
-    /// How long unanswered and unsent requests had waited when the window closed.
+    /// The waits of unanswered and unsent requests when the window closed.
     pub(crate) unanswered: Histogram<u64>,
 }
 

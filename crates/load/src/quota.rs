@@ -21,14 +21,14 @@ pub struct Quotas(Vec<(PathBuf, u64)>);
 pub struct Exhausted {
     /// The directory of the control group.
     pub group: PathBuf,
-    /// How many processors the quota is. `None` if the kernel does not tell.
+    /// The quota in processors. `None` if the kernel does not report it.
     pub processors: Option<f64>,
     /// In how many periods it ran out.
     pub times: u64,
 }
 
 impl Quotas {
-    /// What the kernel says now. Empty if it has no control groups.
+    /// The kernel's present counters. Empty if there are no control groups.
     #[must_use]
     pub fn read() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -53,7 +53,7 @@ impl Quotas {
 }
 
 impl Exhausted {
-    /// What happened, and the remedy: the end of a sentence.
+    /// The event and the remedy, as the end of a sentence.
     #[must_use]
     pub fn told(&self) -> String {
         let Self { group, processors, times } = self;
@@ -84,7 +84,7 @@ fn groups(of_process: &str, mounts: &str) -> Vec<PathBuf> {
             false => mount.kind == "cgroup" && mount.options.split(',').any(|one| one == "cpu"),
         });
         let Some(mount) = mount else { continue };
-        // Where a container sees a part of the tree only, the mount begins at that part.
+        // If a container sees only a part of the tree, the mount begins at that part.
         let below = Path::new(path).strip_prefix(mount.root).unwrap_or(Path::new(""));
         let top = Path::new(mount.point);
         found.extend(below.ancestors().map(|group| top.join(group)));

@@ -1,4 +1,4 @@
-//! What a run counts, and when: the measured window and all that falls into it.
+//! The counters of a run: the measured window and all events in it.
 //!
 //! ```text
 //!    ramp-up, warm-up      │            window              │   after
@@ -11,14 +11,14 @@
 //!
 //! *Requests* are the correct replies that were complete within the window. So their number divided
 //! by the length of the window is the throughput (b makes up for d, which is cut off). *Latencies*
-//! are those of requests that also began in it (c). So they contain no ramp-up. Nor do they contain
+//! are those of requests that also began in it (c). So they contain no ramp-up. They also exclude
 //! the halts at both edges, in which the observer reads counters. A request that was still
 //! unanswered at the end, and had waited longer than any latency, is counted apart: a closed loop
 //! hides it otherwise.
 //!
 //! In an open loop a request begins when it is *due*, whether or not there is a connection to send
-//! it on. It belongs to that time, and its latency counts from then. The *raw* latency counts from
-//! when it was sent.
+//! it on. The request belongs to its due time, and its latency counts from then. The *raw* latency
+//! counts from the time of sending.
 //!
 //! One recorder serves all connections of a load, under an uncontended mutex.
 
@@ -50,7 +50,7 @@ struct State {
     counts: Measurement,
 }
 
-/// What was counted since the start, in the window or not.
+/// The counts since the start, in the window or not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     /// Requests that have begun, and that have ended in whatever way.
@@ -210,17 +210,17 @@ impl Recorder {
         self.lock().close();
     }
 
-    /// How many requests have ended since the start.
+    /// The number of requests that have ended since the start.
     pub(crate) fn requests_ended(&self) -> u64 {
         self.tally().ended
     }
 
-    /// What was counted since the start.
+    /// The counts since the start.
     pub(crate) fn tally(&self) -> Tally {
         self.lock().tally
     }
 
-    /// How many requests have failed since the start, by kind.
+    /// The number of requests that have failed since the start, by kind.
     pub(crate) fn failed(&self) -> BTreeMap<&'static str, u64> {
         self.lock().failed.clone()
     }
@@ -305,7 +305,7 @@ impl State {
             count;
     }
 
-    /// How many requests have not ended, in a load of so many requests.
+    /// The number of requests that have not ended, in a load of so many requests.
     fn left(&self) -> Option<u64> {
         match self.edges {
             Edges::ByTime => None,

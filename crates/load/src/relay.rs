@@ -30,14 +30,20 @@ use crate::{Error, Observer, Options, Report, Stop, limits};
 /// The first part of a slice, which its rate leaves out: caches get warm in it.
 const LEAD_IN: Duration = Duration::from_millis(5);
 
-/// How often the relay checks whether a load has come to rest.
+/// So many replies of each connection in a slice make it a sample of a steady state.
+const REPLIES: u64 = 2;
+
+/// The interval at which the relay checks whether a load has come to rest.
 const GLANCE: Duration = Duration::from_micros(200);
 
 /// After so long without a reply, the relay stops waiting for a load to come to rest: its server
 /// leaves requests unanswered.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// The time that each connection adds. The first requests of a slice arrive together, and a
+/// balancer and its servers take them in batches. So the first reply may come after many requests.
+const PATIENCE_OF_A_CONNECTION: Duration = Duration::from_micros(100);
 
-/// Several loads on one kernel thread. One at a time makes requests.
+/// Several loads on one kernel thread. One load at a time makes requests.
 pub struct Relay {
     /// `None` once the relay is over.
     commands: Option<SyncSender<Command>>,
@@ -46,7 +52,7 @@ pub struct Relay {
     connections: usize,
 }
 
-/// What a load did in a slice. A slice is a time in which it alone made requests.
+/// The figures of a load in a slice. A slice is a time in which only this load made requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
     /// Correct replies, from the slice's beginning until the load was at rest.
@@ -55,15 +61,17 @@ pub struct Slice {
     pub errors: BTreeMap<String, u64>,
     /// Requests that had no reply when the load was left alone.
     pub unanswered: u64,
-    /// How many of the load's connections have got a reply since it joined.
+    /// The number of the load's connections that have got a reply since the load joined.
     pub connections_served: u64,
-    /// How long the slice was, until the load was at rest.
+    /// The length of the slice, until the load was at rest.
     pub elapsed: Duration,
     /// The load generator's processor time meanwhile.
     pub cpu: Duration,
-    /// How long the load generator was ready to run meanwhile without a processor.
+    /// The time that the load generator was ready to run without a processor.
     pub waited: Duration,
     /// Correct replies a second, from 5 ms after its beginning until no more requests were made.
+    /// Until the last reply, where latencies are of the slice's length: then the slice has hardly a
+    /// reply before its end.
     pub requests_per_second: f64,
 }
 
@@ -112,8 +120,8 @@ impl Relay {
         Ok(Self { commands: Some(commands), thread: Some(thread), connections: 0 })
     }
 
-    /// Whether such a load can take turns. It must be a closed loop, on connections that have
-    /// nothing to do with each other, and with no crowd that is never at rest.
+    /// Whether such a load can take turns. The load must be a closed loop on independent
+    /// connections, without a crowd that is never at rest.
     pub fn can_carry(options: &Options) -> bool {
         options.pattern == Pattern::Closed
             && matches!(options.stop, Stop::After(_))
@@ -122,10 +130,15 @@ impl Relay {
             && options.crowd.slow_senders == 0
     }
 
-    /// How many loads like this one can be carried at once with the descriptors that this process
-    /// may have; at least one.
+    /// The number of loads like this one that the descriptors of this process can carry at once. At
+    /// least one.
     pub fn room_for(options: &Options) -> usize {
         limits::room_for(options.connections_in_all())
+    }
+
+    /// The same of loads of so many connections each.
+    pub fn room_for_connections(connections: usize) -> usize {
+        limits::room_for(connections)
     }
 
     /// Adds a load, which makes requests in a window of its own first, as [`run`](crate::run) has
@@ -205,7 +218,7 @@ fn gone() -> Error {
     Error::System { doing: "asking the load's thread", error }
 }
 
-/// The load thread. It executes one command at a time.
+/// The load thread. The thread executes one command at a time.
 fn serve(orders: Receiver<Command>) {
     let mut event_loop = match event_loop() {
         Ok(event_loop) => event_loop,
@@ -273,32 +286,41 @@ async fn slice(load: &Load, length: Duration) -> Slice {
     let begun = moment();
     load.gate.open();
     time::sleep(LEAD_IN).await;
-    let (from, first) = (Instant::now(), load.recorder.tally().replies);
+    let tally = load.recorder.tally();
+    let (from, first, under_way) = (Instant::now(), tally.replies, tally.under_way());
     time::sleep(length.saturating_sub(begun.instant.elapsed())).await;
     let (to, last) = (Instant::now(), load.recorder.tally().replies);
     load.gate.shut();
-    rest(load).await;
+    let rested = rest(load).await;
     let (ended, after) = (moment(), load.recorder.tally());
+    let requests = after.replies - before.replies;
+    // In a closed loop, each connection has a request under way.
+    let (counted, time) = match last - first >= REPLIES * under_way {
+        true => (last - first, to.saturating_duration_since(from)),
+        false => (requests, rested.saturating_duration_since(begun.instant)),
+    };
     Slice {
-        requests: after.replies - before.replies,
+        requests,
         errors: BTreeMap::new(),
         unanswered: after.under_way(),
         connections_served: after.served,
         elapsed: ended.instant.saturating_duration_since(begun.instant),
         cpu: ended.cpu.saturating_sub(begun.cpu),
         waited: ended.waited.saturating_sub(begun.waited),
-        requests_per_second: (last - first) as f64
-            / to.saturating_duration_since(from).as_secs_f64(),
+        requests_per_second: if counted == 0 { 0.0 } else { counted as f64 / time.as_secs_f64() },
     }
 }
 
-/// Waits until no request of `load` is under way, or until no more replies come.
-async fn rest(load: &Load) {
+/// Waits until no request of `load` is under way, or until no more replies come. When the last one
+/// came.
+async fn rest(load: &Load) -> Instant {
     let (mut ended, mut changed) = (load.recorder.tally().ended, Instant::now());
+    let connections = u32::try_from(load.recorder.tally().under_way()).unwrap_or(u32::MAX);
+    let patience = PATIENCE + PATIENCE_OF_A_CONNECTION.saturating_mul(connections);
     loop {
         let tally = load.recorder.tally();
-        if tally.under_way() == 0 || changed.elapsed() > PATIENCE {
-            return;
+        if tally.under_way() == 0 || changed.elapsed() > patience {
+            return changed;
         }
         if tally.ended != ended {
             (ended, changed) = (tally.ended, Instant::now());

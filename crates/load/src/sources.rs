@@ -1,4 +1,4 @@
-//! Where the connections of a load come from.
+//! The source addresses of a load's connections.
 //!
 //! A source address has some 28,000 ephemeral ports (`net.ipv4.ip_local_port_range`), which bounds
 //! the connections from it to one server. Long before that, connect(2) becomes slow. It first tries
@@ -20,20 +20,21 @@ use duality_runtime::time;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
+use crate::place::Place;
 
-/// How many connections an address has: well below the half of its ports.
+/// The number of connections of an address, well below half of its ports.
 const SHARE: usize = 10_000;
 
-/// How many more addresses there are if each request has its own connection. If the client closes
-/// first, its port rests for a second or longer (TIME_WAIT). One core can use up 45,000 ports in
-/// that time. Half of the ports of 15 addresses is more than the kernel lets rest
+/// The factor of addresses if each request has its own connection. If the client closes first, its
+/// port rests for a second or longer (TIME_WAIT). One core can use up 45,000 ports in that time.
+/// Half of the ports of 15 addresses is more than the kernel lets rest
 /// (`net.ipv4.tcp_max_tw_buckets`, often 131,072).
 const FOR_THOSE_AT_REST: usize = 15;
 
-/// How many addresses a load may have: all above 127.0.0.0 in its /16, except the last.
+/// The most addresses of a load: all above 127.0.0.0 in its /16, except the last.
 const MOST: u32 = 65_534;
 
-/// How many addresses a load's connections come from.
+/// The number of addresses that a load's connections come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sources {
     /// One address. If the server is on the loopback device (127.0.0.0/8), as many addresses as the
@@ -46,11 +47,11 @@ pub enum Sources {
 }
 
 impl Sources {
-    /// How many addresses `connections` connections to `address` come from.
-    pub(crate) fn count(self, address: SocketAddr, connections: usize, keep_alive: bool) -> u32 {
+    /// How many addresses `connections` connections to `place` come from.
+    pub(crate) fn count(self, place: &Place, connections: usize, keep_alive: bool) -> u32 {
         match self {
             Sources::Count(count) => count.get(),
-            Sources::Automatic if !has_many(address) => 1,
+            Sources::Automatic if !place.has_many_sources() => 1,
             Sources::Automatic => {
                 let more = if keep_alive { 0 } else { FOR_THOSE_AT_REST };
                 let count = connections.div_ceil(SHARE).saturating_add(more);
@@ -59,12 +60,12 @@ impl Sources {
         }
     }
 
-    /// What is wrong with them for a server at `address`.
-    pub(crate) fn problem(self, address: SocketAddr) -> Option<&'static str> {
+    /// What is wrong with them for a server at `place`.
+    pub(crate) fn problem(self, place: &Place) -> Option<&'static str> {
         let Sources::Count(count) = self else { return None };
         if count.get() > MOST {
             Some("at most 65534 source addresses can be had: give fewer")
-        } else if count.get() > 1 && !has_many(address) {
+        } else if count.get() > 1 && !place.has_many_sources() {
             Some(
                 "only a server on 127.0.0.0/8 can be loaded from several addresses: leave out --sources, or \
                  run a `duality load` on each of several machines",
@@ -75,15 +76,10 @@ impl Sources {
     }
 }
 
-/// Whether a server at `address` can be reached from many: IPv6 has but one of the loopback device.
-fn has_many(address: SocketAddr) -> bool {
-    address.is_ipv4() && address.ip().is_loopback()
-}
-
-/// The way to a server: its address, and those from which connections go there in turn.
-#[derive(Clone, Copy, Debug)]
+/// The way to a server: its place, and the addresses from which connections go there in turn.
+#[derive(Clone, Debug)]
 pub(crate) struct Route {
-    address: SocketAddr,
+    place: Place,
     sources: u32,
 }
 
@@ -91,16 +87,16 @@ pub(crate) struct Route {
 static TURN: AtomicU32 = AtomicU32::new(0);
 
 impl Route {
-    pub(crate) fn new(address: SocketAddr, sources: u32) -> Self {
-        Self { address, sources }
+    pub(crate) fn new(place: impl Into<Place>, sources: u32) -> Self {
+        Self { place: place.into(), sources }
     }
 
     /// Where it leads.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
     }
 
-    /// How many addresses it begins at.
+    /// The number of addresses at the start.
     pub(crate) fn sources(&self) -> u32 {
         self.sources
     }
@@ -110,15 +106,19 @@ impl Route {
         self.connect_with(limit, ConnectOptions::default()).await
     }
 
-    /// The same for a special connection.
+    /// The source address of a special connection.
     pub(crate) async fn connect_with(
         &self,
         limit: Duration,
         mut options: ConnectOptions,
     ) -> Result<TcpStream, Failure> {
-        options.source = self.next_source();
-        let connecting = TcpStream::connect_with(self.address, &options);
-        let connected = time::timeout(limit, connecting).await;
+        let connected = match &self.place {
+            Place::Internet(address) => {
+                options.source = self.next_source();
+                time::timeout(limit, TcpStream::connect_with(*address, &options)).await
+            }
+            Place::Unix(path) => time::timeout(limit, TcpStream::connect_unix(path)).await,
+        };
         let connected = connected.map_err(|_| Failure::ConnectTimeout)?;
         let mut stream = connected.map_err(Failure::from_connect)?;
         stream.set_read_timeout(Some(limit)).map_err(Failure::Io)?;
@@ -136,27 +136,18 @@ impl Route {
     }
 }
 
-impl From<SocketAddr> for Route {
-    /// The kernel chooses the source address.
-    fn from(address: SocketAddr) -> Self {
-        Self::new(address, 1)
-    }
-}
-
-/// Opens a connection on which no wait is longer than `limit`.
-pub(crate) async fn connect(
-    address: impl Into<Route>,
-    limit: Duration,
-) -> Result<TcpStream, Failure> {
-    address.into().connect(limit).await
+/// Opens a connection to `address` on which no wait is longer than `limit`. The kernel chooses
+/// where it comes from.
+pub(crate) async fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, Failure> {
+    Route::new(address, 1).connect(limit).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn address(text: &str) -> SocketAddr {
-        text.parse().unwrap()
+    fn place(text: &str) -> Place {
+        text.parse::<SocketAddr>().unwrap().into()
     }
 
     fn count(number: u32) -> Sources {
@@ -165,7 +156,7 @@ mod tests {
 
     #[test]
     fn there_are_as_many_as_the_connections_need() {
-        let here = address("127.0.0.1:80");
+        let here = place("127.0.0.1:80");
         for (connections, keep_alive, expected) in [
             (1, true, 1),
             (10_000, true, 1),
@@ -176,31 +167,31 @@ mod tests {
             (15_000, false, 17),
             (usize::MAX, false, MOST),
         ] {
-            assert_eq!(Sources::Automatic.count(here, connections, keep_alive), expected);
+            assert_eq!(Sources::Automatic.count(&here, connections, keep_alive), expected);
         }
-        assert_eq!(count(3).count(here, 1_000_000, false), 3);
+        assert_eq!(count(3).count(&here, 1_000_000, false), 3);
     }
 
     #[test]
     fn elsewhere_there_is_one() {
-        for text in ["192.0.2.1:80", "[::1]:80"] {
-            let there = address(text);
-            assert_eq!(Sources::Automatic.count(there, 100_000, false), 1);
-            assert_eq!(count(1).problem(there), None);
-            assert!(count(2).problem(there).unwrap().contains("--sources"));
+        let socket = Place::unix("/tmp/server.sock".as_ref()).unwrap();
+        for there in [place("192.0.2.1:80"), place("[::1]:80"), socket] {
+            assert_eq!(Sources::Automatic.count(&there, 100_000, false), 1);
+            assert_eq!(count(1).problem(&there), None);
+            assert!(count(2).problem(&there).unwrap().contains("--sources"));
         }
-        assert_eq!(count(MOST).problem(address("127.1.2.3:80")), None);
-        assert!(count(MOST + 1).problem(address("127.1.2.3:80")).is_some());
+        assert_eq!(count(MOST).problem(&place("127.1.2.3:80")), None);
+        assert!(count(MOST + 1).problem(&place("127.1.2.3:80")).is_some());
     }
 
     #[test]
     fn every_source_has_its_turn() {
-        let route = Route::new(address("127.0.0.1:80"), 300);
+        let route = Route::new(place("127.0.0.1:80"), 300);
         let sources: std::collections::HashSet<_> =
             (0..300).map(|_| route.next_source().unwrap()).collect();
         assert!(sources.iter().all(IpAddr::is_loopback));
         // Other tests may take turns meanwhile.
         assert!(sources.len() > 100, "{}", sources.len());
-        assert_eq!(Route::from(address("127.0.0.1:80")).next_source(), None);
+        assert_eq!(Route::new(place("127.0.0.1:80"), 1).next_source(), None);
     }
 }

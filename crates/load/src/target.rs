@@ -1,10 +1,11 @@
-//! What a load is aimed at: `SERVICE://HOST:PORT`, with a path where the service has pages. A chat
-//! or a game may be on several servers, `chat://HOST:PORT,HOST:PORT`. Or a fixed exchange of bytes
-//! with a service of the user's own.
+//! The target of a load: `SERVICE://HOST:PORT`, with a path if the service has pages. A chat or a
+//! game may be on several servers, `chat://HOST:PORT,HOST:PORT`. A target may also be a fixed
+//! exchange of bytes with a service of the user's own.
 
 use std::fmt;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -14,17 +15,28 @@ use crate::client::chat::Chat;
 use crate::client::echo::{self, Echo};
 use crate::client::exchange::FixedBytes;
 use crate::client::guestbook::Visits;
-use crate::client::http::Page;
-use crate::client::{ALL, Protocol};
+use crate::client::http::{self, Page, Script};
+use crate::client::{ALL, Entry, Protocol};
 use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
+use crate::place::Place;
 
-/// A service at an address, and the request to make. It is read from text. Functions make the
+/// What a target of http at a Unix socket begins with, and the `Host` of its requests.
+const UNIX: &str = "http+unix://";
+const LOCAL_HOST: &str = "localhost";
+
+/// A load goes to at most so many addresses of a host name.
+const MOST_ADDRESSES: usize = 64;
+
+/// A service at an address, and the request to make. A target is read from text. Functions make the
 /// targets that text cannot fully describe.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// One, or several where the service can be on several servers.
-    addresses: Vec<SocketAddr>,
+    /// One; or several where the service can be on several servers, or where a host name has
+    /// several addresses.
+    places: Vec<Place>,
+    /// Whether one of these places is enough, because they are those of one host name.
+    alternatives: bool,
     protocol: Arc<dyn Protocol>,
 }
 
@@ -35,23 +47,65 @@ impl Target {
     /// Sends `message` to an echo server, which returns the same bytes. [`Target::check`] bounds
     /// its length.
     pub fn echo(address: SocketAddr, message: Vec<u8>) -> Self {
-        Self { addresses: vec![address], protocol: Arc::new(Echo { message }) }
+        Self::new(address, Arc::new(Echo { message }))
     }
 
     /// Sends `request` to a service of the user's own; the only correct answer is `reply`.
     pub fn exchange(address: SocketAddr, request: Vec<u8>, reply: Vec<u8>) -> Self {
-        Self { addresses: vec![address], protocol: Arc::new(FixedBytes { request, reply }) }
+        Self::new(address, Arc::new(FixedBytes { request, reply }))
     }
 
     /// Talks in a chat; at most `lines` lines of each member are under way at a time.
     pub fn chat(address: SocketAddr, lines: u32) -> Self {
-        Self { addresses: vec![address], protocol: Arc::new(Chat { lines }) }
+        Self::new(address, Arc::new(Chat { lines }))
     }
 
     /// Reads a page of a guestbook. Every `post_every`-th request of a connection is a POST; 0 is
     /// never.
     pub fn guestbook(address: SocketAddr, page: Page, post_every: u32) -> Self {
-        Self { addresses: vec![address], protocol: Arc::new(Visits { page, post_every }) }
+        Self::new(address, Arc::new(Visits { page, post_every }))
+    }
+
+    /// Makes the requests of `script` of this http server, in place of a GET of its page. The
+    /// page's host is that of the requests; its path has no meaning then.
+    ///
+    /// # Errors
+    ///
+    /// The target is not one of http.
+    pub fn with_script(self, script: Script) -> Result<Self, TargetError> {
+        let page = self.page().filter(|_| self.service() == http::ENTRY.name);
+        let Some(page) = page.cloned() else {
+            return Err(TargetError {
+                problem: format!(
+                    "{} has no requests to choose; load an http server",
+                    self.service()
+                ),
+                target: self.to_string(),
+            });
+        };
+        Ok(Self { protocol: http::asking(page, script), ..self })
+    }
+
+    /// The http server of a target at a Unix socket. The text is read as elsewhere, but its host is
+    /// only named in requests, and not looked up.
+    ///
+    /// # Errors
+    ///
+    /// The target is not one of http, or no socket can have this path.
+    pub fn at_unix_socket(text: &str, path: &Path) -> Result<Self, TargetError> {
+        let nowhere = |_: &str| Ok(vec![SocketAddr::from(([127, 0, 0, 1], 80))]);
+        let target = parse(text, nowhere).and_then(|target| {
+            if target.service() != http::ENTRY.name || target.address().is_none() {
+                return Err("with a Unix socket, give an http:// target".to_owned());
+            }
+            Ok(Self { places: vec![Place::unix(path)?], alternatives: false, ..target })
+        });
+        target.map_err(|problem| TargetError { target: text.to_owned(), problem })
+    }
+
+    /// A target at one address.
+    fn new(address: SocketAddr, protocol: Arc<dyn Protocol>) -> Self {
+        Self { places: vec![address.into()], alternatives: false, protocol }
     }
 
     /// The page of a target of `service` that names none. `None` if the service has no pages, or no
@@ -60,14 +114,25 @@ impl Target {
         ALL.iter().find(|entry| entry.name == service)?.page
     }
 
+    /// The address at which the server listens; the first of several. `None` if that is a Unix
+    /// socket.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.place().address()
+    }
+
     /// Where the server listens; the first of several.
-    pub fn address(&self) -> SocketAddr {
-        self.addresses[0]
+    pub(crate) fn place(&self) -> &Place {
+        &self.places[0]
     }
 
     /// Where all of the servers listen; at least one.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    pub(crate) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Whether there are several places, and those that cannot be reached may be left out.
+    pub(crate) fn has_alternatives(&self) -> bool {
+        self.alternatives && self.places.len() > 1
     }
 
     /// The name of the service, as in `SERVICE://HOST:PORT`; `exchange` for one of the user's own.
@@ -122,13 +187,20 @@ impl Target {
 
 impl fmt::Display for Target {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.page() {
-            Some(Page { host, path }) => {
-                write!(formatter, "{}://{host}{path}", self.service())
+        match (self.page(), self.place()) {
+            (Some(Page { host, path }), Place::Unix(socket)) if host == LOCAL_HOST => {
+                write!(formatter, "{UNIX}{}:{path}", socket.display())
             }
-            None => {
-                let addresses: Vec<_> = self.addresses.iter().map(SocketAddr::to_string).collect();
-                write!(formatter, "{}://{}", self.service(), addresses.join(","))
+            (Some(Page { host, path }), place) => {
+                write!(formatter, "{}://{host}{path}", self.service())?;
+                match place {
+                    Place::Internet(_) => Ok(()),
+                    Place::Unix(socket) => write!(formatter, " at {}", socket.display()),
+                }
+            }
+            (None, _) => {
+                let places: Vec<_> = self.places.iter().map(Place::to_string).collect();
+                write!(formatter, "{}://{}", self.service(), places.join(","))
             }
         }
     }
@@ -146,9 +218,12 @@ impl FromStr for Target {
     type Err = TargetError;
 
     /// Reads `SERVICE://HOST:PORT[/PATH]`; `HOST:PORT[/PATH]` is one of http, and a port alone one
-    /// of 127.0.0.1. Servers of one chat or game are `chat://HOST:PORT,HOST:PORT`. A host name is
-    /// looked up here, and its first IPv4 address is taken if it has one. The default port of
-    /// services with pages is 80. The guestbook's default page is `/guestbook`.
+    /// of 127.0.0.1. Servers of one chat or game are `chat://HOST:PORT,HOST:PORT`. An http server
+    /// at a Unix socket is `http+unix:///PATH/TO.SOCK:/URL`.
+    ///
+    /// A host name is looked up here. A load of http goes to all of its addresses. Others go to its
+    /// first IPv4 address, if it has one. The default port of services with pages is 80. The
+    /// guestbook's default page is `/guestbook`.
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let look_up = |place: &str| place.to_socket_addrs().map(Iterator::collect);
         parse(text, look_up).map_err(|problem| TargetError { target: text.to_owned(), problem })
@@ -162,18 +237,16 @@ pub(crate) type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
 ///
 /// # Errors
 ///
-/// What is wrong with it, and the remedy.
+/// The error names the mistake and the remedy.
 pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
+    if let Some(rest) = text.strip_prefix(UNIX) {
+        return local(rest);
+    }
     let (scheme, rest) = match text.split_once("://") {
         Some(parts) => parts,
         None => ("http", without_scheme(text)?),
     };
-    // A client does not send the fragment.
-    let rest = rest.split('#').next().unwrap_or_default();
-    let (authority, path) = match rest.find(['/', '?']) {
-        Some(at) => rest.split_at(at),
-        None => (rest, ""),
-    };
+    let (authority, path) = http::authority_and_path(rest);
     let authorities: Vec<String> = authority.split(',').map(complete).collect();
     let authority = &*authorities[0];
     let Some(entry) = ALL.iter().find(|entry| entry.name == scheme) else {
@@ -188,10 +261,24 @@ pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
     if entry.page.is_none() && !path.is_empty() {
         return Err(format!("{scheme} has no path; write {scheme}://{authority}"));
     }
-    let addresses = authorities.iter().map(|place| resolve(place, entry.port, look_up));
-    let addresses = addresses.collect::<Result<_, _>>()?;
+    let found = authorities.iter().map(|place| resolve(place, entry, look_up));
+    let places = found.collect::<Result<Vec<_>, _>>()?.concat();
     let page = Page { host: authority.to_owned(), path: http_path(path)? };
-    Ok(Target { addresses, protocol: (entry.read)(page) })
+    let alternatives = entry.uses_all_addresses;
+    Ok(Target { places, alternatives, protocol: (entry.read)(page) })
+}
+
+/// The target of `/PATH/TO.SOCK:/URL`.
+fn local(text: &str) -> Result<Target, String> {
+    let (socket, path) = text.split_once(':').unwrap_or((text, ""));
+    let is_path = socket.starts_with('/') && !socket.ends_with('/');
+    if !is_path || socket.chars().any(char::is_control) {
+        return Err(format!("expected {UNIX}/PATH/TO.SOCK:/URL"));
+    }
+    let path = path.split('#').next().unwrap_or_default();
+    let page = Page { host: LOCAL_HOST.to_owned(), path: http_path(path)? };
+    let places = vec![Place::unix(Path::new(socket))?];
+    Ok(Target { places, alternatives: false, protocol: (http::ENTRY.read)(page) })
 }
 
 fn no_client(scheme: &str) -> String {
@@ -221,18 +308,16 @@ fn complete(authority: &str) -> String {
     }
 }
 
-/// The address of `HOST:PORT`, `HOST` or `[IPv6]:PORT`.
-fn resolve(
-    authority: &str,
-    default_port: Option<u16>,
-    look_up: LookUp,
-) -> Result<SocketAddr, String> {
+/// The addresses of `HOST:PORT`, `HOST` or `[IPv6]:PORT` that connections of a service go to.
+fn resolve(authority: &str, entry: &Entry, look_up: LookUp) -> Result<Vec<Place>, String> {
     if authority.contains('@') {
-        return Err("user names are not supported; write SERVICE://HOST:PORT".to_owned());
+        return Err("a target has no user names; write SERVICE://HOST:PORT, and give \
+                    `load --user NAME:PASSWORD`"
+            .to_owned());
     }
     // A colon within the brackets of an IPv6 address does not begin the port.
     let has_port = authority.rfind(':') > authority.rfind(']');
-    let with_port = match (has_port, default_port) {
+    let with_port = match (has_port, entry.port) {
         (true, _) => authority.to_owned(),
         (false, Some(port)) => format!("{authority}:{port}"),
         (false, None) => return Err("the port is missing; write SERVICE://HOST:PORT".to_owned()),
@@ -252,10 +337,23 @@ fn resolve(
     if !port.parse().is_ok_and(|port: u16| port > 0) {
         return Err(format!("{port:?} is not a port; ports are 1 to 65535"));
     }
-    let found = look_up(&with_port)
+    let mut found = look_up(&with_port)
         .map_err(|error| format!("no address found for host {host:?} ({error})"))?;
-    let first_choice = found.iter().find(|address| address.is_ipv4()).or(found.first());
-    first_choice.copied().ok_or_else(|| format!("host {host:?} has no address"))
+    // A stable sort: within a family, the order of the name service stays.
+    found.sort_by_key(|address| !address.is_ipv4());
+    let mut places: Vec<Place> = Vec::new();
+    for place in found.into_iter().map(Place::from) {
+        if !places.contains(&place) && places.len() < MOST_ADDRESSES {
+            places.push(place);
+        }
+    }
+    if places.is_empty() {
+        return Err(format!("host {host:?} has no address"));
+    }
+    if !entry.uses_all_addresses {
+        places.truncate(1);
+    }
+    Ok(places)
 }
 
 /// The request target of a URL's path and query.
@@ -275,7 +373,7 @@ mod tests {
         let target: Target = text.parse().unwrap();
         assert_eq!(target.service(), "http", "{text}");
         let page = target.page().unwrap().clone();
-        (target.address().to_string(), page.host, page.path)
+        (target.place().to_string(), page.host, page.path)
     }
 
     fn http(address: &str, host: &str, path: &str) -> (String, String, String) {
@@ -315,6 +413,7 @@ mod tests {
             "time://127.0.0.1:13",
             "echo://[::1]:7",
             "http://127.0.0.1:80/x",
+            "http+unix:///run/app/server.sock:/x?y",
             "quote://127.0.0.1:8080",
             "game://127.0.0.1:8080",
             "chat://127.0.0.1:8080",
@@ -326,7 +425,7 @@ mod tests {
         ] {
             let target: Target = text.parse().unwrap();
             assert_eq!(target.to_string(), text);
-            assert_eq!(target.service(), text.split(':').next().unwrap());
+            assert_eq!(target.service(), text.split([':', '+']).next().unwrap());
         }
     }
 
@@ -337,7 +436,7 @@ mod tests {
         {
             let target: Target = text.parse().unwrap();
             assert_eq!(target.to_string(), "guestbook://127.0.0.1:81/guestbook");
-            assert_eq!(target.address(), "127.0.0.1:81".parse().unwrap());
+            assert_eq!(target.address(), Some("127.0.0.1:81".parse().unwrap()));
         }
     }
 
@@ -360,7 +459,10 @@ mod tests {
             ("http://127.0.0.1:http/", "not a port"),
             ("http://127.0.0.1:65536/", "not a port"),
             ("time://127.0.0.1:0", "not a port"),
-            ("http://me@127.0.0.1:80/", "user names"),
+            ("http://me@127.0.0.1:80/", "--user NAME:PASSWORD"),
+            ("http+unix://server.sock:/", "http+unix:///PATH/TO.SOCK:/URL"),
+            ("http+unix:///", "http+unix:///PATH/TO.SOCK:/URL"),
+            ("http+unix:///a.sock:/b c", "percent-encoded"),
             ("http://[::1/", "in brackets stands an IPv6 address"),
             ("http://[::1:80/", "in brackets stands an IPv6 address"),
             ("http://::1/", "in brackets stands an IPv6 address"),

@@ -1,5 +1,5 @@
-//! What latencies leave out: requests without a reply at the end of the window, and times within it
-//! without any reply.
+//! The gaps that latencies leave: requests without a reply at the end of the window, and times
+//! within it without any reply.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Overdue {
     pub(crate) count: u64,
-    /// How long the oldest of them had waited.
+    /// The wait of the oldest such request.
     pub(crate) longest: Duration,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    /// A reply came, or the window closes. It opened at `opened`.
+    /// Called when a reply comes, or the window closes. The window opened at `opened`.
     #[inline]
     pub(crate) fn end(&mut self, opened: Instant, now: Instant) {
         let since = self.last_reply.replace(now).unwrap_or(opened);

@@ -13,7 +13,7 @@ use common::{load, only_error, options, server};
 
 /// One line on its way to one member. Members count from 1, in the order in which they came.
 struct Delivery {
-    /// How many there were before, in the whole chat.
+    /// The number of earlier members, in the whole chat.
     count: u64,
     from: u64,
     to: u64,
@@ -153,7 +153,7 @@ fn members_must_hear_lines_in_one_order() {
         },
         _ => line,
     });
-    let address = target.address();
+    let address = target.address().unwrap();
     let report = load(&options(Target::chat(address, 1), 4, 12 * 10));
     let (kind, failed) = only_error(&report);
     assert_eq!((kind, report.requests + failed), ("wrong-bytes", 120));
@@ -255,7 +255,7 @@ fn a_chat_of_one_and_one_without_stay_are_refused() {
 #[derive(Default)]
 struct Joined {
     members: Vec<Option<TcpStream>>,
-    /// Those of the second server.
+    /// The members of the second server.
     of_second: Vec<TcpStream>,
     second_has_ended: bool,
 }

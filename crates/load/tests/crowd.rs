@@ -120,7 +120,7 @@ fn an_idle_connection_that_the_server_ends_is_told_and_replaced() {
 
 #[test]
 fn a_server_that_cannot_bear_the_idle_ones_is_told_before_the_load() {
-    // One connection at a time.
+    // The server takes one connection at a time.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -256,7 +256,7 @@ fn a_slow_sender_takes_an_echo_as_it_comes() {
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
             let _ = stream.write_all(&buffer[..count]);
             echoed += count;
-            // It goes on after the first echo was complete.
+            // The sender goes on after the first echo is complete.
             sees.fetch_or(number == FIRST && echoed > 8, Ordering::Relaxed);
         }
     });

@@ -17,7 +17,7 @@ fn game(pass: impl Fn(u64, String) -> String + Send + Sync + 'static) -> Target 
     let waiting = Mutex::new(None::<TcpStream>);
     let count = AtomicU64::new(0);
     let address = server(move |mut second, _| {
-        // One thread serves both of a pair: that of the one that came second.
+        // One thread serves both players of a pair: the thread of the second player.
         let mut waiting = waiting.lock().unwrap();
         let Some(mut first) = waiting.take() else {
             *waiting = Some(second);

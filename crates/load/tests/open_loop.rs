@@ -111,7 +111,8 @@ impl Observer for Probes {
 
 #[test]
 fn the_peak_is_not_above_what_the_server_can_do() {
-    // One request at a time, of at least a millisecond: never more than a thousand a second.
+    // The server takes one request at a time, and at least a millisecond for each. So it never
+    // answers more than a thousand a second.
     let turn = Mutex::new(());
     let address = http_server(move |_, _| {
         let _turn = turn.lock().unwrap();
@@ -128,7 +129,7 @@ fn the_peak_is_not_above_what_the_server_can_do() {
     assert_eq!(found.probes, probes.0);
     let peak = found.peak_per_second.unwrap();
     let report = found.report.as_ref().unwrap();
-    // What is above a thousand in the rate is in the queue when the window closes.
+    // Requests beyond a thousand a second are in the queue when the window closes.
     assert!(report.requests_per_second <= 1_010.0, "{found:?}");
     assert!((10.0..1_500.0).contains(&peak), "{found:?}");
     let confirmed = found.probes.iter().rfind(|probe| probe.met).unwrap();

@@ -1,4 +1,5 @@
-//! When the measured window opens and closes, what is counted in it, and what is told of the rest.
+//! Tests when the measured window opens and closes, which requests count in it, and how the report
+//! shows the rest.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! What it costs to wake one of many user-level threads, beside a bare loop that touches the same
-//! memory.
+//! Measures the cost to wake one of many user-level threads, beside a bare loop that touches the
+//! same memory.
 //!
 //! ```text
 //!   a ring in random order:   thread 7 ─wakes─▶ thread 91 ─▶ thread 3 ─▶ …      64 tokens go round
@@ -89,7 +89,7 @@ struct Ring {
     ended: AtomicU64,
     done: AtomicU64,
     wakers: Mutex<Vec<Waker>>,
-    /// Which thread wakes which.
+    /// The order in which threads wake each other.
     order: Vec<u32>,
     /// The thread that the last token wakes.
     root: Mutex<Option<Waker>>,
@@ -175,7 +175,7 @@ fn cpu_time() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// The same memory in the same layout, and nothing but touching it. Each thread has a line of a
+/// Touches the same memory in the same layout, and does nothing else. Each thread has a line of a
 /// table, and the highest lines of a page of its own. There it finds which thread to wake.
 struct Floor {
     table: Vec<Line>,

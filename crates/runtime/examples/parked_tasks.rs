@@ -1,5 +1,5 @@
-//! What a parked task costs: starts many state machines on one event loop, has each wait, and wakes
-//! them all.
+//! Measures the cost of a parked task. Starts many state machines on one event loop, lets each
+//! wait, and wakes all.
 //!
 //! ```text
 //! cargo run --release -p duality-runtime --example parked_tasks -- 10000000 notify
@@ -76,7 +76,7 @@ struct Measurement {
     state: usize,
     /// Bytes in memory before, with all spawned, and with all parked.
     resident: [usize; 3],
-    /// How long it took to spawn and to park them all.
+    /// The time to spawn and park all tasks.
     took: [Duration; 2],
 }
 

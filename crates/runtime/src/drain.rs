@@ -2,9 +2,9 @@
 //!
 //! From its request on, a drain ends the input of every *accepted* connection that waits for input,
 //! as if the client had closed. So a service finishes what it is doing, writes its reply, and
-//! returns. What has come before is read first. A connection that has sent nothing yet has a second
-//! to send its first bytes ([`FIRST_BYTES`]). Listeners accept what is in their queues, and no
-//! more. No service needs a line of code for a drain, and a drain is the same in every world:
+//! returns. Data that came before are read first. A connection that has sent nothing yet has a
+//! second to send its first bytes ([`FIRST_BYTES`]). Listeners accept what is in their queues, and
+//! no more. No service needs a line of code for a drain, and a drain is the same in every world:
 //!
 //! - A loop looks at the flag in each round, and its reads return 0 where they would have waited.
 //!
@@ -22,11 +22,12 @@
 //! again, and fails, there. A child has one kernel thread, and the signal interrupts that one.
 //!
 //! A listener that was inherited from another program is shared, too, and other processes go on
-//! accepting from it. It ends in the same way, and what is in its queue is left to them. Several
-//! kernel threads may be blocked on it, so each gets a signal ([`LOOK_AGAIN`]) to begin again.
+//! accepting from it. The listener ends in the same way, and leaves the connections in its queue to
+//! them. Several kernel threads may be blocked on it, so each gets a signal ([`LOOK_AGAIN`]) to
+//! begin again.
 //!
-//! [`request`] is async-signal-safe, so that it can be all that a SIGTERM handler does. It drains
-//! the whole process.
+//! [`request`] is async-signal-safe, so a SIGTERM handler can call it and do nothing else. It
+//! drains the whole process.
 //!
 //! A program may run several servers. A [`Scope`] is the kernel threads of one of them, and drains
 //! them alone. A kernel thread knows its scope, and each listed descriptor is marked with the scope
@@ -64,13 +65,12 @@ static PROCESS: Drain =
 loom::lazy_static! { static ref PROCESS: Drain = Drain::default(); }
 
 thread_local! {
-    /// The scope that this kernel thread is in, null without one. It lies on the stack of
-    /// [`within`].
+    /// The scope of this kernel thread, or null. The scope lies on the stack of [`within`].
     static SCOPE: Cell<*const Scope> = const { Cell::new(ptr::null()) };
 }
 
-/// How long a drain waits for the first bytes of an accepted connection. A client connects and then
-/// sends, so without this wait a connection could be accepted in vain.
+/// The time that a drain waits for the first bytes of an accepted connection. A client connects and
+/// then sends, so without this wait a connection could be accepted in vain.
 pub const FIRST_BYTES: Duration = Duration::from_secs(1);
 
 /// The signal that makes a kernel thread look again, which nothing else uses. Its handler does
@@ -84,8 +84,8 @@ pub fn requested() -> bool {
         || with_scope(|scope| scope.is_some_and(Scope::is_requested))
 }
 
-/// The same for a new loop, before it first sleeps. It has just made the wakeup that a drain
-/// interrupts it by.
+/// Registers a new loop, before the loop first sleeps. The loop has just made the wakeup with which
+/// a drain interrupts it.
 ///
 /// A request sets the flag and then interrupts the loops that there are. The fence here and the one
 /// in the request ensure that either the request finds the wakeup, or this finds the flag.
@@ -181,14 +181,14 @@ fn with_scope<R>(operation: impl FnOnce(Option<&Scope>) -> R) -> R {
 /// A descriptor of the block world, listed for as long as this lives.
 pub(crate) struct Listed(RawFd);
 
-/// What ends at a drain.
+/// A part of the process that ends at a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DrainTarget {
     /// The input of a connection.
     Connection,
     /// A listener, which that process has made.
     Listener(Pid),
-    /// A listener of other programs, too. Where it is listed: by which kernel thread.
+    /// A listener that other programs share, with the kernel thread that listed it.
     Inherited(Option<Pid>),
 }
 

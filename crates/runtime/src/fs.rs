@@ -18,7 +18,7 @@ use rustix::io::{Errno, pread, pwrite};
 
 use crate::{task, time};
 
-/// How long to wait for a descriptor, and how long before another attempt.
+/// The longest wait for a descriptor, and the time between two attempts.
 const PATIENCE: Duration = Duration::from_secs(10);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
@@ -64,7 +64,7 @@ impl Root {
 
     /// Opens the file or directory at `path`, which is relative and separated by `/`.
     ///
-    /// Where no descriptor is left, this waits for one, for up to ten seconds.
+    /// If no descriptor is left, waits for a descriptor for up to ten seconds.
     ///
     /// Symbolic links are followed as long as they stay beneath the root; where the kernel cannot
     /// see to that, they are not followed at all.
@@ -78,7 +78,7 @@ impl Root {
         with_a_descriptor(move || root.open_now(&path)).await
     }
 
-    /// What [`open_file`](Root::open_file) would open.
+    /// Describes the file that [`open_file`](Root::open_file) would open.
     ///
     /// # Errors
     ///
@@ -188,7 +188,7 @@ pub struct File {
 }
 
 impl File {
-    /// What the file is.
+    /// The file's properties.
     ///
     /// # Errors
     ///
@@ -278,8 +278,9 @@ impl File {
         Ok(Self { descriptor: Arc::new(descriptor) })
     }
 
-    /// A file without a name in the system's directory for temporary files, with this content. It
-    /// goes with its last descriptor. Not `async`: it belongs to the set-up of a server.
+    /// A file without a name in the system's directory for temporary files, with this content. The
+    /// file vanishes with its last descriptor. The function is not `async`, because it belongs to
+    /// the set-up of a server.
     ///
     /// # Errors
     ///
@@ -323,7 +324,7 @@ impl AsFd for File {
     }
 }
 
-/// What a path leads to.
+/// The file that a path leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -334,10 +335,10 @@ pub enum Kind {
     Other,
 }
 
-/// What a file is.
+/// The properties of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// What kind of thing it is.
+    /// The kind of the file.
     pub kind: Kind,
     /// Its length in bytes.
     pub length: u64,

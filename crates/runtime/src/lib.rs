@@ -1,4 +1,4 @@
-//! What a service sees of the machine, and the four worlds beneath it.
+//! A service's view of the machine, and the four worlds beneath it.
 //!
 //! A service is straight-line `async` code over [`net`], [`time`], [`sync`], [`fs`] and [`task`].
 //! The *world* of the kernel thread decides at run time what a blocking operation does underneath.
@@ -30,6 +30,9 @@ pub mod memory;
 pub mod net;
 mod pages;
 pub mod places;
+// For the load generator. It may change without notice.
+#[doc(hidden)]
+pub mod priority;
 pub mod processor;
 pub mod reload;
 mod remote;

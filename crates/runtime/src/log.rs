@@ -1,4 +1,4 @@
-//! What a program says to its operator: lines to standard error. To say a line cannot fail.
+//! Messages of a program to its operator: lines to standard error. Writing a line cannot fail.
 //!
 //! `eprintln!` panics where standard error cannot be written: on a full disk, or on a pipe without
 //! a reader. A server must not end because of a lost line. So clippy forbids `eprintln!` in this

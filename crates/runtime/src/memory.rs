@@ -7,8 +7,8 @@ use std::ptr;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Resource, getrlimit};
 
-/// How much memory is to be left when another connection is accepted. Those that are served may yet
-/// need it for buffers, helper threads, and a store.
+/// The memory that must be left when the server accepts another connection. Existing connections
+/// may need this memory for buffers, helper threads, and a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserve {
     bytes: usize,

@@ -19,8 +19,7 @@ mod source {
         getrlimit(Resource::As).current
     }
 
-    /// Memory that child processes will share, all zeroes. It takes up no more of it than is
-    /// touched.
+    /// Memory that child processes will share, all zeroes. Only touched pages take memory.
     pub(crate) fn share(bytes: usize) -> io::Result<NonNull<u8>> {
         map(bytes, MapFlags::SHARED, ProtFlags::READ | ProtFlags::WRITE)
     }

@@ -1,10 +1,10 @@
 //! Places: kernel threads that serve one connection at a time. A server has only so many.
 //!
-//! A client that is silent holds its place, and other clients wait. So where others wait, a
+//! A client that is silent holds its place, and other clients wait. So if other clients wait, a
 //! connection that keeps its place in vain sees the end of its input, as at a
-//! [drain](crate::drain). It keeps its place in vain in two cases:
+//! [drain](crate::drain). A connection keeps its place in vain in two cases:
 //!
-//! - Nothing has passed over it, in either direction, for `SILENCE`.
+//! - No bytes have passed over the connection, in either direction, for `SILENCE`.
 //!
 //! - Its client sends more slowly than `LEAST_RATE`, and has had `SLOW` for its request.
 //!
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use crate::tcp_info::tcp_info;
 
-/// How long a connection may be silent where others wait.
+/// The time that a connection may be silent while other clients wait.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 
 /// When the rate of a request begins to matter, after the last reply.
@@ -39,11 +39,10 @@ const SECOND_LOOK: Duration = Duration::from_millis(100);
 const MANY_READS: u32 = 3;
 
 thread_local! {
-    /// The place that this kernel thread is, null if it is none. It lies on the stack of
-    /// [`Places::enter`].
+    /// The place of this kernel thread, or null. The place lies on the stack of [`Places::enter`].
     static PLACE: Cell<*const Place<'static>> = const { Cell::new(ptr::null()) };
 
-    /// How many reads there were since the last write.
+    /// The number of reads since the last write.
     static READS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -97,7 +96,7 @@ impl Place<'_> {
         READS.get() >= MANY_READS || self.places.are_wanted.load(Ordering::Relaxed)
     }
 
-    /// How long an empty read of `connection` may wait until the next look. `None` if the
+    /// The time that an empty read of `connection` may wait until the next look. `None` if the
     /// connection must end.
     #[cold]
     pub(crate) fn look(&self, connection: BorrowedFd<'_>) -> Option<Duration> {
@@ -114,8 +113,8 @@ impl Place<'_> {
     }
 }
 
-/// How long a connection without unread bytes may still keep its place. `None` if a reply is on its
-/// way.
+/// The time for which a connection without unread bytes may still keep its place. `None` if a reply
+/// is on its way.
 fn left(connection: BorrowedFd<'_>) -> Option<Duration> {
     let info = tcp_info(connection)?;
     if info.tcpi_unacked > 0 || info.tcpi_notsent_bytes > 0 {

@@ -1,8 +1,8 @@
 //! A reload: what a server reads anew when its operator asks, such as the files beneath its root.
 //!
-//! A request is a number that grows, in memory that child processes share. Whatever keeps something
-//! that may be read anew compares the number with the one that it has seen. So a signal handler of
-//! the parent reaches every process, and a reload costs requests a load.
+//! A request is a number that grows, in memory that child processes share. Code that keeps
+//! reloadable data compares the number with the last number that it has seen. So a signal handler
+//! of the parent reaches every process, and a reload costs requests a load.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ pub fn request() {
     }
 }
 
-/// How often a reload was asked for.
+/// The number of reload requests.
 #[inline]
 #[must_use]
 pub fn requests() -> u64 {

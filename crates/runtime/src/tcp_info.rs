@@ -1,4 +1,4 @@
-//! What the kernel knows of a TCP socket.
+//! The kernel's information on a TCP socket.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 

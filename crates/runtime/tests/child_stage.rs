@@ -1,4 +1,4 @@
-//! What a forked child calls its stage reaches the parent as text, wherever the child keeps it.
+//! The name of a forked child's stage reaches the parent as text, wherever the child keeps it.
 //!
 //! One test in a process of its own, because the test forks.
 

@@ -10,7 +10,7 @@ in_every_world! {
     the_last_bytes_arrive
 }
 
-/// What is unread makes the close a reset, which would throw away bytes that the kernel keeps for
+/// Unread bytes turn the close into a reset, which would discard bytes that the kernel keeps for
 /// the close.
 async fn the_last_bytes_arrive() {
     let any = "127.0.0.1:0".parse().unwrap();

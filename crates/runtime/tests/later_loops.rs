@@ -1,4 +1,4 @@
-//! What a loop leaves behind means nothing to a later one.
+//! The leftovers of a loop mean nothing to a later loop.
 
 use std::future::Future;
 

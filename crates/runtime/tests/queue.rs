@@ -151,7 +151,7 @@ proptest! {
                     while ended.load(Ordering::Relaxed) < expected {
                         task::yield_now().await;
                     }
-                    // What is left of it is dropped, with its entries in the queue.
+                    // The rest of it is dropped, with its entries in the queue.
                     for _ in 0..300 {
                         drop(task::spawn(task::yield_now()).unwrap());
                     }

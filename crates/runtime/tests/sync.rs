@@ -259,7 +259,7 @@ fn channel(capacity: usize, steps: &[Step]) {
     }
 }
 
-/// Where a future that must wait says so.
+/// Runs a body on a loop, where a future that must wait returns `Pending`.
 fn on_a_loop(body: impl FnOnce() + 'static) {
     let opened = EventLoop::new(Kind::Poll.open().unwrap(), LoopWorld::Suspend);
     opened.unwrap().run(async { body() });
@@ -326,7 +326,7 @@ fn turns_go_round(world: LoopWorld) {
             duality_runtime::task::spawn(async move {
                 for _ in 0..TURNS {
                     let mut turns = lock.lock().await;
-                    // Others queue in the meantime.
+                    // Other tasks queue in the meantime.
                     duality_runtime::task::yield_now().await;
                     turns.push(number);
                 }

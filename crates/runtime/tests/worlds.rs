@@ -33,6 +33,7 @@ in_every_world! {
     a_timeout_leaves_a_quick_future_alone
     sleep_is_never_short
     a_refused_connection_is_an_error
+    a_unix_socket_is_reached
     a_connect_can_time_out
     a_connection_comes_from_the_address_it_is_told
     a_source_that_is_not_local_is_an_error
@@ -82,7 +83,7 @@ async fn connections_rest() {
     // A task that gives up, or closes, rests no longer.
     assert_eq!(reader.await, Ok(io::ErrorKind::TimedOut));
     assert_eq!(resting(), 0);
-    // What is waited for from a server of one's own choice is no rest.
+    // A wait for a server that the task itself chose is not a rest.
     let (mut client, server) = pair().await;
     let waiting = task::spawn(async move { client.read(&mut [0]).await.unwrap() }).unwrap();
     let before = idle();
@@ -192,6 +193,28 @@ async fn a_refused_connection_is_an_error() {
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
 }
 
+async fn a_unix_socket_is_reached() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("server.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut greeting = [0; 5];
+        io::Read::read_exact(&mut stream, &mut greeting).unwrap();
+        io::Write::write_all(&mut stream, &greeting).unwrap();
+    });
+    let mut stream = TcpStream::connect_unix(&path).await.unwrap();
+    stream.write_all(b"hello").await.unwrap();
+    let mut greeting = [0; 5];
+    stream.read_exact(&mut greeting).await.unwrap();
+    assert_eq!(&greeting, b"hello");
+    assert_eq!(stream.read(&mut greeting).await.unwrap(), 0);
+    assert!(stream.peer_addr().is_err());
+    server.join().unwrap();
+    let absent = TcpStream::connect_unix(&directory.path().join("absent")).await;
+    assert_eq!(absent.err().unwrap().kind(), io::ErrorKind::NotFound);
+}
+
 async fn a_connect_can_time_out() {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let listener = TcpListener::bind(any, &ListenOptions::default().backlog(0)).unwrap();
@@ -225,7 +248,7 @@ async fn a_connection_comes_from_the_address_it_is_told() {
 
 async fn a_source_that_is_not_local_is_an_error() {
     let (_listener, address) = listener();
-    // One of the addresses that are for documentation (RFC 5737).
+    // An address that is reserved for documentation (RFC 5737).
     let source = IpAddr::from([192, 0, 2, 1]);
     let error = TcpStream::connect_from(source, address).await.err().unwrap();
     assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);

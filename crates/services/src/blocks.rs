@@ -47,14 +47,14 @@ const READ_SIZE: u64 = 80_000;
 /// The most bytes that a request may read. Each request under way has a buffer of that size.
 const LARGEST_READ: u64 = 1 << 30;
 
-/// How long a client may say nothing.
+/// The time that a client may stay silent.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// The blocks service; clones share the file.
 #[derive(Clone, Debug)]
 pub struct Blocks {
     file: File,
-    /// How many offsets there are.
+    /// The number of offsets.
     places: u64,
     read_size: usize,
 }

@@ -36,7 +36,7 @@ pub fn quote(line: &[u8]) -> Vec<u8> {
     reply
 }
 
-/// What the phone service understands by a line: the name, and the number if one is to be added.
+/// The phone service's reading of a line: the name, and the number if the line adds an entry.
 #[must_use]
 pub fn phone(line: &[u8]) -> Option<(&str, Option<&str>)> {
     match phone::parse(line).ok()? {
@@ -46,8 +46,8 @@ pub fn phone(line: &[u8]) -> Option<(&str, Option<&str>)> {
 }
 
 /// The bytes that one member of a chat hears after all members, itself included, have said these
-/// lines. It reads all of them at the end, in stretches, from a log of `capacity` bytes. `None` if
-/// the log has dropped lines before it read them.
+/// lines. The member reads all lines at the end, in stretches, from a log of `capacity` bytes.
+/// `None` if the log has dropped lines before the member read them.
 #[must_use]
 pub fn chat(said: &[(u64, &[u8])], hearer: u64, capacity: usize) -> Option<Vec<u8>> {
     let mut log = Log::new(capacity);

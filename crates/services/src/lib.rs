@@ -46,20 +46,20 @@ use duality_runtime::{handler::Handler, net::TcpStream};
 
 pub use setup::{Setting, Setup, SetupError};
 
-/// What the rest of the house knows about a service.
+/// The description of a service for other crates.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// The name on the command line, and the scheme of its address in `duality load
     /// NAME://HOST:PORT`.
     pub name: &'static str,
-    /// What it does, in one line without a full stop.
+    /// The service's purpose, in one line without a full stop.
     pub summary: &'static str,
-    /// The document that specifies the protocol, or what is said in it.
+    /// The document that specifies the protocol, or its content.
     pub protocol: &'static str,
     /// Sets it up, and returns what is done with each connection. Called once in a server, before
     /// there are tasks and child processes, which share what it opens.
     pub open: fn(&Setup) -> Result<Handler, SetupError>,
-    /// What it can be set up with.
+    /// The settings of the service.
     pub settings: &'static [Setting],
     /// Whether it keeps what it is told, in a store. If not, its [`Setting::Store`] only joins
     /// servers.
@@ -75,8 +75,8 @@ pub struct Entry {
     pub injectable: bool,
     /// Whether it describes its requests, for the access log.
     pub logs_requests: bool,
-    /// How many descriptors a connection keeps, its own socket included: so many fewer are
-    /// accepted.
+    /// The number of descriptors that a connection keeps, its own socket included. The server
+    /// accepts correspondingly fewer connections.
     pub descriptors: usize,
     /// The least stack that its connections can be served on, in bytes. It leaves room to spare in
     /// a build of the dev profile, which has larger frames.

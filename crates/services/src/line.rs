@@ -14,20 +14,20 @@ use std::{
 use duality_runtime::{net::TcpStream, time::timeout};
 use memchr::memchr;
 
-/// How long a client may take none of the bytes on their way to it.
+/// The time for which a client may take none of the bytes on their way to it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a client is told, instead of being served, when there is no descriptor, thread or stack for
-/// what its connection needs.
+/// The message to a client that cannot be served, because its connection lacks a descriptor, thread
+/// or stack.
 pub(crate) const FULL: &[u8] = b"* the server is full\n";
 
-/// What a client is told when the server cannot reach the others that it is served with.
+/// The message to a client when the server cannot reach the other servers.
 pub(crate) const UNAVAILABLE: &[u8] = b"* the store is unavailable\n";
 
 /// Bytes that are read at a time.
 const BUFFER: usize = 4 << 10;
 
-/// How long to listen on, after the last word, to a client that is still sending.
+/// The time to read on, after the last line, from a client that is still sending.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 
 /// The bytes of one connection that have come and have not been given out as lines.
@@ -36,7 +36,7 @@ pub(crate) struct Lines {
     /// The bytes not given out yet are those from `start` to `end`.
     start: usize,
     end: usize,
-    /// How many of them are known to contain no LF.
+    /// The number of these bytes that are known to contain no LF.
     searched: usize,
     longest: usize,
 }
@@ -54,7 +54,7 @@ pub(crate) enum Line<'b> {
     End,
 }
 
-/// What the bytes that have come begin with; a line is said by where it stands.
+/// The beginning of the received bytes. A line is given by its place.
 enum Front {
     Text(Range<usize>),
     TooLong,
@@ -140,8 +140,8 @@ pub(crate) fn bound_patience(stream: &mut TcpStream, limit: Duration) -> io::Res
 /// Ends a connection with a client that has got its last word, and may still be sending.
 ///
 /// To close a socket that has unread bytes makes the kernel send a reset. The reset can destroy the
-/// last word before the client has read it. So only our side is closed. What still comes is read
-/// and dropped, for a bounded time.
+/// last word before the client has read it. So only our side is closed. Later bytes are read and
+/// dropped, for a bounded time.
 pub(crate) async fn linger(stream: &mut TcpStream) {
     let mut dropped = [0; 1 << 10];
     let drain = async {
@@ -154,8 +154,8 @@ pub(crate) async fn linger(stream: &mut TcpStream) {
     let _ = timeout(LINGER_TIME, drain).await;
 }
 
-/// What [`Lines`] makes of bytes that come in `pieces`: the lines, up to one that is too long, and
-/// whether there was such a one. For the tests and the fuzz targets.
+/// The lines that [`Lines`] finds in bytes that come in `pieces`, up to the first overlong line,
+/// and whether there was one. For the tests and the fuzz targets.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn given_out(longest: usize, pieces: &[&[u8]]) -> (Vec<Vec<u8>>, bool) {
     let mut lines = Lines::new(longest);
@@ -191,7 +191,7 @@ mod tests {
 
     const LONGEST: usize = 10;
 
-    /// The same by the definition.
+    /// The same result by the definition.
     fn defined(bytes: &[u8]) -> (Vec<Vec<u8>>, bool) {
         let mut texts = Vec::new();
         let mut rest = bytes;

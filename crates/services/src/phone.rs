@@ -19,7 +19,7 @@
 //! been kept nevertheless.
 //!
 //! A line longer than 256 bytes is answered by a line that begins with `ERROR`, and then the
-//! connection ends. It also ends, without a word, after 60 seconds of silence.
+//! connection ends. The connection also ends, without a word, after 60 seconds of silence.
 
 use std::{io, time::Duration};
 
@@ -57,7 +57,7 @@ const LONGEST_NAME: usize = 64;
 /// Bytes in the longest number.
 const LONGEST_NUMBER: usize = 32;
 
-/// How long a client may say nothing.
+/// The time that a client may stay silent.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// The phone service; clones share the store.
@@ -129,7 +129,7 @@ impl Phone {
     }
 }
 
-/// What a line asks for.
+/// The request in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request<'l> {
     Add { name: &'l str, number: &'l str },
@@ -140,7 +140,7 @@ pub(crate) enum Request<'l> {
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The mistake in the line.
 pub(crate) fn parse(line: &[u8]) -> Result<Request<'_>, &'static str> {
     let line = std::str::from_utf8(line).map_err(|_| "a line is UTF-8")?;
     let mut words = line.split(' ');

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A line longer than 64 bytes is answered by a line that begins with `ERROR`, and then the
-//! connection ends. It also ends, without a word, after 60 seconds of silence.
+//! connection ends. The connection also ends, without a word, after 60 seconds of silence.
 //!
 //! Prices are invented, but a client can check them. In cents, the price is 100 + (h mod 99 900).
 //! Here h is the 32-bit FNV-1a hash of the symbol
@@ -43,7 +43,7 @@ pub const ENTRY: Entry = Entry {
 /// Bytes in the longest line that is looked at.
 const LONGEST: usize = 64;
 
-/// How long a client may say nothing.
+/// The time that a client may stay silent.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Bytes of replies that are gathered before they are sent.

@@ -9,7 +9,7 @@ use crate::{
     store::{Channel, InvalidLocation, Location, OpenError, Options, RedisCalls, Store},
 };
 
-/// What an operator has chosen; [`Default`] is what there is without a choice.
+/// The operator's choices. [`Default`] has the values without a choice.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// The directory of the files to serve; without one, a few built-in pages are served.
@@ -81,7 +81,7 @@ impl Setting {
         }
     }
 
-    /// What to say of a service without this setting.
+    /// The message for a service without this setting.
     #[must_use]
     pub const fn absence(self) -> &'static str {
         match self {
@@ -110,7 +110,7 @@ impl Setup {
         }
     }
 
-    /// What http is set up with.
+    /// The settings of http.
     pub(crate) fn http(&self) -> http::Config {
         http::Config { root: self.root.clone(), ..http::Config::default() }
     }
@@ -152,15 +152,16 @@ impl Setup {
     }
 }
 
-/// Why a service cannot be opened.
+/// The reason why a service cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// What was chosen is not there, or is something else. The error names it, and the remedy.
+    /// The chosen file or store does not exist, or has the wrong kind. The error names it, and the
+    /// remedy.
     #[error("{flags}: {error}")]
     Choice {
         /// The flags that chose it.
         flags: &'static str,
-        /// What is wrong with it.
+        /// The mistake in the setting.
         error: io::Error,
     },
     /// The store cannot promise what `--durable` asks for.

@@ -3,7 +3,7 @@
 //! The exchange is that of [RFC 867](https://www.rfc-editor.org/rfc/rfc867) (daytime), which leaves
 //! the form of the line open. Here it is UTC to the second as in [RFC
 //! 3339](https://www.rfc-editor.org/rfc/rfc3339), then CR and LF: `2026-11-21T01:02:03Z\r\n`,
-//! always [`LINE_LENGTH`] bytes. What the client sends is not read.
+//! always [`LINE_LENGTH`] bytes. The server does not read the client's bytes.
 
 use std::io;
 

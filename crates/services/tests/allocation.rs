@@ -1,5 +1,5 @@
-//! What requests and connections cost the heap. A repeated request costs nothing. A connection
-//! costs a few blocks, which the next connection uses again.
+//! The heap cost of requests and connections. A repeated request costs nothing. A connection costs
+//! a few blocks, which the next connection uses again.
 
 #![expect(
     clippy::disallowed_types,
@@ -142,12 +142,12 @@ where
     let (cost, seconds) = cost(world, serve, exchange, CONNECTIONS, 2);
     let each = cost.count_total / CONNECTIONS as u64;
     assert!(each <= blocks, "{each} blocks for each of {CONNECTIONS} connections: {cost:?}");
-    // One at a time has its state and its buffers; nothing of the others is left.
+    // One connection at a time has its state and its buffers. The others leave nothing.
     assert!(cost.bytes_max <= 16 << 10, "{cost:?} in {seconds} s");
 }
 
-/// How many bytes of the heap each of many connections holds after it has been served and is idle,
-/// without the table of tasks. It compares the peaks for many and for few connections.
+/// The bytes of the heap that each of many connections holds after its service, while idle, without
+/// the table of tasks. The function compares the peaks for many and for few connections.
 fn held_while_idle<S, F>(service: impl Fn() -> S, exchange: Exchange) -> u64
 where
     S: Fn(net::TcpStream) -> F + Send + 'static,

@@ -300,7 +300,7 @@ fn a_connection_too_many_is_told_so() {
         client.stream.shutdown(Shutdown::Write).unwrap();
         client.expect_end();
     }
-    // One that stays is not waited for.
+    // The test does not wait for a connection that stays.
     let mut client = Client::connect(address);
     assert_eq!(client.receive(false).code, 503);
     client.expect_end();

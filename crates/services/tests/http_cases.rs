@@ -48,7 +48,7 @@ fn letter() -> String {
 }
 
 impl Case {
-    /// What is sent, each character as a byte.
+    /// The request, each character as a byte.
     fn bytes(&self) -> Vec<u8> {
         let next = "GET /next HTTP/1.1\r\nHost: h\r\n\r\n";
         let mut text = self
@@ -63,7 +63,7 @@ impl Case {
         text.chars().map(|character| u8::try_from(character).expect("a byte")).collect()
     }
 
-    /// What our service answers: the codes of the replies, and the last of them in small letters.
+    /// The replies of our service: their codes, and the last reply in small letters.
     fn run(&self, client: &mut Client) -> (String, String) {
         client.send(self.bytes());
         client.stream.shutdown(Shutdown::Write).unwrap();
@@ -76,7 +76,7 @@ impl Case {
         (codes.join(" "), last.to_lowercase())
     }
 
-    /// What is wrong with an answer, if anything is.
+    /// The mistake in an answer, if there is one.
     fn judge(&self, codes: &str, last: &str) -> Option<String> {
         let ours = self.ours.as_ref().unwrap_or(&self.allows[0]);
         if codes != ours {

@@ -22,7 +22,7 @@ use http_client::{Client, World, get, serve_in};
 
 const ASKED: &str = "GET /gate HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 
-/// A page that the test holds up. It waits twice at the barrier before it answers.
+/// A page that the test holds up. The page waits twice at the barrier before it answers.
 struct Gate {
     barrier: Arc<Barrier>,
     length: usize,
@@ -104,7 +104,7 @@ fn all_replies_arrive_though_more_requests_follow_than_are_answered() {
             assert_eq!((reply.code, last), (200, number == 1_000), "{world:?}: reply {number}");
         }
         client.expect_end();
-        // What is left over is taken too, so that no reset overtakes a reply.
+        // The client reads the rest too, so that no reset overtakes a reply.
         sender.join().unwrap().unwrap();
     }
 }

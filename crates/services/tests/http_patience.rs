@@ -1,4 +1,4 @@
-//! How long the http service waits, in every world: for a head, a body and silence, and for a
+//! Tests how long the http service waits, in every world: for a head, a body and silence, and for a
 //! client to take the reply. Limits are small, and a client never sleeps: it waits on its socket.
 
 #![expect(clippy::disallowed_types, reason = "the client is a plain blocking program")]
@@ -23,7 +23,7 @@ const EVER: Duration = Duration::from_secs(600);
 /// Long enough for many small steps of a client, and short enough to wait for.
 const SHORT: Duration = Duration::from_millis(150);
 
-/// How long a client that trickles waits between two bytes.
+/// The wait between two bytes of a client that trickles.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// All the time that a client may want, so that each test cuts short what it is about.
@@ -116,8 +116,8 @@ fn silence_ends_a_connection_without_a_word() {
     for world in World::ALL {
         let address = demo(world, Limits { idle_time: SHORT, ..patient() });
         Client::connect(address).expect_end();
-        // The same holds after a request. But if the test is held up, the connection closes before
-        // the request.
+        // The limit also holds after a request. But if the test is held up, the connection closes
+        // before the request.
         let mut client = loop {
             let mut client = Client::connect(address);
             let asked = client.stream.write_all(get("/").as_bytes());

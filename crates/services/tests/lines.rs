@@ -188,7 +188,7 @@ async fn a_long_symbol_ends_the_connection() {
         client.send("ACME\n").await;
         client.expect(if sent == 64 { "ACME 21.23\n" } else { "" }).await;
     }
-    // It does not wait for the end of a line that never ends.
+    // The service does not wait for the end of a line that never ends.
     let mut client = Client::connect(address).await;
     client.send(&"X".repeat(100_000)).await;
     client.expect("ERROR a line is at most 64 bytes\n").await;
@@ -326,7 +326,7 @@ fn chat(backlog: usize) -> SocketAddr {
     let chat = Chat::with_backlog(backlog);
     server(move |stream| {
         let chat = chat.clone();
-        // What the kernel holds for a member counts too.
+        // Bytes that the kernel holds for a member also count.
         sockopt::set_socket_send_buffer_size(&stream, 16 << 10).unwrap();
         async move { chat.serve(stream).await }
     })

@@ -10,7 +10,7 @@ use super::{Tree, Violation};
 ///   duality        conformance
 ///      |
 ///    costs ──────────────────────────┐
-///     lab ── load              handwritten
+///     lab ── load, trace       handwritten
 ///              │                ┌───┴────┐
 ///              └────── architectures   services
 ///                               └───┬────┘
@@ -26,8 +26,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("services", &["runtime"]),
     ("architectures", &["runtime", "poller"]),
     ("handwritten", &["poller", "runtime", "services", "architectures"]),
-    ("load", &["runtime", "poller", "architectures"]),
-    ("lab", &["load"]),
+    ("trace", &[]),
+    ("load", &["runtime", "poller", "architectures", "trace"]),
+    ("lab", &["load", "trace"]),
     ("costs", &["runtime", "poller", "architectures", "services", "lab"]),
     ("patcher", &[]),
     ("engine", &["patcher"]),
@@ -41,9 +42,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "services",
             "architectures",
             "handwritten",
+            "trace",
             "load",
             "lab",
             "costs",
+            "trace",
         ],
     ),
     (
@@ -58,6 +61,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "load",
             "lab",
             "costs",
+            "trace",
             "duality",
         ],
     ),

@@ -19,8 +19,8 @@ use super::refusals::{self, Reason};
 use super::served::{ConnectionTask, Served};
 use super::server::Server;
 
-/// How long a thread that accepts for itself is held by a connection beyond a limit for its
-/// address.
+/// The time for which a connection beyond the limit for its address holds a thread that accepts for
+/// itself.
 const BRIEFLY: Duration = Duration::from_millis(20);
 
 /// The threads of a process. Each accepts for itself.

@@ -5,11 +5,11 @@
 //!                               └─ full ▶ loop's accept queue ▶ [ starter ] ▶ ( …               )
 //! ```
 //!
-//! A connection is *under way* unless it rests. It rests while it waits for its client to send or
-//! to take. A full loop serves first. If it started all connections that come, it would return to
-//! each so late that the caches hold nothing of it. At 15,000 connections every request cost a
-//! sixth more. A full loop still accepts, as long as its accept queue has room. If a connection
-//! overflows the kernel's accept queue, its client is silent for a second or longer.
+//! A connection is *under way* unless it rests. A connection rests while it waits for its client to
+//! send or to receive. A full loop serves first. If it started all connections that come, it would
+//! return to each so late that the caches hold nothing of it. At 15,000 connections every request
+//! cost a sixth more. A full loop still accepts, as long as its accept queue has room. If a
+//! connection overflows the kernel's accept queue, its client is silent for a second or longer.
 //!
 //! Two options change this. Under [`Prefer::Accept`] every connection starts as it comes, and the
 //! loop's accept queue stays empty.
@@ -33,12 +33,12 @@ use super::served::Served;
 /// A loop is full with so many connections under way.
 pub(crate) const FULL: usize = 1024;
 
-/// How often a full loop checks whether it is busy. It is busy unless a quarter of the time was
-/// idle.
+/// The interval at which a full loop checks whether it is busy. The loop is busy unless a quarter
+/// of the time was idle.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How many connections a full loop starts if it is not busy. The connections under way then wait
-/// for something other than this processor, so more of them do no harm.
+/// The number of connections that a full loop starts if it is not busy. The connections under way
+/// then wait for something other than this processor, so more of them do no harm.
 const CREDIT: u32 = 64;
 
 /// Whether so many connections are under way that others have to wait.
@@ -49,7 +49,7 @@ fn is_full(connections: &Connections) -> bool {
 /// Connections that wait to be started, first in, first out.
 pub(crate) struct AcceptQueue {
     prefer: Prefer,
-    /// How many may wait.
+    /// The number of connections that may wait.
     size: usize,
     inner: Mutex<Inner>,
     /// A connection was added, or the queue was closed.

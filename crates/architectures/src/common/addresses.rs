@@ -46,7 +46,7 @@ struct Limits {
     rate: Option<RateLimit>,
 }
 
-/// What counts a connection until the process that has accepted it drops this.
+/// Counts a connection until the process that has accepted it drops this value.
 #[derive(Debug)]
 pub struct Counted {
     place: &'static AtomicU64,
@@ -101,7 +101,7 @@ impl Addresses {
     ///
     /// # Errors
     ///
-    /// Why the connection is refused.
+    /// The reason for which the connection is refused.
     pub fn count(self, address: IpAddr) -> Result<Option<Counted>, Reason> {
         let Some(limits) = self.0 else { return Ok(None) };
         let hash = limits.key.hash_one(client(address));
@@ -235,7 +235,7 @@ impl RateLimit {
         let is_free = |held: u64| held & Self::TIME <= now;
         let mut free = places;
         let first = tag | (now + self.interval) & Self::TIME;
-        // Where none is free, more addresses came within a second than there are places.
+        // If no place is free, more addresses came within a second than there are places.
         let _ = free.find(|place| update(place, |held| is_free(held).then_some(first)));
         true
     }

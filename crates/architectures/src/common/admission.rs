@@ -79,16 +79,16 @@ impl Admission {
     }
 }
 
-/// How many connections a process admits under a limit on descriptors, of which some are `in_use`.
-/// A connection has `each` descriptors, its socket included.
+/// The number of connections that a process admits under a limit on descriptors, of which some are
+/// `in_use`. A connection has `each` descriptors, its socket included.
 #[must_use]
 pub fn connections_within(limit: usize, in_use: usize, each: usize) -> usize {
     let left = limit.saturating_sub(in_use);
     (left - reserved(limit, left)) / each.max(1)
 }
 
-/// How many of the `left` descriptors are reserved under this limit. It is an eighth of the limit,
-/// from 16 to 1,024, but at most half of `left`.
+/// The number of the `left` descriptors that are reserved under this limit. The reserve is an
+/// eighth of the limit, from 16 to 1,024, but at most half of `left`.
 fn reserved(limit: usize, left: usize) -> usize {
     (limit / 8).clamp(16, 1024).min(left / 2)
 }

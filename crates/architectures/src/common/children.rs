@@ -20,7 +20,7 @@ use rustix::process::{
     set_parent_process_death_signal, wait,
 };
 
-/// How often a parent that waits for children tries to reap them.
+/// The interval at which a parent that waits for children tries to reap them.
 pub const ROUND: Duration = Duration::from_millis(20);
 
 static HELPERS: AtomicUsize = AtomicUsize::new(0);
@@ -35,7 +35,7 @@ pub fn helper() {
 ///
 /// # Errors
 ///
-/// What to do about its other threads.
+/// The advice about the process's other threads.
 pub fn may_fork() -> io::Result<()> {
     let threads = fs::read_dir("/proc/self/task")?.count();
     match threads.saturating_sub(1 + HELPERS.load(Ordering::Relaxed)) {
@@ -71,7 +71,7 @@ struct Child {
 pub struct Ended {
     /// How, as wait(2) says.
     pub status: WaitStatus,
-    /// How long it lived.
+    /// The time that the child lived.
     pub age: Duration,
 }
 
@@ -86,7 +86,7 @@ impl Children {
         Ok(Self { living: HashMap::new() })
     }
 
-    /// Makes a child that runs `body` and exits. It is killed when its parent dies.
+    /// Makes a child that runs `body` and exits. The kernel kills the child when its parent dies.
     ///
     /// # Errors
     ///

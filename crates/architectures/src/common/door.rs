@@ -5,8 +5,8 @@
 //! has gone, within a time limit. Otherwise the close could destroy the refusal. At most
 //! [`MOST_REFUSALS`] are refused at a time: beyond that, connections wait in the line.
 //!
-//! A connection beyond a limit for its address is refused at once. It never waits in the line:
-//! beyond [`MOST_REFUSALS`], it is closed without a message.
+//! A connection beyond a limit for its address is refused at once. Such a connection never waits in
+//! the line. Beyond [`MOST_REFUSALS`], the door closes it without a message.
 
 use std::io;
 use std::time::Instant;
@@ -23,7 +23,7 @@ use super::pressure::Pressure;
 use super::refusals::{self, Reason};
 use super::served::{ConnectionTask, Served};
 
-/// How often the door checks waiting and refused connections, if nothing else happens.
+/// The interval at which the door checks waiting and refused connections, if nothing else happens.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Where refusals run.
@@ -31,7 +31,7 @@ pub(crate) trait Refusals {
     /// Begins one.
     fn begin(&mut self, refusal: ConnectionTask);
 
-    /// How many are under way.
+    /// The number of connections that the server is serving.
     fn count(&self) -> usize;
 
     /// Goes on with the refusals that can go on, without waiting. True if it must be called again.
@@ -125,7 +125,7 @@ impl<R: Refusals + Default> Door<R> {
         &mut self.listener
     }
 
-    /// How many connections the door has, beside those that are served.
+    /// The number of connections that the door holds, without the connections that are served.
     pub(crate) fn waiting(&self) -> usize {
         self.line.len() + self.refusals.count()
     }

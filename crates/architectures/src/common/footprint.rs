@@ -1,4 +1,4 @@
-//! What a connection takes of the things that the kernel limits, beside its descriptors.
+//! The limited kernel resources that a connection takes, in addition to descriptors.
 //!
 //! Each architecture declares its own next to its definition
 //! ([`Architecture::footprint`](crate::Architecture::footprint)). `duality capacity` computes from
@@ -6,7 +6,7 @@
 
 use super::options::Options;
 
-/// What each connection takes of a server.
+/// The resources of a server that each connection takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Processes.
@@ -21,7 +21,7 @@ pub struct Footprint {
     pub accepted: Option<usize>,
 }
 
-/// What each connection takes of `vm.max_map_count`.
+/// The mappings, limited by `vm.max_map_count`, that each connection takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mappings {
     /// Mappings for each connection.

@@ -32,14 +32,14 @@ pub const MOST_REFUSALS: usize = 64;
 pub struct Limit {
     /// The most connections that are served at a time.
     pub(crate) most: usize,
-    /// How long a further connection waits for a slot before it is refused.
+    /// The time that a further connection waits for a slot before it is refused.
     patience: Duration,
     /// The limits for each client address, which no connection waits for.
     addresses: Addresses,
 }
 
 impl Limit {
-    /// How long a connection waits for a slot under [`WhenFull::Delay`], and under
+    /// The time that a connection waits for a slot under [`WhenFull::Delay`], and under
     /// [`WhenFull::Shed`].
     const PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(100)];
 
@@ -72,7 +72,7 @@ impl Limit {
         self.addresses
     }
 
-    /// How long a connection waits for a slot.
+    /// The time that a connection waits for a slot.
     pub(crate) fn patience(&self) -> Duration {
         self.patience
     }
@@ -91,7 +91,7 @@ pub struct Line<T> {
     waiting: VecDeque<(T, Instant)>,
 }
 
-/// What becomes of the connection that has waited longest.
+/// The fate of the connection that has waited longest.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn<T> {
     /// The connection has a slot.

@@ -1,5 +1,5 @@
-//! What architectures share: the service and its listeners, back-pressure, child processes,
-//! signals.
+//! The parts that architectures share: the service and its listeners, back-pressure, child
+//! processes, signals.
 
 pub mod accept;
 pub mod accept_queue;

@@ -30,7 +30,7 @@ pub enum Prefer {
     Accept,
 }
 
-/// What a full server does with a further connection.
+/// The treatment of a further connection by a full server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
     /// Lets it wait up to a second for a slot, then refuses it. A staged server leaves it in the
@@ -90,25 +90,26 @@ pub struct Options {
     /// The poller of the loop beneath `uthreads`. The event loops are named after their pollers.
     /// `None`, the default, is [the best](Kind::best) that this machine can run.
     pub poller: Option<Kind>,
-    /// What a full loop prefers.
+    /// The preference of a full loop.
     pub prefer: Prefer,
-    /// How many accepted connections may wait for their turn in user space. They wait in the list
-    /// of a pool, or in the accept queues of loops, among which the number is divided. Further
-    /// connections stay in the kernel's accept queue. With 0, no connection is accepted before its
-    /// turn. `None`, the default, is as many as there are descriptors for.
+    /// The number of accepted connections that may wait for their turn in user space. They wait in
+    /// the list of a pool, or in the accept queues of loops, among which the number is divided.
+    /// Further connections stay in the kernel's accept queue. With 0, no connection is accepted
+    /// before its turn. `None`, the default, is as many as there are descriptors for.
     pub accept_queue: Option<usize>,
     /// The most connections that a work pool or a staged server has under way. Further ones wait to
     /// be accepted. `None`, the default, is as many as there are descriptors for.
     pub admit: Option<usize>,
     /// The most threads of each stage of a staged server.
     pub stage_threads: NonZeroUsize,
-    /// How many events may wait at each stage before a staged server admits no further connection.
+    /// The number of events that may wait at each stage before a staged server admits no further
+    /// connection.
     pub stage_queue: NonZeroUsize,
-    /// What a full server does with further connections.
+    /// The treatment of further connections by a full server.
     pub when_full: WhenFull,
     /// Which queues `gcd` has.
     pub gcd_queues: GcdQueues,
-    /// How long an idle loop goes on polling before it sleeps.
+    /// The time that an idle loop goes on polling before it sleeps.
     pub busy_poll: Duration,
     /// Which threads read files for services on a loop.
     pub disk: Disk,

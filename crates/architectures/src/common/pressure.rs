@@ -102,7 +102,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
         || error.raw_os_error().is_some_and(|number| OF_ONE_CONNECTION.contains(&number))
 }
 
-/// What to do about a shortage: the end of a line.
+/// The remedy for a shortage, as the end of a line.
 pub fn remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EMFILE) => " (raise the limit with `ulimit -n`)",

@@ -1,11 +1,11 @@
-//! How many connections were refused, and why: counted for all processes of a server together.
+//! Counts refused connections by reason, for all processes of a server together.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use duality_runtime::shared;
 
-/// Why a connection is refused.
+/// The reason for which a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// No slot became free (`--max-connections`).
@@ -46,7 +46,7 @@ pub fn count(reason: Reason) {
     counts()[reason as usize].fetch_add(1, Ordering::Relaxed);
 }
 
-/// How many connections were refused for that reason.
+/// The number of connections that were refused for this reason.
 #[must_use]
 pub fn refused(reason: Reason) -> u64 {
     counts()[reason as usize].load(Ordering::Relaxed)

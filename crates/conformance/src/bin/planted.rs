@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use duality::net::TcpStream;
 
-/// What makes a server worse.
+/// A change that makes a server worse.
 #[derive(Clone, Copy, Debug, Default)]
 struct Plant {
     /// Processor time of each request.

@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// How many rounds found something.
+/// The number of rounds that found a fault.
 fn soak(arguments: Arguments) -> Result<usize, String> {
     let duration = Duration::try_from_secs_f64(arguments.minutes * 60.0)
         .map_err(|error| format!("--minutes: {error}"))?;

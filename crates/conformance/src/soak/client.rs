@@ -11,14 +11,14 @@ use super::question::{Heads, Question};
 use super::rounds::Protocol;
 use super::wire::Wire;
 
-/// What the clients of a round share.
+/// The state that the clients of a round share.
 pub(super) struct Scene {
     pub(super) address: SocketAddr,
     pub(super) service: Protocol,
     pub(super) heads: Heads,
-    /// One burst at a time.
+    /// The lock that allows one burst at a time.
     pub(super) burst: Mutex<()>,
-    /// How often each kind of thing was done.
+    /// The number of actions of each kind.
     counts: Vec<AtomicU64>,
     findings: Mutex<Vec<String>>,
     over: AtomicBool,
@@ -60,7 +60,7 @@ impl Scene {
         self.draining.store(true, Ordering::SeqCst);
     }
 
-    /// How often each kind of thing was done.
+    /// The number of actions of each kind.
     pub(super) fn counts(&self) -> Vec<u64> {
         self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }

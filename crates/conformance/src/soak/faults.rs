@@ -9,7 +9,7 @@ use super::client::Client;
 use super::rounds::Protocol;
 use super::wire::Wire;
 
-/// How long a client at fault stays at the most.
+/// The longest time that a client at fault stays.
 const STAY: Duration = Duration::from_millis(1500);
 
 pub(super) fn leave_at_once(client: &mut Client<'_>) -> io::Result<()> {

@@ -38,7 +38,7 @@ pub enum Victim {
     Redis,
 }
 
-/// What became of the entries.
+/// The fate of the entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// They are there.
@@ -149,7 +149,7 @@ pub fn kill(
     Ok(tally)
 }
 
-/// What a client knows of an entry.
+/// A client's knowledge of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Acknowledged,
@@ -157,7 +157,7 @@ enum Fate {
     CutOff,
 }
 
-/// What the clients share.
+/// The state that the clients share.
 struct Scene {
     is_guestbook: bool,
     address: SocketAddr,

@@ -8,7 +8,7 @@ use super::{faults, right};
 /// One way to behave.
 pub(super) struct Kind {
     pub(super) name: &'static str,
-    /// How often it is chosen, beside the others.
+    /// The weight of the kind in the random choice.
     weight: u64,
     act: Act,
 }

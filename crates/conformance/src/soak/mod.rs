@@ -36,20 +36,20 @@ use client::{Client, Scene};
 use rounds::Round;
 use server::Server;
 
-/// How long a right request waits for its reply. A silent client holds a worker of a pool for a
-/// second or two.
+/// The time that a right request waits for its reply. A silent client holds a worker of a pool for
+/// a second or two.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a server may take to end.
+/// The time that a server may take to end.
 const DRAIN: Duration = Duration::from_secs(40);
 const CLIENTS: usize = 60;
 /// Less is not worth a server's start and end.
 const SHORTEST_ROUND: Duration = Duration::from_secs(3);
 
-/// What is to be done.
+/// The settings of a soak.
 pub struct Settings {
     /// The `duality` command, instrumented or not.
     pub server: PathBuf,
-    /// Where logs and stores go.
+    /// The folder of logs and stores.
     pub folder: PathBuf,
     /// For all rounds together.
     pub duration: Duration,
@@ -112,7 +112,7 @@ pub fn run(settings: &Settings) -> Result<usize, String> {
             outcome.peak_mebibytes,
             if outcome.findings.is_empty() { "ok" } else { "FOUND" }
         );
-        // Others follow from the first ones.
+        // Later errors follow from the first errors.
         outcome.findings.iter().take(3).for_each(|finding| println!("    {finding}"));
         broken += usize::from(!outcome.findings.is_empty());
     }

@@ -1,4 +1,4 @@
-//! What a client may rightly ask of each service, and whether the reply is right.
+//! The right requests of each service, and the checks of their replies.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};

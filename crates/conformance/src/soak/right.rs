@@ -11,7 +11,7 @@ use super::question::Question;
 use super::rounds::Protocol;
 use super::wire::Wire;
 
-/// How many connections a burst has.
+/// The number of connections of a burst.
 const BURST: usize = 200;
 
 /// A few requests on one connection, each after the reply to the last.
@@ -109,7 +109,7 @@ fn send_in_pieces(wire: &mut Wire, bytes: &[u8], client: &mut Client<'_>) -> io:
     Ok(())
 }
 
-/// Nothing more comes, and the connection ends.
+/// No more bytes come, and the connection ends.
 fn ends(wire: Wire) -> Result<(), String> {
     match wire.into_rest(1 << 10) {
         Ok(rest) if rest.is_empty() => Ok(()),

@@ -1,4 +1,4 @@
-//! What is soaked: architectures in their variants, each with the services that it carries.
+//! The rounds of a soak: architectures in their variants, each with the services that it carries.
 
 use duality_architectures::{Architecture, Needs};
 
@@ -63,7 +63,7 @@ impl Protocol {
         }
     }
 
-    /// What it asks of an architecture.
+    /// The needs of the service from an architecture.
     fn needs(self) -> Needs {
         let is_chat = self == Self::Chat;
         Needs {

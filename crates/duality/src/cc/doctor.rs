@@ -1,11 +1,10 @@
-//! `duality cc --doctor`: which tools are installed, which are missing, and which packages bring
-//! them.
+//! `duality cc --doctor`: lists installed tools, missing tools, and the packages that contain them.
 
 use std::path::PathBuf;
 
 use super::{runtime, toolchain};
 
-/// A line for each thing that `duality cc` needs, and whether all are there.
+/// A line for each tool that `duality cc` needs, and whether all are installed.
 pub(crate) fn doctor() -> (String, bool) {
     let mut text = String::new();
     let mut complete = true;

@@ -1,4 +1,4 @@
-//! What the arguments of a C compiler ask for, as far as the driver must know it.
+//! The job that the arguments of a C compiler describe, as far as the driver must know it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -14,7 +14,7 @@ pub(super) enum Kind {
     Link,
     /// A shared library or a relocatable object, compiled natively.
     Native,
-    /// Nothing that conversion is about: clang does as it is told.
+    /// A job without conversion, which goes to clang unchanged.
     Other,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Job {
     pub(super) debug: bool,
     /// The program checks itself.
     pub(super) sanitized: bool,
-    /// Why a runtime cannot be part of the program, if so.
+    /// The reason why a runtime cannot be part of the program, if there is one.
     pub(super) alone: Option<&'static str>,
     pub(super) output: PathBuf,
 }
@@ -67,7 +67,7 @@ const WITH_VALUE: &[&str] = &[
     "-target",
 ];
 
-/// Arguments that ask for something else than an object or a program.
+/// Arguments that ask for other output than an object or a program.
 const OTHER: &[&str] = &[
     "-E",
     "-S",
@@ -84,11 +84,11 @@ const OTHER: &[&str] = &[
     "--analyze",
 ];
 
-/// What is compiled or linked.
+/// The files that are compiled or linked.
 #[derive(Default)]
 struct Inputs {
     any: bool,
-    /// A header is among them, which is compiled for later compilations, not linked.
+    /// One of the files is a header, which is compiled for later compilations, not linked.
     headers: bool,
 }
 

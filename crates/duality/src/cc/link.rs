@@ -23,7 +23,7 @@ use crate::failure::Failure;
 const REPORT: &str = "DUALITY_CONVERT_REPORT";
 const GRAPH: &str = "DUALITY_CONVERT_GRAPH";
 const NO_RUNTIME: &str = "DUALITY_CONVERT_NO_RUNTIME";
-/// The name of the program in a line about the whole of it.
+/// The name that stands for the whole program in a line of the report.
 const PROGRAM: &str = "DUALITY_CONVERT_PROGRAM";
 
 /// Adds the pass and the runtime to the link command `native`, and runs it.
@@ -39,7 +39,7 @@ pub(super) fn link(
     match &runtime {
         // The program's own `-x` is about its own files.
         Ok(runtime) => clang.args(["-x", "none"]).args(&runtime.arguments),
-        // A program without threads needs none; the pass says so where it is needed.
+        // A program without threads needs no runtime. The pass reports a runtime that is missing.
         Err(why) => clang.env(NO_RUNTIME, why),
     };
     let known = match wishes {
@@ -56,8 +56,8 @@ pub(super) fn link(
         }
         clang.arg(known.argument());
     }
-    // The pass writes none for a program that it has nothing to do for, and an old one would be
-    // taken for this program's.
+    // The pass writes no report for a program without work. So remove an old report, which would
+    // seem to be about this program.
     for path in [&wishes.report, &wishes.graph].into_iter().flatten() {
         if path.as_os_str() != "-" {
             let _ = fs::remove_file(path);
@@ -82,14 +82,14 @@ pub(super) fn link(
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
-/// The same command once more.
+/// Runs the same command once more.
 fn again(command: &Command) -> Command {
     let mut again = Command::new(command.get_program());
     again.args(command.get_args());
     again
 }
 
-/// What the pass writes. The driver adds a line about the whole program.
+/// The pass's report. The driver adds a line about the whole program.
 struct Report<'a> {
     /// The file of the report. `-` is standard error.
     to: &'a Path,
@@ -136,8 +136,8 @@ impl<'a> Report<'a> {
     }
 }
 
-/// How many functions may block, and how many of them were converted: the first line of the pass's
-/// report.
+/// The number of functions that may block, and of converted functions, from the first line of the
+/// pass's report.
 fn counts(report: &str) -> Option<(u64, u64)> {
     let (blocking, rest) = report.lines().next()?.split_once(" functions may block; ")?;
     Some((blocking.parse().ok()?, rest.split(' ').next()?.parse().ok()?))
@@ -175,7 +175,7 @@ fn text_size(program: &Path) -> Option<u64> {
     Some(file.section_by_name(".text")?.size())
 }
 
-/// Draws the graph as SVG, where graphviz is installed.
+/// Draws the graph as SVG, if graphviz is installed.
 fn draw(graph: &Path) {
     if !graph.exists() {
         return;

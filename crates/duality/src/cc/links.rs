@@ -1,4 +1,4 @@
-//! Links that were made before: a program of the same inputs is taken from the cache, not converted
+//! Caches finished links. A program with the same inputs comes from the cache, and is not converted
 //! again.
 //!
 //! lld writes the names of the files that it has read (`--dependency-file`). A program is known by
@@ -21,7 +21,8 @@ use super::{runtime, toolchain};
 /// The number of programs that stay in the cache.
 const KEPT: usize = 24;
 
-/// Options by which a link writes or says more than the program. Such a link is made anew.
+/// Options with which a link writes other output besides the program. A link with such an option is
+/// never cached.
 const MORE_THAN_A_PROGRAM: &[&str] = &[
     "-Map",
     "-M",
@@ -42,7 +43,7 @@ const MORE_THAN_A_PROGRAM: &[&str] = &[
     "emit",
 ];
 
-/// What the compiler and the linker read of the environment.
+/// The environment variables that the compiler and the linker read.
 const VARIABLES: &[&str] =
     &["LIBRARY_PATH", "COMPILER_PATH", "CPATH", "C_INCLUDE_PATH", "SOURCE_DATE_EPOCH"];
 
@@ -51,13 +52,13 @@ pub(super) struct Link {
     /// The list of its inputs in the cache, behind the name of its program there.
     list: PathBuf,
     output: PathBuf,
-    /// A folder for files that are not whole yet.
+    /// A folder for incomplete files.
     work: TempDir,
 }
 
 impl Link {
-    /// The link that this command makes; none where there is no cache, or where it makes more than
-    /// a program.
+    /// The link that this command makes. `None` if there is no cache, or the link makes more than a
+    /// program.
     pub(super) fn of(clang: &Command, job: &Job) -> Option<Self> {
         let arguments: Vec<&OsStr> = clang.get_args().collect();
         // A probe of configure may link to /dev/null.
@@ -76,7 +77,7 @@ impl Link {
         Some(Self { list, output: job.output.clone(), work: tempfile::tempdir_in(cache).ok()? })
     }
 
-    /// The argument by which lld writes what it has read.
+    /// The argument with which lld writes the list of its inputs.
     pub(super) fn argument(&self) -> OsString {
         let mut argument = OsString::from("-Wl,--dependency-file=");
         argument.push(self.work.path().join("rule"));
@@ -94,7 +95,7 @@ impl Link {
         if !inputs.lines().all(|line| is_same(line) == Some(true)) {
             return false;
         }
-        // The old one may run, or have another name.
+        // The old program may be running, or have another name.
         let _ = fs::remove_file(&self.output);
         fs::copy(self.list.with_file_name(program), &self.output).is_ok()
     }
@@ -103,7 +104,7 @@ impl Link {
     /// time.
     pub(super) fn keep(&self) {
         let rule = fs::read_to_string(self.work.path().join("rule"));
-        // An object that clang has made for this link alone does not exist any more.
+        // An object that clang made for this link alone no longer exists.
         let Some(inputs) = rule.ok().as_deref().and_then(inputs) else { return };
         let Some(hash) = contents(&self.output) else { return };
         let program = format!("{hash:016x}.program");
@@ -122,7 +123,7 @@ impl Link {
 fn makes_more(argument: &OsStr) -> bool {
     let bytes = argument.as_bytes();
     let Some(words) = bytes.strip_prefix(b"-Wl,") else {
-        // The linker's own options, and options in a file, would need as much care.
+        // The linker's own options, and options in a file, would need the same checks.
         let hidden: &[&[u8]] =
             &[b"-Xlinker", b"-v", b"-###", b"-t", b"-M", b"-save-temps", b"-mllvm"];
         return hidden.contains(&bytes) || bytes.starts_with(b"@") || bytes == b"-";
@@ -144,8 +145,8 @@ fn without_output<'a>(arguments: &'a [&'a OsStr]) -> impl Iterator<Item = &'a &'
     })
 }
 
-/// The libraries in the folders of `-L`, which the linker searches first. A new library could stand
-/// in front of one that was read.
+/// The libraries in the folders of `-L`, which the linker searches first. A new library could hide
+/// a library that was read.
 fn libraries(arguments: &[&OsStr]) -> Vec<PathBuf> {
     let all = |option: &[u8]| -> Vec<&OsStr> {
         let named = arguments.iter().enumerate().filter_map(|(index, argument)| {
@@ -184,7 +185,7 @@ fn inputs(rule: &str) -> Option<String> {
     let paths = inputs.split("\\\n").map(str::trim).filter(|path| !path.is_empty());
     paths
         .map(|path| {
-            // Names that make would have to quote are left to be linked anew.
+            // Programs with names that make would have to quote are linked anew.
             let plain = !path.contains(['\\', '$', ' ']);
             plain.then(|| Some(format!("{:016x} {path}\n", contents(Path::new(path))?)))?
         })

@@ -5,9 +5,9 @@
 //! coroutine where threads run it. All other work of a C compiler goes to clang unchanged:
 //! preprocessing, assembly, shared libraries, versions.
 //!
-//! [`job`] reads the command line as cc(1) does, and [`toolchain`] finds the programs.
-//! [`runtime`] has what converted programs are linked with. [`link`] links, and reports.
-//! [`links`] has the programs that were linked before.
+//! [`job`] reads the command line as cc(1) does, and [`toolchain`] finds the programs. [`runtime`]
+//! makes the runtime of converted programs. [`link`] links, and reports. [`links`] keeps programs
+//! that were linked before.
 
 mod doctor;
 mod job;
@@ -33,9 +33,9 @@ use crate::failure::Failure;
 /// The files to write besides those of the compilation.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Wishes {
-    /// Where the report goes; `-` is standard error.
+    /// The file of the report. `-` is standard error.
     pub(crate) report: Option<PathBuf>,
-    /// Where the graph goes, as DOT; beside it as SVG.
+    /// The file of the graph, as DOT. A drawing as SVG goes beside it.
     pub(crate) graph: Option<PathBuf>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCod
         }
     }
     clang.args(arguments);
-    // These come last, so that they win over the program's own -flto=… and -fuse-ld=….
+    // These options come last, so that they override the program's own -flto=… and -fuse-ld=….
     if job.kind != Kind::Other {
         clang.args(["-flto=full", "-Wno-unused-command-line-argument"]);
     }

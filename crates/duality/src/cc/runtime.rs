@@ -1,4 +1,4 @@
-//! Decides what converted programs are linked with.
+//! Chooses the runtime that converted programs are linked with.
 //!
 //! The command carries the sources of the runtime (`convert/runtime`) and the engine. The clang
 //! that compiles the program compiles them into one object, native code that the pass does not see.
@@ -22,7 +22,7 @@ use crate::run::ENGINE;
 /// Names the objects of another runtime, separated by colons. For tests.
 const HIDDEN: &str = "DUALITY_CC_RUNTIME";
 
-/// Why there is no runtime on machines that the engine does not support.
+/// The reason for a missing runtime on machines that the engine does not support.
 pub(super) const MISSING: &str = "the engine does not support this machine; only x86-64 Linux";
 
 macro_rules! sources {
@@ -65,7 +65,7 @@ const SOURCES: &[(&str, &str)] = sources![
 const CONTRACT: (&str, &str) =
     ("duality_convert.h", include_str!("../../../../convert/contract/duality_convert.h"));
 
-/// The engine as an object: what `start.c` looks for.
+/// The engine as an object, which `start.c` looks for.
 const IMAGE: &str = "\
     .section .rodata
     .globl duality_engine_image, duality_engine_image_end
@@ -79,17 +79,17 @@ duality_engine_image_end:
 const FLAGS: &[&str] =
     &["-std=gnu11", "-O2", "-fPIE", "-ftls-model=initial-exec", "-fno-lto", "-I."];
 
-/// Functions of libc that the runtime stands in front of, for libraries too.
+/// Functions of libc that the runtime replaces, also for libraries.
 const IN_FRONT: &[&str] =
     &["pthread_cond_signal", "pthread_cond_broadcast", "pthread_rwlock_unlock"];
 
 /// The number of objects that stay in the cache.
 const KEPT: usize = 4;
 
-/// What the linker is given.
+/// The arguments for the linker.
 pub(super) struct Runtime {
     pub(super) arguments: Vec<OsString>,
-    /// Where the object is, if there is no cache. It goes with the link.
+    /// The folder of the object, if there is no cache. The folder is removed after the link.
     _folder: Option<TempDir>,
 }
 
@@ -153,7 +153,7 @@ fn object(clang: &Path, sanitized: bool) -> Result<(PathBuf, Option<TempDir>), S
     }
 }
 
-/// The folder of the cache, if there is a place for one.
+/// The folder of the cache, if the user has a cache folder.
 pub(super) fn cache() -> Option<PathBuf> {
     let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     let base = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty());
@@ -196,7 +196,7 @@ fn compile(clang: &Path, work: &Path, sanitized: bool) -> Result<PathBuf, String
     let mut compiler = Command::new(clang);
     compiler.args(FLAGS).arg("-c").args(&units);
     if sanitized {
-        // Frames by malloc, so that the sanitizer sees a use of one that was freed.
+        // Frames come from malloc, so that the sanitizer sees a use of a freed frame.
         compiler.arg("-DMALLOC_FRAMES");
     }
     run(compiler.current_dir(work))?;

@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// The LLVM that the pass is built for. A plugin works with the LLVM that it was built for, and no
-/// other.
+/// The LLVM that the pass is built for. A plugin works only with the LLVM that it was built for.
 pub(super) const VERSION: &str = "19";
-/// What brings the programs on Debian and Ubuntu.
+/// The packages of the programs on Debian and Ubuntu.
 pub(super) const PACKAGES: &str = "apt-get install clang-19 lld-19 llvm-19";
 const PASS: &str = "libduality_convert.so";
-/// Names the folder of the pass, where it is not beside the command.
+/// The variable that names the folder of the pass, if the pass is not beside the command.
 const FOLDER: &str = "DUALITY_CONVERT_DIR";
 
 pub(super) struct Toolchain {

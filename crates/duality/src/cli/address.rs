@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
-/// The address in `ADDRESS:PORT`, in which the address may be a name, or left out: then it is
+/// The address in `ADDRESS:PORT`, in which the address may be a name. Without an address, it is
 /// 127.0.0.1.
 pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix(':').unwrap_or(text);

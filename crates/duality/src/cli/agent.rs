@@ -1,4 +1,4 @@
-//! `duality agent`: what a launcher starts on a host of a comparison.
+//! `duality agent`: the command that a launcher starts on a host of a comparison.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use duality_lab::measure::hosts::agent;
 
 use super::Failure;
 
-/// Carries out orders until they end; all that it started has ended then.
+/// Carries out orders until they end. Before it returns, it ends all processes that it started.
 pub(super) fn run() -> Result<(), Failure> {
     agent::run(io::stdin(), io::stdout())
         .map_err(|error| Failure::failed(format!("agent: an order cannot be read: {error}")))

@@ -18,30 +18,30 @@ use duality_runtime::log;
 use super::{Failure, Tuning};
 use crate::run::{self, Program, Verdict};
 
-/// How long the server may take until it listens.
+/// The time in which the server must begin to listen.
 const START_SECONDS: f64 = 20.0;
 
-/// Two subjects leave time for more sessions of fresh servers than many do. A verdict needs these.
+/// Few subjects leave time for more sessions of fresh servers, which a verdict needs.
 const SESSIONS: usize = 8;
 
 /// The flags of `duality compare` that `duality run` has too.
 const OF_RUN: [&str; 2] = ["--cores", "--stack-size"];
 
-/// The subject that is the program as it is.
+/// The subject that is the unchanged program.
 const NATIVE: &str = "native";
 
-/// The other subjects, and what is asked about each.
+/// The other subjects, and the question about each.
 const RUN: (&str, &str) = ("duality-run", "Should you run it by `duality run`?");
 const COMPILED: (&str, &str) = ("duality-cc", "Should you convert it by `duality cc`?");
 
-/// How many kernel threads a compiled program has for its threads. The runtime of `duality cc`
-/// reads it.
+/// The variable with the number of kernel threads of a compiled program. The runtime of `duality
+/// cc` reads it.
 const CORES: &str = "DUALITY_CORES";
 
-/// The length of a turn, in microseconds. The runtime of `duality cc` reads it.
+/// The variable with the length of a turn, in microseconds. The runtime of `duality cc` reads it.
 const TICK: &str = "DUALITY_TICK";
 
-/// What the runtime of `duality cc` leaves in a program, even in one without symbols.
+/// A mark that the runtime of `duality cc` leaves in a program, even without symbols.
 const MARK: &[u8] = b"duality_engine_entry";
 
 /// A command line, as words.
@@ -59,13 +59,13 @@ impl Words {
     }
 }
 
-/// What the flags of the command line say of a server.
+/// The description of a server by the flags of the command line.
 pub(super) struct BinaryFlags<'a> {
     /// The command that starts the server.
     pub(super) command: &'a str,
-    /// The command that starts it as `duality cc` compiled it.
+    /// The command that starts the same server, compiled by `duality cc`.
     pub(super) compiled: Option<&'a str>,
-    /// What its clients ask for.
+    /// The request of the server's clients.
     pub(super) url: Option<&'a str>,
     pub(super) tuning: Tuning,
     pub(super) tick: Option<Duration>,
@@ -85,18 +85,19 @@ pub(super) struct Binary {
 
 /// A way to run the server.
 struct Way {
-    /// Its name in results.
+    /// The name of the subject in results.
     name: &'static str,
     command: Vec<String>,
     environment: BTreeMap<String, String>,
 }
 
 impl Binary {
-    /// The server that the command line asks for.
+    /// The server that the command line describes.
     ///
     /// # Errors
     ///
-    /// A command or a flag makes no sense, or the program cannot run on user-level threads.
+    /// Fails if a command or a flag makes no sense, or the program cannot run on user-level
+    /// threads.
     pub(super) fn new(flags: &BinaryFlags<'_>) -> Result<Self, Failure> {
         let words = command("--binary", flags.command)?;
         check(&words[0])?;
@@ -118,7 +119,7 @@ impl Binary {
     ///
     /// # Errors
     ///
-    /// This program or the working directory cannot be found.
+    /// Fails if this program or the working directory cannot be found.
     pub(super) fn put_into(&self, settings: &mut Settings) -> Result<Vec<Peer>, Failure> {
         settings.service = Some("http".to_owned());
         settings.architectures = Some(Vec::new());
@@ -151,8 +152,8 @@ impl Binary {
         Ok([native, run].into_iter().chain(compiled).collect())
     }
 
-    /// The environment of the compiled program, which has as many kernel threads as `duality run`
-    /// takes, unless the caller says otherwise.
+    /// The environment of the compiled program, which has as many kernel threads as `duality run`,
+    /// unless the caller's environment sets a number.
     fn environment_on(&self, cpus: usize) -> BTreeMap<String, String> {
         let mut environment = self.environment.clone();
         if env::var_os(CORES).is_none() {
@@ -161,8 +162,8 @@ impl Binary {
         environment
     }
 
-    /// A plan that says what is asked of the ways. Where a load command speaks the program's own
-    /// protocol, the service is called as the program.
+    /// A plan with the question about the ways to run the server. If a load command speaks the
+    /// program's own protocol, the service has the program's name.
     pub(super) fn asking(&self, mut experiment: Experiment) -> Experiment {
         if experiment.design.load_command.is_some() {
             let name = Path::new(&self.words[0]).file_name().unwrap_or_default();

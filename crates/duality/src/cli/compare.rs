@@ -7,6 +7,7 @@ use std::{fs, slice};
 use duality_lab::ask::budget;
 use duality_lab::ask::settings::{Misfit, Settings, parse_duration};
 use duality_lab::ask::variant::Choice;
+use duality_lab::format::in_shell;
 use duality_lab::measure as lab;
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::measure::store::Store;
@@ -25,8 +26,8 @@ use super::{
 };
 use crate::catalogue::Catalogue;
 
-/// The flags about our own servers. The flags of a server of the user's own must name them, too:
-/// clap asks for no `--binary` where that would conflict.
+/// The flags about our own servers. The flags of a server of the user's own must name these flags
+/// too, because clap does not require `--binary` if it would conflict.
 const NOT_OF_A_BINARY: [&str; 5] = ["subject", "architectures", "peers", "store", "baseline"];
 
 #[derive(clap::Args)]
@@ -96,6 +97,21 @@ pub(super) struct Arguments {
     url: Option<String>,
     #[command(flatten)]
     clients: ClientFlags,
+    /// Your load: a recording, which all servers replay at once (docs/replay.md)
+    ///
+    /// `duality trace from` makes one of an access log. The answer says which architecture costs
+    /// least at it, whether that matters at your traffic, and how many users each has room for.
+    #[arg(long, visible_alias = "trace", value_name = "TRACE", conflicts_with_all = ["concurrency", "load_command"], display_order = 0)]
+    load_from: Option<PathBuf>,
+    /// How many times the users of --load-from [default: such that there is enough to measure]
+    #[arg(long, value_delimiter = ',', value_name = "N,…", help_heading = heading::CLIENTS)]
+    users: Option<Vec<usize>>,
+    /// How many times as fast --load-from is replayed: a what-if, since users do not think faster
+    #[arg(long, value_name = "X", help_heading = heading::CLIENTS)]
+    speed: Option<f64>,
+    /// The place in --load-from: busiest, median, or a time such as 90s [default: anywhere]
+    #[arg(long, value_name = "PLACE", help_heading = heading::CLIENTS)]
+    at: Option<String>,
     /// Which architectures, such as threads,epoll; without it, all
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     architectures: Option<Vec<String>>,
@@ -188,7 +204,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// What the flags ask for.
+    /// The experiment that the flags describe.
     pub(super) fn settings(&self) -> Settings {
         let clients = self.clients.settings();
         let mut settings = Settings {
@@ -208,6 +224,10 @@ impl Arguments {
             seed: self.seed,
             path: self.path.clone(),
             store: self.store.clone(),
+            trace: self.load_from.clone(),
+            users: self.users.clone(),
+            speed: self.speed,
+            at: self.at.clone(),
             server_cpus: self.server_cpus.clone(),
             client_cpus: self.client_cpus.clone(),
             constraints: self.constraints.constraints(),
@@ -230,7 +250,7 @@ impl Arguments {
         })
     }
 
-    /// The experiment that is asked for where there is no plan file.
+    /// The experiment of a command without a plan file.
     fn experiment(
         &self,
         catalogue: &Catalogue,
@@ -242,7 +262,7 @@ impl Arguments {
             Some(command) => {
                 let binary = self.binary(command)?;
                 let peers = binary.put_into(&mut settings)?;
-                // What was tuned is about `duality run`, and not about servers of ours.
+                // The tuning applies to `duality run`, and not to servers of ours.
                 let tuning = Tuning::default();
                 let experiment = experiment::of(catalogue, &settings, &tuning, &peers, whole);
                 experiment.map(|experiment| binary.asking(experiment))
@@ -278,7 +298,7 @@ impl Arguments {
         )))
     }
 
-    /// The plan file that is meant, if one is.
+    /// The plan file that the command names, if it names one.
     pub(super) fn plan(&self) -> Option<&Path> {
         let path = Path::new(self.subject.as_ref()?);
         path.extension().is_some_and(|extension| extension == "toml").then_some(path)
@@ -305,7 +325,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let clock = Clock::new(&interrupted, arguments.budget);
     prices::find(slice::from_mut(&mut experiment), clock);
     let finished = measure(&experiment, &out, arguments.resume, clock)?;
-    let shown = Shown { tables: arguments.tables, baseline: arguments.baseline.as_deref() };
+    let shown =
+        Shown { tables: arguments.tables, baseline: arguments.baseline.as_deref(), asked: "" };
     tell(&finished, &out, shown)?;
     if finished.complete {
         return something_measured(&finished);
@@ -325,7 +346,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     )))
 }
 
-/// The command line that goes on with `out`, as a shell reads it: the one that was given, with
+/// The command line that continues `out`, quoted for a shell. It is the given command line with
 /// `--resume`.
 pub(super) fn command_to_resume(given: &[String], out: &Path) -> String {
     // After `--` there are no flags.
@@ -346,8 +367,7 @@ pub(super) fn command_to_resume(given: &[String], out: &Path) -> String {
 }
 
 /// Refuses a directory that cannot be written, or holds other results, before anything is measured
-/// for it. A plan that is gone on with gets the seed and the timing that it was begun with. Returns
-/// what has been measured.
+/// for it. A resumed plan gets its original seed and timing. Returns the records so far.
 pub(super) fn prepare(
     out: &Path,
     experiment: &mut Experiment,
@@ -377,7 +397,7 @@ pub(super) fn writable(out: &Path) -> Result<(), Failure> {
     })
 }
 
-/// Fails when not a single cell was measured, with the reason of the first.
+/// Fails if no cell was measured, with the reason of the first cell.
 fn something_measured(finished: &Finished) -> Result<(), Failure> {
     let cells = &finished.records.cells;
     let reason = |cell: &Cell| match &cell.outcome {
@@ -391,12 +411,16 @@ fn something_measured(finished: &Finished) -> Result<(), Failure> {
     Err(Failure::failed(format!("nothing was measured: {first}")))
 }
 
-/// Says what is going to be measured.
+/// Prints the experiments that follow.
 pub(super) fn announce(experiment: &Experiment) {
     let connections: Vec<String> =
         experiment.design.concurrency.iter().map(usize::to_string).collect();
+    let what = match experiment.design.recording {
+        Some(_) => "times the users",
+        None => "connections",
+    };
     log::tell(format_args!(
-        "comparing {} at {} connections, {} each: {} cells, about {:.0} s",
+        "comparing {} at {} {what}, {} each: {} cells, about {:.0} s",
         experiment.design.compared(),
         connections.join(", "),
         if experiment.design.repeats == 1 {
@@ -412,7 +436,7 @@ pub(super) fn announce(experiment: &Experiment) {
     }
 }
 
-/// Measures what `out` does not have yet.
+/// Measures the cells that `out` lacks.
 pub(super) fn measure(
     experiment: &Experiment,
     out: &Path,
@@ -424,21 +448,26 @@ pub(super) fn measure(
         .map_err(|error| Failure::failed(error.to_string()))
 }
 
-/// What is printed of an answer.
+/// The parts of an answer to print.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Shown<'a> {
     /// All tables, and not one screen.
     pub(super) tables: bool,
     /// The subject that the figures in the tables are also multiples of.
     pub(super) baseline: Option<&'a str>,
+    /// The flags with which `duality report` prints the same answer, each after a space.
+    pub(super) asked: &'a str,
 }
 
 impl Shown<'_> {
     /// Prints the answer of an experiment. Its results are in `run`, and its report is `page`.
     pub(super) fn print(self, answer: &Answer<'_>, page: &Path, run: &Path) -> Result<(), Failure> {
         print(&match self.tables {
-            true => answer.summary.render_text(&answer.recommendation, self.baseline),
-            false => answer.render_screen(page, run),
+            true => answer.render_text(self.baseline),
+            false => {
+                let run = in_shell(&run.display().to_string());
+                answer.render_screen(page, &format!("duality report {run} --tables{}", self.asked))
+            }
         })
     }
 }

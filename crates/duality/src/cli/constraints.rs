@@ -1,6 +1,7 @@
 //! The limits that a recommended architecture must keep: flags of `compare` and of `report`.
 
 use duality_lab::ask::settings::parse_bytes;
+use duality_lab::format::in_shell;
 use duality_lab::record::{Constraints, kept_slo};
 use duality_load::Slo;
 
@@ -22,9 +23,17 @@ pub(super) struct ConstraintFlags {
 }
 
 impl ConstraintFlags {
-    /// What runs today, if it was named.
+    /// The subject that runs today, if the flags name it.
     pub(super) fn current(&self) -> Option<&str> {
         self.current.as_deref()
+    }
+
+    /// These flags in a form for a command line, each after a space.
+    pub(super) fn typed(&self) -> String {
+        let slos = self.slo.iter().map(|slo| format!(" --slo {slo}"));
+        let memory = self.memory.map(|bytes| format!(" --memory {bytes}"));
+        let current = self.current.as_deref().map(|name| format!(" --current {}", in_shell(name)));
+        slos.chain(memory).chain(current).collect()
     }
 
     /// The limits of the flags, if there are any.

@@ -1,4 +1,4 @@
-//! Tells the lab what it needs to make an experiment: the service, and the architectures.
+//! Describes the service and the architectures to the lab, which makes experiments of them.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::setup;
 ///
 /// # Errors
 ///
-/// A [`Misfit`]: the first setting that makes no sense, or that names something unknown.
+/// A [`Misfit`] describes the first setting that makes no sense, or names an unknown choice.
 pub(super) fn of(
     catalogue: &Catalogue,
     settings: &Settings,
@@ -38,12 +38,11 @@ pub(super) fn of(
     resolve::experiment(settings, &program, defined, whole)
 }
 
-/// This program, as far as what was measured before is asked about: the service and the
-/// architectures of `design`.
+/// This program for questions about earlier results: the service and the architectures of `design`.
 ///
 /// # Errors
 ///
-/// What this program does not have, in one line.
+/// The error names in one line what this program lacks.
 pub(super) fn of_results(
     catalogue: &Catalogue,
     design: &Design,
@@ -54,8 +53,8 @@ pub(super) fn of_results(
     program.map(Recorded).map_err(|misfit| misfit.problem)
 }
 
-/// The program as results recorded it: their arguments of servers set up the service, too, which
-/// says nothing about an architecture.
+/// The program as results recorded it. Their server arguments also set up the service, which does
+/// not concern an architecture.
 struct Recorded(Program);
 
 impl resolve::Program for Recorded {
@@ -155,7 +154,7 @@ impl resolve::Program for Program {
     }
 }
 
-/// What a connection takes under an architecture. The options of the server may limit
+/// The resources that a connection takes under an architecture. The options of the server may limit
 /// `descriptors`.
 fn footprint(
     architecture: &dyn architectures::Architecture,
@@ -175,7 +174,7 @@ fn footprint(
     }
 }
 
-/// How an architecture carries connections.
+/// Describes how an architecture carries connections.
 fn carrier(architecture: &dyn architectures::Architecture, options: &Options) -> Carrier {
     let poller = architecture.poller(options);
     let world = architecture.world();

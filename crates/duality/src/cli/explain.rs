@@ -1,4 +1,4 @@
-//! `duality compare … --check`: what an experiment would measure, in words.
+//! `duality compare … --check`: explains in words what an experiment would measure.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use duality_lab::record::Design;
 
 use super::paragraph;
 
-/// What is measured of an experiment, where and for how long, and what is unavailable, with a line
-/// for each.
+/// Explains the cells of an experiment, the place, the length, and the unavailable subjects, with a
+/// line for each.
 pub(super) fn explain(experiment: &Experiment) -> String {
     let design = &experiment.design;
     let mut lines = Vec::new();
@@ -17,7 +17,7 @@ pub(super) fn explain(experiment: &Experiment) -> String {
     if let Some(control) = &design.control {
         line("control", format!("{control}, to see what chance does (docs/method.md)"));
     }
-    line("connections", connections(&design.concurrency));
+    line(clients(design).0, clients(design).1);
     line(
         "cells",
         format!(
@@ -69,7 +69,7 @@ pub(super) fn explain(experiment: &Experiment) -> String {
     if let Some(store) = &design.store {
         line("store", store.clone());
     }
-    // By reason: a subject mostly has one reason at all numbers of connections.
+    // Group by reason, because a subject mostly has one reason at all numbers of connections.
     let mut unavailable: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
     for ((subject, connections), why) in &experiment.unavailable {
         unavailable.entry((subject, why)).or_default().push(*connections);
@@ -80,7 +80,7 @@ pub(super) fn explain(experiment: &Experiment) -> String {
     lines.concat()
 }
 
-/// What is said of `name`. A command stays on its line, so that it can be copied.
+/// Formats a line about `name`. A command stays on its line, so that it can be copied.
 fn entry(name: &str, text: &str) -> String {
     match name {
         "load" | "peer" => format!("{name:<12}  {text}\n"),
@@ -93,13 +93,22 @@ fn arguments(design: &Design) -> &[String] {
     if design.architectures.is_empty() { &[] } else { &design.server_arguments }
 }
 
-/// Where roles run, and by what they are reached.
+/// The hosts of roles, and the launcher that reaches them.
 fn hosts(design: &Design) -> Vec<(&'static str, String)> {
     let Some(topology) = &design.topology else { return Vec::new() };
     let balancer = topology.balancer.iter().filter_map(|peer| peer.command.first());
     let balancer = balancer.map(|program| ("balancer", program.clone()));
     let named = [("hosts", listed(&topology.hosts)), ("launcher", topology.launcher.clone())];
     named.into_iter().chain(balancer).collect()
+}
+
+/// How many clients there are: connections, or users of a recording.
+fn clients(design: &Design) -> (&'static str, String) {
+    let counts = connections(&design.concurrency);
+    match &design.recording {
+        None => ("connections", counts),
+        Some(recording) => ("users", format!("{counts} times those of {}", recording.trace)),
+    }
 }
 
 /// The numbers of connections.
@@ -110,17 +119,24 @@ fn connections(counts: &[usize]) -> String {
     }
 }
 
-/// How a cell and its blocks are measured.
+/// Explains the measurement of a cell and its blocks.
 fn cell(design: &Design) -> String {
     let blocks = match design.blocks {
         0 => String::new(),
         1 => ", and 1 block in turn with the others".to_owned(),
         many => format!(", and {many} blocks in turn with the others"),
     };
+    let of_replay = match design.recording {
+        None => String::new(),
+        Some(_) => format!(
+            ", and {} blocks in which all have two pieces of the recording at once",
+            design.blocks
+        ),
+    };
     match design.load_command {
         Some(_) => format!("one run of the load command to warm up, then one that counts{blocks}"),
         None => format!(
-            "{} s of warm-up, then {} s that are measured",
+            "{} s of warm-up, then {} s that are measured{of_replay}",
             rounded(design.warm_up_seconds),
             rounded(design.window_seconds)
         ),
@@ -141,7 +157,7 @@ fn rounded(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
 }
 
-/// Where a side runs, and with what.
+/// The place of a side, and its means.
 fn place(cpus: &[usize], arguments: &[String]) -> String {
     let cpus = match cpus {
         [] => "on any processor".to_owned(),

@@ -1,4 +1,5 @@
-//! `duality graph`: where a service may wait, and what it does in between, from a real run.
+//! `duality graph`: draws the places where a service may wait, and its work in between, from a real
+//! run.
 
 use std::env;
 use std::process::Command;
@@ -16,7 +17,7 @@ use crate::handle::named;
 use crate::setup;
 use crate::watch::GraphFile;
 
-/// A load that takes longer is given up.
+/// The command gives up a load that takes longer.
 const LIMIT: Duration = Duration::from_secs(120);
 
 #[derive(clap::Args)]
@@ -91,8 +92,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     print(&graph.text())
 }
 
-/// Has the service's own client make the requests. How fast they are answered does not matter, so
-/// the load may share processors.
+/// Has the service's own client make the requests. The speed of replies does not matter, so the
+/// load may share processors.
 fn load_server(
     arguments: &Arguments,
     address: &str,

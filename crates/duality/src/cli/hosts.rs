@@ -29,7 +29,7 @@ pub(super) struct HostFlags {
 }
 
 impl HostFlags {
-    /// Adds what the flags say to `settings`.
+    /// Adds the values of the flags to `settings`.
     pub(super) fn put_into(&self, settings: &mut Settings) {
         settings.hosts.clone_from(&self.host);
         settings.launcher.clone_from(&self.launcher);

@@ -13,10 +13,10 @@ use serde_json::json;
 
 use super::{Failure, heading, print};
 
-/// The version of the JSON; a new field is no new version, another meaning is.
+/// The version of the JSON; it changes when a field changes its meaning, and not for a new field.
 const VERSION: u32 = 1;
 
-/// Which load is injected, if any.
+/// The injected load, if there is one.
 #[derive(Args)]
 #[command(next_help_heading = heading::INJECTION)]
 pub(super) struct InjectionFlags {
@@ -55,7 +55,7 @@ fn waits(text: &str) -> Result<Waits, String> {
 }
 
 impl InjectionFlags {
-    /// The load, if the service and the architecture can have it.
+    /// The load, if the service and the architecture support it.
     pub(super) fn load(
         &self,
         name: &str,
@@ -142,7 +142,7 @@ impl InjectionFlags {
     }
 }
 
-/// What a clock of processor time shows.
+/// The reading of a clock of processor time.
 fn seconds(clock: ClockId) -> f64 {
     let time = clock_gettime(clock);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

@@ -100,7 +100,7 @@ pub(super) fn services(catalogue: &Catalogue, arguments: &Arguments) -> Result<(
     print(&text)
 }
 
-/// What is said of one in a list, beside its name.
+/// The description of an entry in a list, beside its name.
 fn entry(name: &str, about: &str, width: usize) -> String {
     paragraph(&format!("{name:<width$}  "), &" ".repeat(width + 2), about)
 }

@@ -21,6 +21,7 @@ mod plan;
 mod prices;
 mod privileges;
 mod question;
+mod record;
 mod regimes;
 mod report;
 mod run;
@@ -28,6 +29,7 @@ mod runs;
 mod serve;
 mod setup;
 mod signals;
+mod trace;
 mod trial;
 mod tuning;
 mod visibility;
@@ -57,9 +59,11 @@ pub(crate) use crate::failure::flag;
 /// Headings of `--help`, below the options that a first try needs.
 mod heading {
     pub(super) const BINARY: &str = "A server of your own";
+    pub(super) const CHECKS: &str = "What is correct, and when to fail";
     pub(super) const CLIENTS: &str = "Clients";
     pub(super) const HOSTS: &str = "Hosts";
     pub(super) const MEASURING: &str = "Measuring";
+    pub(super) const REQUESTS: &str = "Requests of http";
     pub(super) const SERVICE: &str = "Service";
     pub(super) const SERVER: &str = "Server";
     pub(super) const LIMITS: &str = "Limits of the server";
@@ -90,7 +94,7 @@ enum Command {
     /// Serve a service under one architecture
     Serve(Box<serve::Arguments>),
     /// Make load on a server, and report what it did
-    Load(load::Arguments),
+    Load(Box<load::Arguments>),
     /// Measure a service under many architectures, and recommend one
     Compare(Box<compare::Arguments>),
     /// Try architectures on live traffic, and go on with the best
@@ -101,6 +105,10 @@ enum Command {
     Report(report::Arguments),
     /// Predict what more connections or a higher rate would take, from runs measured before
     Capacity(capacity::Arguments),
+    /// Make a trace of how clients behaved from a server's logs, or show one
+    Trace(trace::Arguments),
+    /// Make a trace of live traffic, as a proxy in front of a server
+    Record(record::Arguments),
     /// Draw where a service may wait, and what it does in between, from a real run
     Graph(Box<graph::Arguments>),
     /// Split the time of a request by what architectures do, and measure what that costs (--costs)
@@ -120,7 +128,7 @@ enum Command {
 
 /// Runs the command line of this process, for the services that come with Duality or one's own.
 pub fn main(own: Option<Service>) -> ExitCode {
-    /// What reading the command line may take, and more.
+    /// A stack that is large enough to read the command line.
     const STACK: usize = 2 << 20;
     let limit = getrlimit(Resource::Stack).current.unwrap_or(u64::MAX);
     if limit >= STACK as u64 {
@@ -128,7 +136,8 @@ pub fn main(own: Option<Service>) -> ExitCode {
     }
     // A server may fork without this thread, which waits for the other one.
     children::helper();
-    // `ulimit -s 64` is meant for the program that `run` becomes, and would end this one.
+    // `ulimit -s 64` applies to the program that `run` becomes. Such a small stack would end this
+    // program.
     let ended = thread::Builder::new().stack_size(STACK).spawn(|| run_command(own));
     ended.map_or_else(
         |error| {
@@ -153,6 +162,8 @@ fn run_command(own: Option<Service>) -> ExitCode {
         Command::Plan(arguments) => plan::write(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Capacity(arguments) => capacity::run(&catalogue, &arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
+        Command::Record(arguments) => record::run(&arguments),
         Command::Graph(arguments) => graph::run(&catalogue, &arguments),
         Command::Model(arguments) => model::run(&catalogue, &arguments),
         Command::Run(arguments) => run::run(&arguments),
@@ -192,8 +203,7 @@ fn parse() -> Result<Command, clap::Error> {
     Arguments::try_parse().map(|arguments| arguments.command)
 }
 
-/// Writes text to standard output. Its reader may have gone (`| head`): then the rest is not
-/// missed.
+/// Writes text to standard output. If its reader has gone (`| head`), the rest is dropped.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match writeln!(anstream::stdout(), "{}", text.trim_end()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

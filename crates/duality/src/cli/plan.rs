@@ -253,7 +253,8 @@ fn make(
     share: Option<Duration>,
 ) -> Result<Experiment, Misfit> {
     let mut written = entry.settings.clone();
-    for path in [&mut written.root, &mut written.templates].into_iter().flatten() {
+    let Settings { root, templates, trace, .. } = &mut written;
+    for path in [root, templates, trace].into_iter().flatten() {
         *path = directory.join(&*path);
     }
     let settings = flags.settings.clone().or(written);
@@ -302,6 +303,10 @@ mod tests {
         let mut count = 0;
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
+            // The recordings that plans replay have a folder there.
+            if path.is_dir() {
+                continue;
+            }
             let text = fs::read_to_string(&path).unwrap();
             let length: Duration = if is_of_regimes(&text) {
                 regimes::read(&Catalogue::BuiltIn, &path, &text).unwrap().length()

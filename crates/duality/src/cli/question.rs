@@ -24,7 +24,7 @@ pub(super) fn answer(catalogue: &Catalogue, arguments: &Arguments) -> Result<(),
         let problem = "the experiments of a plan have no common one: leave it out";
         return Err(flag(Misfit::new("baseline", problem)));
     }
-    let shown = compare::Shown { tables, baseline: None };
+    let shown = compare::Shown { tables, baseline: None, asked: "" };
     let flags = plan::Flags { settings: arguments.settings(), tuning, budget, shown };
     match check {
         true => plan::check(catalogue, file, &flags),

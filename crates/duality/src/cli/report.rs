@@ -101,6 +101,7 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
     let origin = run.experiments.iter().find_map(|found| found.results.0.plan.as_ref());
     let mut index = origin.filter(|_| of_plan).map(Index::of);
     let mut told = Vec::new();
+    let asked = arguments.constraints.typed();
     for found in &run.experiments {
         let (heading, records) = &found.results;
         let constraints = arguments.constraints.constraints();
@@ -126,7 +127,7 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
             if of_plan {
                 print(&index::heading(found.name().unwrap_or_default(), &heading.design))?;
             }
-            let shown = Shown { tables: arguments.tables, baseline: None };
+            let shown = Shown { tables: arguments.tables, baseline: None, asked: &asked };
             let run_path = if of_plan { found.directory() } else { &run.path };
             shown.print(&answer, &page, run_path)?;
         }

@@ -220,11 +220,10 @@ fn prepare(arguments: &Arguments) -> Result<(), Failure> {
 /// As many connections as the system allows, unless the options say fewer.
 fn limit(tuning: Tuning) -> Result<(), Failure> {
     let both = |limit| Rlimit { current: limit, maximum: limit };
-    let most = getrlimit(Resource::Nofile).maximum;
     match tuning.descriptors {
-        // If the system refuses, there are fewer.
-        None => drop(setrlimit(Resource::Nofile, both(most))),
+        None => take_all_descriptors(),
         Some(limit) => setrlimit(Resource::Nofile, both(Some(limit))).map_err(|error| {
+            let most = getrlimit(Resource::Nofile).maximum;
             let most = most.map_or("unlimited".to_owned(), |most| most.to_string());
             Failure::misuse(format!("--descriptors: {error}: the hard limit is {most}"))
         })?,
@@ -232,6 +231,12 @@ fn limit(tuning: Tuning) -> Result<(), Failure> {
     let Some(limit) = tuning.address_space else { return Ok(()) };
     setrlimit(Resource::As, both(Some(limit)))
         .map_err(|error| Failure::misuse(format!("--address-space: {error}: give more")))
+}
+
+/// As many descriptors as the system allows. If it refuses, there are fewer.
+pub(super) fn take_all_descriptors() {
+    let most = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
 }
 
 pub(super) fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> Failure {

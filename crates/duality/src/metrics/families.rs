@@ -9,12 +9,12 @@ use duality_architectures::common::refusals::{self, Reason};
 use duality_runtime::handler::{FailureKind, failures};
 use duality_runtime::visibility;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
+use super::page::Page;
 use super::processor::Processor;
 
 /// All families of a server.
@@ -36,14 +36,16 @@ impl Families {
 
 impl Collector for Families {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut page = Page(encoder);
+        let mut page = Page::new(encoder);
         let totals = visibility::totals();
         let latencies = visibility::latencies();
         page.counter("requests", "Requests that were answered.", None, latencies.count())?;
         page.histogram(
             "request_duration",
             "From the first byte read to the last one sent.",
-            &latencies,
+            latencies.sum,
+            latencies.count(),
+            &latencies.buckets,
         )?;
         page.gauge("connections_open", "Connections that are open.", totals.connections_now())?;
         let waiting = totals.connections_accepted.saturating_sub(totals.connections_begun);
@@ -70,7 +72,7 @@ impl Collector for Families {
             Some(&Unit::Bytes),
             totals.written_bytes,
         )?;
-        page.queues()?;
+        write_queues(&mut page)?;
         let seconds = self.processor.lock().unwrap_or_else(PoisonError::into_inner).seconds();
         let help = "Processor time of the server and its child processes.";
         page.counter("process_cpu", help, Some(&Unit::Seconds), seconds)?;
@@ -84,72 +86,21 @@ impl Collector for Families {
     }
 }
 
-/// What is being written.
-struct Page<'e>(DescriptorEncoder<'e>);
-
-impl Page<'_> {
-    fn counter<N>(&mut self, name: &str, help: &str, unit: Option<&Unit>, value: N) -> fmt::Result
-    where
-        ConstCounter<N>: EncodeMetric,
-    {
-        let encoder = self.0.encode_descriptor(name, help, unit, MetricType::Counter)?;
-        ConstCounter::new(value).encode(encoder)
+/// Writes the queues of an architecture that is made of queues.
+fn write_queues(page: &mut Page<'_>) -> fmt::Result {
+    let queues = visibility::queues();
+    if queues.is_empty() {
+        return Ok(());
     }
-
-    fn gauge<N>(&mut self, name: &str, help: &str, value: N) -> fmt::Result
-    where
-        ConstGauge<N>: EncodeMetric,
-    {
-        let encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        ConstGauge::new(value).encode(encoder)
-    }
-
-    /// A metric for each value of a label.
-    fn labelled<M: EncodeMetric>(
-        &mut self,
-        name: &str,
-        help: &str,
-        label: &str,
-        values: &[(impl AsRef<str>, u64)],
-        metric: fn(u64) -> M,
-    ) -> fmt::Result {
-        let kind = metric(0).metric_type();
-        let mut encoder = self.0.encode_descriptor(name, help, None, kind)?;
-        for (of, value) in values {
-            let labels = [(label, of.as_ref())];
-            metric(*value).encode(encoder.encode_family(&labels)?)?;
-        }
-        Ok(())
-    }
-
-    fn histogram(
-        &mut self,
-        name: &str,
-        help: &str,
-        latencies: &visibility::Latencies,
-    ) -> fmt::Result {
-        let unit = Some(&Unit::Seconds);
-        let mut encoder = self.0.encode_descriptor(name, help, unit, MetricType::Histogram)?;
-        let (sum, count) = (latencies.sum, latencies.count());
-        encoder.encode_histogram::<NoLabelSet>(sum, count, &latencies.buckets, None)
-    }
-
-    /// The queues of an architecture that is made of queues.
-    fn queues(&mut self) -> fmt::Result {
-        let queues = visibility::queues();
-        if queues.is_empty() {
-            return Ok(());
-        }
-        let of = |value: fn(&visibility::QueueReport) -> u64| -> Vec<(&str, u64)> {
-            queues.iter().map(|queue| (queue.name.as_str(), value(queue))).collect()
-        };
-        let (lengths, threads) = (of(|queue| queue.length), of(|queue| queue.threads));
-        let help = "Blocks that wait in a queue.";
-        self.labelled("queue_length", help, "queue", &lengths, ConstGauge::new)?;
-        let help = "Kernel threads that take from a queue.";
-        self.labelled("queue_threads", help, "queue", &threads, ConstGauge::new)?;
-        let executed = of(|queue| queue.executed);
-        let help = "Blocks that were taken from a queue.";
-        self.labelled("queue_executed", help, "queue", &executed, ConstCounter::new)
-    }
+    let of = |value: fn(&visibility::QueueReport) -> u64| -> Vec<(&str, u64)> {
+        queues.iter().map(|queue| (queue.name.as_str(), value(queue))).collect()
+    };
+    let (lengths, threads) = (of(|queue| queue.length), of(|queue| queue.threads));
+    let help = "Blocks that wait in a queue.";
+    page.labelled("queue_length", help, "queue", &lengths, ConstGauge::new)?;
+    let help = "Kernel threads that take from a queue.";
+    page.labelled("queue_threads", help, "queue", &threads, ConstGauge::new)?;
+    let executed = of(|queue| queue.executed);
+    let help = "Blocks that were taken from a queue.";
+    page.labelled("queue_executed", help, "queue", &executed, ConstCounter::new)
 }

@@ -12,6 +12,7 @@
 
 mod endpoint;
 mod families;
+pub(crate) mod page;
 mod processor;
 
 use std::net::{SocketAddr, TcpListener};

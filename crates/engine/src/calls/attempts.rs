@@ -1,5 +1,5 @@
-//! Calls that may wait for another process, and are tried first: a helper makes those that would
-//! wait.
+//! Calls that may wait for another process. The engine tries each call first. A helper makes the
+//! calls that would wait.
 //!
 //! A helper costs some microseconds, most of them for two switches. Each call here has a form that
 //! fails at once where it would wait.
@@ -57,7 +57,7 @@ pub(crate) fn msgrcv(frame: &mut Frame) -> isize {
 pub(crate) fn semop(frame: &mut Frame) -> isize {
     /// The words of a `struct sembuf`: number, operation, flags.
     const WORDS: usize = 3;
-    /// More are for the kernel to refuse, or for a helper.
+    /// The kernel refuses longer lists, or a helper makes the call.
     const MOST: usize = 64;
     let mut operations = [0u16; WORDS * MOST];
     let used = &mut operations[..WORDS * frame.rdx.min(MOST)];
@@ -85,7 +85,7 @@ pub(crate) fn message_queue(frame: &mut Frame) -> isize {
     }
 }
 
-/// splice(2): the flag speaks for pipes alone, so the other end must be a file that does not wait.
+/// splice(2): the flag applies to pipes alone, so the other end must be a file that does not wait.
 pub(crate) fn splice(frame: &mut Frame) -> isize {
     if [frame.rdi, frame.rdx].into_iter().any(|number| !is_pipe_or_regular(number)) {
         return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
@@ -93,7 +93,7 @@ pub(crate) fn splice(frame: &mut Frame) -> isize {
     with_flag(frame, 5, libc::SPLICE_F_NONBLOCK as i32, EAGAIN, Interrupted::Restarts)
 }
 
-/// tee(2) and vmsplice(2), which know pipes alone.
+/// tee(2) and vmsplice(2), which accept pipes alone.
 pub(crate) fn tee(frame: &mut Frame) -> isize {
     with_flag(frame, 3, libc::SPLICE_F_NONBLOCK as i32, EAGAIN, Interrupted::Restarts)
 }

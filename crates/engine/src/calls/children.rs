@@ -72,7 +72,7 @@ fn wait_for_child(kind: libc::idtype_t, id: i32, options: i32) -> isize {
     let states = libc::WEXITED | libc::WNOWAIT | states | special;
     let arguments = [kind as usize, id as usize, &raw mut info as usize, states as usize, 0, 0];
     match offload(libc::SYS_waitid, arguments, Interrupted::Restarts) {
-        // Another thread may have taken the child: the caller asks the kernel.
+        // Another thread may have waited for the child already, so the caller asks the kernel.
         result if result == error(libc::ECHILD) => 0,
         result => result,
     }

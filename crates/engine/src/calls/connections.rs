@@ -1,4 +1,4 @@
-//! Calls on sockets that know no flag against waiting: accept, connect, sendfile.
+//! Calls on sockets that have no flag against waiting: accept, connect, sendfile.
 
 use crate::calls::transfer::{attempt, done_before};
 use crate::descriptors::facts;
@@ -43,8 +43,8 @@ pub(crate) fn accept(frame: &mut Frame) -> isize {
 
 /// Other processes may accept from the same socket. An event would wake each of them for one
 /// connection, and the connection may be gone before it is accepted. So a helper waits in the
-/// kernel, which wakes one of all that wait. Of a process's threads, one at a time has a helper,
-/// and the others stand in line.
+/// kernel, and the kernel wakes one waiter. One thread of a process at a time has a helper. The
+/// other threads stand in line.
 fn accept_among_processes(frame: &Frame, descriptor: &'static Descriptor) -> isize {
     let (number, direction) = (frame.rdi, Direction::Read);
     if !listens(number) {
@@ -86,7 +86,7 @@ fn listens(number: usize) -> bool {
     listens != 0
 }
 
-/// Tries until it does not block; parks in between.
+/// Tries the call until it does not block. Parks between two attempts.
 fn wait_for(
     frame: &Frame,
     descriptor: &'static Descriptor,
@@ -133,8 +133,8 @@ fn ended(
     }
 }
 
-/// Makes a call that knows no flag against blocking, with `O_NONBLOCK` set for its duration. Other
-/// calls that look at the flag, or change it, wait meanwhile.
+/// Makes a call that has no flag against blocking, with `O_NONBLOCK` set while the call lasts.
+/// Meanwhile, other calls that read or change `O_NONBLOCK` wait.
 fn with_nonblocking(descriptor: &Descriptor, number: usize, call: impl FnOnce() -> isize) -> isize {
     descriptor.alone(|| with_flag(number, call))
 }
@@ -165,7 +165,7 @@ pub(crate) fn connect(frame: &mut Frame) -> isize {
     if result != error(libc::EINPROGRESS) && result != error(libc::EALREADY) {
         return result;
     }
-    // Until it is called again, the kernel has the connection as one that is still being made.
+    // Until connect(2) is called again, the kernel treats the connection as still being made.
     let again = || with_nonblocking(descriptor, number, || frame.pass());
     let made = || if sys::is_ready(number, libc::POLLOUT) { again() } else { EAGAIN };
     match wait_for(frame, descriptor, Direction::Write, made) {

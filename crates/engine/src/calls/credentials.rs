@@ -28,7 +28,7 @@ enum Progress {
 
 static BROADCAST: Guarded<Option<Broadcast>> = Guarded::new(None);
 
-/// The current thread announces a change of credentials to another thread.
+/// Notes that the current thread announces a change of credentials to another thread.
 pub(crate) fn announce_credentials(locked: &mut Locked) {
     let initiator = current();
     let progress = Progress::Announced;
@@ -37,9 +37,9 @@ pub(crate) fn announce_credentials(locked: &mut Locked) {
 
 /// setuid(2) and its likes: helpers of the old user and group take no more calls.
 ///
-/// Natively every thread has its own credentials. Here the kernel thread has them. So one call
-/// stands for those of all threads. A second call would begin with the credentials that the first
-/// one left.
+/// Natively every thread has its own credentials. Here the credentials belong to the kernel thread.
+/// So one call stands for the calls of all threads. A second call would begin with the credentials
+/// that the first call left.
 pub(crate) fn credentials(frame: &mut Frame) -> isize {
     let mut locked = lock();
     loop {

@@ -1,4 +1,5 @@
-//! Calls that make, copy and end descriptors: the engine keeps count.
+//! Calls that open, copy and close descriptors. The engine keeps its record of descriptors up to
+//! date.
 
 use alloc::vec::Vec;
 
@@ -71,8 +72,8 @@ pub(crate) fn opens(frame: &mut Frame) -> isize {
     result
 }
 
-/// open(2), openat(2), creat(2): a FIFO waits for its other end, and `/proc` knows nothing of our
-/// threads.
+/// open(2), openat(2), creat(2): opening a FIFO waits for the other end, and `/proc` does not list
+/// our threads.
 pub(crate) fn open(frame: &mut Frame) -> isize {
     type Argument = fn(&mut Frame) -> &mut usize;
     let (path_at, flags, argument): (_, _, Argument) = match frame.number() {
@@ -108,7 +109,7 @@ fn task_path(path: &[u8]) -> Option<(i32, &[u8])> {
     is_ours(i64::from(id)).then_some((id, &rest[digits..]))
 }
 
-/// The engine knows a thread's name. The rest is that of the main thread.
+/// The engine knows a thread's name. All other files are those of the main thread.
 fn open_task(id: i32, file: &[u8], flags: i32) -> isize {
     let mut locked = lock();
     let Some(thread) = thread::find(&mut locked, id) else { return sys::error(libc::ENOENT) };
@@ -143,7 +144,7 @@ fn open_task(id: i32, file: &[u8], flags: i32) -> isize {
     opened
 }
 
-/// A descriptor that libc writes the name of another thread to.
+/// A descriptor to which libc writes the name of another thread.
 fn open_name(id: i32) -> isize {
     let flags = libc::O_WRONLY | libc::O_CLOEXEC;
     let made = sys!(SYS_openat, libc::AT_FDCWD, c"/dev/null", flags);
@@ -156,7 +157,7 @@ fn open_name(id: i32) -> isize {
     made
 }
 
-/// A write to such a descriptor.
+/// A write to a descriptor that names a thread.
 pub(crate) fn write_name(frame: &Frame, descriptor: &Descriptor) -> isize {
     let mut name = [0; 16];
     let length = frame.rdx.min(15);
@@ -173,7 +174,7 @@ pub(crate) fn write_name(frame: &Frame, descriptor: &Descriptor) -> isize {
     }
 }
 
-/// Opens without waiting, whatever the file is. The wait for the other end of a FIFO is a helper's.
+/// Opens a file of any kind without waiting. A helper waits for the other end of a FIFO.
 fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -> isize {
     let waits = flags & (libc::O_NONBLOCK | libc::O_PATH | libc::O_DIRECTORY) == 0
         && matches!(flags & libc::O_ACCMODE, libc::O_RDONLY | libc::O_WRONLY);
@@ -206,9 +207,9 @@ fn open_any(frame: &Frame, flags: i32, argument: fn(&mut Frame) -> &mut usize) -
     opened
 }
 
-/// Has a helper open the reading end of a FIFO once more, which waits for a writer. It finds the
-/// file by the end that is open already: the path may be gone as soon as the writer has come. A
-/// writer that has come and gone has been seen by the end that is open.
+/// Has a helper open the reading end of a FIFO once more, which waits for a writer. The helper
+/// finds the file by the end that is already open, since the path may vanish once the writer has
+/// come. The open end also notices a writer that has come and gone.
 fn wait_for_writer(opened: usize) -> isize {
     let mut path = [0u8; 32];
     let prefix = b"/proc/self/fd/";
@@ -227,8 +228,7 @@ fn wait_for_writer(opened: usize) -> isize {
     let result = offload_until(libc::SYS_openat, arguments, Interrupted::Restarts, gone);
     closed::end_wait(&mut lock(), core::slice::from_ref(&node));
     if failed(result) {
-        // A signal may come together with the writer: then the writer counts, as it does in the
-        // kernel.
+        // If a signal and a writer come together, the writer counts, as in the kernel.
         return if has_writer(opened) { opened as isize } else { result };
     }
     if result as usize != opened {
@@ -237,7 +237,7 @@ fn wait_for_writer(opened: usize) -> isize {
     opened as isize
 }
 
-/// Whether the reading end of a FIFO has a writer. What the writer has written stays where it is.
+/// Whether the reading end of a FIFO has a writer. The check consumes no data.
 fn has_writer(reader: usize) -> bool {
     let mut scratch = [0i32; 2];
     if failed(sys!(SYS_pipe2, &mut scratch, libc::O_CLOEXEC)) {
@@ -247,7 +247,8 @@ fn has_writer(reader: usize) -> bool {
     scratch.iter().for_each(|&end| {
         sys!(SYS_close, end);
     });
-    // Nothing to copy: the end of the file without a writer, a wait with one.
+    // If there is nothing to copy, a FIFO without a writer is at its end. With a writer, the call
+    // would wait.
     copied == EAGAIN || copied > 0
 }
 
@@ -296,7 +297,7 @@ pub(crate) fn close_range(frame: &mut Frame) -> isize {
     result
 }
 
-/// unshare(2), setns(2): helpers keep what they had, and take no more calls.
+/// unshare(2), setns(2): existing helpers keep the old namespaces, so they take no more calls.
 pub(crate) fn unshare(frame: &mut Frame) -> isize {
     let result = frame.pass();
     if !failed(result) {

@@ -1,7 +1,7 @@
 //! futex(2): the waits beneath every lock, condition variable, semaphore and join of libc.
 //!
-//! Waiters stand in buckets by address. A word in memory that other processes may share goes to the
-//! kernel instead: its waits are offloaded, its wakes passed on.
+//! Waiters stand in buckets by address. For a word in memory that other processes may share, the
+//! kernel does the work. Helpers make the waits, and the engine passes the wakes on.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -132,8 +132,8 @@ pub(crate) fn wake_at(locked: &mut Locked, key: usize, most: i32, bits: u32) -> 
 /// Waits of this process in the kernel, for memory of its own.
 static IN_KERNEL: AtomicU32 = AtomicU32::new(0);
 
-/// futex_waitv(2), futex_wait(2): a helper waits for several words, and wakes are passed on to the
-/// kernel meanwhile.
+/// futex_waitv(2), futex_wait(2): a helper waits for several words. Meanwhile the engine passes
+/// wakes on to the kernel.
 pub(crate) fn wait_in_kernel(frame: &mut Frame) -> isize {
     IN_KERNEL.fetch_add(1, Ordering::SeqCst);
     let result = offload(frame.number(), frame.arguments(), Interrupted::Fails);
@@ -176,8 +176,8 @@ pub(crate) fn futex(frame: &mut Frame) -> isize {
     result.unwrap_or_else(|error| error)
 }
 
-/// Whether the words are memory at all, which the kernel looks at unless it is told that they are
-/// private.
+/// Whether the words are in mapped memory. The kernel checks the words unless the call says that
+/// they are private.
 fn is_there(frame: &Frame, command: i32) -> bool {
     let two = matches!(command, FUTEX_REQUEUE | FUTEX_CMP_REQUEUE | FUTEX_WAKE_OP);
     user::load_word(frame.rdi).is_ok() && (!two || user::load_word(frame.r8).is_ok())
@@ -222,7 +222,7 @@ fn wait(frame: &Frame, operation: i32, command: i32) -> Result<isize, isize> {
     thread.waits_for.set(key);
     insert(&mut locked, thread, key, bits);
     let reason = park(&mut locked, deadline);
-    // A wake may have come together with a signal or the deadline: then it counts.
+    // If a wake comes together with a signal or the deadline, the wake counts.
     let woken = !thread.futex_queued.get(locked.held());
     remove(&mut locked, thread);
     match reason {
@@ -257,8 +257,8 @@ fn requeue(frame: &Frame, command: i32) -> Result<isize, isize> {
     Ok(if command == FUTEX_REQUEUE { woken } else { woken + moved })
 }
 
-/// `FUTEX_WAKE_OP`: changes a second word, wakes at the first, and at the second if its old value
-/// asks for it.
+/// `FUTEX_WAKE_OP`: changes a second word and wakes waiters at the first. Also wakes waiters at the
+/// second word if its old value asks for that.
 fn wake_operation(frame: &Frame) -> Result<isize, isize> {
     let encoded = frame.r9 as u32;
     let signed = |shift: u32| ((encoded << (20 - shift)) as i32) >> 20;
@@ -295,12 +295,11 @@ fn wake_operation(frame: &Frame) -> Result<isize, isize> {
     Ok(woken)
 }
 
-/// Takes a lock with priority inheritance. One worker has no priorities to pass on, so only
-/// ownership is left.
+/// Takes a lock with priority inheritance. One worker has no priorities to pass on, so the engine
+/// tracks only ownership.
 ///
 /// A lock in shared memory may belong to a thread of ours, or of another process on an engine. The
-/// kernel does not know such an owner. So the engine looks at a lock with an owner in another
-/// process again and again.
+/// kernel does not know such an owner. So the engine polls a lock with an owner in another process.
 fn own(frame: &Frame, operation: i32, command: i32, is_shared: bool) -> Result<isize, isize> {
     /// Nanoseconds between two looks.
     const LOOKS: Nanoseconds = 1_000_000;
@@ -369,7 +368,7 @@ fn disown(frame: &Frame, is_shared: bool) -> Result<isize, isize> {
     }
     let heir = first_at(&mut locked, key);
     if is_shared && heir.is_none() && current().is(&MAIN) {
-        // The kernel knows the main thread, for which programs without an engine may wait.
+        // The kernel knows the main thread. Programs without an engine may wait for it.
         return Ok(frame.pass());
     }
     hand_on(&mut locked, key, 0)?;
@@ -392,7 +391,7 @@ fn hand_on(locked: &mut Locked, key: usize, flags: u32) -> Result<(), isize> {
 
 /// Marks the mutexes of a thread that ends as given up, as the kernel does (get_robust_list(2)).
 pub(crate) fn give_up_robust(locked: &mut Locked, thread: ThreadRef) {
-    /// A list that is longer goes in circles.
+    /// A longer list must have a cycle.
     const LONGEST: usize = 2048;
     let head = thread.robust_list.get();
     if head == 0 {
@@ -443,7 +442,7 @@ fn give_up(
     Ok(())
 }
 
-/// Clears the word that a thread leaves behind, and wakes the thread that joins it.
+/// Clears the ending thread's `CLONE_CHILD_CLEARTID` word, and wakes the thread that joins it.
 pub(crate) fn clear_and_wake(locked: &mut Locked, word: usize) {
     if user::write(word, &0u32) == Err(EFAULT) {
         return;

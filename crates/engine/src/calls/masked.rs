@@ -5,12 +5,14 @@ use crate::kernel::lock::lock;
 use crate::schedule::worker::current;
 use crate::signals::handling::{assign_held, set_mask};
 
-/// Runs a call with another mask, if there is one. The masks of tasks are their runtime's.
+/// Runs a call with another mask, if there is one. The runtime of a converted program manages the
+/// masks of its tasks.
 pub(crate) fn with(mask: Option<u64>) -> Option<impl Drop> {
     mask.filter(|_| current().task.get().is_none()).map(with_mask)
 }
 
-/// Runs a call with another mask, and goes back to the old one: after the handler, if one will run.
+/// Runs a call with another mask, and restores the old mask. If a handler will run, the old mask
+/// returns after the handler.
 pub(crate) fn with_mask(mask: u64) -> impl Drop {
     struct Back(u64);
     impl Drop for Back {

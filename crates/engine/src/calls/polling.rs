@@ -1,4 +1,4 @@
-//! Calls that wait for several things, or for time: poll, select, epoll, sleeps, rings.
+//! Calls that wait for several events, or for time: poll, select, epoll, sleeps, rings.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -56,7 +56,7 @@ impl Limit {
     }
 }
 
-/// The most descriptors that a poll may name: the kernel's own limit is that of open files.
+/// The most descriptors that a poll may name. The kernel's own limit is the limit of open files.
 const MOST: usize = 1 << 20;
 
 /// poll(2)
@@ -81,10 +81,10 @@ pub(crate) fn ppoll(frame: &mut Frame) -> isize {
     result
 }
 
-/// The kernel leaves limits as they were (`STICKY_TIMEOUTS`).
+/// The kernel does not write the remaining time back (`STICKY_TIMEOUTS`).
 static LIMITS_STAY: AtomicBool = AtomicBool::new(false);
 
-/// personality(2): whether calls tell how much of a limit was left.
+/// personality(2): decides whether calls report how much of a time limit was left.
 pub(crate) fn personality(frame: &mut Frame) -> isize {
     const STICKY_TIMEOUTS: isize = 0x0400_0000;
     const ASK: u32 = u32::MAX;
@@ -94,7 +94,7 @@ pub(crate) fn personality(frame: &mut Frame) -> isize {
     result
 }
 
-/// The kernel tells how much of a limit was left.
+/// Writes back how much of the time limit was left, as the kernel does.
 fn write_back(address: usize, limit: Limit) {
     if address != 0
         && !LIMITS_STAY.load(Ordering::Relaxed)
@@ -150,14 +150,14 @@ fn park_for_all(polls: &[libc::pollfd], deadline: Nanoseconds, seen: Seen) -> Re
         if let Some(descriptor) = registry::get(number) {
             descriptor.kind(number);
             if descriptor.register(number) == Err(sys::EBADF) {
-                // Closed since the caller looked.
+                // The descriptor was closed after the caller looked.
                 return Reason::Woken;
             }
             nodes.push(PollNode::new(waiter, poll.events, &descriptor.polls));
         }
     }
     if registry::all_seen() != seen {
-        // Another worker has taken an event since the caller looked. The event may be for these
+        // Another worker took an event after the caller looked. The event may be for these
         // descriptors.
         return Reason::Woken;
     }
@@ -224,7 +224,7 @@ pub(crate) fn pselect(frame: &mut Frame) -> isize {
     }
 }
 
-/// The sets that a select names, as copies.
+/// Copies of the sets that a select names.
 struct Sets {
     addresses: [usize; 3],
     words: [Vec<u64>; 3],
@@ -279,7 +279,7 @@ impl Sets {
         polls
     }
 
-    /// Writes the sets of those that are ready; returns how many bits are set.
+    /// Writes the sets of the descriptors that are ready. Returns how many bits are set.
     fn write(&mut self, polls: &[libc::pollfd]) -> Result<isize, isize> {
         let mut bits = 0;
         let asked = core::mem::take(&mut self.words);
@@ -317,7 +317,7 @@ fn wait_for_sets(frame: &Frame, limit: Limit, mask: Option<u64>) -> isize {
         if failed(ready) {
             return ready;
         }
-        // A descriptor that is closed while the call waits is ready, in the kernel too.
+        // A descriptor that is closed while the call waits counts as ready, as in the kernel.
         if !waited && polls.iter().any(|poll| poll.revents & POLLNVAL != 0) {
             return sys::EBADF;
         }
@@ -466,6 +466,6 @@ pub(crate) fn ioctl(frame: &mut Frame) -> isize {
 
 /// sched_yield(2)
 pub(crate) fn sched_yield(frame: &mut Frame) -> isize {
-    // Where no thread of ours waits for its turn, another process may.
+    // If no thread of ours waits for its turn, another process may.
     if pump::yield_now(&mut lock()) { 0 } else { frame.pass() }
 }

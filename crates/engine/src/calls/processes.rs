@@ -34,7 +34,7 @@ const THREAD_FLAGS: u64 = (libc::CLONE_VM | libc::CLONE_THREAD) as u64;
 const VM: u64 = libc::CLONE_VM as u64;
 const VFORK: u64 = libc::CLONE_VFORK as u64;
 
-/// Another process executes in our memory, and may do so at any time.
+/// Another process shares our memory and may execute in it at any time.
 pub(crate) static MEMORY_IS_SHARED: AtomicBool = AtomicBool::new(false);
 
 /// Another process has the same table of descriptors. So the engine's own descriptors must be
@@ -111,7 +111,7 @@ fn fork_as(frame: &mut Frame, request: &Request) -> Result<isize, isize> {
     let mut plain = *frame;
     let mut arguments: [u64; 11] = [0; 11];
     if request.stack == 0 {
-        // Nothing of what it asks for is the engine's business.
+        // The engine need not handle anything that the clone asks for.
     } else if frame.number() == libc::SYS_clone3 {
         let words = (frame.rsi / 8).min(arguments.len());
         user::read_slice(frame.rdi, &mut arguments[..words])?;
@@ -152,14 +152,15 @@ fn fork_as(frame: &mut Frame, request: &Request) -> Result<isize, isize> {
 /// call. The child's first call clears the mark.
 pub(crate) fn vfork(frame: &mut Frame) -> isize {
     worker().vfork_parent.set(MAIN.id.get());
-    // The child inherits what the kernel blocks. From here on, a signal changes that no more.
+    // The child inherits the signals that the kernel blocks. From here on, no signal changes that
+    // mask.
     flood::unseal();
     frame.leave_to_kernel()
 }
 
 /// fork(2)
 pub(crate) fn fork(frame: &mut Frame) -> isize {
-    // Data that another worker is changing would stay half changed in the child.
+    // Otherwise, data that another worker is changing would stay half changed in the child.
     let mut locked = lock();
     let result = crate::HEAP.while_locked(|| frame.pass());
     match result {
@@ -171,7 +172,7 @@ pub(crate) fn fork(frame: &mut Frame) -> isize {
 }
 
 fn thread(frame: &Frame, request: &Request) -> Result<isize, isize> {
-    // Without the lock: the kernel has yet to find memory for the new stack.
+    // The engine does not hold the lock here: the kernel has yet to find memory for the new stack.
     let place = first_frame(frame, request)?;
     let mut locked = lock();
     let Some(child) = thread::create(&mut locked) else { return Err(EAGAIN) };
@@ -194,19 +195,19 @@ fn thread(frame: &Frame, request: &Request) -> Result<isize, isize> {
 
 /// Writes the first frame of a new thread to its stack. Returns its address.
 fn first_frame(frame: &Frame, request: &Request) -> Result<usize, isize> {
-    /// What the dispatcher uses of the new stack before anything else.
+    /// Bytes of the new stack that the dispatcher uses first.
     const ROOM: usize = 64;
     let mut begin = *frame;
     begin.rsp = request.stack;
     if frame.keeps_vectors() {
-        // The parent's vector registers are no concern of the child: it goes on after the stub.
+        // The child does not need the parent's vector registers, because it goes on after the stub.
         begin.rip = user::read(frame.rsp + 8)?;
     }
     let place = (request.stack - 128 - size_of::<Frame>()) & !15;
     // The stack must be there: the frame is written without a check of its address.
     let probe: u64 = user::read(place - ROOM)?;
     user::write(place - ROOM, &probe)?;
-    // SAFETY: the top of the new thread's own stack, which is writable.
+    // SAFETY: the frame is at the top of the new thread's own stack, which is writable.
     unsafe { (place as *mut Frame).write(begin) };
     Ok(place)
 }
@@ -250,8 +251,8 @@ pub(crate) fn exit(frame: &mut Frame) -> isize {
     scheduler::leave_for_good(locked)
 }
 
-/// On the worker's own stack, after the thread's has been left: the thread that joins it may take
-/// it.
+/// This runs on the worker's own stack, after the thread's stack has been left: the joining thread
+/// may reuse that stack.
 pub(crate) fn finish_thread(locked: &mut Locked, thread: ThreadRef) {
     let word = thread.clear_id.replace(0);
     thread::remove(locked, thread);
@@ -274,7 +275,7 @@ pub(crate) fn exit_group(frame: &mut Frame) -> isize {
     frame.pass()
 }
 
-/// In the child of a fork: the current thread alone is left, and is the main one.
+/// In the child of a fork: only the current thread is left, and becomes the main thread.
 fn become_child(locked: &mut Locked, shares_files: bool) {
     let thread = current();
     scheduler::reset_after_fork(locked);
@@ -337,9 +338,9 @@ fn inherit(held: Held<'_>, thread: &Thread) {
     }
 }
 
-/// execve(2) and execveat(2): with the engine, if the program that we are is replaced by another.
+/// execve(2) and execveat(2): the new program runs with the engine, if the settings say so.
 pub(crate) fn execve(frame: &mut Frame) -> isize {
-    // The new program inherits what this thread blocks.
+    // The new program inherits this thread's signal mask.
     let mask = current().mask.get();
     sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &mask, 0, 8);
     let result = if settings::follows_exec() { execve_with_engine(frame) } else { frame.pass() };

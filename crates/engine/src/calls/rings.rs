@@ -33,7 +33,7 @@ pub(crate) fn io_uring_setup(frame: &mut Frame) -> isize {
     let flags_at = frame.rsi.wrapping_add(FLAGS);
     let Ok(flags) = user::read::<u32>(flags_at) else { return EFAULT };
     if flags & DEFER_TASKRUN != 0 && flags & SINGLE_ISSUER == 0 {
-        // A check of the kernel's, which the kernel cannot make without the flags.
+        // The kernel makes this check only if the flags are set, so the engine makes it here.
         return EINVAL;
     }
     if user::write(flags_at, &(flags & !HINTS)).is_err() {
@@ -46,7 +46,7 @@ pub(crate) fn io_uring_setup(frame: &mut Frame) -> isize {
         if flags & IOPOLL != 0
             && let Some(descriptor) = registry::get(ring as usize)
         {
-            // Completions have to be looked for: epoll does not tell of them.
+            // The engine has to look for completions, because epoll does not report them.
             descriptor.set(facts::REFUSED);
         }
     }
@@ -70,7 +70,7 @@ pub(crate) fn io_uring_enter(frame: &mut Frame) -> isize {
     const GETEVENTS: usize = 1;
     let [ring, submit, wanted, flags, argument, size] = frame.arguments();
     if ring::is_active() {
-        // The program's ring may close what a submission of ours names.
+        // The program's ring may close a descriptor that a submission of ours names.
         ring::flush(&mut lock());
     }
     if flags & GETEVENTS == 0 || wanted == 0 {
@@ -93,11 +93,10 @@ pub(crate) fn io_uring_enter(frame: &mut Frame) -> isize {
         )
     };
     let result = match registry::get(ring) {
-        // A set of signals, a timeout or several completions: the kernel knows how to wait for
-        // them.
+        // The kernel waits if the call names a set of signals, a timeout or several completions.
         Some(descriptor) if argument == 0 && wanted as u32 == 1 => loop {
             let seen = descriptor.seen(Direction::Read);
-            // Completions that the kernel holds back for this thread are posted now.
+            // The kernel now posts the completions that it holds back for this thread.
             let posted = sys!(SYS_io_uring_enter, ring, 0, 0, flags, 0, 8);
             if failed(posted) {
                 break posted;

@@ -15,8 +15,8 @@ pub(crate) fn leave() {
     const UNREGISTER: i32 = 1;
     /// glibc's own, for x86.
     const SIGNATURE: usize = 0x5305_3053;
-    /// Bytes that have been registered: the first version of the area, and as many as later kernels
-    /// asked for.
+    /// The number of registered bytes: the first version of the area, or as many as later kernels
+    /// ask for.
     const LENGTHS: [usize; 3] = [32, 64, 96];
     // SAFETY: reads a variable of the dynamic linker, if there is one.
     let offset = unsafe { duality_rseq_offset() };

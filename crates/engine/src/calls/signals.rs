@@ -25,7 +25,7 @@ use crate::signals::handling::{
 };
 use crate::signals::info;
 
-/// libc's own: by it, a change of credentials reaches every thread.
+/// The signal by which libc announces a change of credentials to every thread.
 const SETXID_SIGNAL: i32 = 33;
 
 /// Runs a body that may fail, as a system call's result.
@@ -82,7 +82,7 @@ pub(crate) fn rt_sigaction(frame: &mut Frame) -> isize {
 
 /// rt_sigreturn(2): the frame is the one that the stack pointer points into.
 pub(crate) fn rt_sigreturn(frame: &mut Frame) -> isize {
-    // SAFETY: the program says that a frame is there; where there is none, it dies as it would
+    // SAFETY: the program says that a frame is there. Without a frame, the program dies as it would
     // natively.
     let context = unsafe { &mut *(frame.rsp as *mut Context) };
     let thread = current();
@@ -106,7 +106,7 @@ pub(crate) fn rt_sigsuspend(frame: &mut Frame) -> isize {
 /// rt_sigpending(2)
 pub(crate) fn rt_sigpending(frame: &mut Frame) -> isize {
     result(|| {
-        // The kernel takes shorter sets here, and here alone.
+        // Only in this call does the kernel accept shorter sets.
         if frame.rsi > size_of::<u64>() {
             return Err(EINVAL);
         }
@@ -135,10 +135,11 @@ pub(crate) fn rt_sigtimedwait(frame: &mut Frame) -> isize {
     })
 }
 
-/// Takes a signal of `set`: from what waits in the engine, or from the kernel.
+/// Takes a signal of `set` that is pending in the engine or in the kernel.
 fn wait_for_signal(set: u64, deadline: u64) -> Result<Pending, isize> {
     let thread = current();
-    // Before the first look. A signal that another worker assigns from then on ends the wait.
+    // This stands before the first look, so that a signal that another worker assigns later ends
+    // the wait.
     thread.awaited.set(set);
     let found = wait_for_one_of(thread, set, deadline);
     thread.awaited.set(0);
@@ -190,8 +191,8 @@ fn take_now(thread: ThreadRef, set: u64) -> Result<Option<Pending>, isize> {
     if let Some(taken) = take_pending(&mut locked, thread, set) {
         return Ok(Some(taken));
     }
-    // The kernel holds signals that every thread blocks, and the engine holds earlier ones. The
-    // lower number is first.
+    // The kernel holds signals that every thread blocks, and the engine holds earlier signals. The
+    // lower number comes first.
     let ours = process_bits() & set;
     let lower = if ours == 0 { set } else { set & ((1 << ours.trailing_zeros()) - 1) };
     match take_from_kernel(lower)? {

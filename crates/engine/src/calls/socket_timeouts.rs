@@ -29,7 +29,7 @@ impl Descriptor {
             sys!(SYS_getsockopt, number, libc::SOL_SOCKET, option, &mut time, &mut length);
             timeout.set(time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000);
         }
-        // Another process can change those of a shared socket.
+        // Another process can change the timeouts of a shared socket.
         if !self.has(facts::SHARED) {
             self.set(facts::TIMEOUTS_KNOWN);
         }

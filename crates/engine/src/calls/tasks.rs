@@ -1,4 +1,4 @@
-//! The calls of a converted program's runtime, which come with numbers that no kernel has: see
+//! The calls of a converted program's runtime. Their numbers are numbers that no kernel uses: see
 //! `engine.h`.
 
 use crate::calls::futex;
@@ -93,7 +93,7 @@ fn ready(frame: &Frame) -> isize {
         return EINVAL;
     }
     let task = task(frame);
-    // A thread may have made the call of a kept descriptor.
+    // A thread may have made the call on a kept descriptor.
     closed::end_call(task);
     let mut locked = lock();
     task.adopt(frame.rsi);
@@ -102,11 +102,12 @@ fn ready(frame: &Frame) -> isize {
     0
 }
 
-/// Makes the task's system call, as far as that goes without waiting.
+/// Makes the task's system call, as far as the call goes without waiting.
 fn attempt(frame: &Frame) -> isize {
     let task = task(frame);
     if task.is_resumed() && has_lost_its_file(task) {
-        // Nothing keeps the file. The rest of the call must not go to another file.
+        // The engine has no copy of the file's descriptor. The rest of the call must not go to
+        // another file.
         let done = task.done.get() as isize;
         task.end(false);
         if done > 0 {
@@ -129,8 +130,8 @@ fn attempt(frame: &Frame) -> isize {
     if result == RESTART { EINTR } else { result }
 }
 
-/// Whether the descriptor that the task waited for has been closed meanwhile: its number may be
-/// another file's by now.
+/// Whether the descriptor that the task waited for has been closed meanwhile. Its number may refer
+/// to another file by now.
 fn has_lost_its_file(task: TaskRef) -> bool {
     registry::get(task.waiter.waits_for.get())
         .is_some_and(|descriptor| task.waited_before(descriptor.generation()))
@@ -139,7 +140,7 @@ fn has_lost_its_file(task: TaskRef) -> bool {
 fn wait(frame: &Frame) -> isize {
     let task = task(frame);
     let (key, expected, deadline) = (frame.rsi, frame.rdx as u32, frame.r10 as u64);
-    // The task begins a new wait: the deadline and the end of the last wait are not this one's.
+    // The task begins a new wait. The deadline and the end of the last wait do not apply.
     task.end(false);
     task.begin();
     let mut locked = lock();
@@ -165,8 +166,8 @@ fn interrupt(frame: &Frame) -> isize {
     isize::from(waits)
 }
 
-/// A tick has found the current thread at work. If it is a loop, its task has one call left, and
-/// lets others run then.
+/// Handles a tick that finds the current thread at work. If the thread runs a loop, its task gives
+/// way after its next call.
 pub(crate) fn tell_turn_is_over() {
     let address = current().turn.get();
     if address != 0 {

@@ -1,4 +1,4 @@
-//! Calls by which threads ask about themselves and others: numbers, names, processors.
+//! Calls by which threads query and change the numbers, names and processors of threads.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -29,7 +29,7 @@ pub(crate) fn set_robust_list(frame: &mut Frame) -> isize {
         return EINVAL;
     }
     current().robust_list.set(frame.rdi);
-    // The kernel walks the main thread's when the process is killed.
+    // The kernel walks the main thread's list when the process is killed.
     let kernel_knows = current().is(&MAIN) && worker().kernel_id.get() == MAIN.id.get();
     if kernel_knows { frame.pass() } else { 0 }
 }
@@ -53,7 +53,8 @@ pub(crate) fn rseq(frame: &mut Frame) -> isize {
         return frame.pass();
     }
     if frame.rdx & UNREGISTER == 0 {
-        // An error would end the program: libc cannot believe that it worked for one thread alone.
+        // An error would end the program, because libc aborts if rseq(2) works for one thread
+        // alone.
         let written = user::write(frame.rdi, &[0i32, REGISTRATION_FAILED]);
         return written.map_or_else(|fault| fault, |()| 0);
     }
@@ -69,8 +70,8 @@ pub(crate) fn prctl(frame: &mut Frame) -> isize {
             ring::retire(&mut lock());
             frame.pass()
         }
-        // It would trap the engine's calls, but not the program's calls that the engine answers. So
-        // the engine behaves as a kernel without it.
+        // This option would trap the engine's calls, but not the program's calls that the engine
+        // answers. So the engine behaves as a kernel without it.
         PR_SET_SYSCALL_USER_DISPATCH => EINVAL,
         libc::PR_SET_NAME => {
             let mut name = [0; 16];
@@ -84,7 +85,7 @@ pub(crate) fn prctl(frame: &mut Frame) -> isize {
             let name = thread.name.get(lock().held());
             user::write(frame.rsi, &u128::from_ne_bytes(name)).map_or_else(|fault| fault, |()| 0)
         }
-        // The word that the kernel clears when the thread ends, in the eyes of the program.
+        // set_tid_address(2): the word that is cleared when the thread ends.
         libc::PR_GET_TID_ADDRESS => {
             user::write(frame.rsi, &thread.clear_id.get()).map_or_else(|fault| fault, |()| 0)
         }
@@ -92,7 +93,7 @@ pub(crate) fn prctl(frame: &mut Frame) -> isize {
     }
 }
 
-/// seccomp(2): what the program forbids itself, the engine's calls too, begins here.
+/// seccomp(2): from here on, the program's filter also applies to the engine's calls.
 pub(crate) fn seccomp(frame: &mut Frame) -> isize {
     const SET_MODE_FILTER: usize = 1;
     if frame.rdi <= SET_MODE_FILTER {
@@ -115,10 +116,12 @@ pub(crate) fn arch_prctl(frame: &mut Frame) -> isize {
     result
 }
 
-/// The process has asked to be traced: the kernel is to see the signals that it sends to itself.
+/// The process has asked to be traced. From then on, the kernel must see the signals that the
+/// process sends to itself.
 pub(crate) static IS_TRACED: AtomicBool = AtomicBool::new(false);
 
-/// ptrace(2): the kernel lets one thread control another process, and that may be another worker.
+/// ptrace(2): the kernel lets one thread control another process. That thread may be another
+/// worker.
 pub(crate) fn ptrace(frame: &mut Frame) -> isize {
     if frame.rdi as u32 == libc::PTRACE_TRACEME {
         IS_TRACED.store(true, Ordering::Relaxed);
@@ -175,8 +178,8 @@ fn translated(id: usize) -> Option<usize> {
     thread::find(&mut lock(), id as i32).map(|_| 0)
 }
 
-/// sched_setaffinity(2): a thread of ours runs wherever its worker runs, and remembers what it
-/// asked for.
+/// sched_setaffinity(2): a thread of ours runs wherever its worker runs. The engine remembers the
+/// CPUs that the thread asked for.
 pub(crate) fn sched_setaffinity(frame: &mut Frame) -> isize {
     let own = frame.rdi == 0 && !current().is(&MAIN);
     if !own && !is_ours(i64::from(frame.rdi as i32)) {
@@ -198,7 +201,7 @@ pub(crate) fn sched_setaffinity(frame: &mut Frame) -> isize {
     0
 }
 
-/// The CPUs among those asked for that the kernel would grant: it is asked by way of trial.
+/// The requested CPUs that the kernel would grant. The engine finds out by a trial call.
 fn usable_affinity(asked: [u64; 2]) -> Result<[u64; 2], isize> {
     let mut before = [0u64; 128];
     let known = sys!(SYS_sched_getaffinity, 0, size_of_val(&before), &mut before);

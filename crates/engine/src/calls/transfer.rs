@@ -1,4 +1,5 @@
-//! Reading, writing, sending, receiving: attempts that do not block, and parking in between.
+//! Calls that read, write, send and receive. The engine makes attempts that do not block, and parks
+//! in between.
 
 use libc::{MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_WAITALL};
 
@@ -38,11 +39,12 @@ struct Transfer<'a> {
     direction: Direction,
     number: usize,
     descriptor: &'static Descriptor,
-    /// The generation of the descriptor when the call began, or went on.
+    /// The generation of the descriptor when the call began or resumed.
     generation: u32,
     /// What has been transferred so far.
     done: usize,
-    /// The bytes that must be transferred before the call returns. Zero if any amount will do.
+    /// The bytes that must be transferred before the call returns. Zero if any number of bytes is
+    /// enough.
     wanted: usize,
 }
 
@@ -69,7 +71,7 @@ pub(crate) fn writev(frame: &mut Frame) -> isize {
     }
 }
 
-/// Flags of a receiving call that does not wait: it fails if nothing is there.
+/// Flags of a receiving call that does not wait: the call fails if there is no data.
 const AT_ONCE: i32 = MSG_DONTWAIT | MSG_ERRQUEUE | MSG_OOB;
 
 /// recvfrom(2)
@@ -96,7 +98,7 @@ pub(crate) fn recvmsg(frame: &mut Frame) -> isize {
         return attempt(frame);
     }
     if flags & MSG_WAITALL != 0 {
-        // The remainder would have to be cut out of the message's buffers.
+        // The engine would have to cut the remainder out of the message's buffers.
         return offload(frame.number(), frame.arguments(), Interrupted::Restarts);
     }
     transfer(frame, Shape::Message, Direction::Read, 0)
@@ -158,7 +160,7 @@ fn many(frame: &mut Frame, number: i64, mut call: impl FnMut(&mut Frame) -> isiz
     count as isize
 }
 
-/// The bytes of all buffers of a list. Nothing if the list is wrong and the kernel must report the
+/// The bytes of all buffers of a list. `None` if the list is wrong and the kernel must report the
 /// error.
 fn total(list: usize, count: usize) -> Option<usize> {
     if count > 1024 {
@@ -177,7 +179,7 @@ pub(crate) fn done_before() -> usize {
     current().task.get().map_or(0, |task| task.done.get())
 }
 
-/// A call that does not wait by itself.
+/// Handles a call that does not wait by itself.
 pub(crate) fn attempt(frame: &Frame) -> isize {
     count_call();
     frame.pass()
@@ -253,8 +255,8 @@ impl Transfer<'_> {
         }
     }
 
-    /// Whether the ring can make the call: it fills one buffer from a stream. This is not possible
-    /// where others could set `O_NONBLOCK` meanwhile.
+    /// Whether the ring can make the call: the call fills one buffer from a stream. The ring is not
+    /// used if other processes could set `O_NONBLOCK` meanwhile.
     fn suits_ring(&self, kind: Kind) -> bool {
         let plain = match self.shape {
             Shape::Buffer => true,
@@ -270,13 +272,13 @@ impl Transfer<'_> {
             && self.descriptor.is_known_to_block()
     }
 
-    /// Parks until the kernel has received.
+    /// Parks the thread until the kernel has received.
     fn receive(&self, deadline: u64) -> Outcome {
         let (at, left) = (self.frame.rsi + self.done, self.frame.rdx - self.done);
         receive(self.number, at, left, deadline)
     }
 
-    /// Parks. Returns the call's result, if the wait has ended the call.
+    /// Parks the thread. Returns the call's result if the wait has ended the call.
     fn wait(&self, deadline: u64, seen: Seen) -> Option<isize> {
         let mut locked = lock();
         if self.is_cut_off() {
@@ -286,7 +288,7 @@ impl Transfer<'_> {
         let reason = self.descriptor.wait(&mut locked, self.number, self.direction, deadline, seen);
         drop(locked);
         match reason {
-            // epoll does not tell: a helper waits instead.
+            // epoll does not report this file, so a helper waits instead.
             None => Some(self.offload_rest()),
             Some(reason)
                 if reason != Reason::Suspended && self.descriptor.generation() != generation =>
@@ -300,13 +302,13 @@ impl Transfer<'_> {
         }
     }
 
-    /// Another worker has given the number another file since a part was transferred: the rest is
+    /// Since a part was transferred, another worker has given the number another file. The rest is
     /// not for that file.
     fn is_cut_off(&self) -> bool {
         self.done > 0 && self.descriptor.generation() != self.generation
     }
 
-    /// The task's call is left, and goes on with what it has transferred.
+    /// Leaves the task's call, and records what the call has transferred so that it can resume.
     fn suspend(&self) -> isize {
         if let Some(task) = current().task.get() {
             task.done.set(self.done);
@@ -338,7 +340,7 @@ impl Transfer<'_> {
         if self.done > 0 { self.done as isize } else { error }
     }
 
-    /// Takes note of an attempt that did not block; returns the call's result if it is over.
+    /// Takes note of an attempt that did not block. Returns the call's result if the call is over.
     fn account(&mut self, result: isize, kind: Kind, seen: Seen) -> Option<isize> {
         if result <= 0 {
             return Some(self.so_far(result));
@@ -356,7 +358,7 @@ impl Transfer<'_> {
             self.descriptor.set_drained(short);
         }
         self.done += count;
-        // Messages are whole; only streams go on after a part.
+        // Messages are transferred whole. Only streams continue after a part.
         let goes_on =
             self.done < self.wanted && matches!(kind, Kind::Stream | Kind::Pipe | Kind::Polled);
         (!goes_on).then_some(self.done as isize)
@@ -410,7 +412,7 @@ impl Transfer<'_> {
         result
     }
 
-    /// Calls with a list of the buffers that are left.
+    /// Makes the call with a list of the buffers that are left.
     fn with_rest(&self, call: impl FnOnce(usize, usize) -> isize) -> isize {
         let one = |base: usize, length: usize| libc::iovec {
             iov_base: base as *mut libc::c_void,
@@ -431,8 +433,8 @@ impl Transfer<'_> {
         if self.done == 0 {
             return call(list, count);
         }
-        // The first buffer that is not done, cut to what is left of it: the others follow by and
-        // by.
+        // The first buffer that is not done, cut to its remaining bytes. Later calls transfer the
+        // other buffers.
         let mut skipped = 0;
         for index in 0..count {
             let entry = list + index * size_of::<libc::iovec>();
@@ -449,7 +451,7 @@ impl Transfer<'_> {
         0
     }
 
-    /// Asks first whether the call would block: for files that have no other way.
+    /// Asks first whether the call would block. Used for files that offer no other way.
     fn attempt_when_ready(&self) -> isize {
         self.descriptor.alone(|| self.attempt_if_ready())
     }
@@ -474,7 +476,7 @@ fn interruption(deadline: u64) -> isize {
     if deadline == NEVER { RESTART } else { EINTR }
 }
 
-/// preadv2(2) and pwritev2(2): at the current position, they may wait.
+/// preadv2(2) and pwritev2(2): at the current position, these calls may wait.
 pub(crate) fn at_offset(frame: &mut Frame) -> isize {
     const RWF_NOWAIT: usize = 8;
     let current_position = frame.r10 == usize::MAX;

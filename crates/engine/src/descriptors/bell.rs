@@ -1,7 +1,8 @@
-//! The bell that ends a worker's sleep, and the epoll that tells of the program's descriptors.
+//! The bell that ends a worker's sleep, and the epoll that reports events of the program's
+//! descriptors.
 //!
-//! They have numbers that the program does not use. The bell is an eventfd that is never read. Each
-//! ring is an edge, and epoll tells one worker of it.
+//! Both descriptors have numbers that the program does not use. The bell is an eventfd that is
+//! never read. Each ring of the bell is an edge, and epoll reports each edge to one worker.
 
 use crate::kernel::lock::Setting;
 use crate::kernel::sys::sys;
@@ -10,11 +11,11 @@ use crate::kernel::sys::sys;
 pub(crate) static EPOLL: Setting<i32> = Setting::new(-1);
 pub(crate) static BELL: Setting<i32> = Setting::new(-1);
 
-/// What the bell's events carry.
+/// The data that the bell's events carry.
 pub(crate) const BELL_DATA: u64 = u64::MAX;
 
-/// Ends the sleep of the worker that waits for events, or has the next look find the bell. Handlers
-/// of signals and helpers may call it.
+/// Ends the sleep of the worker that waits for events. If no worker sleeps, the next look at epoll
+/// finds the bell. Handlers of signals and helpers may call it.
 pub(crate) fn ring() {
     let once = 1u64;
     sys!(SYS_write, BELL.get(), &once, 8);

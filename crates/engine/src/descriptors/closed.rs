@@ -1,8 +1,9 @@
-//! Files that calls wait for although their descriptors have been closed.
+//! Files that calls wait for, after their descriptors have been closed.
 //!
 //! Natively a call that waits keeps its file open. Here the engine keeps a copy of the descriptor,
-//! out of the program's way. The calls go on with that copy. The last of them closes it. A thread
-//! asks for the copy when it has been woken. A task gets the copy as the argument of its call.
+//! out of the program's way. The calls go on with that copy. The last of the calls closes the copy.
+//! A thread asks for the copy when it has been woken. A task gets the copy as the argument of its
+//! call.
 
 use alloc::vec::Vec;
 
@@ -25,10 +26,9 @@ struct Kept {
 
 static KEPT: Guarded<Vec<Kept>> = Guarded::new(Vec::new());
 
-/// Before a descriptor is closed: calls that wait for it go on with its file, as the kernel's do,
-/// by way of another descriptor. A call that waits for several stays in its wait. The others end
-/// theirs: see
-/// [`goes_on_with`]. Returns whether there are such calls.
+/// Called before a descriptor is closed. Calls that wait for it go on with its file by way of
+/// another descriptor, as in the kernel. A call that waits for several descriptors stays in its
+/// wait. All other waits end: see [`goes_on_with`]. Returns whether there are such calls.
 pub(crate) fn for_waiters(number: usize) -> bool {
     let Some(descriptor) = get(number) else { return false };
     if ring::is_active() {
@@ -65,7 +65,7 @@ pub(crate) fn for_waiters(number: usize) -> bool {
         sys!(SYS_close, kept);
         return false;
     }
-    // The file lives on: epoll would go on telling of it under its former number.
+    // The file stays open, so epoll would go on reporting its events under the former number.
     descriptor.unregister(number);
     // A call that is woken from here on uses the copy.
     descriptor.forget(number);
@@ -77,8 +77,8 @@ pub(crate) fn for_waiters(number: usize) -> bool {
     true
 }
 
-/// The descriptor that the current thread's call goes on with, after its own was closed. The caller
-/// gives it back. A task has it already.
+/// The descriptor with which the current thread's call goes on, after its own descriptor was
+/// closed. The caller gives the descriptor back. A task already has the descriptor.
 pub(crate) fn goes_on_with(number: usize) -> Option<usize> {
     if current().task.get().is_some() {
         return None;
@@ -103,15 +103,15 @@ pub(crate) fn give_back(locked: &mut Locked, number: usize) {
     }
 }
 
-/// The task's call is over, or a thread has made it.
+/// Called when the task's call is over, or a thread has made the call.
 pub(crate) fn end_call(task: TaskRef) {
     if let Some(kept) = task.take_kept() {
         give_back(&mut lock(), kept);
     }
 }
 
-/// A wait for several descriptors is over. Takes its nodes out of their lists, and gives back the
-/// descriptors that were kept for it.
+/// Ends a wait for several descriptors. Takes the wait's nodes out of their lists, and gives back
+/// the descriptors that were kept for the wait.
 pub(crate) fn end_wait(locked: &mut Locked, nodes: &[PollNode]) {
     for node in nodes {
         node.unlink(locked);
@@ -126,7 +126,7 @@ pub(crate) fn numbers() -> Vec<usize> {
     KEPT.of(&mut lock()).iter().map(|kept| kept.number).collect()
 }
 
-/// In the child of a fork: the calls are the parent's.
+/// Called in the child of a fork, since the calls belong to the parent.
 pub(crate) fn reset_after_fork(locked: &mut Locked) {
     for kept in KEPT.of(locked).drain(..) {
         sys!(SYS_close, kept.number);

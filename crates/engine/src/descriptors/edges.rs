@@ -1,8 +1,8 @@
-//! The state of a descriptor in one direction: the edges that have come, and what waits.
+//! The state of a descriptor in one direction: the edges that have come, and the waiters.
 //!
-//! Edges are counted, since another worker may take one between an attempt and the wait that
-//! follows it. A call says how many had been `seen` before its attempt, and does not park if there
-//! are more.
+//! The engine counts edges, since another worker may take an edge between an attempt and the wait
+//! that follows. A call says how many edges had been `seen` before its attempt. The call does not
+//! park if more have come.
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -12,10 +12,10 @@ use crate::schedule::waiter::{Waiter, WaiterRef};
 
 /// Waits of one direction.
 pub(crate) struct Side {
-    /// Twice the number of edges so far; one more if an attempt has shown since that the next would
-    /// block.
+    /// Twice the number of edges so far; plus one if an attempt has shown since then that the next
+    /// attempt would block.
     edges: AtomicU32,
-    /// The first that waits: changes under the lock.
+    /// The first waiter. Changes under the lock.
     first: AtomicPtr<Waiter>,
 }
 
@@ -32,32 +32,32 @@ impl Side {
         Seen(self.edges.load(Ordering::Relaxed) >> 1)
     }
 
-    /// An edge has come.
+    /// Notes that an edge has come.
     pub(crate) fn count(&self) {
         let counted = |edges: u32| Some((edges | 1).wrapping_add(1));
         let _always = self.edges.fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted);
     }
 
-    /// The next attempt would block, unless there has been an edge.
+    /// Notes that the next attempt would block, unless an edge has come.
     pub(crate) fn exhaust(&self, seen: Seen) {
         let expected = seen.0 << 1;
         let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
         let _unless_newer = self.edges.compare_exchange(expected, expected | 1, success, failure);
     }
 
-    /// Whether something waits. Without the lock, the answer is old as soon as it is given.
+    /// Whether there is a waiter. Without the lock, the answer may be out of date at once.
     #[inline(always)]
     pub(crate) fn is_waited_for(&self) -> bool {
         !self.first.load(Ordering::Relaxed).is_null()
     }
 
-    /// The first that waits, or has been woken and has not yet gone on.
+    /// The first waiter, which may have been woken but has not yet gone on.
     pub(crate) fn first(&self) -> Option<WaiterRef> {
         // SAFETY: what is in the list is not given back, see `WaiterRef`.
         unsafe { self.first.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// The waiters, also those that have been woken and have not yet gone on.
+    /// The waiters, including woken waiters that have not yet gone on.
     pub(crate) fn iter(&self, held: Held<'_>) -> impl Iterator<Item = WaiterRef> {
         core::iter::successors(self.first(), move |waiter| waiter.next_waiter.get(held))
     }
@@ -87,7 +87,7 @@ impl Side {
         }
     }
 
-    /// In the child of a fork: nothing waits.
+    /// Called in the child of a fork, where nothing waits.
     pub(crate) fn clear(&self) {
         self.set_first(None);
     }

@@ -30,7 +30,7 @@ pub(crate) fn open(locked: &mut Locked) -> Result<(), isize> {
 /// The descriptors of the parent's engine, in a process that has its table of descriptors.
 static PARENTS: Setting<[i32; 3]> = Setting::new([-1; 3]);
 
-/// The engine's descriptors are the parent's: ours follow.
+/// Leaves the engine's current descriptors to the parent. This process then opens its own.
 pub(crate) fn leave_to_parent() {
     PARENTS.set(own());
 }

@@ -4,13 +4,13 @@
 pub(crate) const REGISTERED: u8 = 1;
 /// epoll refuses it.
 pub(crate) const REFUSED: u8 = 2;
-/// `O_NONBLOCK` is known: see the next one.
+/// `O_NONBLOCK` is known: see the next bit.
 pub(crate) const MODE_KNOWN: u8 = 4;
 /// `O_NONBLOCK` is set.
 pub(crate) const NONBLOCKING: u8 = 8;
 /// Other descriptors, perhaps in other processes, refer to the same file.
 pub(crate) const SHARED: u8 = 16;
-/// The other side is gone: a short read says nothing any more.
+/// The other side is gone, so a short read no longer shows that the socket is empty.
 pub(crate) const HUNG_UP: u8 = 32;
 /// A folder with entries that the engine makes, see `tasks`.
 pub(crate) const LISTS_THREADS: u8 = 128;

@@ -6,7 +6,7 @@
 //!   engine_files, spare_numbers, bell: the engine's own
 //! ```
 //!
-//! It wakes waiters by `schedule`, and knows no system call of the program.
+//! This module wakes waiters by `schedule`, and knows no system call of the program.
 
 pub(crate) mod bell;
 pub(crate) mod closed;

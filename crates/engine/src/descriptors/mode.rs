@@ -5,13 +5,15 @@ use crate::descriptors::registry::Descriptor;
 use crate::kernel::sys::{failed, sys};
 
 impl Descriptor {
-    /// Whether `O_NONBLOCK` is set. Where others could change it, the kernel is asked each time.
+    /// Whether `O_NONBLOCK` is set. If other processes could change the flag, the engine asks the
+    /// kernel each time.
     #[inline(always)]
     pub(crate) fn is_nonblocking(&self, number: usize) -> bool {
         self.mode(number).unwrap_or(true)
     }
 
-    /// The same. The error is the kernel's: the number has no file, since a thread has closed it.
+    /// Like the function above, with the kernel's error. An error means that a thread has closed
+    /// the number.
     #[inline(always)]
     pub(crate) fn mode(&self, number: usize) -> Result<bool, isize> {
         if self.has(facts::MODE_KNOWN) {
@@ -41,7 +43,7 @@ impl Descriptor {
         self.set(facts::MODE_KNOWN | if nonblocking { facts::NONBLOCKING } else { 0 });
     }
 
-    /// From now on, others refer to the same file.
+    /// Notes that from now on, other descriptors refer to the same file.
     pub(crate) fn share(&self) {
         self.set(facts::SHARED);
         self.clear(facts::MODE_KNOWN | facts::NONBLOCKING | facts::TIMEOUTS_KNOWN);

@@ -12,10 +12,10 @@ use crate::kernel::cells::UnderLock;
 use crate::kernel::lock::{Held, Locked};
 use crate::schedule::waiter::WaiterRef;
 
-/// The first node of a list. Without the lock, it says no more than whether there is one.
+/// The first node of a list. Without the lock, the field shows only whether there is a node.
 pub(crate) type PollList = AtomicPtr<PollNode>;
 
-/// A waiter for several descriptors stands in the list of each.
+/// A waiter for several descriptors stands in the list of each descriptor.
 pub(crate) struct PollNode {
     pub(crate) waiter: WaiterRef,
     /// The events of epoll that end the wait.
@@ -46,7 +46,7 @@ impl PollNode {
         self.events & events != 0
     }
 
-    /// The descriptor that is kept for it.
+    /// The descriptor that is kept for the waiter.
     pub(crate) fn kept(&self, held: Held<'_>) -> Option<usize> {
         self.kept.get(held)
     }
@@ -65,12 +65,12 @@ impl PollNode {
         list.store(ptr::from_ref(self).cast_mut(), Ordering::Relaxed);
     }
 
-    /// The first of a list.
+    /// The first node of a list.
     pub(crate) fn first(_: &mut Locked, list: &PollList) -> *const Self {
         list.load(Ordering::Relaxed)
     }
 
-    /// The next in the list.
+    /// The next node in the list.
     pub(crate) fn next(&self, held: Held<'_>) -> *const Self {
         self.next.get(held)
     }
@@ -89,7 +89,8 @@ impl PollNode {
         }
     }
 
-    /// Puts all nodes of a list into that of a descriptor that is kept for them; returns how many.
+    /// Moves all nodes of a list to the list of a descriptor that is kept for them. Returns how
+    /// many.
     pub(crate) fn move_all(
         locked: &mut Locked,
         from: &'static PollList,

@@ -1,4 +1,4 @@
-//! Receiving by way of the engine's ring: a parked thread is woken with the result.
+//! Receives by way of the engine's ring, which wakes a parked thread with the result.
 //!
 //! ```text
 //!   thread ── Request on its own stack ──▶ ring ──▶ the kernel receives into the thread's buffer
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The thread does not go on before the completion has come. Until then, the kernel may write to
-//! its buffer, and the completion refers to its stack. The request keeps the file open, as a native
-//! call does.
+//! the thread's buffer, and the completion refers to the thread's stack. The request keeps the file
+//! open, as a native call does.
 
 use crate::descriptors::request::Request;
 use crate::descriptors::ring;
@@ -52,7 +52,7 @@ pub(crate) fn receive(
     let mut locked = lock();
     ring::receive(&mut locked, number, address, length.min(MOST) as u32, data);
     if idle::is_watched(&mut locked) {
-        // The watcher sleeps already.
+        // The watcher already sleeps, and would not submit the request.
         ring::flush(&mut locked);
     }
     thread.waits_for.set(number);

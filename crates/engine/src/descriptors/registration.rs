@@ -1,4 +1,4 @@
-//! How epoll comes to tell of a descriptor, and the wait until it does.
+//! Registers descriptors with epoll, and waits for their events.
 
 use libc::{EPOLLET, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
 
@@ -14,11 +14,11 @@ use crate::schedule::waiter::Reason;
 use crate::schedule::worker::{current, waiter};
 
 impl Descriptor {
-    /// Sees to it that epoll tells of the descriptor.
+    /// Makes sure that epoll reports the descriptor's events.
     ///
     /// # Errors
     ///
-    /// epoll does not: `EPERM` for a file that is always ready, `EBADF` for none.
+    /// epoll refuses: `EPERM` means a file that is always ready, `EBADF` means no file.
     pub(crate) fn register(&self, number: usize) -> Result<(), isize> {
         if self.has(facts::REGISTERED) {
             return Ok(());
@@ -47,7 +47,7 @@ impl Descriptor {
         Err(result)
     }
 
-    /// Has epoll tell of the descriptor no longer.
+    /// Removes the descriptor from epoll.
     pub(crate) fn unregister(&self, number: usize) {
         let event = libc::epoll_event { events: 0, u64: 0 };
         let operation = libc::EPOLL_CTL_DEL;
@@ -55,7 +55,8 @@ impl Descriptor {
         self.clear(facts::REGISTERED);
     }
 
-    /// Parks the current thread until an attempt is worth while. `None`: epoll does not tell.
+    /// Parks the current thread until another attempt is worthwhile. `None` if epoll does not
+    /// report the descriptor.
     pub(crate) fn wait(
         &'static self,
         locked: &mut Locked,
@@ -70,8 +71,8 @@ impl Descriptor {
         Some(self.wait_in_line(locked, number, direction, deadline, seen))
     }
 
-    /// Parks the current thread until another thread wakes it, whether epoll tells of the
-    /// descriptor or not.
+    /// Parks the current thread until another thread wakes it, whether or not epoll reports the
+    /// descriptor.
     pub(crate) fn wait_in_line(
         &'static self,
         locked: &mut Locked,
@@ -94,7 +95,8 @@ impl Descriptor {
         reason
     }
 
-    /// The current call's task waits for this file, and for no other of its number.
+    /// The current call's task waits for this file alone. A later file with this number does not
+    /// count.
     fn keep_task(&'static self, side: &'static Side) {
         if let Some(task) = current().task.get() {
             task.waits_in(side, self.generation());

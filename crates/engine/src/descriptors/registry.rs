@@ -21,7 +21,7 @@ use crate::kernel::sys::{self, SUSPENDED, failed, sys};
 use crate::schedule::scheduler::wake;
 use crate::schedule::waiter::{Reason, State};
 
-/// What a descriptor refers to, as far as waiting is concerned.
+/// The kind of file that a descriptor refers to, as far as waiting is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -36,7 +36,7 @@ pub(crate) enum Kind {
     Polled,
     /// A file that is always ready: regular files, directories.
     Direct,
-    /// What is written is the name of a thread (`/proc/self/task/…/comm`).
+    /// A file to which the program writes the name of a thread (`/proc/self/task/…/comm`).
     Name,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Descriptor {
     pub(crate) read: Side,
     pub(crate) write: Side,
     pub(crate) polls: PollList,
-    /// The last call on the ring has emptied the socket: the next attempt is the ring's.
+    /// The last call on the ring has emptied the socket, so the next attempt uses the ring.
     drained: AtomicBool,
     /// A worker makes a call that no other may make at the same time.
     busy: AtomicBool,
@@ -71,7 +71,7 @@ static TABLE: Setting<*const Descriptor> = Setting::new(core::ptr::null());
 /// How many entries the table has.
 static ROOM: Setting<usize> = Setting::new(0);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
-/// Events so far, of all descriptors.
+/// The number of events so far, of all descriptors.
 static ALL_EDGES: AtomicU32 = AtomicU32::new(0);
 /// The number of entries of the table that can be used.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
@@ -109,7 +109,7 @@ pub(crate) fn inherit() {
     const LOW: usize = 256;
     let mut polls = [libc::pollfd { fd: -1, events: 0, revents: 0 }; LOW];
     polls.iter_mut().enumerate().for_each(|(number, poll)| poll.fd = number as i32);
-    // One call tells which numbers refer to nothing.
+    // One call reports all numbers that refer to nothing.
     sys!(SYS_poll, &mut polls, LOW, 0);
     let highest = polls.iter().rposition(|poll| poll.revents & libc::POLLNVAL == 0);
     FORKED_BELOW.store(highest.map_or(0, |number| number + 1), Ordering::Relaxed);
@@ -125,7 +125,8 @@ pub(crate) fn get(number: usize) -> Option<&'static Descriptor> {
     if number as usize > HIGHEST.load(Ordering::Relaxed) && !reach(number as usize) {
         return None;
     }
-    // SAFETY: the table has so many entries, is never taken away, and zeros are an entry.
+    // SAFETY: the table has more entries than `number`, is never unmapped, and zeros are a valid
+    // entry.
     Some(unsafe { &*TABLE.get().add(number as usize) })
 }
 
@@ -194,7 +195,7 @@ impl Descriptor {
         self.wake_polls(locked, |poll| poll.is_met_by(events));
     }
 
-    /// Wakes those that wait for several descriptors, if they are such.
+    /// Wakes the waiters of this descriptor that wait for several descriptors.
     fn wake_polls(&self, locked: &mut Locked, which: impl Fn(&PollNode) -> bool) {
         let mut node = PollNode::first(locked, &self.polls);
         // SAFETY: a node is taken out of the list before its stack frame ends.
@@ -206,7 +207,7 @@ impl Descriptor {
         }
     }
 
-    /// Wakes one that waits, or all. The woken waiter passes on what it leaves, see `pass_on`.
+    /// Wakes one waiter, or all. The woken waiter passes on the data that it leaves, see `pass_on`.
     fn wake_next(&self, locked: &mut Locked, direction: Direction, all: bool) {
         let mut next = self.side(direction).first();
         while let Some(waiter) = next {
@@ -221,8 +222,8 @@ impl Descriptor {
         }
     }
 
-    /// After a call with this result, which may have left something: the next that waits has a try.
-    /// A task's call that waits has left nothing, and would wake itself.
+    /// Called after a call with this result, which may have left data. Wakes the next waiter for an
+    /// attempt. A task's call that waits has left nothing, and would wake itself.
     #[inline(always)]
     pub(crate) fn pass_on(&self, direction: Direction, result: isize) {
         let side = self.side(direction);
@@ -272,7 +273,7 @@ impl Descriptor {
         self.kind.store(kind as u8, Ordering::Relaxed);
     }
 
-    /// Whether an attempt could succeed, as far as is known.
+    /// Whether an attempt could succeed, as far as the engine knows.
     #[inline(always)]
     pub(crate) fn may_succeed(&self, direction: Direction) -> bool {
         !self.has(facts::REGISTERED) || self.side(direction).may_succeed()
@@ -284,12 +285,12 @@ impl Descriptor {
         self.side(direction).seen()
     }
 
-    /// An attempt would have blocked.
+    /// Notes that an attempt would have blocked.
     pub(crate) fn would_block(&self, direction: Direction, seen: Seen) {
         self.side(direction).exhaust(seen);
     }
 
-    /// A read took less than it asked for, so that the socket is empty.
+    /// Notes that a read took less than it asked for, so the socket is empty.
     #[inline(always)]
     pub(crate) fn emptied(&self, seen: Seen) {
         let facts = self.facts.load(Ordering::Relaxed);
@@ -298,7 +299,8 @@ impl Descriptor {
         }
     }
 
-    /// A hint, as the ring finds out: was the socket empty when a thread last received by the ring?
+    /// Whether the socket was empty when a thread last received by the ring. The answer is a hint:
+    /// the ring finds out.
     pub(crate) fn is_drained(&self) -> bool {
         self.drained.load(Ordering::Relaxed)
     }
@@ -307,8 +309,8 @@ impl Descriptor {
         self.drained.store(drained, Ordering::Relaxed);
     }
 
-    /// Makes a call while no other worker makes one like it. The other call could take away what
-    /// this one relies on: that the call would not block, or a change of the file's flags.
+    /// Makes a call while no other worker makes one like it. This call relies on not blocking, or
+    /// on a change of the file's flags. Another call could break either condition.
     pub(crate) fn alone<T>(&self, call: impl FnOnce() -> T) -> T {
         if !lock::is_shared() {
             return call();
@@ -329,10 +331,10 @@ impl Descriptor {
         }
     }
 
-    /// Forgets what was known. Nothing waits.
+    /// Forgets the state of the descriptor. Nothing waits for it.
     pub(crate) fn forget(&self, number: usize) {
         if self.has(facts::REGISTERED) && self.has(facts::SHARED) {
-            // The file lives on elsewhere, and epoll would go on telling of it.
+            // Another descriptor keeps the file open, so epoll would go on reporting its events.
             self.unregister(number);
         }
         self.generation.store(self.generation() + 1, Ordering::Relaxed);
@@ -347,7 +349,7 @@ impl Descriptor {
         !self.accepts.swap(true, Ordering::Acquire)
     }
 
-    /// The helper has returned: the next thread that waits has its turn.
+    /// Notes that the helper has returned. Wakes the next thread in line.
     pub(crate) fn has_accepted(&self) {
         self.accepts.store(false, Ordering::Release);
         self.has_connections();
@@ -367,8 +369,9 @@ impl Descriptor {
         self.set_drained(false);
     }
 
-    /// Has calls look again that began to wait for the former file since [`renew`](Self::renew), on
-    /// another worker. Call it after the number's file has been closed or replaced.
+    /// Wakes calls on other workers that began to wait for the former file after
+    /// [`renew`](Self::renew). They look again. Call it after the number's file has been closed or
+    /// replaced.
     pub(crate) fn gone(&self) {
         if self.has(facts::REGISTERED | facts::REFUSED) || self.is_waited_for() {
             self.have_them_look_again();
@@ -389,14 +392,14 @@ impl Descriptor {
         self.wake_polls(locked, |_| true);
     }
 
-    /// Whether something waits. Without the lock, the answer is old as soon as it is given.
+    /// Whether there is a waiter. Without the lock, the answer may be out of date at once.
     pub(crate) fn is_waited_for(&self) -> bool {
         let polls = !self.polls.load(Ordering::Relaxed).is_null();
         polls || self.read.is_waited_for() || self.write.is_waited_for()
     }
 }
 
-/// A descriptor that the program opened just now.
+/// Records a descriptor that the program opened just now.
 pub(crate) fn opened(number: isize, kind: Kind, nonblocking: bool) {
     if let Some(descriptor) = get(number as usize) {
         descriptor.renew(number as usize);
@@ -415,14 +418,14 @@ pub(crate) fn renewed(number: isize) {
     }
 }
 
-/// After a number's file has been closed, see [`Descriptor::gone`].
+/// Called after a number's file has been closed, see [`Descriptor::gone`].
 pub(crate) fn gone(number: usize) {
     if let Some(descriptor) = get(number) {
         descriptor.gone();
     }
 }
 
-/// After `to` has been replaced by a copy of `from`: see [`Descriptor::gone`].
+/// Called after a copy of `from` has replaced `to`: see [`Descriptor::gone`].
 pub(crate) fn replaced(from: usize, to: isize) {
     if let (Some(old), Some(new)) = (get(from), get(to as usize)) {
         new.forget_facts();
@@ -432,7 +435,7 @@ pub(crate) fn replaced(from: usize, to: isize) {
     }
 }
 
-/// Two numbers refer to one file now. The second is new.
+/// Notes that two numbers now refer to one file. The second number is new.
 pub(crate) fn duplicated(from: usize, to: isize) {
     if let (Some(old), Some(new)) = (get(from), get(to as usize)) {
         new.renew(to as usize);

@@ -8,7 +8,7 @@ use crate::schedule::scheduler::wake;
 use crate::schedule::thread::ThreadRef;
 use crate::schedule::waiter::Reason;
 
-/// What a thread waits for. It lies on the stack of that thread.
+/// A request that a thread waits for. The request lies on the stack of that thread.
 pub(crate) struct Request {
     thread: ThreadRef,
     result: Relaxed<i32>,
@@ -25,13 +25,13 @@ impl Request {
         self.result.get()
     }
 
-    /// The completion has come.
+    /// Whether the completion has come.
     pub(crate) fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
     }
 }
 
-/// The completion of a request has come.
+/// Handles the completion of a request.
 pub(crate) fn ended(locked: &mut Locked, request: usize, result: i32) {
     // SAFETY: the ring has the address from `descriptors/receive.rs`, where the stack frame lives
     // until `done` is set. Each request has one completion.

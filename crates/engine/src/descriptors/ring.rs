@@ -7,14 +7,15 @@
 //!   pump.rs ◀── next ◀── completions ◀── (data, result)
 //! ```
 //!
-//! The ring receives from stream sockets, and does nothing else. epoll tells of everything else.
-//! The ring tells when epoll has events, by a poll that is submitted again after each look.
+//! The ring receives from stream sockets, and does nothing else. epoll reports all other events. A
+//! poll on the ring completes when epoll has events, and is submitted again after each look.
 //!
 //! A submission names its descriptor by number until the kernel has taken the submission. So before
 //! a descriptor is closed, the kernel takes the submissions that name it (`take_before_close`).
 //!
-//! With one worker, the kernel completes requests when the worker enters it (`DEFER_TASKRUN`). With
-//! several, any of them may submit or look, so the kernel interrupts the worker that submitted.
+//! With one worker, the kernel completes requests when the worker enters the kernel
+//! (`DEFER_TASKRUN`). With several workers, any worker may submit or look, so the kernel interrupts
+//! the worker that submitted.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -54,7 +55,8 @@ const CQE_SKIP_SUCCESS: u8 = 1 << 6;
 const POLL_FIRST: u16 = 1;
 const CANCEL_ALL: u32 = 1 | 1 << 2;
 
-/// The data of completions that nothing waits for, and of the poll of epoll. Others are addresses.
+/// The data of completions that nothing waits for, and of the poll of epoll. All other data are
+/// addresses.
 const IGNORED: u64 = 0;
 const EPOLL_DATA: u64 = 1;
 
@@ -83,9 +85,9 @@ struct Completion {
     flags: u32,
 }
 
-/// What a completion is about.
+/// The subject of a completion.
 pub(crate) enum Event {
-    /// epoll has something to tell.
+    /// epoll has events.
     Epoll,
     /// The request at this address has ended.
     Ended(usize, i32),
@@ -113,7 +115,7 @@ static RING: Guarded<Option<Ring>> = Guarded::new(None);
 static DESCRIPTOR: Setting<i32> = Setting::new(-1);
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
-/// The epoll that tells of everything else.
+/// The epoll that reports all other events.
 static EPOLL: Setting<i32> = Setting::new(-1);
 
 /// Whether threads receive by way of the ring.
@@ -127,8 +129,8 @@ pub(crate) fn descriptor() -> i32 {
     DESCRIPTOR.get()
 }
 
-/// Sets up the ring, if it was asked for. Where the kernel refuses, says so and leaves the work to
-/// epoll.
+/// Sets up the ring, if the settings ask for a ring. If the kernel refuses, prints a message and
+/// leaves the work to epoll.
 pub(crate) fn open(locked: &mut Locked, epoll: i32) {
     EPOLL.set(epoll);
     ACTIVE.store(false, Ordering::Relaxed);
@@ -170,7 +172,7 @@ fn set_up() -> Result<(isize, Ring), isize> {
     let deferred = DEFER_TASKRUN | SINGLE_ISSUER | TASKRUN_FLAG;
     (parameters[1], parameters[2]) = (COMPLETIONS, CQSIZE | deferred);
     if settings::CORES.get() > 1 {
-        // A kernel that knows these flags knows all that is used below.
+        // A kernel that knows these flags knows all features that are used below.
         let mut tried = parameters;
         let probe = sys!(SYS_io_uring_setup, 1, &mut tried);
         if failed(probe) {
@@ -259,7 +261,7 @@ fn push(locked: &mut Locked, submission: Submission) {
     ring.submissions.tail.store(tail.wrapping_add(1), Ordering::Release);
 }
 
-/// Has the kernel tell when epoll has something to tell.
+/// Submits a poll that completes when epoll has events.
 pub(crate) fn poll_epoll(locked: &mut Locked) {
     push(
         locked,
@@ -273,7 +275,7 @@ pub(crate) fn poll_epoll(locked: &mut Locked) {
     );
 }
 
-/// Has the kernel receive into `length` bytes at `address`, once there is something.
+/// Has the kernel receive into `length` bytes at `address`, once there is data.
 ///
 /// The memory, and the value at the address `data`, belong to the kernel until the completion has
 /// come.
@@ -301,7 +303,7 @@ pub(crate) fn receive(
     );
 }
 
-/// Ends a request, which may have ended by itself; its completion comes in any case.
+/// Cancels a request, which may already have ended. Its completion comes in any case.
 pub(crate) fn cancel(locked: &mut Locked, data: usize) {
     push(
         locked,
@@ -317,8 +319,8 @@ pub(crate) fn cancel(locked: &mut Locked, data: usize) {
     flush(locked);
 }
 
-/// Called before a descriptor is closed. The kernel takes the submissions that name it, and so has
-/// hold of its file.
+/// Called before a descriptor is closed. The kernel takes the submissions that name the descriptor,
+/// and so holds a reference to its file.
 pub(crate) fn take_before_close(locked: &mut Locked, number: usize) {
     let Some(ring) = *RING.of(locked) else { return };
     if ring.waiting().any(|entry| entry.operation == RECV && entry.descriptor == number as i32) {
@@ -344,7 +346,7 @@ pub(crate) fn flush(locked: &mut Locked) {
     }
 }
 
-/// Ends the process if the kernel refuses the ring: threads would wait for ever.
+/// Ends the process if the kernel refuses the ring, because threads would wait for ever.
 fn expect(result: isize) {
     const BUSY: isize = error(libc::EBUSY);
     const TIME: isize = error(libc::ETIME);

@@ -5,13 +5,13 @@ use crate::kernel::sys::{failed, sys};
 /// Descriptors at and above this number are left to the kernel.
 pub(crate) const MOST_DESCRIPTORS: usize = 1 << 20;
 
-/// High enough, where the program may have as many. The kernel's table reaches to the highest
-/// number, and fork(2) copies the table: with numbers at a limit of a million, for two
-/// milliseconds.
+/// This number is high enough, if the program may have as many descriptors. The kernel's table
+/// reaches to the highest number, and fork(2) copies the table. With numbers near a limit of a
+/// million, the copy takes two milliseconds.
 const FAR: u64 = 4096;
 
-/// Moves a descriptor above those that the program may have, or at least to the end of them, or far
-/// away.
+/// Moves a descriptor above the numbers that the program may use. If that fails, moves it to the
+/// end of those numbers, or far away.
 pub(crate) fn out_of_the_way(descriptor: isize) -> Result<isize, isize> {
     if failed(descriptor) {
         return Err(descriptor);
@@ -24,8 +24,8 @@ pub(crate) fn out_of_the_way(descriptor: isize) -> Result<isize, isize> {
         return Ok(moved_beyond(descriptor, FAR));
     }
     let most = MOST_DESCRIPTORS as u64;
-    // Room beyond the soft limit is invisible to the program.
-    // Where the hard limit is as low, a privileged process may have more than that for a moment.
+    // Numbers beyond the soft limit are invisible to the program. If the hard limit is as low, a
+    // privileged process may raise the limit for a moment.
     let raised = hard.max(soft + room).min(most);
     let beyond = [raised, raised.max(hard)];
     let widened = soft < raised && !failed(sys!(SYS_prlimit64, 0, libc::RLIMIT_NOFILE, &beyond, 0));

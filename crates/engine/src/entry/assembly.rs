@@ -96,7 +96,7 @@ global_asm!(
     // For a call that the kernel is to execute with the program's own stack and registers. These
     // are restored as above, except for the number of the call. The stub's own `syscall` comes
     // next. A child that shares this memory would overwrite the area. A child with a stack of its
-    // own would not find it.
+    // own would not find the area.
     ".globl duality_vectors_leave", ".hidden duality_vectors_leave",
     "duality_vectors_leave:",
     "lea 32(%rsp), %r11",
@@ -107,8 +107,8 @@ global_asm!(
     "jmp *%rcx",
     ".size duality_entry_vectors, . - duality_entry_vectors",
 
-    // switch(save: *mut usize, load: usize, fs: usize): keeps what a callee saves on this stack,
-    // and goes on where the other stack was left. A zero `fs` leaves the register as it is.
+    // switch(save: *mut usize, load: usize, fs: usize): saves the callee-saved registers on this
+    // stack, and goes on where the other stack was left. A zero `fs` leaves the register as it is.
     ".globl duality_switch", ".hidden duality_switch", ".type duality_switch, @function",
     "duality_switch:",
     "push %rbp", "push %rbx", "push %r12", "push %r13", "push %r14", "push %r15",
@@ -136,14 +136,15 @@ global_asm!(
     "duality_preempted:",
     "add $8, %rsp",
     // rsp: the frame's context. What the engine does before the thread goes on may take the thread
-    // to another worker. So what belongs to the worker is filled in last. A signal that comes after
-    // the look at `attention` finds the thread between the marks, and has it come here again.
+    // to another worker. So the fields that belong to the worker are filled in last. A signal that
+    // comes after the look at `attention` finds the thread between the marks. The handler then
+    // sends the thread here again.
     ".globl duality_resume", ".hidden duality_resume",
     "duality_resume:",
     "mov %rsp, %rbx",
     "mov %rsp, %rdi",
-    // Where the context is to enter a handler, that handler's frame may be beneath on the same
-    // stack: the engine executes beneath both.
+    // If the context is to enter a handler, that handler's frame may lie beneath on the same stack.
+    // The engine executes beneath both.
     "mov %rsp, %rax",
     "sub {context_rsp}(%rsp), %rax",
     "cmp ${same_stack}, %rax",
@@ -162,8 +163,8 @@ global_asm!(
     "cmpl $0, %gs:{attention}",
     "jne 6f",
     "mov $15, %eax", "syscall", "ud2",
-    // Inside the engine again before the marks are left: else each signal of a storm would add a
-    // frame.
+    // The engine's mark is set before the marks are left. Otherwise each signal of a storm would
+    // add a frame.
     "6: movl $1, %gs:{in_engine}",
     "movl $1, %gs:{mask_is_stale}",
     "jmp duality_resume",
@@ -201,7 +202,8 @@ global_asm!(
     "duality_user_copy: mov %rdx, %rcx", "rep movsb", "xor %eax, %eax", "ret",
     ".globl duality_user_load", ".hidden duality_user_load",
     "duality_user_load: mov (%rdi), %eax", "mov %eax, (%rsi)", "xor %eax, %eax", "ret",
-    // compare_exchange(word, found: *mut u32, new): found is what is expected, then what was there.
+    // compare_exchange(word, found: *mut u32, new): `found` holds the expected value, then the
+    // value that was there.
     ".globl duality_user_exchange", ".hidden duality_user_exchange",
     "duality_user_exchange: mov (%rsi), %eax", "lock cmpxchg %edx, (%rdi)", "mov %eax, (%rsi)",
     "xor %eax, %eax", "ret",

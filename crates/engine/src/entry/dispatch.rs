@@ -47,7 +47,8 @@ pub(crate) extern "C" fn dispatch(frame: &mut Frame) -> isize {
         None => offload(frame.number(), frame.arguments(), Interrupted::Restarts),
     };
     if frame.rip != frame.after {
-        // The thread goes on elsewhere: in the kernel, or where a handler's frame is returned from.
+        // The thread goes on elsewhere: in the kernel, or at the place to which a handler's frame
+        // returns.
         return result;
     }
     finish(frame, result)
@@ -64,7 +65,7 @@ fn timed(frame: &Frame) -> isize {
     result
 }
 
-/// A new thread's first code. It returns to the program, after the call that made the thread.
+/// A new thread's first code. The code returns to the program, after the call that made the thread.
 pub(crate) extern "C" fn thread_begins(frame: &mut Frame) -> isize {
     drop(Locked::taken_over());
     finish(frame, 0)
@@ -90,7 +91,7 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
     }
     let thread = current();
     loop {
-        // From here on a signal may take the thread to another worker.
+        // From here on, a signal may move the thread to another worker.
         set_in_engine(false);
         let quiet = !undelivered::any()
             && thread.deliverable() == 0
@@ -108,9 +109,10 @@ fn finish(frame: &mut Frame, mut result: isize) -> isize {
     }
 }
 
-/// Runs before a thread goes on from a frame in the kernel's format. It goes on where it was
-/// interrupted in its own code, or where a handler returns to. Returns what the kernel is to block
-/// from then on. The entry calls it again if a signal comes before the thread has gone on.
+/// Runs before a thread goes on from a frame in the kernel's format. The thread goes on where it
+/// was interrupted in its own code, or where a handler returns to. Returns the signals that the
+/// kernel must block from then on. The entry calls this function again if a signal comes before the
+/// thread has gone on.
 pub(crate) extern "C" fn resume(context: &mut Context) -> u64 {
     current().place.set(&raw const *context as usize + 1);
     let entered = worker().attention.swap(0, Ordering::Relaxed) & HANDLER_ENTERED != 0;
@@ -132,7 +134,7 @@ pub(crate) extern "C" fn resume(context: &mut Context) -> u64 {
     masks::wanted()
 }
 
-/// The turn of the current thread is over. Returns whether others waited for theirs.
+/// Ends the turn of the current thread. Returns whether other threads waited for their turn.
 #[cold]
 fn end_turn() -> bool {
     ticks::pass_turn(worker());

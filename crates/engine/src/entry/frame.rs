@@ -21,7 +21,7 @@ pub(crate) struct Frame {
     pub(crate) rsi: usize,
     pub(crate) rdi: usize,
     pub(crate) rax: usize,
-    /// Where to go on.
+    /// The address at which the thread goes on.
     pub(crate) rip: usize,
     pub(crate) rsp: usize,
     /// The stub's `after`, whatever `rip` becomes.
@@ -58,7 +58,7 @@ impl Frame {
     }
 
     /// Has the kernel execute the call with the program's own registers and stack, once the
-    /// dispatcher is left.
+    /// dispatcher has returned.
     pub(crate) fn leave_to_kernel(&mut self) -> isize {
         self.rip = match self.keeps_vectors() {
             true => duality_vectors_leave as *const () as usize,
@@ -81,12 +81,13 @@ impl Frame {
         self.after == duality_vectors_after as *const () as usize
     }
 
-    /// What follows the call in the text, or in the stub where that has moved.
+    /// The address of the instruction after the call, in the text or in the stub that the
+    /// instruction was moved to.
     pub(crate) fn return_address(&self) -> usize {
         if self.caller != 0 { self.caller } else { self.after }
     }
 
-    /// A restart at the address of the text, where unwinders know their way.
+    /// Whether a restart begins at the call's address in the text, where unwinders find their way.
     pub(crate) fn restarts_in_text(&self) -> bool {
         self.restart_address() + 2 == self.caller
     }
@@ -133,7 +134,7 @@ pub(crate) unsafe fn initial_context(stack: usize, start: unsafe extern "C" fn()
     const MXCSR_AND_CONTROL_WORD: usize = 0x037f_0000_1f80;
     let words: [usize; 8] = [MXCSR_AND_CONTROL_WORD, 0, 0, 0, 0, 0, 0, start as *const () as usize];
     let at = stack - size_of_val(&words);
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller keeps the promises above.
     unsafe { (at as *mut [usize; 8]).write(words) };
     at
 }

@@ -7,7 +7,7 @@
 //!                          frame, vectors   the registers; seccomp: calls that a filter traps
 //! ```
 //!
-//! It may touch everything below it. Only `assembly` is written in assembly.
+//! This module may use every module below it. Only `assembly` is written in assembly.
 
 pub(crate) mod assembly;
 pub(crate) mod dispatch;

@@ -1,5 +1,4 @@
-//! Patches the objects of the process: at the start those that are loaded, later those that are
-//! mapped.
+//! Patches the objects of the process: loaded objects at the start, and newly mapped objects later.
 //!
 //! Memory is never writable and executable at once. The changed pages and the stubs are written
 //! into a file in memory, which is then mapped over the text:
@@ -45,13 +44,13 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// A site that cannot be patched would run natively, and block everything.
+/// Handles a site that cannot be patched. Its call would run natively, and block the whole program.
 pub(crate) struct Unpatchable {
     pub(crate) object: Vec<u8>,
     pub(crate) address: u64,
 }
 
-/// Patches what the dynamic linker has loaded.
+/// Patches the objects that the dynamic linker has loaded.
 ///
 /// # Errors
 ///
@@ -238,12 +237,12 @@ fn map_over(file: isize, address: usize, length: usize, offset: u64) -> Option<(
     let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
     let [protection, flags] = [protection as usize, flags as usize];
     let arguments = [address, length, protection, flags, file as usize, offset as usize];
-    // SAFETY: the file has what is mapped there now, with its system calls patched.
+    // SAFETY: the file contains the bytes that are mapped there now, with the system calls patched.
     let mapped = unsafe { sys::call(libc::SYS_mmap, arguments) };
     (mapped == address as isize).then_some(())
 }
 
-/// Takes addresses that a jump from the text reaches.
+/// Reserves addresses that a jump from the text reaches.
 fn reserve_near(text: usize, length: usize) -> Option<usize> {
     let text = text & !(PAGE as usize - 1);
     let below = (1..NEAR / STEP).filter_map(|step| text.checked_sub(step * STEP));
@@ -270,7 +269,7 @@ pub(crate) fn patch_mapped(file: i32, mapped: Range<usize>, offset: u64) {
     if let Err(site) = patch_from_file(file, bytes, &mapped, offset) {
         crate::show::report::unpatchable(&site.object, site.address);
     }
-    // SAFETY: mapped above, and what was read is not used any more.
+    // SAFETY: the memory was mapped above, and its content is no longer used.
     unsafe { sys::unmap(view, length) };
 }
 
@@ -355,7 +354,7 @@ fn headers_of_file(bytes: &[u8]) -> Option<&[Elf64_Phdr]> {
     })
 }
 
-/// Complains in the only way that is open before the program has started.
+/// Prints a message to standard error: no other report is possible before the program has started.
 pub(crate) fn refuse(site: &Unpatchable) -> ! {
     crate::show::report::unpatchable(&site.object, site.address);
     sys::exit_group(2);

@@ -1,5 +1,5 @@
 //! System calls that a filter of seccomp(2) turns into `SIGSYS` (`SECCOMP_RET_TRAP`). The engine
-//! had made them for the program, and the program's handler emulates them.
+//! makes these calls for the program, and the program's handler emulates them.
 
 use crate::entry::frame::Frame;
 use crate::kernel::sys::error;
@@ -12,14 +12,14 @@ use crate::signals::undelivered;
 /// `SYS_SECCOMP`, the code of such a signal.
 pub(crate) const CODE: i32 = 1;
 
-/// Words of such a signal: where the call is, its number, and one that the kernel leaves free, for
-/// the thread.
+/// Words of such a signal: the address of the call, its number, and a word that the kernel leaves
+/// free. The engine stores the thread in the free word.
 const CALL_ADDRESS: usize = 2;
 const CALL_NUMBER: usize = 3;
 const THREAD: usize = 15;
 
 /// Holds the signal back until the call that was trapped returns to the program. Returns `false` if
-/// that is a call which the engine needs.
+/// the engine needs the call.
 pub(crate) fn holds(thread: &Thread, info: &libc::siginfo_t, context: &mut Context) -> bool {
     let trapped = words(info)[CALL_NUMBER] as u32;
     if trapped != thread.call.get() {
@@ -29,8 +29,7 @@ pub(crate) fn holds(thread: &Thread, info: &libc::siginfo_t, context: &mut Conte
         ));
         return false;
     }
-    // SAFETY: the place is that of the call which the thread is in, unless it was interrupted: then
-    // it makes none.
+    // SAFETY: the place is the call that the thread is in. An interrupted thread makes no call.
     let frame = unsafe { &*(thread.place.get() as *const Frame) };
     let mut told = *words(info);
     told[CALL_ADDRESS] = frame.return_address() as u64;

@@ -28,18 +28,19 @@ pub(crate) static CHILDREN: Setting<bool> = Setting::new(false);
 pub(crate) static STATS: Setting<bool> = Setting::new(false);
 /// The signal on which all threads are listed; zero for none.
 pub(crate) static DUMP_SIGNAL: Setting<i32> = Setting::new(0);
-/// Milliseconds that a thread may keep its worker before a warning; zero for none.
+/// Milliseconds that a thread may keep its worker before a warning. Zero means no warning.
 pub(crate) static STALL: Setting<u64> = Setting::new(0);
-/// Milliseconds that a task may hold its loop before a line tells of it, zero for ever. `None` is
-/// the default.
+/// Milliseconds that a task may hold its loop before a line reports it. Zero means no report.
+/// `None` is the default.
 pub(crate) static HELD: Setting<Option<u64>> = Setting::new(None);
-/// The limit of the stack that the program began with: `--stack-size` changed it for libc's eyes.
+/// The limit of the stack that the program began with: `--stack-size` changed the limit that libc
+/// sees.
 static STACK_LIMIT: Setting<u64> = Setting::new(0);
 /// The descriptor of the library, from which other programs load it.
 static LIBRARY: Setting<i32> = Setting::new(-1);
 /// The process that `duality run` started.
 static FIRST_PROCESS: Setting<i32> = Setting::new(0);
-/// The two variables as they were, for programs that are executed with the engine.
+/// The original values of the two variables, for programs that are executed with the engine.
 static OWN: crate::kernel::lock::Guarded<[Vec<u8>; 2]> =
     crate::kernel::lock::Guarded::new([Vec::new(), Vec::new()]);
 
@@ -124,12 +125,14 @@ fn restore_stack_limit() {
     }
 }
 
-/// Whether a program that is executed now runs with the engine. A converted program brings its own.
+/// Whether a program that is executed now runs with the engine. A converted program brings its own
+/// engine.
 pub(crate) fn follows_exec() -> bool {
     LIBRARY.get() >= 0 && (CHILDREN.get() || MAIN.id.get() == FIRST_PROCESS.get())
 }
 
-/// The command that the program runs by. A converted program brings its own engine.
+/// The name of the command that started the program, for messages. A converted program brings its
+/// own engine.
 pub(crate) fn command() -> &'static str {
     if LIBRARY.get() >= 0 { "run" } else { "cc" }
 }
@@ -177,7 +180,7 @@ pub(crate) fn environment_with_engine(address: usize) -> Result<List, isize> {
     Ok(List(list))
 }
 
-/// The array of the process's variables.
+/// The array of the process's environment variables.
 struct Environment(*mut *mut u8);
 
 impl Environment {
@@ -215,7 +218,7 @@ impl Environment {
             while *text.add(length) != 0 {
                 length += 1;
             }
-            // With the zero: as it was.
+            // The text includes its terminating zero, as before.
             core::slice::from_raw_parts(text, length + 1)
         }
     }

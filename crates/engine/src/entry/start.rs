@@ -27,19 +27,19 @@ const AT_HWCAP2: usize = 26;
 /// A program may use `wrgsbase` and `wrfsbase`.
 const FSGSBASE: usize = 2;
 
-/// Where a converted program enters the engine with its own calls (`calls/tasks.rs`); zero until it
-/// has been started.
+/// The address at which a converted program enters the engine with its own calls
+/// (`calls/tasks.rs`). Zero until the engine has been started.
 #[cfg_attr(engine_object, unsafe(export_name = "duality_engine_entry"))]
 pub static ENTRY: AtomicUsize = AtomicUsize::new(0);
 
-/// Prepares the engine and patches what is loaded.
+/// Prepares the engine and patches the loaded objects.
 ///
 /// # Safety
 ///
 /// `environment` is the array of the process, with the auxiliary vector behind it.
 pub unsafe extern "C" fn start(_count: usize, _arguments: *mut *mut u8, environment: *mut *mut u8) {
-    // Before the array becomes shorter.
-    // SAFETY: promised by the caller.
+    // This comes before the array becomes shorter.
+    // SAFETY: the caller keeps the promise above.
     let auxiliary = unsafe { auxiliary_vector(environment) };
     // SAFETY: promised by the caller.
     if unsafe { settings::take(environment) }.is_none() {

@@ -1,4 +1,4 @@
-//! Every system call of the kernel, and what the engine does with it.
+//! A table of all system calls of the kernel, with the engine's treatment of each.
 //!
 //! A call that is passed on and blocks stops the whole program. So each number has a class. A
 //! number without a row is of a later kernel: it may block, so it is offloaded.
@@ -15,21 +15,21 @@ use crate::show::stats::NUMBERS;
 
 use Class::{Direct, Emulated, Offloaded};
 
-/// What is done with a call.
+/// The engine's treatment of a call.
 #[derive(Clone, Copy)]
 pub(crate) enum Class {
-    /// It never waits for another thread or process: the kernel executes it at once.
+    /// The call never waits for another thread or process, so the kernel executes the call at once.
     Direct,
-    /// The engine's own business, or a call that parks the thread instead of blocking it.
+    /// The engine makes the call itself, or parks the thread instead of blocking it.
     Emulated(fn(&mut Frame) -> isize),
-    /// It may block, and a helper executes it.
+    /// The call may block, so a helper executes the call.
     Offloaded(Interrupted),
 }
 
 /// Number, name, class.
 type Row = (u16, &'static str, Class);
 
-/// The class of each number; numbers beyond are offloaded.
+/// The class of each number. Calls with higher numbers are offloaded.
 pub(crate) static CLASSES: [Class; NUMBERS] = {
     let mut classes = [Offloaded(Restarts); NUMBERS];
     let mut index = 0;

@@ -1,4 +1,4 @@
-//! How large the area for the vector registers is.
+//! The size of the area for the vector registers.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// keys.
 pub(crate) static XSAVE_BYTES: AtomicUsize = AtomicUsize::new(512 + 64);
 
-/// Finds out how large the area for the vector registers is on this processor. It does so once, and
-/// only on demand, because the instruction is slow on a virtual machine.
+/// Finds out the size of the area for the vector registers on this processor. The engine asks once
+/// and only on demand, because the instruction is slow on a virtual machine.
 pub(crate) fn measure_vector_state() {
     static MEASURED: AtomicBool = AtomicBool::new(false);
     if MEASURED.swap(true, Ordering::Relaxed) {

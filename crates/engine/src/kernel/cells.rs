@@ -1,4 +1,5 @@
-//! Cells in structures that several workers reach: the type of a field says when it may be used.
+//! Cells in structures that several workers reach. The type of a cell says when the cell may be
+//! used.
 //!
 //! | type | used |
 //! | --- | --- |
@@ -6,7 +7,7 @@
 //! | [`Own`] | by the worker that runs the thread, task or worker; otherwise under the lock |
 //! | [`Relaxed`], an atomic | always |
 //!
-//! So `Thread`, `Waiter`, `Task` and `Worker` are `Sync` by what their fields are.
+//! So `Thread`, `Waiter`, `Task` and `Worker` are `Sync` because their fields are.
 
 use core::cell::Cell;
 use core::ops::Deref;
@@ -18,8 +19,8 @@ use crate::kernel::lock::Held;
 #[repr(transparent)]
 pub(crate) struct UnderLock<T>(Cell<T>);
 
-// SAFETY: the value is copied in and out while a proof is borrowed that the lock is held, so by one
-// worker at a time.
+// SAFETY: the value is copied in and out while the proof that the lock is held is borrowed. So one
+// worker at a time reaches the value.
 unsafe impl<T> Sync for UnderLock<T> {}
 
 impl<T: Copy> UnderLock<T> {
@@ -67,7 +68,7 @@ impl<T> Deref for Own<T> {
     }
 }
 
-/// A word that any worker reads and writes at any time. It tells of nothing but itself.
+/// A word that any worker reads and writes at any time. The word orders no other memory access.
 #[repr(transparent)]
 pub(crate) struct Relaxed<W: Word>(W::Atomic);
 

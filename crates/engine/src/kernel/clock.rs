@@ -43,7 +43,7 @@ pub(crate) fn now() -> Nanoseconds {
     now_of(libc::CLOCK_MONOTONIC) as Nanoseconds
 }
 
-/// Whether the kernel would take it.
+/// Whether the kernel would accept this time.
 pub(crate) fn valid(time: &libc::timespec) -> bool {
     time.tv_sec >= 0 && (0..SECOND).contains(&time.tv_nsec)
 }
@@ -68,7 +68,7 @@ pub(crate) fn after_milliseconds(milliseconds: i32) -> Nanoseconds {
     now() + milliseconds.max(0) as u64 * 1_000_000
 }
 
-/// What is left until `deadline`.
+/// The time that is left until `deadline`.
 pub(crate) fn left(deadline: Nanoseconds) -> libc::timespec {
     let left = deadline.saturating_sub(now());
     timespec(left)

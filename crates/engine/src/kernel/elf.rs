@@ -1,4 +1,5 @@
-//! What the engine reads of loaded objects: their segments, and what the vDSO exports.
+//! The parts of loaded objects that the engine reads: segments, and the functions that the vDSO
+//! exports.
 
 use libc::{Elf64_Ehdr, Elf64_Phdr, Elf64_Sym};
 
@@ -15,7 +16,7 @@ struct Dynamic {
 ///
 /// An ELF header stands at `base`, and its program headers are mapped.
 pub(crate) unsafe fn program_headers(base: usize) -> &'static [Elf64_Phdr] {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller keeps the promise above.
     unsafe {
         let header = &*(base as *const Elf64_Ehdr);
         let first = (base + header.e_phoff as usize) as *const Elf64_Phdr;

@@ -3,9 +3,9 @@
 //! The lock is held across a switch: the thread that parks takes it, and the thread or worker that
 //! is switched to releases it. So no worker sees a thread as parked before its stack has been left.
 //!
-//! With one worker, the lock is not taken at all: nothing else changes the engine's state. The
-//! second worker activates the lock (`share`). A worker that finds it taken spins for a moment,
-//! then sleeps.
+//! With one worker, the lock is not taken at all, because nothing else changes the engine's state.
+//! The second worker activates the lock (`share`). A worker that finds the lock taken spins for a
+//! moment, then sleeps.
 
 use core::cell::{Cell, UnsafeCell};
 use core::marker::PhantomData;
@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::kernel::lock_counts as counts;
 use crate::kernel::sys::sys;
 
-/// Proof that the lock is held. Taking the lock again while it exists would wait for ever.
+/// Proof that the lock is held. Taking the lock again while the proof exists would wait for ever.
 pub(crate) struct Locked(());
 
 const FREE: u32 = 0;
@@ -31,13 +31,14 @@ static SHARED: AtomicBool = AtomicBool::new(false);
 static ATTENTION: AtomicBool = AtomicBool::new(false);
 /// What it does.
 static BEFORE_RELEASE: Setting<Option<fn(&mut Locked)>> = Setting::new(None);
-/// Calls of the kernel that are owed, as bits: they are made without the lock, since each takes
-/// longer than most holds.
+/// System calls that are due, as bits. The engine makes the calls without the lock, since each call
+/// takes longer than most holds of the lock.
 static OWED: AtomicU32 = AtomicU32::new(0);
 /// What makes them.
 static AFTER_RELEASE: Setting<Option<fn(u32)>> = Setting::new(None);
 
-/// A proof exists. Builds with assertions look: with one worker, nothing else would stop a second.
+/// A proof exists. Builds with assertions check this, because with one worker nothing else would
+/// prevent a second proof.
 static IS_PROVEN: AtomicBool = AtomicBool::new(false);
 
 /// Takes the lock.
@@ -66,7 +67,7 @@ pub(crate) fn share(_: &mut Locked, before_release: fn(&mut Locked), after_relea
     SHARED.store(true, Ordering::Release);
 }
 
-/// In the child of a fork, which has one worker.
+/// Called in the child of a fork, which has one worker.
 pub(crate) fn unshare(_: &mut Locked) {
     SHARED.store(false, Ordering::Relaxed);
     STATE.store(FREE, Ordering::Relaxed);
@@ -80,7 +81,7 @@ pub(crate) fn attend(_: &mut Locked, wanted: bool) {
     ATTENTION.store(wanted, Ordering::Relaxed);
 }
 
-/// Has calls of the kernel made as soon as the lock has been released.
+/// Has system calls made as soon as the lock has been released.
 pub(crate) fn owe(_: &mut Locked, calls: u32) {
     OWED.store(OWED.load(Ordering::Relaxed) | calls, Ordering::Relaxed);
 }
@@ -106,7 +107,7 @@ fn acquire_and_count() {
     counts::taken(Some(since), slept);
 }
 
-/// Takes the lock that another worker holds, and returns whether it slept for it.
+/// Takes the lock that another worker holds. Returns whether this worker slept.
 #[cold]
 fn acquire_slowly() -> bool {
     for _ in 0..LOOKS {
@@ -169,7 +170,7 @@ impl Locked {
         Self(())
     }
 
-    /// Before the lock is free for another proof.
+    /// This comes before the lock is free for another proof.
     #[inline(always)]
     fn withdraw(&mut self) {
         debug_assert!(IS_PROVEN.swap(false, Ordering::Relaxed), "the lock is not held");
@@ -234,7 +235,7 @@ impl<T> Guarded<T> {
 
 /// A cell in a static that changes only while no other worker reads it. It changes before a second
 /// worker exists, in the child of a fork, or by a protocol of its own (`schedule/every_worker.rs`).
-/// In the child, it is read under the lock too. All else is an atomic, or `Guarded`.
+/// In the child, such a cell is read under the lock too. All other statics are atomic or `Guarded`.
 pub(crate) struct Setting<T>(Cell<T>);
 
 // SAFETY: see the type.

@@ -24,15 +24,15 @@ static WAITED: AtomicU64 = AtomicU64::new(0);
 /// The counts. Times are sums in nanoseconds.
 pub(crate) struct Counts {
     pub(crate) taken: u64,
-    /// How often it was held by another worker.
+    /// How often another worker held the lock.
     pub(crate) contended: u64,
-    /// How often the worker slept for it.
+    /// How often a worker slept until the lock was free.
     pub(crate) slept: u64,
     pub(crate) held: u64,
     pub(crate) waited: u64,
 }
 
-/// Has the lock counted from the second worker on.
+/// Turns on the counts, which begin with the second worker.
 pub(crate) fn switch_on() {
     IS_ON.store(true, Ordering::Relaxed);
 }
@@ -51,14 +51,15 @@ fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
 
-/// The lock becomes real, and is held.
+/// Begins the counts: the lock becomes real, and is held.
 pub(crate) fn begin() {
     BEGAN[0].store(ticks(), Ordering::Relaxed);
     BEGAN[1].store(clock::now(), Ordering::Relaxed);
     SINCE.store(ticks(), Ordering::Relaxed);
 }
 
-/// The lock has been taken, after a wait that began then if another worker held it.
+/// Notes that the lock has been taken. If another worker held it, `contended_since` is the time at
+/// which the wait began.
 pub(crate) fn taken(contended_since: Option<u64>, slept: bool) {
     let now = ticks();
     SINCE.store(now, Ordering::Relaxed);
@@ -70,12 +71,12 @@ pub(crate) fn taken(contended_since: Option<u64>, slept: bool) {
     }
 }
 
-/// The lock is about to be released.
+/// Notes that the lock is about to be released.
 pub(crate) fn released() {
     add(&HELD, ticks().wrapping_sub(SINCE.load(Ordering::Relaxed)));
 }
 
-/// The counts so far. None if the lock was never activated, or is not counted.
+/// The counts so far. `None` if the lock was never activated, or is not counted.
 pub(crate) fn counts() -> Option<Counts> {
     let [ticks_then, then] = [0, 1].map(|place| BEGAN[place].load(Ordering::Relaxed));
     if ticks_then == 0 {

@@ -47,8 +47,8 @@ impl Heap {
         result
     }
 
-    /// Does something while nothing else changes the heap. A fork needs that: its child finds the
-    /// heap whole.
+    /// Runs a function while nothing else changes the heap. A fork needs this, so that its child
+    /// finds the heap whole.
     pub(crate) fn while_locked<T>(&self, work: impl FnOnce() -> T) -> T {
         self.with_lock(work)
     }

@@ -6,8 +6,8 @@
 //!   cells: when a field may be used      plain: types that any bytes are a value of
 //! ```
 //!
-//! It knows nothing of threads, descriptors or signals. Of `entry` it uses the functions in
-//! assembly.
+//! This module knows nothing of threads, descriptors or signals. From `entry`, it uses the
+//! functions in assembly.
 
 pub(crate) mod cells;
 pub(crate) mod clock;

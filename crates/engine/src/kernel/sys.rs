@@ -52,7 +52,7 @@ macro_rules! sys {
 }
 pub(crate) use sys;
 
-/// Whether a call changes what is mapped, or where code goes on.
+/// Whether a call changes mappings, or the address at which code goes on.
 pub(crate) const fn changes_mappings(number: i64) -> bool {
     matches!(
         number,
@@ -71,7 +71,7 @@ pub(crate) const fn changes_mappings(number: i64) -> bool {
     )
 }
 
-/// What a system call can be given.
+/// An argument of a system call.
 pub(crate) trait Argument {
     fn word(self) -> usize;
 }
@@ -171,12 +171,12 @@ pub(crate) const ENOSYS: isize = error(libc::ENOSYS);
 pub(crate) const ESRCH: isize = error(libc::ESRCH);
 pub(crate) const ETIMEDOUT: isize = error(libc::ETIMEDOUT);
 
-/// Interrupted, and to be executed again unless a handler without `SA_RESTART` runs: what the
-/// kernel calls `ERESTARTSYS`. It never reaches the program.
+/// The call was interrupted, and is executed again unless a handler without `SA_RESTART` runs. The
+/// kernel calls this result `ERESTARTSYS`. The program never sees it.
 pub(crate) const RESTART: isize = -512;
 
-/// The call of a task waits, and its state is kept (`schedule/task.rs`). These two reach the
-/// runtime of a converted program alone.
+/// The call of a task waits, and its state is kept (`schedule/task.rs`). Only the runtime of a
+/// converted program sees this result and the next.
 pub(crate) const SUSPENDED: isize = -0x4455_0001;
 /// A task cannot make the call, since only a thread can wait for it.
 pub(crate) const NEEDS_THREAD: isize = -0x4455_0002;
@@ -197,7 +197,8 @@ pub(crate) fn map_file(
     map_near(0, length, protection, flags, file, offset).ok()
 }
 
-/// The same near an address, if nothing is mapped there. The error is a negated number.
+/// Maps a part of a file near an address, if nothing is mapped there. The error is a negated
+/// number.
 pub(crate) fn map_near(
     wanted: usize,
     length: usize,
@@ -213,7 +214,7 @@ pub(crate) fn map_near(
     if failed(mapped) { Err(mapped) } else { Ok(mapped as usize) }
 }
 
-/// Anonymous memory at an address where nothing is mapped. Returns whether it is there.
+/// Anonymous memory at an address where nothing is mapped. Returns whether the memory was mapped.
 pub(crate) fn map_exactly(wanted: usize, length: usize, protection: i32, flags: i32) -> bool {
     let all = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE | flags;
     let mapped = map_near(wanted, length, protection, all, -1, 0);
@@ -233,7 +234,7 @@ pub(crate) fn map_exactly(wanted: usize, length: usize, protection: i32, flags: 
 ///
 /// The memory is whole pages, and nothing uses it from now on.
 pub(crate) unsafe fn unmap(start: usize, length: usize) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller keeps the promise above.
     unsafe { call(libc::SYS_munmap, [start, length, 0, 0, 0, 0]) };
 }
 
@@ -243,7 +244,7 @@ pub(crate) unsafe fn unmap(start: usize, length: usize) {
 ///
 /// The memory is whole pages, and no code relies on what is not allowed from now on.
 pub(crate) unsafe fn protect(start: usize, length: usize, protection: i32) -> isize {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller keeps the promise above.
     unsafe { call(libc::SYS_mprotect, [start, length, protection as usize, 0, 0, 0]) }
 }
 
@@ -253,7 +254,7 @@ pub(crate) unsafe fn protect(start: usize, length: usize, protection: i32) -> is
 ///
 /// The memory is whole pages, and no code relies on a content that the advice takes away.
 pub(crate) unsafe fn advise(start: usize, length: usize, advice: i32) -> isize {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller keeps the promise above.
     unsafe { call(libc::SYS_madvise, [start, length, advice as usize, 0, 0, 0]) }
 }
 
@@ -266,8 +267,8 @@ pub(crate) fn reserve(length: usize) -> Option<usize> {
     map_near(FAR, length, libc::PROT_NONE, flags, -1, 0).ok()
 }
 
-/// How many of `entries` entries a table may have, in multiples of the steps in which tables grow.
-/// Most of a limit of the address space (RLIMIT_AS) is left to the program.
+/// The number of entries, at most `entries`, that a table may have. It is a multiple of the step in
+/// which tables grow. Most of a limit of the address space (RLIMIT_AS) is left to the program.
 pub(crate) fn affordable(entries: usize, size: usize) -> usize {
     const SHARE: u64 = 16;
     const STEP: usize = 1024;
@@ -280,7 +281,7 @@ pub(crate) fn affordable(entries: usize, size: usize) -> usize {
     entries.min(share / STEP * STEP).max(STEP)
 }
 
-/// Does something that the limit of file sizes could forbid, for files that are memory.
+/// Runs a function without the limit of file sizes, which also applies to files in memory.
 pub(crate) fn with_large_files<T>(work: impl FnOnce() -> T) -> T {
     let mut limits = [u64::MAX; 2];
     sys!(SYS_prlimit64, 0, libc::RLIMIT_FSIZE, 0, &mut limits);
@@ -296,7 +297,7 @@ pub(crate) fn with_large_files<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Makes reserved addresses memory, which is zero; returns whether that worked. What was opened
+/// Turns reserved addresses into zeroed memory. Returns whether this worked. Memory that was opened
 /// before stays as it is.
 pub(crate) fn open_reserved(start: usize, length: usize) -> bool {
     const PAGE: usize = 4096;

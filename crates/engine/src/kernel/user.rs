@@ -1,4 +1,4 @@
-//! The program's memory, as the engine may touch it: a bad address is `EFAULT`, as from the kernel.
+//! Access to the program's memory. A bad address results in `EFAULT`, as in the kernel.
 //!
 //! The accesses are a few instructions between two marks. The handler of `SIGSEGV` knows the marks,
 //! and has an access that faults return 1.
@@ -69,7 +69,7 @@ pub(crate) fn load_word(address: usize) -> Result<u32, isize> {
     if fault == 0 { Ok(value) } else { Err(EFAULT) }
 }
 
-/// Replaces `expected` by `new` in one step, or says what was there instead.
+/// Replaces `expected` by `new` in one step, or returns the value that was there instead.
 pub(crate) fn exchange_word(
     address: usize,
     expected: u32,
@@ -86,7 +86,7 @@ pub(crate) fn exchange_word(
     }
 }
 
-/// Changes a word in one step, and returns what was there before.
+/// Changes a word in one step, and returns the old value.
 pub(crate) fn update_word(address: usize, change: impl Fn(u32) -> u32) -> Result<u32, isize> {
     let mut seen = load_word(address)?;
     loop {
@@ -117,7 +117,7 @@ pub(crate) fn write_bytes(address: usize, from: *const u8, length: usize) -> Res
     if fault == 0 { Ok(()) } else { Err(EFAULT) }
 }
 
-/// Copies bytes from one place of the program's memory to another, which do not overlap.
+/// Copies bytes between two places of the program's memory, which do not overlap.
 pub(crate) fn copy(to: usize, from: usize, length: usize) -> Result<(), isize> {
     check(from, length)?;
     check(to, length)?;
@@ -148,7 +148,8 @@ pub(crate) fn probe_for_writing(address: usize, length: usize) -> Result<(), isi
     Ok(())
 }
 
-/// Where an access to the program's memory goes on after a fault at the instruction `address`.
+/// The address at which an access to the program's memory goes on after a fault at the instruction
+/// `address`.
 pub(crate) fn after_fault(address: usize) -> Option<usize> {
     let marks = duality_user_begin as *const () as usize..duality_user_end as *const () as usize;
     marks.contains(&address).then_some(duality_user_fault as *const () as usize)

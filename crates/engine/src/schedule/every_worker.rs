@@ -1,6 +1,6 @@
-//! System calls that other workers make. The kernel applies some calls to the calling thread alone,
-//! and the program means them for the process, as `setuid`. Others the kernel accepts from one
-//! thread alone, as `ptrace`.
+//! System calls that other workers make. The kernel applies some calls, such as `setuid`, to the
+//! calling thread alone, but the program means them for the process. The kernel accepts other
+//! calls, such as `ptrace`, from one thread alone.
 
 use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 
@@ -12,12 +12,13 @@ use crate::schedule::worker::{self, Worker, worker};
 struct Errand {
     number: Setting<i64>,
     arguments: Setting<Arguments>,
-    /// The worker that it is for, or `EVERYBODY`.
+    /// The worker that the errand is for, or `EVERYBODY`.
     index: Setting<usize>,
     result: AtomicIsize,
-    /// Workers that have not looked at it. Until they all have, the next errand is not written.
+    /// Workers that have not looked at the errand. The next errand is not written until all workers
+    /// have looked.
     left: AtomicU32,
-    /// Changes with each errand; a worker remembers the last that it has seen.
+    /// Changes with each errand. A worker remembers the last number that it has seen.
     generation: AtomicUsize,
 }
 
@@ -32,13 +33,13 @@ static ERRAND: Errand = Errand {
     generation: AtomicUsize::new(0),
 };
 
-/// Has every other worker execute a call, and waits until they have.
+/// Has every other worker execute a call, and waits until all workers have executed it.
 pub(crate) fn everywhere(number: i64, arguments: Arguments) {
     send(&mut lock(), number, arguments, EVERYBODY);
 }
 
-/// For calls that the kernel accepts from one thread alone. Has the other workers execute the call,
-/// one after the other, until one of them returns something else than `refusal`.
+/// Has the other workers execute the call, one after the other, until a worker's result differs
+/// from `refusal`. For calls that the kernel accepts from one thread alone.
 pub(crate) fn until_done(number: i64, arguments: Arguments, refusal: isize) -> isize {
     let mut locked = lock();
     for other in worker::others(&mut locked) {
@@ -68,7 +69,7 @@ fn send(locked: &mut Locked, number: i64, arguments: Arguments, index: usize) {
     }
 }
 
-/// What a worker does about a nudge, in the handler.
+/// Handles a nudge, in the worker's signal handler.
 pub(crate) fn run(worker: &Worker) {
     let generation = ERRAND.generation.load(Ordering::Acquire);
     if worker.errand.replace(generation) == generation {
@@ -82,7 +83,7 @@ pub(crate) fn run(worker: &Worker) {
     ERRAND.left.fetch_sub(1, Ordering::Release);
 }
 
-/// What a new worker need not do, since it inherits the effects.
+/// The errands that a new worker need not do, since it inherits the effects.
 pub(crate) fn done_so_far() -> usize {
     ERRAND.generation.load(Ordering::Relaxed)
 }

@@ -25,7 +25,7 @@ use crate::schedule::worker::current;
 use crate::show::stats;
 use crate::signals::disposition::{self, HELPER_SIGNAL, HELPER_VALUE};
 
-/// What becomes of a call that a signal interrupts.
+/// The effect of a signal that interrupts a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interrupted {
     /// The call is executed again if the handler says `SA_RESTART`.
@@ -40,7 +40,7 @@ struct Job {
     result: Cell<isize>,
     thread: ThreadRef,
     next: Cell<*const Job>,
-    /// The helper that executes it.
+    /// The helper that executes the call.
     helper: AtomicI32,
     done: AtomicBool,
 }
@@ -51,7 +51,7 @@ static QUEUE: AtomicPtr<Job> = AtomicPtr::new(core::ptr::null_mut());
 static QUEUE_END: AtomicPtr<Job> = AtomicPtr::new(core::ptr::null_mut());
 static DONE: AtomicPtr<Job> = AtomicPtr::new(core::ptr::null_mut());
 static HELD: AtomicBool = AtomicBool::new(false);
-/// Changes with every job: what idle helpers wait on.
+/// Changes with every job. Idle helpers wait on this word.
 static ARRIVALS: AtomicU32 = AtomicU32::new(0);
 /// Jobs that no helper has taken, and helpers that wait for one.
 static QUEUED: AtomicU32 = AtomicU32::new(0);
@@ -61,7 +61,7 @@ static HELPERS: AtomicU32 = AtomicU32::new(0);
 /// Changes with the credentials of the process, which a kernel thread keeps from its birth on.
 static CREDENTIALS: AtomicU32 = AtomicU32::new(0);
 
-/// Has no helper of today take another call.
+/// Makes sure that no existing helper takes another call.
 pub(crate) fn retire() {
     with_queue(|| {
         CREDENTIALS.fetch_add(1, Ordering::Relaxed);
@@ -73,7 +73,7 @@ pub(crate) fn retire() {
     sys!(SYS_futex, &ARRIVALS, flags, i32::MAX);
 }
 
-/// Between helpers and workers; held for a few instructions.
+/// The lock between helpers and workers, held for a few instructions.
 fn with_queue<T>(work: impl FnOnce() -> T) -> T {
     while HELD.swap(true, Ordering::Acquire) {
         sys!(SYS_sched_yield);
@@ -89,7 +89,7 @@ pub(crate) fn offload(number: i64, arguments: Arguments, interrupted: Interrupte
 }
 
 /// Has a helper execute a call on a file. Its descriptor, `arguments[0]`, was closed while the
-/// current thread waited. Nothing: the thread did not wait yet, and its call is for the number's
+/// current thread waited. `None` if the thread did not wait yet: its call is for the number's
 /// present file.
 pub(crate) fn offload_on_kept(
     number: i64,
@@ -104,8 +104,8 @@ pub(crate) fn offload_on_kept(
     Some(result)
 }
 
-/// As [`offload`]; ends the call early, with another result, once `until` gives one. It is asked
-/// whenever the thread is woken.
+/// Like [`offload`], but ends the call early once `until` gives another result. The engine calls
+/// `until` whenever the thread is woken.
 pub(crate) fn offload_until(
     number: i64,
     arguments: Arguments,
@@ -130,7 +130,7 @@ pub(crate) fn offload_until(
         return interruption(interrupted);
     }
     if !submit(&job) {
-        // No helper can be had: the call blocks the worker, which is slow, but right.
+        // No helper is available, so the call blocks the worker. This is slow but correct.
         drop(locked);
         // SAFETY: the program's call, which waits here for its end as it does natively.
         return unsafe { sys::call(number, arguments) };
@@ -140,7 +140,7 @@ pub(crate) fn offload_until(
             if withdraw(&mut locked, &job) || job.result.get() == EINTR {
                 return result;
             }
-            // The call has ended by itself meanwhile, and may have opened something.
+            // The call has ended by itself meanwhile, and may have opened a file.
             break;
         }
         if park(&mut locked, clock::NEVER) == Reason::Interrupted && withdraw(&mut locked, &job) {
@@ -160,7 +160,7 @@ fn interruption(interrupted: Interrupted) -> isize {
     }
 }
 
-/// Puts a job into the queue, and sees to it that a helper takes it.
+/// Puts a job into the queue, and makes sure that a helper takes the job.
 fn submit(job: &Job) -> bool {
     let address = (&raw const *job).cast_mut();
     let starve = with_queue(|| {
@@ -185,7 +185,7 @@ fn submit(job: &Job) -> bool {
     !with_queue(|| unlink(address))
 }
 
-/// Gives helpers the time to begin waiting jobs, before the worker sleeps.
+/// Gives helpers time to begin the waiting jobs, before the worker sleeps.
 pub(crate) fn let_begin(locked: &mut Locked) {
     const PATIENCE: u32 = 64;
     for _ in 0..PATIENCE {
@@ -222,13 +222,14 @@ fn unlink(job: *const Job) -> bool {
     false
 }
 
-/// Ends a job early. Returns whether no helper had begun it; else waits until the call has ended.
+/// Ends a job early. Returns whether no helper had begun the job. If a helper has begun it, waits
+/// until the call has ended.
 fn withdraw(locked: &mut Locked, job: &Job) -> bool {
     if with_queue(|| unlink(job)) {
         return true;
     }
     while !job.done.load(Ordering::Acquire) {
-        // The signal may come before the helper is inside the call: then another one is needed.
+        // The signal may come before the helper is inside the call. Then another signal is needed.
         poke(job.helper.load(Ordering::Relaxed));
         park_through_signals(locked, clock::now() + 1_000_000);
     }
@@ -257,8 +258,8 @@ fn start_helper() -> bool {
     true
 }
 
-/// A helper's life. It does not end while it is of use: requests that it gave to an io_uring would
-/// be cancelled.
+/// A helper's loop. A helper does not end while it may be useful, because the kernel would cancel
+/// its requests to an io_uring.
 extern "C" fn helper(_: usize) {
     let mask = !(1u64 << (HELPER_SIGNAL - 1));
     sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &mask, 0, 8);
@@ -286,7 +287,7 @@ extern "C" fn helper(_: usize) {
     }
 }
 
-/// What a helper does next.
+/// The next step of a helper.
 enum Next {
     Job(&'static Job),
     Wait,
@@ -294,7 +295,7 @@ enum Next {
     Nothing,
 }
 
-/// The first job of the queue; without one, the helper is idle.
+/// Takes the first job of the queue. Without a job, the helper is idle.
 fn take(me: i32) -> Next {
     let job = QUEUE.load(Ordering::Relaxed);
     if job.is_null() {
@@ -302,7 +303,7 @@ fn take(me: i32) -> Next {
         return Next::Wait;
     }
     QUEUED.fetch_sub(1, Ordering::Relaxed);
-    // SAFETY: a job lives until it is done, and this helper says when.
+    // SAFETY: a job lives until it is done, and this helper decides when.
     let job = unsafe { &*job };
     let next = job.next.get().cast_mut();
     QUEUE.store(next, Ordering::Relaxed);
@@ -323,7 +324,7 @@ fn execute(job: &'static Job) {
     ring();
 }
 
-/// Wakes the threads that wait for calls which have ended; returns whether there were any.
+/// Wakes the threads with calls that have ended. Returns whether there were any.
 pub(crate) fn collect(locked: &mut Locked) -> bool {
     let first: *const Job = with_queue(|| DONE.swap(core::ptr::null_mut(), Ordering::Relaxed));
     let mut job = first;
@@ -338,7 +339,7 @@ pub(crate) fn collect(locked: &mut Locked) -> bool {
     !first.is_null()
 }
 
-/// In the child of a fork: the helpers are gone.
+/// Called in the child of a fork, which has no helpers.
 pub(crate) fn reset_after_fork() {
     QUEUE.store(core::ptr::null_mut(), Ordering::Relaxed);
     QUEUE_END.store(core::ptr::null_mut(), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Workers without work: where they sleep, and what wakes them.
+//! Workers without work: where these workers sleep, and the events that wake them.
 //!
 //! ```text
 //!              nothing is ready                           the watcher has a thread to run
@@ -12,13 +12,14 @@
 //! becomes the watcher.
 //!
 //! A reserve is summoned when threads are ready. A single ready thread often runs in a moment, when
-//! the current one waits, and then the reserve has come for nothing. So after each such time some
-//! single threads are skipped. A skipped thread is looked at again when the lock is released next,
-//! and at the latest when the current turn is over.
+//! the current thread waits. Then the reserve has come for nothing. So after each needless wake-up,
+//! the engine skips some single threads. The engine looks at a skipped thread again at the next
+//! release of the lock, at the latest when the current turn is over.
 //!
-//! A worker's wake-up costs more than many threads run for. After several workers that came and
-//! soon had nothing to run, the next one without work does not watch while others run. It is deputy
-//! at once, and the others find the events when they have run what is ready.
+//! Waking a worker often costs more time than a thread runs for. Some workers come and soon have
+//! nothing to run. After several of them, the next worker without work does not watch while others
+//! run. That worker is deputy at once. The other workers find the events when they have run the
+//! ready threads.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -41,20 +42,19 @@ struct Idle {
     /// A worker sleeps in epoll, until `armed`.
     watched: bool,
     armed: Nanoseconds,
-    /// The bell has been rung since the deadline is earlier.
+    /// The bell has been rung because the deadline is now earlier.
     hurried: bool,
-    /// Looks at the descriptors so far.
+    /// The number of looks at the descriptors so far.
     looks: u32,
     reserves: usize,
     deputy: Deputy,
-    /// A worker has been woken that has not come yet.
+    /// A worker has been woken but has not come yet.
     summoned: bool,
     /// Single ready threads without a summoned worker.
     skipped: u32,
-    /// How many will be skipped after the next worker that came for nothing.
+    /// The number of threads to skip after the next worker that comes for nothing.
     patience: u32,
-    /// Workers that came for little: one more each time, half of them for one that had enough to
-    /// do.
+    /// Counts workers that came for little work. A worker that had enough work halves the count.
     short_runs: u32,
 }
 
@@ -76,7 +76,7 @@ static IDLE: Guarded<Idle> = Guarded::new(AWAKE);
 /// The word that reserves sleep on. It changes whenever a reserve is woken.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
-/// What starts one more worker, while there may be more.
+/// The function that starts one more worker, while more are allowed.
 pub(crate) static START_WORKER: Setting<Option<fn(&mut Locked)>> = Setting::new(None);
 
 /// After this many workers that came for little, the next one becomes deputy.
@@ -84,7 +84,8 @@ const FEW_RUNS: u32 = 8;
 /// How long a deputy waits for some worker to look at the descriptors.
 const STAND_IN: Nanoseconds = 1_000_000;
 
-/// Before the lock is released: so many threads are ready. Perhaps another worker should come.
+/// Called before the lock is released, with the number of ready threads. Decides whether to wake
+/// another worker.
 pub(crate) fn distribute(locked: &mut Locked, ready: usize) {
     let idle = IDLE.of(locked);
     if ready == 0 {
@@ -108,12 +109,12 @@ pub(crate) fn distribute(locked: &mut Locked, ready: usize) {
     }
 }
 
-/// A turn is over: ready threads have waited long enough.
+/// Called at the end of a turn: ready threads have waited long enough.
 pub(crate) fn lose_patience(locked: &mut Locked) {
     IDLE.of(locked).skipped = 0;
 }
 
-/// A thread parks with a deadline: the watcher must not sleep longer.
+/// Called when a thread parks with a deadline: the watcher must not sleep longer.
 pub(crate) fn expect(locked: &mut Locked, deadline: Nanoseconds) {
     let idle = IDLE.of(locked);
     if idle.watched && (idle.armed == NEVER || deadline < idle.armed) {
@@ -123,8 +124,8 @@ pub(crate) fn expect(locked: &mut Locked, deadline: Nanoseconds) {
     }
 }
 
-/// A worker that was not asleep has looked. It may have taken the event of the bell that the
-/// watcher was to hear: an edge is told once.
+/// Called when a worker that was not asleep has looked. The worker may have taken the event of the
+/// bell that the watcher should receive: epoll reports an edge once.
 pub(crate) fn remind_watcher(locked: &mut Locked) {
     let idle = IDLE.of(locked);
     if idle.watched && idle.hurried {
@@ -143,7 +144,7 @@ pub(crate) fn is_watched(locked: &mut Locked) -> bool {
     IDLE.of(locked).watched
 }
 
-/// This worker is the watcher from now on, until the next deadline.
+/// Makes this worker the watcher, until the next deadline.
 pub(crate) fn begin_watch(locked: &mut Locked, deadline: Option<Nanoseconds>) {
     let idle = IDLE.of(locked);
     idle.watched = true;
@@ -151,12 +152,12 @@ pub(crate) fn begin_watch(locked: &mut Locked, deadline: Option<Nanoseconds>) {
     idle.hurried = false;
 }
 
-/// This worker is the watcher no longer.
+/// Ends this worker's time as the watcher.
 pub(crate) fn end_watch(locked: &mut Locked) {
     IDLE.of(locked).watched = false;
 }
 
-/// The worker that watched has a thread to run: a reserve is to stand in.
+/// Called when the worker that watched has a thread to run. A reserve must stand in.
 pub(crate) fn call_deputy(locked: &mut Locked) {
     let idle = IDLE.of(locked);
     if idle.reserves > 0 && idle.deputy == Deputy::None {
@@ -165,13 +166,13 @@ pub(crate) fn call_deputy(locked: &mut Locked) {
     }
 }
 
-/// The bell has been heard.
+/// Notes that a worker has received the bell's event.
 pub(crate) fn heard(locked: &mut Locked) {
     IDLE.of(locked).summoned = false;
     lock::attend(locked, true);
 }
 
-/// A worker that was woken has found so many threads ready.
+/// Notes that a woken worker has found so many threads ready.
 pub(crate) fn came(locked: &mut Locked, ready: usize) {
     const MOST_PATIENCE: u32 = 1024;
     let idle = IDLE.of(locked);
@@ -185,9 +186,9 @@ pub(crate) fn came(locked: &mut Locked, ready: usize) {
     }
 }
 
-/// A worker that came has run threads for so long, and has nothing more to run.
+/// Notes how long a woken worker ran threads, before it had nothing more to run.
 pub(crate) fn ran(locked: &mut Locked, time: Nanoseconds) {
-    /// What it costs to wake a worker, some times over.
+    /// Several times the cost of waking a worker.
     const WORTH_WHILE: Nanoseconds = 50_000;
     let idle = IDLE.of(locked);
     if time < WORTH_WHILE {
@@ -197,14 +198,14 @@ pub(crate) fn ran(locked: &mut Locked, time: Nanoseconds) {
     }
 }
 
-/// Whether a worker without work is to be deputy at once, while one of `workers` runs threads.
+/// Whether a worker without work becomes deputy at once, while one of `workers` runs threads.
 pub(crate) fn begins_as_deputy(locked: &mut Locked, workers: usize) -> bool {
     let idle = IDLE.of(locked);
     let one_runs = others_run(idle, workers);
     one_runs && !idle.watched && idle.deputy == Deputy::None && idle.short_runs >= FEW_RUNS
 }
 
-/// Whether workers other than the one that asks, of so many, run threads.
+/// Whether any of `workers` other than the caller's runs threads.
 pub(crate) fn are_others_running(locked: &mut Locked, workers: usize) -> bool {
     others_run(IDLE.of(locked), workers)
 }
@@ -234,8 +235,8 @@ pub(crate) fn stand_by(
         let timed_out = sleep(locked, calls, serving);
         let found = ready(locked);
         if IDLE.of(locked).summoned {
-            // Also after a time-out: the summons may have come at the same moment, and no other
-            // worker would answer it.
+            // Check for a summons after a time-out too. The summons may have come at the same
+            // moment, and no other worker would answer it.
             came(locked, found);
         }
         let idle = IDLE.of(locked);
@@ -244,7 +245,7 @@ pub(crate) fn stand_by(
             serving = true;
         } else if serving && timed_out && looks == idle.looks {
             if !idle.watched {
-                // The others run for long: their events are to be looked at.
+                // The other workers run for long, so this worker must look at their events.
                 idle.short_runs = 0;
                 break;
             }
@@ -260,7 +261,8 @@ pub(crate) fn stand_by(
     }
 }
 
-/// Sleeps until a call later than `calls`, or for a deputy's time. Returns whether that has passed.
+/// Sleeps until a call later than `calls`, or for a deputy's time. Returns whether the deputy's
+/// time has passed.
 fn sleep(locked: &mut Locked, calls: u32, serving: bool) -> bool {
     let time = clock::timespec(STAND_IN);
     let longest = serving.then_some(&time);
@@ -268,20 +270,20 @@ fn sleep(locked: &mut Locked, calls: u32, serving: bool) -> bool {
     locked.released(|| sys!(SYS_futex, &CALLS, flags, calls, longest)) == ETIMEDOUT
 }
 
-/// Calls of the kernel that are made once the lock is free: they wake a reserve, one that is to be
-/// deputy, and the watcher.
+/// System calls that are made once the lock is free. The calls wake a reserve, the next deputy, and
+/// the watcher.
 const RESERVE: u32 = 1;
 const DEPUTY: u32 = 2;
 const BELL: u32 = 4;
 
-/// Has a reserve woken. The word that it sleeps on changes under the lock, so that the worker does
-/// not fall asleep meanwhile.
+/// Has a reserve woken. The word that the reserve sleeps on changes under the lock, so that the
+/// reserve does not fall asleep meanwhile.
 fn owe_call(locked: &mut Locked, call: u32) {
     CALLS.fetch_add(1, Ordering::Relaxed);
     lock::owe(locked, call);
 }
 
-/// After the lock has been released: the calls that are owed.
+/// Makes the calls that are due. Called after the lock has been released.
 pub(crate) fn make_calls(owed: u32) {
     if owed & BELL != 0 {
         ring();
@@ -303,7 +305,7 @@ fn wake_reserves(count: u32) {
     sys!(SYS_futex, &CALLS, flags, count);
 }
 
-/// In the child of a fork: there are no others.
+/// Called in the child of a fork, which has no other workers.
 pub(crate) fn reset_after_fork(locked: &mut Locked) {
     *IDLE.of(locked) = AWAKE;
 }

@@ -1,12 +1,13 @@
-//! Kernel threads of the engine: they share everything with the process, and have a stack and no
+//! Kernel threads of the engine. They share everything with the process, and have a stack and no
 //! libc.
 
 use crate::entry::frame::duality_clone;
 use crate::kernel::sys::sys;
 
 /// Starts a kernel thread that executes `work` with `argument` on a stack that ends at `stack_end`.
-/// It begins with all signals blocked. A worker's `work` returns, and the worker's loop follows; a
-/// helper's never does. Returns the number of the kernel thread, or the kernel's error.
+/// The thread begins with all signals blocked. A worker's `work` returns, and the worker's loop
+/// follows. A helper's `work` never returns. Returns the number of the kernel thread, or the
+/// kernel's error.
 ///
 /// # Safety
 ///
@@ -23,14 +24,14 @@ pub(crate) unsafe fn start_kernel_thread(
         | libc::CLONE_THREAD
         | libc::CLONE_SYSVSEM;
     let top = (stack_end & !15) - 64;
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller keeps the promise above.
     unsafe { (top as *mut [usize; 2]).write([work as usize, argument]) };
-    // SAFETY: the new thread finds there what it is to do, and uses nothing else of this kernel
-    // thread.
+    // SAFETY: the new thread finds its function and argument on that stack, and uses nothing else
+    // of this kernel thread.
     without_signals(|| unsafe { duality_clone(flags as usize, top) })
 }
 
-/// Blocks every signal for this kernel thread meanwhile.
+/// Blocks every signal for this kernel thread until the new thread exists.
 fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     let all = u64::MAX;
     let mut before = 0u64;

@@ -23,15 +23,15 @@ use crate::schedule::worker::current;
 
 /// The most loops that a program can have.
 pub(crate) const MOST_LOOPS: usize = 64;
-/// So often, a task that has had its turn goes before those that were woken.
+/// After so many tasks, a task that has had its turn goes before the woken tasks.
 const BEHIND_EVERY: u32 = 8;
 
 /// The turn of a task.
 struct Turn {
-    /// None if another task of the loop has run since, while the runner's call in a library
+    /// `None` if another task of the loop has run since, while the runner's call in a library
     /// blocked.
     task: Option<WaiterRef>,
-    /// When the turn was found to be over; zero before.
+    /// The time at which the turn was found to be over. Zero before.
     over_since: Nanoseconds,
     /// Whether the stall has been reported.
     told: bool,
@@ -64,7 +64,7 @@ struct Loop {
     spares: Vec<ThreadRef>,
     /// Threads that come back from blocking calls.
     returning: VecDeque<ThreadRef>,
-    /// The program has been asked to make a spare thread, which has not come yet.
+    /// The engine has asked the program to make a spare thread, which has not come yet.
     promised: bool,
 }
 
@@ -112,12 +112,12 @@ impl Loop {
 
 static LOOPS: Guarded<[Loop; MOST_LOOPS]> = Guarded::new([Loop::NONE; MOST_LOOPS]);
 
-/// What a thread of a loop does next.
+/// The next step of a thread of a loop.
 pub(crate) enum Next {
     Run(WaiterRef),
-    /// Another thread would be needed if this one blocked.
+    /// The loop would need another thread if this thread blocked.
     MakeSpare,
-    /// Wait: another one may go on.
+    /// Wait, since another thread may go on.
     Wait(Option<ThreadRef>),
 }
 
@@ -130,7 +130,7 @@ fn number_of(thread: ThreadRef) -> Option<usize> {
     (thread.loop_number.get() as usize).checked_sub(1)
 }
 
-/// The current thread is one of the loop with this number from now on.
+/// Makes the current thread one of the loop with this number.
 pub(crate) fn join_loop(locked: &mut Locked, number: usize, turn: usize) {
     let thread = current();
     thread.loop_number.set(number as u32 + 1);
@@ -162,8 +162,8 @@ pub(crate) fn add(
     home.choose_runner()
 }
 
-/// The next step of the current thread, which is of the loop with this number. Before it waits, it
-/// is a spare thread.
+/// The next step of the current thread, which belongs to the loop with this number. Before the
+/// thread waits, it is a spare thread.
 pub(crate) fn next(locked: &mut Locked, number: usize) -> Next {
     let thread = current();
     let (loops, held) = LOOPS.with_cells(locked);
@@ -192,8 +192,8 @@ pub(crate) fn next(locked: &mut Locked, number: usize) -> Next {
     }
 }
 
-/// The turn of the current thread is over. Returns its task, once, if others have waited longer
-/// than `longest` for its end.
+/// Notes that the turn of the current thread is over. Returns its task, once, if other tasks have
+/// waited for the end of the turn longer than `longest`.
 pub(crate) fn has_held(locked: &mut Locked, longest: Nanoseconds) -> Option<LongTurn> {
     let number = number()?;
     let own = &mut LOOPS.of(locked)[number];
@@ -210,8 +210,8 @@ pub(crate) fn has_held(locked: &mut Locked, longest: Nanoseconds) -> Option<Long
     Some(LongTurn { number, task, nanoseconds })
 }
 
-/// The current thread is about to wait for something other than a task. Returns the thread that
-/// goes on instead.
+/// Called when the current thread is about to wait for an event other than a task. Returns the
+/// thread that goes on instead.
 pub(crate) fn blocks(locked: &mut Locked) -> Option<ThreadRef> {
     let own = &mut LOOPS.of(locked)[number()?];
     if own.runner.is_some_and(|runner| runner.is(current())) {
@@ -220,7 +220,7 @@ pub(crate) fn blocks(locked: &mut Locked) -> Option<ThreadRef> {
     own.choose_runner()
 }
 
-/// The wait of a loop's thread is over. Returns whether it may go on now.
+/// Ends the wait of a loop's thread. Returns whether the thread may go on now.
 pub(crate) fn may_go_on(locked: &mut Locked, thread: ThreadRef) -> bool {
     let Some(number) = number_of(thread) else { return true };
     let own = &mut LOOPS.of(locked)[number];
@@ -240,8 +240,8 @@ pub(crate) fn may_go_on(locked: &mut Locked, thread: ThreadRef) -> bool {
     true
 }
 
-/// In the child of a fork: the current thread, the main one from now on, may be a loop's. Only the
-/// task that it runs is left.
+/// Called in the child of a fork. The current thread is now the main thread, and may be a loop's.
+/// Only the task that it runs is left.
 pub(crate) fn reset_after_fork(locked: &mut Locked) {
     let own = number();
     for (index, home) in LOOPS.of(locked).iter_mut().enumerate() {

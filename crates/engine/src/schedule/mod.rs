@@ -1,4 +1,4 @@
-//! What runs: threads and tasks, the workers that run them, and where they wait.
+//! Threads and tasks, the workers that run them, and the places where they wait.
 //!
 //! ```text
 //!   thread, task ─▶ waiter ─▶ scheduler     run queues, parked ones   timers: their deadlines

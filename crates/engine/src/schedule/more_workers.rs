@@ -1,4 +1,4 @@
-//! More workers than the first, and how they start.
+//! Starts workers beyond the first.
 
 use crate::entry::frame::{duality_worker_start, initial_context};
 use crate::entry::settings;
@@ -13,9 +13,10 @@ use crate::schedule::worker::{self, FIRST, MOST_WORKERS, Worker, set_in_engine};
 use crate::signals::handling;
 use crate::signals::masks;
 
-/// A worker's own stack: it sleeps there, and the signal handler has the other part.
+/// The size of a worker's own stack. The worker sleeps on it, and the signal handler uses the other
+/// part.
 const STACK: usize = 64 << 10;
-/// The patcher's work is done on the first worker's.
+/// The first worker's stack is larger, since the patcher runs there.
 const FIRST_STACK: usize = 256 << 10;
 
 /// Makes the kernel thread that the process began with the first worker, and allows for more.
@@ -34,13 +35,13 @@ pub(crate) fn prepare() -> Result<(), isize> {
     Ok(())
 }
 
-/// From now on, workers are started as they are needed.
+/// From now on, workers start on demand.
 fn allow_more() {
     let more = settings::CORES.get() > 1;
     START_WORKER.set(more.then_some(start_another));
 }
 
-/// More than one thread exists: others may run on other workers.
+/// Called when a second thread exists: threads may then run on other workers.
 pub(crate) fn expect_threads(locked: &mut Locked) {
     ticks::start();
     if settings::CORES.get() > 1 {
@@ -55,7 +56,7 @@ fn start_another(locked: &mut Locked) {
         return;
     }
     if start(locked).is_none() {
-        // The kernel has no thread or no memory left. The existing workers do the work.
+        // The kernel has no threads or no memory left, so the existing workers do the work.
         START_WORKER.set(None);
     }
 }
@@ -99,7 +100,7 @@ extern "C" fn begin(argument: usize) {
     lock().hand_over();
 }
 
-/// In the child of a fork, which has one kernel thread: that of this worker.
+/// Called in the child of a fork, which has only this worker's kernel thread.
 pub(crate) fn reset_after_fork(locked: &mut Locked) {
     crate::kernel::lock::unshare(locked);
     worker::stand_alone(locked);

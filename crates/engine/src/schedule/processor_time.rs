@@ -1,5 +1,5 @@
-//! The processor time of each thread, for converted programs. It is counted from the first question
-//! on, since it costs a call of the kernel for each switch.
+//! The processor time of each thread, for converted programs. Counting begins with the first query,
+//! since it costs a system call for each switch.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +10,7 @@ use crate::schedule::worker::{Worker, worker};
 
 static IS_COUNTED: AtomicBool = AtomicBool::new(false);
 
-/// Before a worker runs another thread, or none.
+/// Called before a worker runs another thread, or none.
 #[inline(always)]
 pub(crate) fn leave_thread(worker: &Worker) {
     if IS_COUNTED.load(Ordering::Relaxed) {
@@ -26,7 +26,7 @@ fn charge(worker: &Worker) {
     let now = time.tv_sec as Nanoseconds * 1_000_000_000 + time.tv_nsec as Nanoseconds;
     let before = worker.charged_at.replace(now);
     let thread = worker.current.get();
-    // Until the first question, the main thread is taken to have run alone.
+    // A worker's first charge covers all its time so far. Only the main thread takes that time.
     let knows = before != 0 || thread.is(&MAIN);
     if knows && !thread.is(&NOBODY) {
         // In the child of a fork, the kernel counts anew.

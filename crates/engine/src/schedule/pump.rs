@@ -1,4 +1,4 @@
-//! The worker's own loop: runs what is ready, looks at the descriptors, waits where there is
+//! The worker's own loop: runs ready threads, looks at the descriptors, and waits if there is
 //! nothing to run.
 
 use crate::calls::processes;
@@ -24,10 +24,10 @@ use crate::signals::undelivered;
 
 /// Switches between two looks at the descriptors.
 const SWITCHES: i32 = 64;
-/// Calls that did not wait, until others have their turn.
+/// The number of calls without a wait after which other threads have their turn.
 const CALLS: u32 = 128;
 
-/// Lets the other ready threads run first; returns whether there were any.
+/// Lets the other ready threads run first. Returns whether there were any.
 pub(crate) fn yield_now(locked: &mut Locked) -> bool {
     if !others_are_ready(locked) {
         look(locked);
@@ -35,7 +35,7 @@ pub(crate) fn yield_now(locked: &mut Locked) -> bool {
     let_others_run(locked, false)
 }
 
-/// Counts a call that did not wait: after many in a row, the others have their turn.
+/// Counts a call that did not wait. After many such calls in a row, other threads have their turn.
 #[inline(always)]
 pub(crate) fn count_call() {
     let worker = worker();
@@ -46,13 +46,13 @@ pub(crate) fn count_call() {
     }
 }
 
-/// Has a look at the descriptors, and lets others run.
+/// Looks at the descriptors, and lets other threads run.
 #[cold]
 pub(crate) fn give_turn() {
     pass_turn(false);
 }
 
-/// The turn of the current thread is over. Has a look at the descriptors, and lets others run.
+/// Ends the turn of the current thread. Looks at the descriptors, and lets other threads run.
 /// Returns whether there were any.
 #[cold]
 pub(crate) fn end_turn() -> bool {
@@ -67,15 +67,14 @@ fn pass_turn(computes: bool) -> bool {
     let_others_run(&mut locked, computes)
 }
 
-/// Has a look at the descriptors. Returns whether threads have woken that wait for their turn on
-/// this worker.
+/// Looks at the descriptors. Returns whether woken threads wait for their turn on this worker.
 pub(crate) fn look_for_woken() -> bool {
     let mut locked = lock();
     look(&mut locked);
     woken_are_ready(&mut locked)
 }
 
-/// A worker's own stack: runs what is ready, and waits where nothing is.
+/// Runs on a worker's own stack. Runs ready threads, and waits if none is ready.
 pub(crate) extern "C" fn worker_loop() -> ! {
     let mut locked = Locked::taken_over();
     let worker = worker();
@@ -91,7 +90,7 @@ pub(crate) extern "C" fn worker_loop() -> ! {
         match next(&mut locked) {
             Some(thread) => {
                 become_current(&mut locked, worker, thread);
-                // SAFETY: as in `switch_away`.
+                // SAFETY: the thread is ready, as in `switch_away`.
                 unsafe {
                     duality_switch(
                         worker.stack_pointer.as_ptr(),
@@ -105,7 +104,7 @@ pub(crate) extern "C" fn worker_loop() -> ! {
     }
 }
 
-/// The thread that this worker runs next: before one that computes, it has a look at the
+/// The thread that this worker runs next. Before a thread that computes, the worker looks at the
 /// descriptors.
 fn next(locked: &mut Locked) -> Option<ThreadRef> {
     let woken = dequeue(locked, false);
@@ -116,19 +115,19 @@ fn next(locked: &mut Locked) -> Option<ThreadRef> {
     dequeue(locked, true)
 }
 
-/// Takes what has come, without waiting.
+/// Takes the events that have come, without waiting.
 pub(crate) fn look(locked: &mut Locked) {
     expire(locked);
     take_events(locked, Some(clock::timespec(0)));
     idle::remind_watcher(locked);
     if ring::is_active() && idle::is_watched(locked) {
-        // The watcher sleeps, and would not submit what this look has asked for.
+        // The watcher sleeps, and would not submit the requests of this look.
         ring::flush(locked);
     }
     settle(locked);
 }
 
-/// Waits until something comes: as the watcher, or in reserve if another worker watches.
+/// Waits for an event, as the watcher. If another worker watches, sleeps in reserve.
 fn wait(locked: &mut Locked) {
     let worker = worker();
     if flood::is_sealed() {
@@ -137,7 +136,7 @@ fn wait(locked: &mut Locked) {
     // From here on, a signal ends the sleep.
     worker.set_idle(true);
     ticks::hurry(false);
-    // A process that is seen asleep has begun its calls: observers may rely on that.
+    // A sleeping process has begun all its calls. Observers may rely on this order.
     helpers::let_begin(locked);
     let workers = worker::count(locked);
     if worker.came_at.get() != 0 {
@@ -186,7 +185,7 @@ fn settle(locked: &mut Locked) {
     worker().switches_left.set(SWITCHES);
 }
 
-/// Takes the events from the kernel. Returns whether the bell was the only one.
+/// Takes the events from the kernel. Returns whether the bell's event was the only one.
 fn take_events(locked: &mut Locked, timeout: Option<libc::timespec>) -> bool {
     if !ring::is_active() {
         return take_from_epoll(locked, timeout);

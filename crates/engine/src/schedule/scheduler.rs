@@ -1,5 +1,5 @@
-//! Which thread or task runs: run queues, what is parked with and without deadlines, and the wait
-//! for events.
+//! Chooses the thread or task that runs: run queues, parked threads and deadlines, and the wait for
+//! events.
 //!
 //! ```text
 //!      wake                 its turn
@@ -36,7 +36,7 @@ use crate::schedule::worker::{self, MOST_WORKERS, Worker, current, worker};
 use crate::show::stats;
 
 struct Scheduler {
-    /// One for each worker.
+    /// A queue for each worker.
     own: [Queue; MOST_WORKERS],
     common: Queue,
     /// The threads in all queues.
@@ -54,10 +54,10 @@ static SCHEDULER: Guarded<Scheduler> = Guarded::new(Scheduler {
     timers: Timers::new(),
 });
 
-/// So often, a worker takes from the common queue although its own is not empty.
+/// After so many threads, a worker takes from the common queue although its own is not empty.
 const COMMON_EVERY: u32 = 32;
 
-/// Makes ready what waited until now.
+/// Makes the waiters ready that have reached their deadlines.
 pub(crate) fn expire(locked: &mut Locked) {
     if next_deadline(locked).is_none() {
         return;
@@ -100,8 +100,8 @@ fn enqueue_behind(locked: &mut Locked, thread: ThreadRef, computes: bool) {
     lock::attend(locked, true);
 }
 
-/// The thread that this worker runs next. One that computes is not, unless its turn has come or the
-/// descriptors have been `looked` at.
+/// The thread that this worker runs next. A thread that computes is skipped, unless its turn has
+/// come or the descriptors have been `looked` at.
 pub(crate) fn dequeue(locked: &mut Locked, looked: bool) -> Option<ThreadRef> {
     let workers = worker::count(locked);
     let (scheduler, held) = SCHEDULER.with_cells(locked);
@@ -123,7 +123,7 @@ pub(crate) fn dequeue(locked: &mut Locked, looked: bool) -> Option<ThreadRef> {
     if !computes {
         next = next.or_else(|| scheduler.common.pop(held));
     }
-    // The other queues, beginning with the next worker's, so that stealing workers spread.
+    // Try the other queues, beginning with the next worker's, so that stealing workers spread.
     next = next
         .or_else(|| (1..workers).find_map(|step| scheduler.own[(own + step) % workers].pop(held)));
     if looked {
@@ -133,7 +133,7 @@ pub(crate) fn dequeue(locked: &mut Locked, looked: bool) -> Option<ThreadRef> {
     next.map(thread::of)
 }
 
-/// Whether threads have woken on this worker that wait for their turn.
+/// Whether woken threads wait for their turn on this worker.
 pub(crate) fn woken_are_ready(locked: &mut Locked) -> bool {
     !SCHEDULER.of(locked).own[worker().index.get()].is_empty()
 }
@@ -147,7 +147,7 @@ pub(crate) fn others_are_ready(locked: &mut Locked) -> bool {
     SCHEDULER.of(locked).ready > 0
 }
 
-/// Has the engine's state shared by several workers from now on.
+/// From now on, several workers share the engine's state.
 pub(crate) fn share(locked: &mut Locked) {
     if !lock::is_shared() {
         let distribute = |locked: &mut Locked| {
@@ -158,7 +158,7 @@ pub(crate) fn share(locked: &mut Locked) {
     }
 }
 
-/// Ends the wait of a thread or a task, if it waits.
+/// Ends the wait of a thread or a task, if there is a wait.
 pub(crate) fn wake(locked: &mut Locked, waiter: WaiterRef, reason: Reason) {
     let (scheduler, held) = SCHEDULER.with_cells(locked);
     if waiter.state.get(held) == State::Parked {
@@ -177,7 +177,8 @@ pub(crate) fn make_ready(locked: &mut Locked, waiter: WaiterRef) {
             if loops::may_go_on(locked, thread) {
                 enqueue(locked, thread);
             } else {
-                // The thread is parked no longer, and in no queue: its loop has it go on.
+                // The thread is no longer parked, and is in no queue. Its loop decides when it goes
+                // on.
                 thread.state.set(locked.held(), State::Ready);
             }
         }
@@ -188,7 +189,7 @@ pub(crate) fn make_ready(locked: &mut Locked, waiter: WaiterRef) {
     }
 }
 
-/// Has a loop's thread go on, whether it waits for a task or for that.
+/// Has a loop's thread go on, whether the thread waits for a task or for permission to go on.
 pub(crate) fn go_on(locked: &mut Locked, thread: Option<ThreadRef>) {
     let Some(thread) = thread else { return };
     if thread.state.get(locked.held()) == State::Parked {
@@ -198,8 +199,8 @@ pub(crate) fn go_on(locked: &mut Locked, thread: Option<ThreadRef>) {
     }
 }
 
-/// Parks the current thread until it is woken, its deadline passes or a signal comes for it. On
-/// behalf of a task, suspends that instead.
+/// Parks the current thread until it is woken, its deadline passes or a signal comes for it. If the
+/// thread acts for a task, suspends the task instead.
 pub(crate) fn park(locked: &mut Locked, deadline: Nanoseconds) -> Reason {
     if let Some(task) = current().task.get() {
         return suspend(locked, task, deadline);
@@ -226,7 +227,7 @@ pub(crate) fn park_through_signals(locked: &mut Locked, deadline: Nanoseconds) -
     thread.reason.get(locked.held())
 }
 
-/// Has a task wait, unless its wait is over, and not because it was woken. The call must be left
+/// Has a task wait, unless its wait is over for a reason other than a wake. The call must be left
 /// with `SUSPENDED`.
 pub(crate) fn suspend(locked: &mut Locked, task: TaskRef, deadline: Nanoseconds) -> Reason {
     if let Some(reason) = task.take_end() {
@@ -249,7 +250,7 @@ fn set_parked(locked: &mut Locked, waiter: WaiterRef, deadline: Nanoseconds) {
     }
 }
 
-/// Runs something else until the current thread, which is ready or parked, has its turn.
+/// Runs other threads until the current thread, which is ready or parked, has its turn.
 fn switch_away(locked: &mut Locked, looked: bool) {
     let worker = worker();
     let from = worker.current.get();
@@ -284,9 +285,8 @@ pub(crate) fn become_current(locked: &mut Locked, worker: &Worker, thread: Threa
     stats::SWITCHES.add(1);
 }
 
-/// Puts the current thread behind those that are ready; returns whether there were any. It yields,
-/// or else it
-/// `computes`, and the descriptors have been looked at.
+/// Puts the current thread behind the ready threads. Returns whether there were any. The thread
+/// either yields or `computes`. If it computes, the descriptors have been looked at.
 pub(crate) fn let_others_run(locked: &mut Locked, computes: bool) -> bool {
     let others = others_are_ready(locked);
     if others {
@@ -296,8 +296,7 @@ pub(crate) fn let_others_run(locked: &mut Locked, computes: bool) -> bool {
     others
 }
 
-/// Leaves the current thread for ever. Its stack belongs to the program as soon as it has been
-/// left.
+/// Leaves the current thread for ever. Its stack belongs to the program from then on.
 pub(crate) fn leave_for_good(locked: Locked) -> ! {
     let worker = worker();
     let thread = worker.current.get();
@@ -308,7 +307,7 @@ pub(crate) fn leave_for_good(locked: Locked) -> ! {
     unreachable!("a thread that ended was run")
 }
 
-/// In the child of a fork: nothing is left but the current thread.
+/// Called in the child of a fork, where only the current thread is left.
 pub(crate) fn reset_after_fork(locked: &mut Locked) {
     let (scheduler, held) = SCHEDULER.with_cells(locked);
     scheduler.timers.clear(held);

@@ -4,7 +4,7 @@
 //! the kernel allows 65,530. The engine carves its stacks out of few large regions. It guards them
 //! with `MADV_GUARD_INSTALL` where the kernel has it (Linux 6.13), which takes no region at all.
 //!
-//! The calls of the kernel take longest here, so they are made without the lock. Meanwhile the
+//! System calls take the most time here, so the engine makes them without the lock. Meanwhile the
 //! stack is in no list.
 
 use alloc::collections::BTreeMap;
@@ -18,12 +18,12 @@ const MADV_GUARD_INSTALL: i32 = 102;
 const MADV_GUARD_REMOVE: i32 = 103;
 /// Stacks are carved from pieces of at least this size.
 const PIECE: usize = 64 << 20;
-/// Addresses for the pieces: in the middle of nowhere, so that they are neighbours and become one
+/// Addresses for the pieces, far from all other mappings, so that neighbouring pieces become one
 /// region.
 const FIRST_ADDRESS: usize = 0x1000_0000_0000;
 const LAST_ADDRESS: usize = 0x3000_0000_0000;
 
-/// A stack that no thread has.
+/// A stack that no thread uses.
 #[derive(Clone, Copy)]
 struct Free {
     start: usize,
@@ -33,7 +33,7 @@ struct Free {
 
 /// All stacks.
 pub(crate) struct Stacks {
-    /// The memory that was mapped for stacks, and the part of it that was given out.
+    /// The memory that was mapped for stacks, and the part that was given out.
     mapped: Range<usize>,
     next: usize,
     free: Vec<Free>,
@@ -105,7 +105,7 @@ impl Stacks {
         start + self.guards.get(&start).copied().unwrap_or(0)
     }
 
-    /// Takes memory back, if it is a stack.
+    /// Takes memory back, if the memory is a stack.
     fn take_back(&mut self, start: usize, length: usize) -> Option<Free> {
         if !self.mapped.contains(&start) {
             return None;
@@ -144,8 +144,8 @@ impl Free {
     }
 }
 
-/// The upper part of a stack becomes accessible, and the rest is its guard. Returns whether it is a
-/// stack that has been carved.
+/// The upper part of a stack becomes accessible, and the rest is its guard. Returns whether the
+/// memory is a carved stack.
 pub(crate) fn open(address: usize, length: usize) -> bool {
     let Some(mut stack) = STACKS.of(&mut lock()).take_fresh(address, length) else { return false };
     stack.set_guard(address - stack.start);
@@ -155,7 +155,7 @@ pub(crate) fn open(address: usize, length: usize) -> bool {
     true
 }
 
-/// Takes a stack back. Returns whether it was one.
+/// Takes a stack back. Returns whether the memory was a carved stack.
 pub(crate) fn give_back(start: usize, length: usize) -> bool {
     let Some(stack) = STACKS.of(&mut lock()).take_back(start, length) else { return false };
     stack.clear();

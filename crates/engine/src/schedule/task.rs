@@ -1,4 +1,4 @@
-//! A task of a converted program: what waits without a stack. `convert/runtime/engine.h` describes
+//! A task of a converted program, which waits without a stack. `convert/runtime/engine.h` describes
 //! it in C.
 //!
 //! ```text
@@ -25,29 +25,30 @@ use crate::kernel::clock::{NEVER, Nanoseconds};
 use crate::kernel::lock::{Held, Locked};
 use crate::schedule::waiter::{Reason, Waiter, WaiterRef};
 
-/// The runtime gives a task's memory back only when it is in no queue.
+/// The runtime gives a task's memory back only when the task is in no queue.
 pub(crate) type TaskRef = &'static Task;
 
-/// What the runtime calls `struct engine_task`. All zeros are a task that has never been ready.
+/// The runtime calls this structure `struct engine_task`. All zeros are a task that has never been
+/// ready.
 #[repr(C)]
 pub(crate) struct Task {
     pub(crate) waiter: Waiter,
-    /// The deadline of the call's first wait, by which later ones end too.
+    /// The deadline of the call's first wait. Later waits of the call end at the same time.
     deadline: Own<Nanoseconds>,
-    /// What the call has transferred so far.
+    /// The number of bytes that the call has transferred so far.
     pub(crate) done: Own<usize>,
     /// Its places in the lists of descriptors, while it waits for several.
     nodes: Own<Option<Box<Nodes>>>,
-    /// The list in which it waits for one.
+    /// The list in which the task waits for one descriptor.
     side: Own<Option<&'static Side>>,
-    /// The call waited, and is to go on.
+    /// The call waited, and must go on.
     resumed: Own<bool>,
     /// How the wait ended, if that ends the call.
     ended: Own<Option<Reason>>,
-    /// The descriptor of the call is one that is kept for it: see `descriptors/closed.rs`.
+    /// The engine keeps the descriptor for the call: see `descriptors/closed.rs`.
     kept: Own<bool>,
-    /// The generation of the descriptor when the task began to wait for it, plus one. Zero without
-    /// such a wait.
+    /// The generation of the descriptor when the task began to wait, plus one. Zero without such a
+    /// wait.
     generation: Own<u32>,
     pub(crate) number: Own<i64>,
     pub(crate) arguments: Own<[usize; 6]>,
@@ -80,7 +81,7 @@ impl Task {
         unsafe { waiter.write(Waiter::of_task(home)) };
     }
 
-    /// Before a call, which may go on after a wait.
+    /// Called before a call, which may go on after a wait.
     pub(crate) fn begin(&self) {
         if !self.resumed.get() {
             self.deadline.set(NEVER);
@@ -90,7 +91,7 @@ impl Task {
         }
     }
 
-    /// After a call: it waits, or it is over.
+    /// Called after a call, which waits or is over.
     pub(crate) fn end(&self, waits: bool) {
         self.resumed.set(waits);
     }
@@ -99,19 +100,20 @@ impl Task {
         self.resumed.get()
     }
 
-    /// How the wait ended, if that ends the call: asked once, where the call would wait again.
+    /// The reason of the wait's end, if the end of the wait ends the call. Read once, where the
+    /// call would wait again.
     pub(crate) fn take_end(&self) -> Option<Reason> {
         self.ended.take()
     }
 
-    /// The deadline of the call, which may have waited before: that of its first wait.
+    /// The deadline of the call. If the call has waited before, the deadline of its first wait.
     pub(crate) fn first_deadline(&self, deadline: Nanoseconds) -> Nanoseconds {
         if self.deadline.get() == NEVER { deadline } else { self.deadline.get() }
     }
 
-    /// Whether it waits in a call that ends with EINTR also for a handler with SA_RESTART. Such a
-    /// call has a limit in time, or waits for several descriptors (signal(7)). A wait for an object
-    /// is no call.
+    /// Whether the task waits in a call that ends with EINTR even for a handler with SA_RESTART.
+    /// Such a call has a time limit, or waits for several descriptors (signal(7)). A wait for an
+    /// object is not a call.
     pub(crate) fn is_never_restarted(&self, held: Held<'_>) -> bool {
         let waits_for_several = matches!(
             self.number.get(),
@@ -130,7 +132,7 @@ impl Task {
         self.deadline.set(deadline);
     }
 
-    /// The task waits in the list of a descriptor, which had this generation.
+    /// Notes that the task waits in the list of a descriptor, which had this generation.
     pub(crate) fn waits_in(&self, side: &'static Side, generation: u32) {
         self.side.set(Some(side));
         self.generation.set(generation.wrapping_add(1));
@@ -141,7 +143,8 @@ impl Task {
         self.generation.get() != 0 && self.generation.get() != generation.wrapping_add(1)
     }
 
-    /// The file that it waits for has another number from now on: its call is made with that.
+    /// Notes that the file that the task waits for has another number from now on. The task makes
+    /// its call with the new number.
     pub(crate) fn go_on_with(&self, kept: usize, generation: u32) {
         let mut arguments = self.arguments.get();
         arguments[0] = kept;
@@ -155,13 +158,14 @@ impl Task {
         self.kept.take().then(|| self.arguments.get()[0])
     }
 
-    /// The task waits in several lists.
+    /// Notes that the task waits in several lists.
     pub(crate) fn waits_by(&self, nodes: Box<[PollNode]>) {
         self.nodes.set(Some(Box::new(Nodes(nodes))));
     }
 
-    /// The task's wait is over. The task leaves the list of its descriptor, and the call learns how
-    /// the wait ended. Returns its places in the lists of several, which it is to leave too.
+    /// Ends the task's wait. The task leaves the list of its descriptor, and the call learns how
+    /// the wait ended. If the task waited for several descriptors, returns its nodes in their
+    /// lists. The caller removes them.
     pub(crate) fn leave(&'static self, locked: &mut Locked) -> Option<Box<[PollNode]>> {
         if let Some(side) = self.side.take() {
             side.remove(locked, &self.waiter);

@@ -16,7 +16,7 @@ use crate::schedule::waiter::{Queue, Reason, State, Waiter, WaiterRef};
 /// later thread in the same place.
 pub(crate) type ThreadRef = &'static Thread;
 
-/// Thread numbers start here: above all that the kernel gives (`PID_MAX_LIMIT` is 2²²), and small
+/// The first thread number, above all numbers of the kernel (`PID_MAX_LIMIT` is 2²²). It is small
 /// enough for the owner field of a mutex (30 bits).
 const FIRST_ID: i32 = 1 << 22;
 /// The most threads that a process can have.
@@ -51,9 +51,9 @@ pub(crate) struct Thread {
     pub(crate) clear_id: Own<usize>,
     /// Its list of robust mutexes.
     pub(crate) robust_list: Relaxed<usize>,
-    /// Signals that it blocks. Changed under the lock.
+    /// Signals that the thread blocks. Changed under the lock.
     pub(crate) mask: Relaxed<u64>,
-    /// The mask to go back to, once a call with a mask of its own has ended.
+    /// The mask to restore, once a call with a mask of its own has ended.
     pub(crate) mask_after: Own<Option<u64>>,
     /// Signals that it waits for in `sigtimedwait`.
     pub(crate) awaited: Relaxed<u64>,
@@ -63,23 +63,23 @@ pub(crate) struct Thread {
     pub(crate) alternate_stack: Own<libc::stack_t>,
     /// The lower end of its stack, if its maker said where that is.
     pub(crate) stack_end: Own<usize>,
-    /// Where its own code was left, for debuggers: its `Frame`, or its `Context` plus one where it
-    /// was interrupted.
+    /// The place where the thread left its own code, for debuggers. This is the address of its
+    /// `Frame`, or the address of its `Context` plus one if the thread was interrupted.
     pub(crate) place: Relaxed<usize>,
     /// The call that it is in, for observers.
     pub(crate) call: Relaxed<u32>,
     pub(crate) name: UnderLock<[u8; 16]>,
-    /// The end of its last turn was forced, and it has not waited since.
+    /// The end of the thread's last turn was forced, and the thread has not waited since.
     pub(crate) computes: UnderLock<bool>,
-    /// Its processor time, as far as it is counted: see `schedule/processor_time.rs`.
+    /// The thread's processor time, as far as counted: see `schedule/processor_time.rs`.
     pub(crate) used: Own<Nanoseconds>,
     /// The CPUs that it asked for, if any.
     pub(crate) affinity: UnderLock<[u64; 2]>,
-    /// The task that it makes a call for.
+    /// The task for which the thread makes a call.
     pub(crate) task: Own<Option<TaskRef>>,
     /// The number of the loop that it runs, plus one.
     pub(crate) loop_number: Relaxed<u32>,
-    /// Where it looks what is left of the turn, if it runs a loop.
+    /// The address of the word that says what is left of the turn, if the thread runs a loop.
     pub(crate) turn: Own<usize>,
     all_next: UnderLock<Option<ThreadRef>>,
     all_previous: UnderLock<Option<ThreadRef>>,
@@ -119,13 +119,14 @@ impl Thread {
         }
     }
 
-    /// Signals that are pending for it and not blocked.
+    /// Signals that are pending for the thread and not blocked.
     #[inline(always)]
     pub(crate) fn deliverable(&self) -> u64 {
         self.pending_bits.load(Ordering::Relaxed) & !self.mask.get()
     }
 
-    /// Whether a signal is pending that ends a wait: one that it does not block, or waits for.
+    /// Whether a signal is pending that ends a wait: a signal that the thread does not block, or
+    /// waits for.
     #[inline(always)]
     pub(crate) fn is_called(&self) -> bool {
         self.pending_bits.load(Ordering::Relaxed) & (!self.mask.get() | self.awaited.get()) != 0
@@ -140,7 +141,7 @@ impl Deref for Thread {
     }
 }
 
-/// The thread that waits by `waiter`, which is not a task's.
+/// The thread that waits by `waiter`, which must not be a task's.
 pub(crate) fn of(waiter: WaiterRef) -> ThreadRef {
     debug_assert!(waiter.home().is_none());
     // SAFETY: a waiter that is not of a task is the first field of a thread, and a thread has C's
@@ -154,12 +155,12 @@ pub(crate) struct Threads {
     first_id: i32,
     room: usize,
     used: usize,
-    /// Places of threads that ended, the oldest first: numbers are not used again at once.
+    /// Places of threads that ended, the oldest first, so that numbers are not reused at once.
     free: Queue,
     free_count: usize,
     /// The threads alive other than the main one, the newest first.
     all: Option<ThreadRef>,
-    /// How many are alive.
+    /// The number of living threads.
     pub(crate) alive: usize,
     pub(crate) most: usize,
 }
@@ -184,7 +185,7 @@ const STEP: usize = 1024;
 /// The number of places that lie idle before one is used again.
 const RESTED: usize = 256;
 
-/// Stands for the thread of a worker that runs none. It is never alive.
+/// Stands for the thread of a worker that runs no thread. It is never alive.
 pub(crate) static NOBODY: Thread = Thread::new();
 
 impl Threads {
@@ -196,11 +197,11 @@ impl Threads {
         table.is_some()
     }
 
-    /// Gives the threads the numbers that are this process's own. The main thread is alone.
+    /// Sets the range of thread numbers of this process. Only the main thread exists at this time.
     pub(crate) fn number_for(&mut self, process: i32) {
         self.first_id = first_id_of(process);
         for index in 0..self.used {
-            // SAFETY: so many have been written.
+            // SAFETY: that many entries have been written.
             let thread = unsafe { &*self.table.add(index) };
             thread.id.set(self.first_id + index as i32);
         }
@@ -279,7 +280,7 @@ impl Threads {
             if index >= self.used {
                 return None;
             }
-            // SAFETY: so many have been written.
+            // SAFETY: that many entries have been written.
             unsafe { &*self.table.add(index) }
         };
         (thread.state.get(held) != State::Dead).then_some(thread)
@@ -313,7 +314,7 @@ pub(crate) fn all(locked: &mut Locked) -> impl Iterator<Item = ThreadRef> + use<
 }
 
 /// Goes through the threads as [`all`] does, and leaves the lock free for changes in between. The
-/// thread that it has come to must not end meanwhile.
+/// thread that was returned last must not end meanwhile.
 pub(crate) fn each(locked: &mut Locked) -> Each {
     Each { main: Some(&MAIN), next: THREADS.of(locked).all }
 }

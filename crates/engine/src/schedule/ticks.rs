@@ -11,9 +11,9 @@
 //! before the thread has its next one.
 //!
 //! A thread *computes* if the end of its turn was forced. Threads that wake go before those that
-//! compute, since they mostly wait again soon. They have a credit of so many ticks; when the credit
-//! is used, a thread that computes has the next turn. While credit is left, a thread that computes
-//! gives way at any tick.
+//! compute, since they mostly wait again soon. Woken threads have a credit of several ticks. When
+//! the credit is used up, a thread that computes has the next turn. While credit is left, a thread
+//! that computes gives way at any tick.
 
 use core::sync::atomic::Ordering;
 
@@ -22,10 +22,11 @@ use crate::kernel::sys::{failed, sys};
 use crate::schedule::worker::{Worker, worker};
 use crate::signals::disposition::{TICK_SIGNAL, TICK_VALUE};
 
-/// Microseconds: a tick costs some five.
+/// The interval in microseconds. A tick costs about five microseconds.
 const SHORTEST: u64 = 1000;
 
-/// Starts the ticks of this worker, unless they have been. Called when there is a second thread.
+/// Starts the ticks of this worker, unless they have already started. Called when there is a second
+/// thread.
 pub(crate) fn start() {
     if worker().tick_timer.get() >= 0 || settings::TICK.get() == 0 {
         return;
@@ -47,10 +48,10 @@ pub(crate) fn timer(clock: i32, value: usize) -> Option<i32> {
     (!failed(made)).then_some(timer)
 }
 
-/// Ticks for threads that wake, while others compute.
+/// The credit, in ticks, of threads that wake while other threads compute.
 const CREDIT: u32 = 2;
 
-/// The turn of a thread begins.
+/// Begins the turn of a thread.
 #[inline(always)]
 pub(crate) fn begin_turn(worker: &Worker, computes: bool) {
     worker.ticks.store(0, Ordering::Relaxed);
@@ -70,7 +71,7 @@ pub(crate) fn renew_credit(worker: &Worker) {
     worker.credit_used.store(0, Ordering::Relaxed);
 }
 
-/// A tick: returns whether the engine is to look at it.
+/// Counts a tick. Returns whether the engine must handle it.
 pub(crate) fn count(worker: &Worker) -> bool {
     worker.credit_used.fetch_add(1, Ordering::Relaxed);
     worker.ticks.fetch_add(1, Ordering::Relaxed) > 0 || worker.gives_way.get()
@@ -81,13 +82,13 @@ pub(crate) fn may_give_way(worker: &Worker) -> bool {
     worker.gives_way.get() && worker.ticks.load(Ordering::Relaxed) > 0
 }
 
-/// Whether the thread has had its turn.
+/// Whether the turn of the thread is over.
 #[inline(always)]
 pub(crate) fn turn_is_over(worker: &Worker) -> bool {
     worker.ticks.load(Ordering::Relaxed) > 1
 }
 
-/// The others have their turn. Where there are none, the next tick asks again.
+/// Other threads have their turn. If there are none, the next tick checks again.
 pub(crate) fn pass_turn(worker: &Worker) {
     worker.ticks.store(1, Ordering::Relaxed);
 }
@@ -108,7 +109,7 @@ fn set_period(microseconds: u64) {
     sys!(SYS_timer_settime, worker().tick_timer.get(), 0, &setting, 0);
 }
 
-/// In the child of a fork, which inherits no timers.
+/// Called in the child of a fork, which inherits no timers.
 pub(crate) fn reset_after_fork() {
     worker().tick_timer.set(-1);
 }

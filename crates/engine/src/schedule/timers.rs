@@ -8,15 +8,15 @@ use alloc::vec::Vec;
 
 use crate::kernel::clock::Nanoseconds;
 
-/// What a heap can hold.
+/// An item of a heap.
 pub(crate) trait Timed: Copy {
-    /// What its fields take to be used.
+    /// The proof that access to the item's fields requires.
     type Right<'a>: Copy;
-    /// When it is due.
+    /// The deadline of the item.
     fn deadline(self, right: Self::Right<'_>) -> Nanoseconds;
-    /// Its place in the heap; `None` outside.
+    /// The item's place in the heap. `None` if it is not in the heap.
     fn place(self, right: Self::Right<'_>) -> Option<usize>;
-    /// Tells it its place.
+    /// Sets the item's place.
     fn moved(self, right: Self::Right<'_>, place: Option<usize>);
 }
 
@@ -50,7 +50,7 @@ impl<T: Timed> Timers<T> {
         }
     }
 
-    /// Takes out one that is due at `now`.
+    /// Takes out an item that is due at `now`.
     pub(crate) fn expired(&mut self, right: T::Right<'_>, now: Nanoseconds) -> Option<T> {
         let first = *self.heap.first()?;
         if first.deadline(right) > now {

@@ -9,10 +9,10 @@ use crate::kernel::clock::{NEVER, Nanoseconds};
 use crate::kernel::lock::Held;
 use crate::schedule::timers::Timed;
 
-/// A thread or a task. Its memory is not given back while it is in a queue.
+/// A thread or a task. The memory of a waiter is not given back while the waiter is in a queue.
 pub(crate) type WaiterRef = &'static Waiter;
 
-/// What a thread or a task does.
+/// The state of a thread or a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum State {
@@ -22,35 +22,36 @@ pub(crate) enum State {
     Parked,
 }
 
-/// Why a wait is over.
+/// The reason for which a wait is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Reason {
-    /// What was waited for may have come.
+    /// The awaited event may have come.
     Woken,
     /// The deadline passed.
     TimedOut,
     /// For a thread, a signal that it does not block is pending. For a task, its program
     /// interrupted it.
     Interrupted,
-    /// The wait is not over: a task waits, and the call must be left. See `schedule/task.rs`.
+    /// The wait is not over: a task waits, and the engine must leave the call. See
+    /// `schedule/task.rs`.
     Suspended,
 }
 
-/// The part of a thread or a task by which it waits.
+/// The part of a thread or a task that stands in queues.
 #[repr(C)]
 pub(crate) struct Waiter {
-    /// The next that is ready.
+    /// The next ready waiter.
     pub(crate) next_ready: UnderLock<Option<WaiterRef>>,
     /// The number of a task's loop, plus one; zero for a thread.
     home: u32,
     timer_place: UnderLock<u32>,
     pub(crate) deadline: UnderLock<Nanoseconds>,
-    /// The next that waits for the same descriptor.
+    /// The next waiter for the same descriptor.
     pub(crate) next_waiter: UnderLock<Option<WaiterRef>>,
-    /// The descriptor or the address that it waits for.
+    /// The descriptor or the address that the thread or task waits for.
     pub(crate) waits_for: Relaxed<usize>,
-    /// Its place in a bucket of futexes.
+    /// The waiter's place in a bucket of futexes.
     pub(crate) futex_key: UnderLock<usize>,
     pub(crate) futex_next: UnderLock<Option<WaiterRef>>,
     pub(crate) futex_previous: UnderLock<Option<WaiterRef>>,
@@ -93,7 +94,7 @@ impl Waiter {
         Self { home: home as u32 + 1, ..Self::new() }
     }
 
-    /// The loop that it belongs to, if it is a task.
+    /// The loop of a waiter that is a task's.
     pub(crate) fn home(&self) -> Option<usize> {
         (self.home as usize).checked_sub(1)
     }

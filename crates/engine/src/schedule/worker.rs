@@ -1,4 +1,5 @@
-//! Kernel threads that run the program's threads, and what belongs to each of them alone.
+//! Kernel threads that run the program's threads, and the state that belongs to each kernel thread
+//! alone.
 //!
 //! The first worker is the kernel thread that the process began with. The others start when there
 //! is work for them, up to `--cores`, and live as long as the process.
@@ -23,7 +24,7 @@ pub(crate) const MOST_WORKERS: usize = 64;
 
 /// A signal has come.
 pub(crate) const SIGNAL_CAME: u32 = 1;
-/// The thread is to enter a handler, and there may be others that come first.
+/// The thread must enter a handler, and other handlers may come first.
 pub(crate) const HANDLER_ENTERED: u32 = 2;
 
 /// Offsets that the entry knows.
@@ -36,35 +37,37 @@ pub(crate) const MASK_IS_STALE_OFFSET: usize = offset_of!(Worker, mask_is_stale)
 #[repr(C)]
 pub(crate) struct Worker {
     this: Own<usize>,
-    /// Whether the engine is executing, as opposed to the program: a signal then waits.
+    /// Whether the engine is executing, and not the program. While the engine executes, a signal
+    /// waits.
     in_engine: Own<u32>,
-    /// Asleep until an event, or about to be.
+    /// The worker sleeps until an event, or is about to.
     idle: Own<u32>,
     /// For debuggers.
     description: Own<usize>,
-    /// What the kernel blocks for this worker.
+    /// The signals that the kernel blocks for this worker.
     pub(crate) kernel_mask: AtomicU64,
-    /// Why the thread cannot go on as it was last prepared to (`dispatch::resume`): the two bits
-    /// below.
+    /// The reason why the thread cannot go on as last prepared (`dispatch::resume`): the two bits
+    /// above.
     pub(crate) attention: AtomicU32,
     /// The kernel may block other signals than the threads do, until the engine is left: see
     /// `signals/flood.rs`.
     pub(crate) mask_is_stale: Own<u32>,
     /// The thread that runs on it; `NOBODY` on the worker's own stack.
     pub(crate) current: Own<ThreadRef>,
-    /// Its place among the workers.
+    /// The worker's place among the workers.
     pub(crate) index: Own<usize>,
     /// Where the worker's own stack was left.
     pub(crate) stack_pointer: Own<usize>,
-    /// A thread that has ended on this worker. Its stack is no longer in use.
+    /// A thread that has ended on this worker. The thread's stack is no longer in use.
     pub(crate) ended: Own<Option<ThreadRef>>,
     /// Ticks in the turn of the thread that runs, see `schedule/ticks.rs`.
     pub(crate) ticks: AtomicU32,
     /// Ticks since a thread that computes had a turn.
     pub(crate) credit_used: AtomicU32,
-    /// The thread that runs computes, and gives way to threads that wake.
+    /// The running thread computes, and gives way to threads that wake.
     pub(crate) gives_way: Own<bool>,
-    /// Handlers that threads have entered before they went on, since when: see `signals/flood.rs`.
+    /// The number of handlers that threads have entered before they went on, and the start of the
+    /// count: see `signals/flood.rs`.
     pub(crate) deliveries: Own<u32>,
     pub(crate) deliveries_since: Own<Nanoseconds>,
     /// The timer that ends such a moment; negative without one.
@@ -82,13 +85,13 @@ pub(crate) struct Worker {
     /// The processor time of the kernel thread when `schedule/processor_time.rs` looked last; zero:
     /// never.
     pub(crate) charged_at: Own<Nanoseconds>,
-    /// Its ticks come faster for now.
+    /// The worker's ticks come faster for now.
     pub(crate) short_ticks: Own<bool>,
-    /// When it woke beside workers that ran threads; zero if it did not.
+    /// The time at which this worker woke while other workers ran threads. Zero if no other ran.
     pub(crate) came_at: Own<Nanoseconds>,
-    /// The last errand that it has done (`errands::everywhere`).
+    /// The last errand that the worker has done (`every_worker::everywhere`).
     pub(crate) errand: Own<usize>,
-    /// What epoll wrote last.
+    /// The events that epoll wrote last.
     events: Own<[libc::epoll_event; EVENTS]>,
 }
 
@@ -115,8 +118,8 @@ pub(crate) fn worker() -> &'static Worker {
     }
 }
 
-/// The engine executes from now on, or the program. One instruction: outside the engine, a signal
-/// may take the thread to another worker at any time.
+/// Notes whether the engine or the program executes from now on. This is one instruction, because
+/// outside the engine a signal may move the thread to another worker at any time.
 #[inline(always)]
 pub(crate) fn set_in_engine(inside: bool) {
     // SAFETY: `gs` points to the worker, which the second field at offset 8 belongs to. No memory
@@ -137,7 +140,8 @@ pub(crate) fn current() -> ThreadRef {
     worker().current.get()
 }
 
-/// What waits when a call waits: the current thread, or the task that it makes the call for.
+/// The waiter of the current call: the current thread, or the task for which the thread makes the
+/// call.
 #[inline(always)]
 pub(crate) fn waiter() -> WaiterRef {
     let thread = current();
@@ -147,7 +151,7 @@ pub(crate) fn waiter() -> WaiterRef {
     }
 }
 
-/// The deadline of a call that may have waited before: that of its first wait.
+/// The deadline of a call. If the call has waited before, the deadline of its first wait.
 pub(crate) fn first_deadline(deadline: Nanoseconds) -> Nanoseconds {
     current().task.get().map_or(deadline, |task| task.first_deadline(deadline))
 }
@@ -202,7 +206,7 @@ pub(crate) fn others(locked: &mut Locked) -> impl Iterator<Item = &'static Worke
     list.into_iter().flatten().filter(move |worker| worker.index.get() != own)
 }
 
-/// The other worker that runs a thread, if one does.
+/// The other worker that runs `thread`, if there is one.
 pub(crate) fn runner(locked: &mut Locked, thread: ThreadRef) -> Option<&'static Worker> {
     if thread.state.get(locked.held()) != State::Running {
         return None;
@@ -271,8 +275,8 @@ impl Worker {
         disposition::send(self.kernel_id.get(), TICK_SIGNAL, NUDGE_VALUE);
     }
 
-    /// Takes events from epoll, up to `EVENTS`; returns how many. The room is here, since threads
-    /// have small stacks.
+    /// Takes up to `EVENTS` events from epoll. Returns how many. The buffer is in the worker, since
+    /// threads have small stacks.
     pub(crate) fn take_events(&self, epoll: i32, timeout: Option<&libc::timespec>) -> usize {
         // SAFETY: only this function refers to the room, on this kernel thread.
         let room = unsafe { &mut *self.events.as_ptr() };

@@ -8,10 +8,10 @@ use crate::schedule::worker::current;
 use crate::show::report::{say, text};
 use crate::show::unwind::Cursor;
 
-/// Callers that are shown.
+/// The number of callers that a list shows.
 const DEEPEST: usize = 48;
 
-/// Every thread, and what it does.
+/// Lists every thread with its state.
 pub(crate) fn dump(locked: &mut Locked) {
     let alive = THREADS.of(locked).alive;
     say(format_args!("{alive} threads"));
@@ -38,8 +38,8 @@ pub(crate) fn dump(locked: &mut Locked) {
     }
 }
 
-/// Where a thread's own code was left, and its callers: object and offset, as addr2line(1) takes
-/// them.
+/// Prints the place where a thread left its own code, and its callers. Each is an object and an
+/// offset, as addr2line(1) takes them.
 fn stack(locked: &mut Locked, thread: ThreadRef) {
     let mut at = Cursor::at(thread.place.get());
     for depth in 0..DEEPEST {

@@ -11,7 +11,7 @@ use crate::schedule::waiter::Waiter;
 
 const MAGIC: u64 = 0x6475_616c_6974_7931;
 
-/// What a debugger needs to list threads and to find their stacks.
+/// The data that a debugger needs to list threads and to find their stacks.
 #[repr(C)]
 pub(crate) struct Description {
     magic: Cell<u64>,
@@ -46,7 +46,7 @@ pub(crate) static DESCRIPTION: Description = Description {
     awaited: Cell::new(offset_of!(Waiter, waits_for)),
 };
 
-/// Fills in what is known when the engine starts.
+/// Fills in the data that are known when the engine starts.
 pub(crate) fn describe(table: usize, used: usize) {
     DESCRIPTION.main.set(&raw const MAIN as usize);
     DESCRIPTION.table.set(table);

@@ -32,7 +32,8 @@ pub(crate) fn find(locked: &mut Locked, address: u64) -> Option<&Known> {
     KNOWN.of(locked).iter().find(|known| known.text.contains(&address))
 }
 
-/// Takes note of an object when its code has been mapped. What was at its addresses before is gone.
+/// Takes note of an object when its code has been mapped. Forgets the objects that were at its
+/// addresses before.
 pub(crate) fn remember(image: &Image<'_>, name: &[u8], base: u64) {
     let texts = image.segments.iter().filter(|segment| segment.executable);
     let functions = image.functions.unwrap_or(0);

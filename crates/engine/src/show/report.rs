@@ -44,18 +44,18 @@ impl Write for Line {
 /// Writes one line.
 pub(crate) fn say(text: fmt::Arguments<'_>) {
     let mut line = Line { bytes: [0; 512], length: 0 };
-    // Writing a line never fails: a long line is cut.
+    // Writing a line never fails, because a long line is cut.
     let _infallible = writeln!(line, "duality {}: {text}", settings::command());
     sys::complain(&line.bytes[..line.length]);
 }
 
-/// Text of the program's, as far as it is text.
+/// The text of the program up to its first zero, or `?` if the bytes are not UTF-8.
 pub(crate) fn text(bytes: &[u8]) -> &str {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     core::str::from_utf8(&bytes[..end]).unwrap_or("?")
 }
 
-/// A system call that would run natively, and block everything.
+/// Reports a system call that would run natively, and block the whole program.
 pub(crate) fn unpatchable(object: &[u8], address: u64) {
     let object = if object.is_empty() { "the program" } else { text(object) };
     say(format_args!(
@@ -63,7 +63,7 @@ pub(crate) fn unpatchable(object: &[u8], address: u64) {
     ));
 }
 
-/// A thread ran out of stack, if it was that.
+/// Reports a stack overflow, if the fault hit a guard.
 pub(crate) fn stack_overflow(thread: &Thread, info: &libc::siginfo_t, context: &Context) {
     // SAFETY: the signal of a fault has the address 16 bytes from the start.
     let address = unsafe { (&raw const *info).cast::<usize>().add(2).read() };
@@ -82,7 +82,7 @@ pub(crate) fn stack_overflow(thread: &Thread, info: &libc::siginfo_t, context: &
     }
 }
 
-/// The engine itself failed.
+/// Reports a failure of the engine itself.
 pub(crate) fn engine_fault(number: i32, context: &Context) {
     say(format_args!(
         "signal {number} inside the engine, at {:#x}, address {:#x}, call {}; please report it",
@@ -92,7 +92,7 @@ pub(crate) fn engine_fault(number: i32, context: &Context) {
     ));
 }
 
-/// The counters, if they were asked for.
+/// Prints the counters, if the settings ask for them.
 pub(crate) fn at_exit() {
     if !settings::STATS.get() {
         return;
@@ -132,7 +132,7 @@ fn parks_by_call() {
     let mut most = u64::MAX;
     let mut last = 0;
     for index in 0..SHOWN {
-        // The next in order: fewer parks, or as many and a higher number.
+        // The next call in order. It has fewer parks, or as many parks and a higher number.
         let parks = |call: usize| stats::PARKS_IN[call].get();
         let follows = |&call: &usize| parks(call) < most || (parks(call) == most && call > last);
         let next = (0..stats::PARKS_IN.len())
@@ -148,7 +148,7 @@ fn parks_by_call() {
     }
 }
 
-/// A call that the kernel kept for longer than `--stall` allows.
+/// Reports a call that the kernel kept for longer than `--stall` allows.
 #[cold]
 pub(crate) fn stall(name: &str, nanoseconds: u64) {
     say(format_args!("{name} kept all threads waiting for {} ms", nanoseconds / 1_000_000));

@@ -1,8 +1,8 @@
 //! Reports which thread of a converted program holds its loop, and in which function.
 //!
 //! A task gives way at its calls. A task that computes for long holds up the others of its loop,
-//! and users see a server that hangs. Ticks measure that, so a program that waits is never
-//! disturbed.
+//! and users see a server that hangs. Ticks measure processor time, so they never disturb a program
+//! that waits.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,14 +18,15 @@ use crate::show::unwind::Cursor;
 /// Without `DUALITY_STALL`, after so many milliseconds.
 const DEFAULT: u64 = 1000;
 
-/// What the runtime gave as `name` of `ENGINE_LOOP`: asks for the name of a task.
+/// The function that the runtime gave as `name` of `ENGINE_LOOP`. It returns the name of a task.
 pub(crate) static NAMES: Setting<usize> = Setting::new(0);
 type Naming = extern "C" fn(TaskRef) -> usize;
 
-/// By default, one line is enough to find out more.
+/// By default, print one line only: the line says how to find out more.
 static TOLD: AtomicBool = AtomicBool::new(false);
 
-/// The turn of the current thread is over: tells of its task, if that has run for too long.
+/// Called when the turn of the current thread is over. Reports its task, if the task has run for
+/// too long.
 pub(crate) fn look() {
     let asked_for = settings::HELD.get();
     let longest = asked_for.unwrap_or(DEFAULT) * 1_000_000;
@@ -66,7 +67,7 @@ fn name_of(task: TaskRef, into: &mut [u8]) -> &[u8] {
     crate::kernel::user::read_text(naming(task), into).unwrap_or(b"")
 }
 
-/// The innermost function that is the program's, not a library's, and its address in the program's
+/// The innermost function of the program itself, not of a library, and its address in the program's
 /// file. Without symbols in that file, the name is "the program".
 fn function_at(into: &mut [u8]) -> (&str, u64) {
     const DEEPEST: usize = 32;
@@ -79,7 +80,7 @@ fn function_at(into: &mut [u8]) -> (&str, u64) {
             let address = cursor.address() - object.base;
             drop(locked);
             let name = symbols::name_of(address, into).map_or("", text);
-            // `f.async.resume` is what the compiler has made of `f`.
+            // The compiler turns `f` into `f.async.resume`.
             return match name.split('.').next() {
                 Some(plain) if !plain.is_empty() => (plain, address),
                 _ => ("the program", address),

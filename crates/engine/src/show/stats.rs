@@ -13,12 +13,12 @@ impl Counter {
         Self(AtomicU64::new(0))
     }
 
-    /// Counts what happens without the lock.
+    /// Counts an event without the lock.
     pub(crate) fn add_unlocked(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Counts what happens under the lock.
+    /// Counts an event under the lock.
     #[inline(always)]
     pub(crate) fn add(&self, count: u64) {
         self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
@@ -37,7 +37,7 @@ pub(crate) static PARKS_IN: [Counter; NUMBERS] = [const { Counter::new() }; NUMB
 pub(crate) static LOOKS: Counter = Counter::new();
 pub(crate) static OFFLOADS: Counter = Counter::new();
 pub(crate) static PREEMPTIONS: Counter = Counter::new();
-/// Signals for the program that the kernel has interrupted a worker with.
+/// The number of the program's signals with which the kernel has interrupted a worker.
 pub(crate) static SIGNALS: Counter = Counter::new();
 pub(crate) static SITES: Counter = Counter::new();
 

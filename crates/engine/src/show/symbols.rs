@@ -8,7 +8,7 @@ use crate::kernel::plain::Plain;
 use crate::kernel::sys::{self, failed, sys};
 use crate::kernel::user;
 
-/// The program's file, mapped for as long as it is read.
+/// The program's file, mapped while the engine reads it.
 struct File {
     start: usize,
     length: usize,
@@ -48,8 +48,7 @@ impl Drop for File {
     }
 }
 
-/// The name of the function that has the address, which is one of the file. `None`: the file has no
-/// symbols.
+/// The name of the function at an address of the file. `None`: the file has no symbols.
 pub(crate) fn name_of(address: u64, into: &mut [u8]) -> Option<&[u8]> {
     const SYMBOLS: u32 = 2;
     const FUNCTION: u8 = 2;

@@ -23,12 +23,12 @@ const RETURN: usize = 16;
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor {
     registers: [u64; REGISTERS],
-    /// The address is that of an instruction, not one after a call.
+    /// Whether the address is that of an instruction, and not a return address.
     exact: bool,
 }
 
 impl Cursor {
-    /// Where the thread's own code was left: `Thread::place`.
+    /// The place where the thread left its own code: `Thread::place`.
     pub(crate) fn at(place: usize) -> Option<Self> {
         if place == 0 {
             return None;
@@ -99,7 +99,7 @@ impl Cursor {
                 Rule::Unknown => registers[number] = 0,
             }
         }
-        // A stack grows downwards; anything else would go on for ever.
+        // A stack grows downwards. Without this check, a damaged stack would make the walk endless.
         let ends = registers[RETURN] == 0 || frame <= self.registers[RSP];
         (!ends).then_some(Self { registers, exact: false })
     }
@@ -110,7 +110,7 @@ impl Cursor {
     /// functions of libc.
     pub(crate) fn start_routine(self, locked: &mut Locked) -> Option<(&[u8], u64)> {
         const OF_LIBC: usize = 2;
-        /// More callers than any stack has.
+        /// A limit above the number of callers of any stack.
         const MOST: usize = 1 << 24;
         let mut last = [None; OF_LIBC + 1];
         let mut at = Some(self);
@@ -127,11 +127,11 @@ impl Cursor {
     }
 }
 
-/// Where the caller's register is.
+/// The place where the caller's register was saved.
 #[derive(Clone, Copy)]
 enum Rule {
     Same,
-    /// In memory, so far from the frame's address.
+    /// In memory, at this offset from the frame's address.
     At(i64),
     Unknown,
 }
@@ -224,7 +224,7 @@ fn find_entry(functions: u64, address: u64) -> Option<Entry> {
     (address < start + range).then_some(Entry { start, common, after_range: reader.0, end })
 }
 
-/// What entries have in common.
+/// The fields that several entries have in common.
 struct Common {
     code_factor: u64,
     data_factor: i64,
@@ -265,7 +265,7 @@ impl Common {
 /// A register and an offset.
 type Place = Option<(usize, i64)>;
 
-/// What the instructions of an entry say for one address.
+/// The rules that the instructions of an entry give for one address.
 struct Rows<'a> {
     common: &'a Common,
     address: u64,

@@ -1,4 +1,5 @@
-//! The frames that signal handlers run on, in the kernel's own format: the engine builds them too.
+//! The frames that signal handlers run on, in the kernel's own format. The engine also builds
+//! frames.
 //!
 //! Source: `struct rt_sigframe` and `struct ucontext` of the kernel for x86_64; signal(7),
 //! sigreturn(2).
@@ -56,7 +57,7 @@ unsafe impl Plain for Context {}
 /// Offsets that the entry knows.
 pub(crate) const MASK_OFFSET: usize = core::mem::offset_of!(Context, mask);
 pub(crate) const STACK_POINTER_OFFSET: usize = core::mem::offset_of!(Context, rsp);
-/// A stack pointer so near beneath a context is on the same stack.
+/// A stack pointer that lies at most so many bytes beneath a context is on the same stack.
 pub(crate) const SAME_STACK: usize = 64 << 10;
 
 /// `struct rt_sigframe`: a context, and what the signal says.
@@ -75,7 +76,7 @@ pub(crate) struct Delivery<'a> {
     pub(crate) number: i32,
     pub(crate) info: &'a libc::siginfo_t,
     pub(crate) action: &'a Action,
-    /// What the program's mask becomes when the handler returns.
+    /// The mask that the program has when the handler returns.
     pub(crate) mask: u64,
 }
 
@@ -84,7 +85,7 @@ const LEGACY_BYTES: usize = 512;
 const NOTE_OFFSET: usize = 464;
 const NOTE_MAGIC: u32 = 0x4650_5853;
 pub(crate) const RED_ZONE: u64 = 128;
-/// Room for what the engine's functions still use beneath, while a frame is built.
+/// Room for the engine's functions, which use the stack beneath while they build a frame.
 const MARGIN: u64 = 1024;
 
 const USER_CODE: u16 = 0x33;
@@ -110,7 +111,7 @@ pub(crate) fn on_alternate(stack: &libc::stack_t, address: u64) -> bool {
         && address - base <= stack.ss_size as u64
 }
 
-/// The bytes that are left of a thread's stack, as far as it is known where the stack ends.
+/// The bytes that are left of a thread's stack, if the end of the stack is known.
 pub(crate) fn room(thread: &Thread, rsp: u64) -> u64 {
     let alternate = thread.alternate_stack.get();
     let end = thread.stack_end.get() as u64;
@@ -134,7 +135,7 @@ fn top(thread: &Thread, action: &Action, rsp: u64) -> u64 {
     }
 }
 
-/// What the memory around a context is used for, while the context is made to enter a handler.
+/// The use of the memory around a context, while the context is made to enter a handler.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Beneath {
     /// The engine executes on another stack.
@@ -175,8 +176,9 @@ impl Context {
             }
         } else if beneath == Beneath::Frame {
             let place = frame_below(place_of_vectors(top, bytes));
-            // A frame above this one is in memory that the program has left. Without it, handlers
-            // that follow each other without a pause would go down the stack.
+            // A frame above this one lies in memory that the program has left. Reuse that frame's
+            // place, because handlers that follow each other without a pause would otherwise go
+            // down the stack.
             let end = own_end.max(self.vectors + bytes);
             if place < end && top > here - MARGIN && top < here + (1 << 20) {
                 top = here - MARGIN;
@@ -200,7 +202,8 @@ impl Context {
             context: saved,
             info: *delivery.info,
         };
-        // Beneath the thread's stack pointer and its red zone, or on its alternate stack.
+        // The frame lies beneath the thread's stack pointer and its red zone, or on its alternate
+        // stack.
         user::write_bytes(place as usize, (&raw const frame).cast(), size_of::<SignalFrame>())?;
         self.rip = delivery.action.handler;
         self.rsp = place;
@@ -236,7 +239,8 @@ impl Context {
         Ok(if magic == NOTE_MAGIC { u64::from(extended) } else { LEGACY_BYTES as u64 })
     }
 
-    /// Copies the vector registers of the context, so many bytes, to beneath `top`; returns where.
+    /// Copies the vector registers of the context, so many bytes, to beneath `top`. Returns the
+    /// address of the copy.
     fn copy_vectors(&self, top: u64, bytes: u64) -> Result<u64, isize> {
         if self.vectors == 0 {
             return Ok(0);
@@ -247,8 +251,8 @@ impl Context {
     }
 
     /// Moves the context to the stack that it belongs to, in a form that `sigreturn` goes on with.
-    /// Makes this context go on at `entry`, with the new frame on top of its stack. It is for the
-    /// handler of signals, where the kernel has made the context.
+    /// Makes this context go on at `entry`, with the new frame on top of its stack. The handler of
+    /// signals calls this function, for a context that the kernel has made.
     ///
     /// # Errors
     ///
@@ -272,19 +276,19 @@ impl Context {
     }
 }
 
-/// Where a frame beneath `top` has its vector registers, so many bytes.
+/// The address of the vector registers, so many bytes, of a frame beneath `top`.
 fn place_of_vectors(top: u64, bytes: u64) -> u64 {
     (top - bytes) & !63
 }
 
-/// The place of a frame: a handler starts with a stack as after a call.
+/// The address of a frame. A handler starts with a stack as after a call.
 fn frame_below(address: u64) -> u64 {
     ((address - size_of::<SignalFrame>() as u64) & !15) - 8
 }
 
 impl Frame {
-    /// The thread as one that was interrupted after its call: it goes on at `rip` with `result`.
-    /// Its vector registers are still where they were.
+    /// The context of a thread that goes on at `rip` with `result`, as if a signal had interrupted
+    /// it after its call. The vector registers of the thread are still in place.
     fn interrupted(&self, rip: usize, result: usize) -> Context {
         let zeros: Context = zeroed();
         Context {

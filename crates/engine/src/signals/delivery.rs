@@ -1,4 +1,4 @@
-//! Handlers of signals that wait for a thread: entered before the thread goes on.
+//! Enters the handlers of signals that wait for a thread, before the thread goes on.
 
 use crate::entry::frame::Frame;
 use crate::entry::seccomp;
@@ -14,7 +14,7 @@ use crate::signals::handling::{
 };
 use crate::signals::info;
 
-/// Before a call returns to the program: handlers of pending signals come first.
+/// Called before a call returns to the program, since handlers of pending signals come first.
 #[cold]
 pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
     let mut locked = lock();
@@ -32,11 +32,11 @@ pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
     };
     let (pending, action) = &next;
     let (rip, value) = if seccomp::thread(pending).is_some() {
-        // As the kernel leaves it: the handler sets what the call returns.
+        // As in the kernel, the handler sets the value that the call returns.
         (frame.return_address(), frame.rax)
     } else if result == RESTART {
-        // libc's own signals unwind the stack from here, which they can from an address of the text
-        // alone.
+        // The handlers of libc's own signals unwind the stack from here. Only an address in the
+        // text lets them unwind.
         let internal = matches!(pending.number, 32 | 33);
         let restarts = action.has(libc::SA_RESTART) && (frame.restarts_in_text() || !internal);
         if restarts {
@@ -56,8 +56,8 @@ pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
     left.go_on()
 }
 
-/// Before a thread goes on that was interrupted in its own code: has it enter the handler of a
-/// signal that is pending. Returns whether there was one, and may be more.
+/// Called before a thread goes on that was interrupted in its own code. Makes the thread enter the
+/// handler of a pending signal. Returns whether there was a signal. More may be pending.
 pub(crate) fn deliver_on_context(context: &mut Context) -> bool {
     // Room for a frame, and for a handler that makes calls.
     const ROOM: u64 = 6 << 10;
@@ -79,8 +79,8 @@ pub(crate) fn seal(context: &mut Context) {
     context.stack = libc::stack_t { ss_flags: UNKNOWN, ..NO_STACK };
 }
 
-/// A signal that is pending for the current thread and has a handler to run. Those without are
-/// dealt with.
+/// Takes a pending signal of the current thread that has a handler to run. Pending signals without
+/// a handler take their default action.
 fn next_delivery(locked: &mut Locked) -> Option<(Pending, Action)> {
     loop {
         let thread = current();
@@ -95,7 +95,7 @@ fn next_delivery(locked: &mut Locked) -> Option<(Pending, Action)> {
     }
 }
 
-/// Has a context enter the handler of a signal. If there is no memory for that, the thread faults
+/// Makes a context enter the handler of a signal. If there is no memory for that, the thread faults
 /// instead.
 fn deliver(
     mut locked: Locked,
@@ -125,8 +125,8 @@ fn deliver(
     entered
 }
 
-/// A handler cannot be entered, because there is no stack. The thread faults (`force_sigsegv` of
-/// the kernel).
+/// Called when a handler cannot be entered for lack of stack. The thread faults, as by
+/// `force_sigsegv` of the kernel.
 #[cold]
 fn fault_instead(thread: ThreadRef, number: i32) {
     let fault = libc::SIGSEGV;

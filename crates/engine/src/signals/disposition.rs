@@ -8,7 +8,7 @@ use crate::signals::info::queued;
 pub(crate) const TICK_SIGNAL: i32 = 62;
 pub(crate) const HELPER_SIGNAL: i32 = 61;
 
-/// Real-time signals wait in a queue, from this one on; and libc's own two do not.
+/// The first signal that waits in a queue. libc's own two real-time signals do not queue.
 pub(crate) const FIRST_QUEUED: i32 = 34;
 
 pub(crate) const SA_ONSTACK: u64 = libc::SA_ONSTACK as u32 as u64;
@@ -21,7 +21,7 @@ pub(crate) const TICK_VALUE: usize = 0x6475_616c_7469_636b;
 /// The value in a signal that is meant for a helper.
 pub(crate) const HELPER_VALUE: usize = 0x6475_616c_6865_6c70;
 
-/// The value in a signal that has a worker look at what has come.
+/// The value in a signal that makes a worker look for new work.
 pub(crate) const NUDGE_VALUE: usize = 0x6475_616c_6e75_6467;
 /// The value in the signal that ends a thread's moment without signals (`signals/flood.rs`).
 pub(crate) const RECALL_VALUE: usize = 0x6475_616c_7265_6361;

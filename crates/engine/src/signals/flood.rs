@@ -9,13 +9,13 @@ use crate::schedule::worker::{Worker, worker};
 use crate::signals::disposition::{HELPER_SIGNAL, RECALL_VALUE, TICK_SIGNAL, bit};
 use crate::signals::masks;
 
-/// What the kernel blocks while the engine deals with a signal, and in a moment without signals. It
-/// lets nudges through: other workers wait for the answer.
+/// The signals that the kernel blocks while the engine deals with a signal, and in a moment without
+/// signals. The mask lets nudges through, because other workers wait for the answer.
 pub(crate) const SEAL: u64 =
     !(masks::NEVER_BLOCKED | masks::FAULTS | bit(TICK_SIGNAL) | bit(HELPER_SIGNAL));
 
-/// The kernel keeps further signals until the engine is left. Each would interrupt the engine,
-/// which costs several times as much as the call that lets them come again. Called by the handler,
+/// Makes the kernel keep further signals until the engine is left. Each signal would interrupt the
+/// engine, which costs several times as much as the call that unblocks them. Called by the handler,
 /// with the mask of what it interrupted.
 pub(crate) fn seal(worker: &Worker, mask: &mut u64) {
     let known = *mask == worker.kernel_mask.load(Ordering::Relaxed);
@@ -27,18 +27,18 @@ pub(crate) fn seal(worker: &Worker, mask: &mut u64) {
     worker.mask_is_stale.set(1);
 }
 
-/// Whether the kernel's mask is to be put right before a thread goes on.
+/// Whether the engine must correct the kernel's mask before a thread goes on.
 #[inline(always)]
 pub(crate) fn is_sealed() -> bool {
     worker().mask_is_stale.get() != 0
 }
 
-/// The engine is left by way of `sigreturn`, which sets the mask: no other call has to.
+/// The thread leaves the engine by `sigreturn`, which sets the mask. No other call is needed.
 pub(crate) fn leaves_by_sigreturn() {
     worker().mask_is_stale.set(1);
 }
 
-/// The kernel blocks what the threads block.
+/// Makes the kernel block the signals that the threads block.
 #[cold]
 pub(crate) fn unseal() {
     worker().mask_is_stale.set(0);
@@ -63,10 +63,10 @@ pub(crate) fn count_delivery() {
     worker.deliveries.set(worker.deliveries.get() + 1);
 }
 
-/// Whether a thread goes on now for a moment, whatever waits for it. Some handlers follow each
-/// other without a pause, as of a timer that its own handler sets for the next microsecond. Without
-/// the moment, nothing else would ever go on. The moment ends with the thread's next call, or by a
-/// timer.
+/// Whether a thread now goes on for a moment, even if signals wait for it. Some handlers follow
+/// each other without a pause, such as the handler of a timer that sets the timer for the next
+/// microsecond. Without the moment, nothing else would ever go on. The moment ends with the
+/// thread's next call, or by a timer.
 pub(crate) fn gives_moment() -> bool {
     let worker = worker();
     if worker.deliveries.get() < DELIVERIES {
@@ -79,13 +79,13 @@ pub(crate) fn gives_moment() -> bool {
     }
     worker.mask_is_stale.set(1);
     worker.attention.store(0, Ordering::Relaxed);
-    // Last: should it come before the thread has gone on, the moment is over at once.
+    // Set the timer last. If it expires before the thread has gone on, the moment is over at once.
     let setting = [clock::timespec(0), clock::timespec(LENGTH)];
     let set = sys!(SYS_timer_settime, worker.recall_timer.get(), 0, &setting, 0);
     !failed(set)
 }
 
-/// In the child of a fork, which inherits no timers.
+/// Called in the child of a fork, which inherits no timers.
 pub(crate) fn reset_after_fork() {
     worker().recall_timer.set(-1);
 }

@@ -36,10 +36,10 @@ use crate::signals::info::{self, value};
 use crate::signals::masks;
 use crate::signals::undelivered;
 
-/// What the program has asked for, by signal number.
+/// The actions that the program has set, by signal number.
 static ACTIONS: Guarded<[Action; 65]> = Guarded::new([Action::DEFAULT; 65]);
 
-/// What the program has asked for when this signal comes.
+/// The action that the program has set for this signal.
 pub(crate) fn action(locked: &mut Locked, number: i32) -> Action {
     ACTIONS.of(locked)[number as usize]
 }
@@ -53,7 +53,7 @@ static ROUTED: AtomicU64 = AtomicU64::new(0);
 /// Threads that receive the signals of a timer (`SIGEV_THREAD_ID`), by the timer's number.
 static TIMERS: Guarded<Vec<(i32, i32)>> = Guarded::new(Vec::new());
 
-/// Changes what a thread blocks.
+/// Changes the mask of a thread.
 pub(crate) fn set_mask(locked: &mut Locked, thread: ThreadRef, mask: u64) {
     let mask = mask & !masks::NEVER_BLOCKED;
     let before = thread.mask.get();
@@ -80,15 +80,15 @@ fn take_from(list: &mut Vec<Pending>, bits: &AtomicU64, wanted: u64) -> Option<P
     Some(pending)
 }
 
-/// The place of the signal that comes first, in the kernel's order. Faults come before all others,
-/// then the lowest number. Of signals with one number, the oldest comes first.
+/// The place of the first signal, in the kernel's order. Faults come before all others, then the
+/// lowest number. Of signals with one number, the oldest comes first.
 fn next_of(list: &[Pending], wanted: u64) -> Option<usize> {
     let wanted_ones = list.iter().enumerate().filter(|(_, one)| bit(one.number) & wanted != 0);
     let order = |number: i32| (bit(number) & masks::FAULTS == 0, number);
     wanted_ones.min_by_key(|(_, one)| order(one.number)).map(|(index, _)| index)
 }
 
-/// A signal among `wanted` that the process took and that every thread blocks.
+/// Takes a signal among `wanted` that the process received and that every thread blocks.
 pub(crate) fn take_process_signal(locked: &mut Locked, wanted: u64) -> Option<Pending> {
     take_from(PROCESS.of(locked), &PROCESS_BITS, wanted)
 }
@@ -98,7 +98,7 @@ pub(crate) fn process_bits() -> u64 {
     PROCESS_BITS.load(Ordering::Relaxed) | undelivered::bits()
 }
 
-/// Takes the first signal that is pending for the thread and one of `wanted`.
+/// Takes the first signal of `wanted` that is pending for the thread.
 pub(crate) fn take_pending(locked: &mut Locked, thread: &Thread, wanted: u64) -> Option<Pending> {
     let list = thread.pending.of(locked);
     let pending = list.remove(next_of(list, wanted)?);
@@ -107,7 +107,7 @@ pub(crate) fn take_pending(locked: &mut Locked, thread: &Thread, wanted: u64) ->
     Some(pending)
 }
 
-/// Makes a signal pending for a thread, and wakes it if it accepts the signal.
+/// Makes a signal pending for a thread, and wakes the thread if it accepts the signal.
 pub(crate) fn add_pending(locked: &mut Locked, thread: ThreadRef, pending: Pending) {
     let signal = bit(pending.number);
     // Ordinary signals do not queue, nor do libc's own two.
@@ -181,7 +181,7 @@ fn is_dump(locked: &mut Locked, number: i32) -> bool {
     number == settings::DUMP_SIGNAL.get() && !action(locked, number).runs()
 }
 
-/// The thread that a timer's signals are for.
+/// The thread that receives a timer's signals.
 fn timer_thread(locked: &mut Locked, info: &libc::siginfo_t) -> Option<ThreadRef> {
     if info.si_code != libc::SI_TIMER {
         return None;
@@ -191,7 +191,7 @@ fn timer_thread(locked: &mut Locked, info: &libc::siginfo_t) -> Option<ThreadRef
     thread::find(locked, id)
 }
 
-/// A timer has one signal at a time: where that one waits already, the timer has overrun.
+/// A timer has one signal at a time. If its signal already waits, the timer has overrun.
 fn overruns(list: &mut [Pending], pending: &Pending) -> bool {
     let [timer, more] = info::timer(&pending.info);
     let same = |other: &&mut Pending| {
@@ -207,7 +207,7 @@ fn overruns(list: &mut [Pending], pending: &Pending) -> bool {
     true
 }
 
-/// Remembers for which thread a timer is.
+/// Remembers the thread of a timer.
 pub(crate) fn route_timer(number: i32, timer: i32, thread: i32) {
     let mut locked = lock();
     if (1..=64).contains(&number) {
@@ -222,11 +222,11 @@ pub(crate) fn route_timer(number: i32, timer: i32, thread: i32) {
     timers.push((timer, thread));
 }
 
-/// What the engine needs of the stack of a thread that is interrupted in its own code. With less
-/// room, the engine looks at the signal when the thread makes its next call.
+/// The stack that the engine needs on a thread that is interrupted in its own code. With less room,
+/// the engine looks at the signal when the thread makes its next call.
 const ROOM: u64 = 8 << 10;
 
-/// What the kernel calls for every signal.
+/// The handler that the kernel calls for every signal.
 pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, context: &mut Context) {
     if number == HELPER_SIGNAL && info.si_code == libc::SI_QUEUE && value(info) == HELPER_VALUE {
         return;
@@ -273,7 +273,7 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
         }
         return;
     }
-    // The program was executing: the engine looks at the signal on the thread's own stack.
+    // The program was executing, so the engine handles the signal on the thread's own stack.
     if is_resuming(context.rip as usize) {
         context.rip = duality_resume as *const () as u64;
     } else if room(current(), context.rsp) < ROOM || context.set_aside(duality_preempted).is_err() {
@@ -285,8 +285,8 @@ pub(crate) extern "C" fn handler(number: i32, info: &mut libc::siginfo_t, contex
     }
 }
 
-/// A faulting instruction: the thread's own handler, or the death that the program would die
-/// natively.
+/// Handles a faulting instruction. The thread enters its own handler, or the program dies as it
+/// would natively.
 fn fault(number: i32, info: &libc::siginfo_t, context: &mut Context) {
     let worker = worker();
     let thread = current();
@@ -321,7 +321,8 @@ fn die_natively(number: i32) {
     sys!(SYS_rt_sigaction, number, &action, 0, 8);
 }
 
-/// While a handler runs: its signals are blocked, and it may be for one time only.
+/// Applies the flags of a handler that begins. Its signals are blocked, and a one-time handler is
+/// reset.
 pub(crate) fn begin_handler(locked: &mut Locked, thread: ThreadRef, number: i32, action: &Action) {
     let own = if action.has(libc::SA_NODEFER) { 0 } else { bit(number) };
     set_mask(locked, thread, thread.mask.get() | action.mask | own);
@@ -331,7 +332,7 @@ pub(crate) fn begin_handler(locked: &mut Locked, thread: ThreadRef, number: i32,
     }
 }
 
-/// Has the kernel do what it does with a signal by default: stop or end the process.
+/// Has the kernel take a signal's default action: stop or end the process.
 pub(crate) fn act_by_default(number: i32) {
     let nothing = 0u64;
     let mut before = 0u64;
@@ -347,14 +348,14 @@ pub(crate) const STACK_BYTES: usize = 64 << 10;
 /// Sets the kernel's action for a signal, so that the engine sees every signal that the program
 /// wants to see.
 pub(crate) fn install(locked: &mut Locked, number: i32, action: Action) -> isize {
-    // First, because a signal may come as soon as the kernel knows.
+    // This comes first, because a signal may come as soon as the kernel has the new action.
     let previous = core::mem::replace(&mut ACTIONS.of(locked)[number as usize], action);
     let always = [TICK_SIGNAL, HELPER_SIGNAL, libc::SIGSEGV, libc::SIGBUS];
     let dump = settings::DUMP_SIGNAL.get();
     let routed = ROUTED.load(Ordering::Relaxed) & bit(number) != 0;
     let ours = action.runs() || always.contains(&number) || number == dump || routed;
     let kept = (libc::SA_NOCLDSTOP | libc::SA_NOCLDWAIT) as u64;
-    // A helper's call is to end; a worker's goes on.
+    // A helper's call must end. A worker's call goes on.
     let restart = if number == HELPER_SIGNAL { 0 } else { libc::SA_RESTART as u64 };
     let kernel = if ours {
         Action {
@@ -400,14 +401,14 @@ pub(crate) fn take_over() {
     masks::restart(&mut locked, mask);
 }
 
-/// Tells the kernel where to put the frames of signals to this worker.
+/// Tells the kernel on which stack to put the frames of signals to this worker.
 pub(crate) fn use_stack(address: usize) {
     let address = address as *mut libc::c_void;
     let stack = libc::stack_t { ss_sp: address, ss_flags: 0, ss_size: STACK_BYTES };
     sys!(SYS_sigaltstack, &stack, 0);
 }
 
-/// In the child of a fork: signals that waited for the process wait for the parent.
+/// Called in the child of a fork. Signals that waited for the process wait for the parent.
 pub(crate) fn reset_after_fork(locked: &mut Locked) {
     undelivered::reset_after_fork();
     PROCESS.of(locked).clear();

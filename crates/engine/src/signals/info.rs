@@ -1,11 +1,11 @@
 //! The fields of a `siginfo_t` that the engine reads and writes, by the layout of the kernel
 //! (sigaction(2), `asm-generic/siginfo.h`).
 //!
-//! libc's type has the first three fields alone, since the others depend on the sender.
+//! libc's type has only the first three fields, since the other fields depend on the sender.
 
 use crate::kernel::plain::zeroed;
 
-/// The whole of it, as 64-bit processors have it.
+/// The whole structure, as on 64-bit processors.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Fields {
@@ -13,14 +13,14 @@ struct Fields {
     error: i32,
     code: i32,
     padding: i32,
-    /// The sender's process and user; of a timer, its number and how often it has expired since.
+    /// The sender's process and user; for a timer, its number and how often it has expired since.
     pair: [i32; 2],
     /// The value of a queued signal, or of a timer's.
     value: usize,
     rest: [u64; 12],
 }
 
-/// The same as words, for fields that only one kind of signal has.
+/// The structure as words, for fields that only one kind of signal has.
 pub(crate) type Words = [u64; 16];
 
 const _: () = {

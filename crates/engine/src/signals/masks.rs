@@ -23,17 +23,17 @@ struct Masks {
 static MASKS: Guarded<Masks> =
     Guarded::new(Masks { counts: [0; 64], blocked_somewhere: 0, threads: 0 });
 
-/// What the kernel is to block for every worker.
+/// The signals that the kernel should block for every worker.
 pub(crate) static WANTED: AtomicU64 = AtomicU64::new(0);
 
-/// What the kernel is to block while the program executes.
+/// The signals that the kernel should block while the program executes.
 pub(crate) fn wanted() -> u64 {
     WANTED.load(Ordering::Relaxed)
 }
 
-/// What no mask blocks.
+/// The signals that no mask blocks.
 pub(crate) const NEVER_BLOCKED: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
-/// What a faulting instruction raises. The kernel never blocks them for us.
+/// The signals that a faulting instruction raises. The kernel never blocks them for the engine.
 pub(crate) const FAULTS: u64 = bit(libc::SIGSEGV)
     | bit(libc::SIGBUS)
     | bit(libc::SIGFPE)
@@ -41,7 +41,8 @@ pub(crate) const FAULTS: u64 = bit(libc::SIGSEGV)
     | bit(libc::SIGTRAP)
     | bit(libc::SIGSYS);
 
-/// libc's own mask for a few instructions: everything, its internal signals included.
+/// The mask that libc sets for a few instructions. It blocks all signals, including libc's internal
+/// ones.
 fn is_brief(mask: u64) -> bool {
     mask | NEVER_BLOCKED == u64::MAX
 }
@@ -80,7 +81,7 @@ impl Masks {
     }
 }
 
-/// A thread's mask has changed.
+/// Notes that a thread's mask has changed.
 pub(crate) fn change(locked: &mut Locked, before: u64, after: u64) {
     let masks = MASKS.of(locked);
     masks.count(before, false);
@@ -88,7 +89,7 @@ pub(crate) fn change(locked: &mut Locked, before: u64, after: u64) {
     follow_masks(locked);
 }
 
-/// There is one thread, with this mask.
+/// Notes that there is only one thread, with this mask.
 pub(crate) fn restart(locked: &mut Locked, mask: u64) {
     *MASKS.of(locked) = Masks { counts: [0; 64], blocked_somewhere: 0, threads: 0 };
     MASKS.of(locked).count(mask, true);
@@ -109,20 +110,20 @@ fn follow_masks(locked: &mut Locked) {
         adopt();
     }
     worker::others(locked).for_each(Worker::nudge);
-    // A signal that is blocked from here on ends the process nowhere.
+    // A signal that is blocked from here on ends the process on no worker.
     if blocked & !before != 0 {
         worker::others(locked).for_each(|other| wait_for(other, blocked));
     }
 }
 
-/// Has the kernel block what is wanted, for the worker that executes this.
+/// Has the kernel block the wanted signals for the calling worker.
 pub(crate) fn adopt() {
     let wanted = WANTED.load(Ordering::Relaxed);
     worker().kernel_mask.store(wanted, Ordering::Relaxed);
     sys!(SYS_rt_sigprocmask, libc::SIG_SETMASK, &wanted, 0, 8);
 }
 
-/// In the handler: the interrupted code goes on with the mask that is wanted now, unless it has one
+/// Called in the handler. The interrupted code goes on with the wanted mask, unless it has a mask
 /// of its own.
 pub(crate) fn adopt_in_handler(mask: &mut u64) {
     if *mask == worker().kernel_mask.load(Ordering::Relaxed) {
@@ -144,7 +145,7 @@ fn wait_for(other: &Worker, mask: u64) {
     }
 }
 
-/// A new thread blocks what its maker blocks; a thread that has ended blocks nothing.
+/// A new thread inherits its creator's mask. A thread that has ended blocks nothing.
 pub(crate) fn count_thread(locked: &mut Locked, mask: u64, enters: bool) {
     if !is_brief(mask) {
         MASKS.of(locked).count(mask, enters);

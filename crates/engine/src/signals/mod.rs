@@ -6,7 +6,7 @@
 //!   info: the fields of a signal
 //! ```
 //!
-//! `handling` runs in the kernel's handler: it takes no lock, and only notes.
+//! `handling` runs in the kernel's handler. So it takes no lock, and only notes the signal.
 
 pub(crate) mod context;
 pub(crate) mod delivery;

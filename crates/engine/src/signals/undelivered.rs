@@ -1,5 +1,5 @@
-//! Signals that the kernel delivered while the engine was executing: they wait until it can look at
-//! them.
+//! Signals that the kernel delivered while the engine was executing. They wait until the engine can
+//! look at them.
 //!
 //! The places belong to the process, since any worker may deal with a signal that the process
 //! received. The handler of signals fills them, and may interrupt the code that empties one. So
@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use crate::signals::disposition::FIRST_QUEUED;
 
 /// Signals that can wait, one for each bit of a word. More are lost. But a signal that comes while
-/// the engine executes has the kernel keep the others (`signals/flood.rs`).
+/// the engine executes makes the kernel keep later signals (`signals/flood.rs`).
 const MOST: usize = 64;
 
 struct Place {
@@ -22,8 +22,8 @@ struct Place {
     info: UnsafeCell<libc::siginfo_t>,
 }
 
-// SAFETY: `info` belongs to the code that has set the place's bit in `TAKEN`, until that sets the
-// bit in `READY`. Then it belongs to the code that clears the bit in `READY`.
+// SAFETY: `info` belongs to the code that has set the place's bit in `TAKEN`, until this code sets
+// the bit in `READY`. Then `info` belongs to the code that clears the bit in `READY`.
 unsafe impl Sync for Place {}
 
 static PLACES: [Place; MOST] = [const {

@@ -3,7 +3,8 @@
 //! An experiment that fits stays as it is. Otherwise it gets fewer blocks, down to what a verdict
 //! needs. Then its windows shrink, down to 0.5 s, and its warm-ups, down to 0.2 s. Then it gets
 //! fewer repeats, down to three. Settings below these bounds stay. An experiment that still does
-//! not fit is refused. A tenth of the time is kept in reserve, because servers take time to start.
+//! not fit is refused. The plan keeps a tenth of the time in reserve, because servers take time to
+//! start.
 
 use std::time::Duration;
 
@@ -13,17 +14,17 @@ use crate::record::Design;
 
 /// The share of the budget that is planned.
 const PLANNED: f64 = 0.9;
-/// The share that an experiment aims at if it may choose the length of its windows. The estimate
-/// leaves out what connections cost.
+/// The share of its time that an experiment plans for if it may choose the length of its windows.
+/// The estimate omits the cost of connections.
 const AIMED: f64 = 0.85;
-/// No window gets shorter.
+/// The shortest window that the budget may choose.
 const SHORTEST_WINDOW: f64 = 0.5;
-/// No warm-up gets shorter.
+/// The shortest warm-up that the budget may choose.
 const SHORTEST_WARM_UP: f64 = 0.2;
-/// No cell is repeated less often.
+/// The fewest repeats that the budget may choose for a cell.
 const FEWEST_REPEATS: usize = 3;
 
-/// The time that each of so many experiments aims at if no length of windows is set.
+/// The time that each of several experiments plans for if no length of windows is set.
 pub fn aim(budget: Duration, experiments: usize) -> Duration {
     (budget / u32::try_from(experiments.max(1)).unwrap_or(u32::MAX)).mul_f64(AIMED)
 }
@@ -55,7 +56,7 @@ pub fn fit(experiments: &mut [Experiment], budget: Duration) -> Result<(), Strin
         let share = if asked <= PLANNED * whole {
             cost.asked() * whole / asked.max(f64::MIN_POSITIVE)
         } else {
-            // The time beyond the least goes to the experiments that ask for most.
+            // The remaining time goes to the experiments that ask for most.
             let wanted = (cost.asked() - cost.least()) / (asked - least);
             let planned = cost.least() + (PLANNED * whole - least) * wanted;
             cost.economise(planned, experiment, budget);
@@ -66,13 +67,13 @@ pub fn fit(experiments: &mut [Experiment], budget: Duration) -> Result<(), Strin
     Ok(())
 }
 
-/// What an experiment costs, in seconds.
+/// The cost of an experiment, in seconds.
 struct Cost {
     /// The cells of a repeat that are tried.
     cells: f64,
-    /// What they take together beside their warm-ups and windows.
+    /// The time that the cells take together, without their warm-ups and windows.
     fixed: f64,
-    /// What a block of each number of connections takes.
+    /// The time of a block, for each number of connections.
     of_blocks: f64,
     blocks: usize,
     repeats: usize,
@@ -121,7 +122,7 @@ impl Cost {
         self.warm_up.min(SHORTEST_WARM_UP) + self.window.min(SHORTEST_WINDOW)
     }
 
-    /// Brings `experiment` down to so many seconds, which are at least the least.
+    /// Shortens `experiment` to `seconds`, which are at least the experiment's minimum.
     fn economise(&self, seconds: f64, experiment: &mut Experiment, budget: Duration) {
         let asked = self.warm_up + self.window;
         let mut fewer = (self.fewest_blocks(self.repeats)..self.blocks).rev();
@@ -145,11 +146,11 @@ impl Cost {
         let of_blocks = experiment.design.blocks as f64 * self.of_blocks;
         let load = (seconds / repeats as f64 - self.fixed - of_blocks) / self.cells.max(1.0);
         let load = load.clamp(self.shortest(), self.warm_up + self.window);
-        // Both get shorter alike, unless one of them cannot.
+        // Both get shorter by the same share, unless one of them is at its bound.
         let warm_up = self.warm_up * load / (self.warm_up + self.window);
         let most = load - self.window.min(SHORTEST_WINDOW);
         let warm_up = warm_up.max(self.warm_up.min(SHORTEST_WARM_UP)).min(most);
-        // A hair more, so that unchanged parts do not lose a millisecond.
+        // Round up slightly, so that unchanged parts do not lose a millisecond.
         let milliseconds = |seconds: f64| (seconds * 1000.0 + 1e-6).floor() / 1000.0;
         let (warm_up, window) = (milliseconds(warm_up), milliseconds(load - warm_up));
         if (repeats, warm_up, window) == (self.repeats, self.warm_up, self.window) {

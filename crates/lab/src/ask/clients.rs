@@ -1,4 +1,4 @@
-//! How clients behave, from all settings about it together.
+//! Derives the behaviour of clients from all settings about clients.
 
 use std::time::Duration;
 
@@ -7,19 +7,23 @@ use duality_load::{Arrivals, Crowd, Pattern, Sources};
 use super::settings::{Misfit, Part, Settings};
 use crate::measure::behaviour::Behaviour;
 
-/// The process by which requests arrive in an open loop when nothing is said.
+/// The default process by which requests arrive in an open loop.
 const ARRIVALS: &str = "constant";
-/// How long sinusoidal waits take to swing to and fro once when nothing is said.
+/// The default period of sinusoidal waits.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// What `settings` say about clients.
+/// The behaviour of clients that `settings` describe.
 ///
 /// # Errors
 ///
-/// The settings that contradict the rest, or are missing.
+/// The error names the settings that contradict the rest, or are missing.
 pub fn behaviour(settings: &Settings) -> Result<Behaviour, Misfit> {
     let said = settings.said_for(Part::OpenLoop);
-    let implied = if said.is_some() { "open" } else { "closed" };
+    let implied = match (said, &settings.trace) {
+        (_, Some(_)) => Pattern::Trace.name(),
+        (Some(_), None) => "open",
+        (None, None) => "closed",
+    };
     let name = settings.pattern.as_deref().unwrap_or(implied);
     let Some(named) = Pattern::named(name) else {
         let names = Pattern::NAMED.map(|named| named.name).join(", ");
@@ -100,7 +104,7 @@ mod tests {
     use crate::ask::file;
     use crate::record::Clients;
 
-    /// The experiment that these lines give.
+    /// The experiment that these lines describe.
     fn of(lines: &str) -> Result<Behaviour, String> {
         let text = format!("title = 'a'\n[[experiment]]\nname = 'b'\n{lines}");
         let plan = file::parse(&text).unwrap_or_else(|problem| panic!("{lines}: {problem}"));

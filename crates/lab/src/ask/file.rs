@@ -16,9 +16,9 @@
 //! command = ["my-echo", "{port}"]
 //! ```
 //!
-//! [`parse`] is a pure function of the text. It takes the text for hostile and bounds everything. A
-//! [`Problem`] has its line and column. A mistake that depends on services and architectures is a
-//! [`Misfit`], for which [`Entry::problem`] finds the position.
+//! [`parse`] is a pure function of the text. The parser treats the text as hostile and limits every
+//! size. A [`Problem`] has its line and column. A mistake that depends on services and
+//! architectures is a [`Misfit`], for which [`Entry::problem`] finds the position.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -46,31 +46,31 @@ const LONGEST_TITLE: usize = 1000;
 /// The longest name of an experiment, in bytes.
 const LONGEST_NAME: usize = 64;
 
-/// A plan as it is written.
+/// A plan as written in its file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// What is asked.
     pub title: String,
-    /// Where the question comes from; may be empty.
+    /// The source of the question. May be empty.
     pub source: String,
-    /// What to measure, in this order; at least one, each with a name of its own.
+    /// The experiments to run, in this order. There is at least one, and their names differ.
     pub experiments: Vec<Entry>,
-    /// The peers that it defines, each with a name of its own.
+    /// The peers that the plan defines. Their names differ.
     pub peers: Vec<Peer>,
-    /// How long all of it may take, and where that stands.
+    /// The time that the whole plan may take, and the position of that value.
     pub budget: Option<(Duration, Position)>,
 }
 
 /// An experiment of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Its name, which is also that of a directory: letters, digits and dashes.
+    /// The experiment's name, which is also the name of a directory: letters, digits and dashes.
     pub name: String,
-    /// What it asks for, defaults included.
+    /// The settings of the experiment, defaults included.
     pub settings: Settings,
-    /// Where the table begins.
+    /// The position at which the table begins.
     position: Position,
-    /// Where the value of each key stands.
+    /// The position of each key's value.
     positions: BTreeMap<String, Position>,
 }
 
@@ -79,7 +79,7 @@ pub struct Entry {
 pub struct Position {
     /// From 1.
     pub line: usize,
-    /// In characters, from 1.
+    /// The column in characters, from 1.
     pub column: usize,
 }
 
@@ -89,12 +89,12 @@ pub struct Position {
 pub struct Problem {
     /// Where.
     pub position: Position,
-    /// What, and the remedy.
+    /// The problem, and the remedy.
     pub message: String,
 }
 
 impl Entry {
-    /// The problem that is a misfit of this experiment.
+    /// Turns a misfit of this experiment into a problem with a position.
     pub fn problem(&self, misfit: &Misfit) -> Problem {
         let position = self.positions.get(misfit.key).copied().unwrap_or(self.position);
         let message = match misfit.key {
@@ -172,8 +172,8 @@ pub fn parse(text: &str) -> Result<Plan, Problem> {
     Ok(Plan { title, source, experiments, peers, budget })
 }
 
-/// The keys at the top. What tables hold is looked at one by one, when defaults and experiments are
-/// put together.
+/// The keys at the top. The content of tables is checked later, when defaults and experiments are
+/// combined.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -196,13 +196,13 @@ struct Document {
 struct Source<'a>(&'a str);
 
 impl Source<'_> {
-    /// What holds for all experiments that do not say otherwise.
+    /// The defaults, for all experiments that do not override them.
     fn defaults<'a>(&self, table: &DeTable<'a>) -> Result<DeTable<'a>, Problem> {
         let mut defaults = match table.get("defaults").map(Spanned::get_ref) {
             Some(DeValue::Table(defaults)) => defaults.clone(),
             _ => DeTable::new(),
         };
-        // They are for all experiments, wherever they stand.
+        // Constraints apply to all experiments, wherever `[constraints]` stands.
         if let Some((key, constraints)) = table.get_key_value("constraints") {
             if defaults.contains_key("constraints") {
                 let problem =
@@ -219,7 +219,7 @@ impl Source<'_> {
         Ok(defaults)
     }
 
-    /// An experiment, with the defaults for what it does not say.
+    /// An experiment, with defaults for the settings that it omits.
     fn experiment(
         &self,
         written: &Spanned<DeValue<'_>>,
@@ -248,7 +248,7 @@ impl Source<'_> {
         table.remove("name");
         let settings = Settings::deserialize(Deserializer::from(Spanned::new(span, table)))
             .map_err(|error| self.refused(&error))?;
-        // Now the keys are known ones, and so there are not many.
+        // All keys are now known to be valid, so there are few.
         let positions = starts.into_iter().map(|(key, at)| (key, self.position(at))).collect();
         let experiment = Entry { name, settings, position, positions };
         experiment.settings.check().map_err(|misfit| experiment.problem(&misfit))?;
@@ -307,7 +307,7 @@ impl Source<'_> {
         })
     }
 
-    /// What the reader of TOML says, in one line.
+    /// The message of the TOML parser, in one line.
     fn refused(&self, error: &toml::de::Error) -> Problem {
         let message: Vec<&str> = error.message().lines().map(str::trim).collect();
         let at = error.span().map_or(0, |span| span.start);
@@ -324,7 +324,7 @@ impl Source<'_> {
             before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         Position {
             line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
-            // Characters. All but the first byte of a character look like 0b10xx_xxxx.
+            // Counts characters. All bytes of a character except the first look like 0b10xx_xxxx.
             column: before[line_start..].iter().filter(|byte| **byte & 0xc0 != 0x80).count() + 1,
         }
     }
@@ -415,12 +415,13 @@ repeats = 1
             plan.experiments[index].problem(&Misfit::new(key, "no")).to_string()
         };
         assert_eq!(at(0, "concurrency"), "10:15: concurrency: no");
-        // A default is in [defaults]. A missing key is the experiment's fault.
+        // An error in a default points to `[defaults]`. An error about a missing key points to the
+        // experiment.
         assert_eq!(at(0, "service"), "4:11: service: no");
         assert_eq!(at(1, "concurrency"), "12:1: concurrency: no");
     }
 
-    /// Each is added to a plan with one experiment, from line 4 on.
+    /// The test adds each text to a plan with one experiment, from line 4 on.
     const MISTAKES: &[(&str, &str, &str)] = &[
         ("[[experiment]]\nname = 'a'", "5:8", "choose another name"),
         ("sercice = 'echo'", "4:1", "expected one of `service`"),
@@ -452,7 +453,7 @@ repeats = 1
         ("server-arguments = [\"a\\u0000\"]", "4:20", "NUL"),
     ];
 
-    /// Each is a peer that is added to such a plan, from line 4 on.
+    /// The test adds each peer to a plan with one experiment, from line 4 on.
     const WRONG_PEERS: &[(&str, &str, &str)] = &[
         ("name = 'm'", "4:1", "missing field `command`"),
         ("name = 'm m'\ncommand = ['{port}']", "5:8", "1 to 32 letters"),

@@ -1,4 +1,4 @@
-//! Where the roles of an experiment run, as settings name it.
+//! The hosts on which the roles of an experiment run, as settings name them.
 
 use super::settings::{Misfit, Settings};
 use crate::measure::hosts::launcher::Launcher;
@@ -11,11 +11,12 @@ const LAUNCHER: &str = "ssh";
 /// The default balancer.
 const BALANCER: &str = "nginx";
 
-/// Where the roles of an experiment with `service` run; none where all is on this machine.
+/// The hosts for the roles of an experiment with `service`. `None` if all roles run on this
+/// machine.
 ///
 /// # Errors
 ///
-/// The first setting that makes no sense.
+/// The error names the first setting that makes no sense.
 pub(super) fn topology(settings: &Settings, service: &str) -> Result<Option<Topology>, Misfit> {
     let Some(written) = &settings.hosts else {
         for (key, is_said) in [
@@ -61,7 +62,7 @@ pub(super) fn topology(settings: &Settings, service: &str) -> Result<Option<Topo
 ///
 /// # Errors
 ///
-/// The setting that does not fit, and the remedy.
+/// The error names the setting that does not fit, and the remedy.
 pub(super) fn check_store(topology: &Topology, store: Option<&Store>) -> Result<(), Misfit> {
     let has_store = topology.of(Role::Store).next().is_some();
     let several = topology.of(Role::Server).count() > 1;

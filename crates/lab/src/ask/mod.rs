@@ -1,20 +1,23 @@
-//! What is asked: a plan file or flags become settings, and settings an experiment that can be run
-//! here.
+//! Turns a plan file or flags into settings, and settings into an experiment that can be run here.
 //!
 //! ```text
 //!   file ─▶ settings ─▶ resolve ─▶ an experiment    clients, peer, variant: parts of settings
 //!   flags ────┘            └─▶ timing, budget: how long its parts are
 //!                                                   values: what a value may be
+//!   thresholds: when a load fails
 //! ```
 
 pub mod budget;
 pub mod clients;
+mod counts;
 pub mod file;
 pub mod footprint;
 mod hosts;
 mod peer;
+pub mod replay;
 pub mod resolve;
 pub mod settings;
+pub mod thresholds;
 pub mod timing;
 mod values;
 pub mod variant;

@@ -32,12 +32,12 @@ use crate::record::{Peer, Stop};
 const MOST_WORDS: usize = 100;
 /// The longest name of a peer, in bytes.
 const LONGEST_NAME: usize = 32;
-/// How long a peer may take until it listens when nothing is said.
+/// The default time in which a peer must begin to listen.
 const START_WITHIN: Duration = Duration::from_secs(10);
-/// The most minutes that it may be given.
+/// The longest such time that a plan may set, in minutes.
 const LONGEST_START_MINUTES: u64 = 10;
 
-/// A peer as it is written.
+/// A peer as written in a plan.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Definition {
@@ -60,7 +60,7 @@ pub(super) struct Definition {
 }
 
 impl Definition {
-    /// The peer that is meant.
+    /// The peer that the table describes.
     pub(super) fn peer(self) -> Result<Peer, Misfit> {
         let is_built = self.command.iter().any(|word| word.contains("{peers}"));
         let start = self.start_within.unwrap_or(START_WITHIN);
@@ -84,16 +84,16 @@ impl Definition {
     }
 }
 
-/// A word in which `{duality}` is this program, and `{peers}` the folder of what `cargo xtask
-/// peers` has built.
+/// Replaces `{duality}` in a word by this program, and `{peers}` by the folder that `cargo xtask
+/// peers` has filled.
 fn on_this_machine(word: &str) -> String {
     let this = std::env::current_exe().unwrap_or_default().display().to_string();
-    // Without the folder the program is said to be missing, by the name that is written.
+    // If the folder does not exist, the error names the missing program as written.
     let peers = built().map_or("{peers}".to_owned(), |folder| folder.display().to_string());
     word.replace("{duality}", &this).replace("{peers}", &peers)
 }
 
-/// The error: the key, and the remedy.
+/// Makes the error of a key, with the remedy.
 fn problem(peer: &Peer, start: Duration) -> Option<(&'static str, String)> {
     too_much(peer, start).or_else(|| {
         let (key, problem) = nonsense(peer)?;
@@ -101,7 +101,7 @@ fn problem(peer: &Peer, start: Duration) -> Option<(&'static str, String)> {
     })
 }
 
-/// The field that is beyond a limit.
+/// Finds the field that is beyond a limit.
 fn too_much(peer: &Peer, start: Duration) -> Option<(&'static str, String)> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let name = peer.name.as_str();
@@ -132,7 +132,7 @@ fn too_much(peer: &Peer, start: Duration) -> Option<(&'static str, String)> {
     None
 }
 
-/// The fields that contradict each other, or are missing.
+/// Finds fields that contradict each other, or are missing.
 fn nonsense(peer: &Peer) -> Option<(&'static str, &'static str)> {
     if ReadyMade::named(&peer.name).is_some() {
         return Some((

@@ -1,7 +1,8 @@
 //! Makes an [`Experiment`] of the [`Settings`] that flags and plans ask for.
 //!
-//! The program that serves implements the trait [`Program`], which says what an experiment depends
-//! on. So the lab knows no architecture and no service, and its tests need neither.
+//! The serving program implements the trait [`Program`], which describes everything that an
+//! experiment depends on. So the lab knows no architecture and no service, and its tests need
+//! neither.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -11,25 +12,23 @@ use std::time::{Duration, SystemTime};
 use duality_load::{Pattern, Target};
 
 use super::clients;
+use super::counts;
 use super::footprint::Footprint;
 use super::hosts;
+use super::replay;
 use super::settings::{Misfit, Settings};
 use super::timing::Timing;
 use super::variant::Choice;
-use crate::format::OF_THE_COMMAND;
 use crate::measure::behaviour::Behaviour;
 use crate::measure::experiment::{Experiment, Site};
 use crate::measure::hosts::launcher::Launcher;
-use crate::measure::load_command;
 use crate::measure::machine;
 use crate::measure::peers::{READY_MADE, ReadyMade};
+use crate::measure::recording::Replay;
 use crate::measure::store::Store;
 use crate::model::UnitCosts;
 use crate::record::{Carrier, Constraints, Design, Peer, Topology, Variant};
 
-/// The numbers of connections that are compared by default, those of ZeroHTTPd's and Kerneis's
-/// plots.
-const CONCURRENCY: [usize; 4] = [1, 10, 100, 1000];
 /// How often each cell is measured by default.
 const REPEATS: usize = 3;
 
@@ -41,11 +40,11 @@ pub trait Program {
     /// The names of all architectures, in the order in which they are shown.
     fn architectures(&self) -> Vec<&'static str>;
 
-    /// The architecture of a choice, as it serves the service.
+    /// Describes the architecture of a choice, for the measured service.
     ///
     /// # Errors
     ///
-    /// The error of the choice and the remedy, in one line.
+    /// The error tells what is wrong with the choice, and the remedy, in one line.
     fn architecture(&self, choice: &Choice) -> Result<Architecture, String>;
 
     /// How many connections of the service a server process admits under a limit on descriptors.
@@ -57,17 +56,17 @@ pub trait Program {
 pub struct ServiceFacts {
     /// Its name.
     pub name: String,
-    /// Whether it is a program's own, and not one of those that come with Duality.
+    /// Whether the service is a program's own, and not part of Duality.
     pub is_own: bool,
     /// Whether one connection can carry more than one request.
     pub persistent: bool,
-    /// Whether it needs several connections at a time.
+    /// Whether the service needs several connections at a time.
     pub concurrent_connections: bool,
-    /// Whether it keeps things in a store.
+    /// Whether the service keeps data in a store.
     pub store: bool,
     /// What to send to a service of the user's own, and the reply to expect.
     pub exchange: Option<(Vec<u8>, Vec<u8>)>,
-    /// The built-in pages, which peers serve too where no directory is named.
+    /// The built-in pages, which peers also serve if no directory is named.
     pub demo_files: Vec<(String, Vec<u8>)>,
     /// The arguments of all its servers.
     pub server_arguments: Vec<String>,
@@ -76,18 +75,19 @@ pub struct ServiceFacts {
 /// An architecture with its options, as far as an experiment depends on it.
 #[derive(Clone, Debug)]
 pub struct Architecture {
-    /// How it carries connections.
+    /// A description of how the architecture carries connections.
     pub carrier: Carrier,
-    /// Why it cannot serve the service here, if so.
+    /// The reason why the architecture cannot serve the service here, if there is one.
     pub unavailable: Option<String>,
-    /// The replacement of a facility that this machine lacks, and the reason. None if nothing is
+    /// The replacement of a facility that this machine lacks, and the reason. `None` if nothing is
     /// lacking.
     pub degraded: Option<String>,
-    /// How many connections its workers hold at a time. None: each connection has its own worker.
+    /// The number of connections that its workers hold at a time. `None` if each connection has its
+    /// own worker.
     pub workers: Option<usize>,
-    /// How many connections it admits at a time.
+    /// The number of connections that the architecture admits at a time.
     pub max_connections: usize,
-    /// What each connection takes of the things that the kernel limits.
+    /// The limited kernel resources that each connection takes.
     pub footprint: Footprint,
     /// The arguments of its servers.
     pub server_arguments: Vec<String>,
@@ -101,7 +101,7 @@ pub struct Architecture {
 ///
 /// # Errors
 ///
-/// A [`Misfit`]: the first setting that makes no sense, or that names something unknown.
+/// A [`Misfit`] describes the first setting that makes no sense, or names an unknown choice.
 pub fn experiment(
     settings: &Settings,
     program: &dyn Program,
@@ -113,8 +113,9 @@ pub fn experiment(
     let chosen = architectures(settings, program)?;
     let peers = peers(settings, defined, &chosen, program)?;
     let behaviour = clients::behaviour(settings)?;
+    let replay = replay::of(settings, &behaviour)?;
     let topology = hosts::topology(settings, &service.name)?;
-    // The default is a new file for each cell.
+    // By default, each cell gets a new file.
     let store = service.store.then(|| settings.store.clone().unwrap_or(Store::Sqlite));
     if let Some(topology) = &topology {
         hosts::check_store(topology, store.as_ref())?;
@@ -125,7 +126,8 @@ pub fn experiment(
         design: Design { peers, store: store_name, ..design },
         exchange: service.exchange.clone(),
         behaviour,
-        site: site(service, settings),
+        site: site(service, settings, replay.as_ref()),
+        replay,
         programs: PathBuf::new(),
         unavailable: BTreeMap::new(),
         degraded: (chosen.iter().filter_map(Subject::degraded))
@@ -143,7 +145,8 @@ pub fn experiment(
         economies: Vec::new(),
     };
     settings.apply(&mut experiment);
-    experiment.design.concurrency = concurrency(service, &experiment, settings)?;
+    experiment.design.recording = experiment.replay.as_ref().map(Replay::record);
+    experiment.design.concurrency = counts::concurrency(service.is_own, &experiment, settings)?;
     experiment.unavailable = unavailable(&experiment, service, &chosen);
     experiment.unavailable.extend(unavailable_peers(&experiment.design, settings.root.is_none()));
     experiment.unavailable.extend(too_many(&experiment));
@@ -152,6 +155,7 @@ pub fn experiment(
     }
     let Settings { warm_up, window, blocks, .. } = *settings;
     experiment.set_timing(Timing { warm_up, window, blocks, whole });
+    replay::check(&mut experiment)?;
     Ok(experiment)
 }
 
@@ -165,7 +169,7 @@ fn design(
 ) -> Result<Design, Misfit> {
     let (server_cpus, client_cpus) = match topology {
         None => processors(settings)?,
-        // Those of the hosts: none is ours to choose.
+        // The roles use the hosts' processors, so this machine's processors are not chosen.
         Some(_) => (
             settings.server_cpus.clone().unwrap_or_default(),
             settings.client_cpus.clone().unwrap_or_default(),
@@ -195,11 +199,12 @@ fn design(
         server_arguments: service.server_arguments.clone(),
         path: path(service, settings)?,
         store: None,
+        recording: None,
         topology,
     })
 }
 
-/// The settings. What runs today is one of the subjects.
+/// The settings, with the subject that runs today among the subjects.
 fn with_current(
     settings: &Settings,
     program: &dyn Program,
@@ -242,7 +247,7 @@ impl Subject {
         (self.name.clone(), self.architecture.carrier.clone())
     }
 
-    /// The subjects that run with less on this machine than elsewhere, in words.
+    /// Describes the subjects that lack a facility on this machine.
     fn degraded(&self) -> Option<String> {
         let how = self.architecture.degraded.as_ref()?;
         Some(format!("{} {how}", self.name))
@@ -275,9 +280,9 @@ fn architectures(settings: &Settings, program: &dyn Program) -> Result<Vec<Subje
 }
 
 /// What peers serve.
-fn site(service: &ServiceFacts, settings: &Settings) -> Site {
-    match &settings.root {
-        Some(root) => Site::Directory(std::path::absolute(root).unwrap_or_else(|_| root.clone())),
+fn site(service: &ServiceFacts, settings: &Settings, replay: Option<&Replay>) -> Site {
+    match replay.and_then(Replay::root).or_else(|| settings.root.clone()) {
+        Some(root) => Site::Directory(std::path::absolute(&root).unwrap_or(root)),
         None => Site::Files(service.demo_files.clone()),
     }
 }
@@ -316,7 +321,7 @@ fn processors(settings: &Settings) -> Result<(Vec<usize>, Vec<usize>), Misfit> {
     }
 }
 
-/// The peers of those names: defined ones, or ready-made.
+/// The peers with the given names, which are defined in the plan or ready-made.
 fn peers(
     settings: &Settings,
     defined: &[Peer],
@@ -343,15 +348,15 @@ fn peers(
     settings.peers.iter().flatten().map(named).collect()
 }
 
-/// Which peers are not installed or cannot answer what is asked, and why. `is_demo` tells whether
-/// the built-in pages are served.
+/// Lists the peers that are not installed or cannot answer the requests, with reasons. `is_demo`
+/// tells whether the built-in pages are served.
 fn unavailable_peers(design: &Design, is_demo: bool) -> BTreeMap<(String, usize), String> {
     let asks_demo_page = is_demo && matches!(design.path.as_str(), "/" | "/index.html");
     let mut unavailable = BTreeMap::new();
     for peer in &design.peers {
         let ready = ReadyMade::named(&peer.name);
         let misfit = ready.and_then(|ready| ready.misfit(&design.service, asks_demo_page));
-        // On other hosts it may be there.
+        // On other hosts, the peer may be installed.
         let missing = || peer.missing().filter(|_| design.topology.is_none());
         if let Some(why) = misfit.or_else(missing) {
             unavailable.extend(
@@ -374,54 +379,6 @@ fn path(service: &ServiceFacts, settings: &Settings) -> Result<String, Misfit> {
         }
         Some(path) => Ok(path.clone()),
         None => Ok(page.unwrap_or("/").to_owned()),
-    }
-}
-
-/// The numbers of connections that were asked for, or else those of the usual ones that make sense.
-fn concurrency(
-    service: &ServiceFacts,
-    experiment: &Experiment,
-    settings: &Settings,
-) -> Result<Vec<usize>, Misfit> {
-    let told = |problem: String| match service.is_own && experiment.exchange.is_none() {
-        true => Misfit::new(
-            Misfit::WHOLE,
-            format!("{problem}; give a service of your own an exchange(request, reply)"),
-        ),
-        false => Misfit::new(Misfit::WHOLE, problem),
-    };
-    if let Some(words) = &settings.load_command {
-        return concurrency_of_command(words, settings.concurrency.as_deref());
-    }
-    if let Some(asked) = &settings.concurrency {
-        let problem = asked.iter().find_map(|&connections| experiment.misfit(connections));
-        return problem.map_or_else(|| Ok(asked.clone()), |problem| Err(told(problem)));
-    }
-    let problems = CONCURRENCY.map(|connections| (connections, experiment.misfit(connections)));
-    let usual: Vec<usize> = problems
-        .iter()
-        .filter(|(_, problem)| problem.is_none())
-        .map(|(connections, _)| *connections)
-        .collect();
-    // If even the largest number is wrong, its size is not the reason.
-    match problems.into_iter().rev().find_map(|(_, problem)| problem) {
-        Some(problem) if usual.is_empty() => Err(told(problem)),
-        _ => Ok(usual),
-    }
-}
-
-/// The numbers of connections of a load command. One that is not told how many has one number,
-/// which the user may know.
-fn concurrency_of_command(words: &[String], asked: Option<&[usize]>) -> Result<Vec<usize>, Misfit> {
-    match (load_command::takes_connections(words), asked) {
-        (_, Some([one])) => Ok(vec![*one]),
-        (true, Some(asked)) => Ok(asked.to_vec()),
-        (true, None) => Ok(vec![1, 10, 100]),
-        (false, None) => Ok(vec![OF_THE_COMMAND]),
-        (false, Some(_)) => {
-            let problem = "the load command opens as many connections each time: put {connections} into it, or give one number";
-            Err(Misfit::new("concurrency", problem))
-        }
     }
 }
 
@@ -463,7 +420,8 @@ fn too_many(experiment: &Experiment) -> BTreeMap<(String, usize), String> {
     cells.collect()
 }
 
-/// Why so many connections are too many, if none of them may wait for another's end.
+/// The reason why the number of connections is too large, if no connection may wait for another's
+/// end.
 fn crowded(architecture: &Architecture, connections: usize) -> Option<String> {
     let Architecture { workers, max_connections, .. } = *architecture;
     match workers {
@@ -481,12 +439,12 @@ fn crowded(architecture: &Architecture, connections: usize) -> Option<String> {
 }
 
 fn seed_of_the_moment() -> u64 {
-    // Whole seconds: short enough to be typed again.
+    // Rounds to whole seconds, which are short enough to type again.
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
 
-/// The command line as it may be shown: without a store's password.
+/// The command line without a store's password, so that pages may show it.
 fn command(settings: &Settings) -> Vec<String> {
     let shown = |argument: String| match &settings.store {
         Some(store @ Store::At(url)) => argument.replace(url, &store.to_string()),
@@ -586,7 +544,7 @@ mod tests {
         assert_eq!(experiment.design.architectures, ["workers", "loop"]);
         assert_eq!(experiment.design.control.as_deref(), Some("loop (again)"));
         assert_eq!(experiment.degraded, ["loop runs on half a poller"]);
-        assert_eq!(experiment.design.concurrency, CONCURRENCY);
+        assert_eq!(experiment.design.concurrency, counts::CONCURRENCY);
         let why = |name: &str, count: usize| {
             experiment.unavailable.get(&(name.to_owned(), count)).map_or("", String::as_str)
         };

@@ -1,5 +1,5 @@
-//! What an experiment asks for, in the words that plan files (their keys) and `duality compare`
-//! (its flags) share.
+//! The settings of an experiment. Keys of plan files and flags of `duality compare` have the same
+//! names.
 //!
 //! The registry at the end of this file has an entry for each setting. Plan files, their checks,
 //! `duality plan new` and the resolution of an experiment read it. Every setting is optional. Its
@@ -11,7 +11,7 @@
 //!        => what it does to an experiment by itself; without it, `resolve` reads the field
 //! ```
 //!
-//! [`Settings::check`] finds what makes no sense whatever the service is. The program that serves
+//! [`Settings::check`] finds settings that make no sense for any service. The serving program
 //! checks the rest.
 
 use std::num::NonZeroU32;
@@ -28,7 +28,7 @@ use crate::measure::experiment::Experiment;
 use crate::measure::load_command;
 use crate::measure::store::Store;
 use crate::record::Constraints;
-pub use crate::units::{parse_bytes, parse_duration, parse_slo};
+pub use crate::units::{parse_bytes, parse_duration, parse_place, parse_slo};
 
 /// An entry of the registry.
 #[derive(Debug)]
@@ -36,13 +36,13 @@ pub struct Setting {
     /// The key in a plan file. The flag of `duality compare`, where there is one, has the same
     /// name.
     pub key: &'static str,
-    /// The part of the experiment that reads it.
+    /// The part of the experiment that reads the setting.
     pub part: Part,
-    /// The type of its value, in words.
+    /// The type of the setting's value, in words.
     pub kind: &'static str,
     /// The default, in words.
     pub default: &'static str,
-    /// What it is, in one line.
+    /// The meaning of the setting, in one line.
     pub about: &'static str,
     is_said: fn(&Settings) -> bool,
     check: fn(&Settings) -> Checked,
@@ -53,24 +53,24 @@ pub struct Setting {
 /// The part of an experiment that a setting is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The lab: what is compared, where, and how often.
+    /// The lab: the subjects, the place, and the number of repeats.
     Lab,
     /// The servers.
     Servers,
-    /// The servers, and each variant, which may differ in it.
+    /// The servers. Variants may differ in such settings.
     Variants,
-    /// The load generator. A load command decides this by itself.
+    /// The load generator. A load command replaces these settings.
     Load,
     /// The load generator in an open loop, and in no other pattern.
     OpenLoop,
 }
 
 impl Part {
-    /// Every part, in the order in which settings are explained.
+    /// Every part, in the order in which help explains settings.
     pub const ALL: [Self; 5] =
         [Self::Lab, Self::Servers, Self::Variants, Self::Load, Self::OpenLoop];
 
-    /// What the settings of this part are for, as a heading.
+    /// The heading over the settings of this part.
     #[must_use]
     pub fn heading(self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ impl Part {
 pub struct Misfit {
     /// Its key.
     pub key: &'static str,
-    /// What is wrong with it, and the remedy.
+    /// The mistake in the setting, and the remedy.
     pub problem: String,
 }
 
@@ -103,7 +103,7 @@ impl Misfit {
 }
 
 impl Settings {
-    /// Finds what makes no sense whatever the service is.
+    /// Finds settings that make no sense for any service.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl Settings {
         for setting in ALL {
             (setting.check)(self).map_err(|problem| Misfit::new(setting.key, problem))?;
         }
-        // Without architectures, the peers are compared with each other.
+        // Without architectures, the lab compares the peers with each other.
         if let (Some(choices), None) = (&self.architectures, &self.peers) {
             values::size(choices).map_err(|problem| Misfit::new("architectures", problem))?;
         }
@@ -123,12 +123,12 @@ impl Settings {
         }
     }
 
-    /// The keys about which something is said.
+    /// The keys that have a value.
     pub fn said(&self) -> impl Iterator<Item = &'static str> {
         ALL.iter().filter(|setting| (setting.is_said)(self)).map(|setting| setting.key)
     }
 
-    /// The first key of `part` about which something is said.
+    /// The first key of `part` that has a value.
     pub(super) fn said_for(&self, part: Part) -> Option<&'static str> {
         let mut said = ALL.iter().filter(|setting| (setting.is_said)(self));
         said.find(|setting| setting.part == part).map(|setting| setting.key)
@@ -141,8 +141,8 @@ impl Settings {
         }
     }
 
-    /// These settings. A setting that is missing here is taken from `other`. A pattern comes with
-    /// its parameters: those that another pattern had are forgotten.
+    /// These settings. A setting that is missing here is taken from `other`. A pattern brings its
+    /// own parameters. The parameters of another pattern are dropped.
     #[must_use]
     pub fn or(self, mut other: Self) -> Self {
         if let Some(pattern) = &self.pattern {
@@ -158,7 +158,7 @@ impl Settings {
 }
 
 fn choices(choices: &[Choice]) -> Checked {
-    // Their names are those of cells.
+    // The names of variants are names of cells.
     let names: Vec<&str> = choices.iter().map(|choice| choice.name.as_str()).collect();
     if !names.is_empty() {
         values::distinct(&names)?;
@@ -184,7 +184,7 @@ macro_rules! settings {
         $key:literal $field:ident $(via $parser:literal)?: $type:ty, $part:ident, $check:path,
         $kind:literal, $default:literal, $about:literal $(=> $effect:expr)?;
     )*) => {
-        /// What an experiment asks for.
+        /// The settings of an experiment.
         #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
         #[serde(deny_unknown_fields, default)]
         pub struct Settings {
@@ -286,7 +286,15 @@ settings! {
     "server-arguments" server_arguments: Vec<String>, Variants, values::texts,
         "list of texts", "none", "Flags of `duality serve` about architectures, and limits";
     "pattern" pattern: String, Load, values::text,
-        "text", "closed, or open if there is a rate", "How clients behave: closed, serial, limited, long, short, open";
+        "text", "closed, open if there is a rate, trace if there is a recording", "How clients behave: closed, serial, limited, long, short, open, trace";
+    "trace" trace: PathBuf, Load, values::path,
+        "file", "none", "The recording that is replayed, as `duality trace from` writes it (docs/replay.md)";
+    "users" users: Vec<usize>, Load, values::concurrency,
+        "list of whole numbers", "such that there is enough to measure", "How many times the users of the recording; in place of concurrency";
+    "speed" speed: f64, Load, values::speed,
+        "number", "1", "How many times as fast the recording is replayed";
+    "at" at: String, Load, values::place,
+        "text", "anywhere", "The place in the recording: busiest, median, or a time such as 90s";
     "idle" idle: usize, Load, values::connections,
         "whole number", "0", "Further connections that make one request and then rest in silence";
     "slow-readers" slow_readers: usize, Load, values::connections,
@@ -336,6 +344,8 @@ mod tests {
         for text in ["", "s", "-1s", "nan", "infs", "8000000s", "1h", "inf", "-1", "1e400s"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
+        assert_eq!(parse_place("median"), Ok(duality_load::At::Median));
+        assert!(parse_place("noon").unwrap_err().contains("busiest"));
         for text in ["5", "1.5", "8000000"] {
             let told = parse_duration(text).unwrap_err();
             assert!(told.starts_with(&format!("{text} has no unit: write {text}s")), "{told}");

@@ -1,29 +1,31 @@
-//! How long experiments take, and how long their parts are by default.
+//! The length of experiments, and the default lengths of their parts.
 
 use std::time::Duration;
 
 use crate::judge::verdict::{FEWEST_BLOCKS, FEWEST_SESSIONS};
 use crate::measure::experiment::Experiment;
-use crate::measure::length::OVERHEAD;
+use crate::measure::length::{OVERHEAD, PIECES};
 use crate::record::Design;
 
-/// How long an experiment takes when its user does not say.
+/// The default length of an experiment.
 const WHOLE: Duration = Duration::from_secs(130);
-/// Warm-up and window of a cell that blocks follow.
+/// Warm-up and window of a cell before blocks.
 const BEFORE_BLOCKS: (Duration, Duration) = (Duration::from_millis(80), Duration::from_millis(120));
+/// Warm-up and shortest window of a piece of a recording. In the warm-up, connections are opened.
+const OF_REPLAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(600));
 /// More blocks of a session are not chosen by default.
 const MOST_BLOCKS: usize = 200;
 
 /// The user's settings for the parts of an experiment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
-    /// How long a cell is warmed up.
+    /// The length of a cell's warm-up.
     pub warm_up: Option<Duration>,
-    /// How long its window is.
+    /// The length of a cell's window.
     pub window: Option<Duration>,
-    /// How many blocks a session has.
+    /// The number of blocks of a session.
     pub blocks: Option<usize>,
-    /// How long the whole takes.
+    /// The length of the whole experiment.
     pub whole: Option<Duration>,
 }
 
@@ -31,6 +33,9 @@ impl Experiment {
     /// Sets how long the parts are. The user's settings come first. The other parts fill the time
     /// of the whole, which is the user's or about two minutes.
     pub fn set_timing(&mut self, timing: Timing) {
+        if self.replay.is_some() {
+            return self.set_timing_of_replay(timing);
+        }
         // With any number of blocks it is known which servers can be driven side by side.
         self.design.blocks = timing.blocks.unwrap_or(1);
         if self.seconds_of_a_block() <= 0.0 {
@@ -42,7 +47,7 @@ impl Experiment {
             BEFORE_BLOCKS
         };
         let (warm_up, window) = match self.design.load_command {
-            // The command itself decides how long it takes.
+            // The load command itself decides how long it runs.
             Some(_) => (Duration::ZERO, Duration::ZERO),
             None => (warm_up, window),
         };
@@ -51,6 +56,24 @@ impl Experiment {
         if self.design.blocks > 0 && timing.blocks.is_none() {
             self.design.blocks = self.blocks_for(timing);
         }
+    }
+
+    /// The same where a recording is replayed: a few blocks, and pieces that fill the time.
+    fn set_timing_of_replay(&mut self, timing: Timing) {
+        self.design.blocks = timing.blocks.unwrap_or(least_blocks(self.design.repeats));
+        let warm_up = timing.warm_up.unwrap_or(OF_REPLAY.0);
+        self.design.warm_up_seconds = warm_up.as_secs_f64();
+        self.design.window_seconds = 0.0;
+        // The time without windows, and how many pieces share the rest.
+        let fixed = self.length().as_secs_f64();
+        let counts = self.design.concurrency.len() * self.design.planned_blocks();
+        let pieces = (self.tried() + PIECES * counts).max(1) as f64;
+        let free = timing.whole.unwrap_or(WHOLE).as_secs_f64() - fixed;
+        let most = Duration::from_secs(10).as_secs_f64();
+        let window = (free / pieces).clamp(OF_REPLAY.1.as_secs_f64(), most);
+        // To the millisecond, since it is written down and shown.
+        let window = Duration::from_millis((1000.0 * window) as u64);
+        self.design.window_seconds = timing.window.unwrap_or(window).as_secs_f64();
     }
 
     /// How many blocks a session can have within the available time. Beside windows of the user's,

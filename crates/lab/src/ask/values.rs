@@ -1,7 +1,7 @@
-//! What the value of a setting may be: the limits, and the checks that keep them.
+//! The limits on values of settings, and the checks of these limits.
 //!
-//! A check takes a value and returns what is wrong with it, and the remedy. The caller knows the
-//! key and adds it.
+//! A check takes a value, and returns the mistake and the remedy. The caller knows the key and adds
+//! it to the error.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
 
-use crate::units::parse_duration;
+use crate::units::{parse_duration, parse_place};
 
 /// The most values of a list.
 const MOST_VALUES: usize = 100;
@@ -29,10 +29,10 @@ const LONGEST: (Duration, &str) = (Duration::from_secs(24 * 60 * 60), "a day");
 /// The shortest window. In less time, a server is not in a steady state, and a tick of the machine
 /// is a tenth of the window.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(50);
-/// The shortest warm-up that warms anything up; none at all is 0.
+/// The shortest useful warm-up. 0 means no warm-up.
 const SHORTEST_WARM_UP: Duration = Duration::from_millis(10);
 
-/// What a check returns: nothing, or the problem and its remedy.
+/// The result of a check: nothing, or the problem and its remedy.
 pub(super) type Checked = Result<(), String>;
 
 /// Accepts every value of the type.
@@ -64,19 +64,19 @@ pub(super) fn path(path: &Path) -> Checked {
     text(&path.to_string_lossy())
 }
 
-/// Texts. A text may be there twice.
+/// Texts, which may repeat.
 pub(super) fn texts(texts: &[String]) -> Checked {
     size(texts)?;
     texts.iter().try_for_each(|each| text(each))
 }
 
-/// Texts, each of them once.
+/// Texts without repetition.
 pub(super) fn names(names: &[String]) -> Checked {
     distinct(names)?;
     names.iter().try_for_each(|name| text(name))
 }
 
-/// Values, each of them once.
+/// Values without repetition.
 pub(super) fn distinct<T: Ord + Display>(values: &[T]) -> Checked {
     size(values)?;
     let mut seen = BTreeSet::new();
@@ -94,6 +94,19 @@ pub(super) fn size<T>(values: &[T]) -> Checked {
             Err(format!("{length} values: give at most {MOST_VALUES}"))
         }
         _ => Ok(()),
+    }
+}
+
+/// A place in a recording.
+pub(super) fn place(place: &str) -> Checked {
+    parse_place(place).map(drop)
+}
+
+/// How many times as fast a recording is replayed.
+pub(super) fn speed(speed: &f64) -> Checked {
+    match (0.001..=1e6).contains(speed) {
+        true => Ok(()),
+        false => Err("a speed is between 0.001 and 1000000, and 1 is as recorded".to_owned()),
     }
 }
 
@@ -147,7 +160,7 @@ pub(super) fn warm_up(length: &Duration) -> Checked {
 ///
 /// # Errors
 ///
-/// What to write instead.
+/// The advice in the error.
 pub fn check_window(window: Duration) -> Result<(), String> {
     let problem = match window {
         Duration::ZERO => "a window of no length measures nothing".to_owned(),
@@ -161,7 +174,7 @@ pub fn check_window(window: Duration) -> Result<(), String> {
 ///
 /// # Errors
 ///
-/// What to write instead.
+/// The advice in the error.
 pub fn check_warm_up(warm_up: Duration) -> Result<(), String> {
     match warm_up {
         Duration::ZERO => Ok(()),

@@ -1,5 +1,4 @@
-//! An architecture as a plan names it: by its name alone, or with options of its own under another
-//! name.
+//! An architecture in a plan: its name alone, or another name with options of its own.
 //!
 //! ```toml
 //! architectures = [
@@ -18,17 +17,17 @@ use super::values::{LONGEST_TEXT, too_long, without_nul};
 
 /// The longest name of a variant, in bytes: names are headings of tables.
 const LONGEST_NAME: usize = 40;
-/// The most options of one.
+/// The most options of a variant.
 const MOST_OPTIONS: usize = 100;
 
 /// An architecture, maybe with options of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// What it is called in results.
+    /// The variant's name in results.
     pub name: String,
     /// The architecture.
     pub architecture: String,
-    /// Flags of `duality serve` about it.
+    /// Flags of `duality serve` for this variant.
     pub options: Vec<String>,
 }
 
@@ -43,7 +42,7 @@ struct Written {
 }
 
 impl Choice {
-    /// The architecture of that name, as it is.
+    /// The architecture of this name, without options.
     pub fn plain(name: impl Into<String>) -> Self {
         let name = name.into();
         Self { architecture: name.clone(), name, options: Vec::new() }
@@ -54,7 +53,7 @@ impl Choice {
         self.name != self.architecture || !self.options.is_empty()
     }
 
-    /// Its errors that do not depend on the architectures.
+    /// Checks for errors that do not depend on the architectures.
     pub(super) fn check(&self) -> Result<(), String> {
         let Self { name, architecture, options } = self;
         let problem = if name.trim().is_empty() || architecture.is_empty() {

@@ -1,5 +1,5 @@
-//! How far predictions are off: made from few connections, and held against what was measured with
-//! many.
+//! Measures the error of predictions. The predictions use cells with few connections, and are
+//! compared with measurements of many.
 
 use super::forms::Prediction;
 use super::points::{self, Measurements};
@@ -9,65 +9,65 @@ use crate::format::grouped;
 use crate::record::{Heading, Records};
 use crate::statistics::median;
 
-/// The predictions of an experiment, beside what was measured.
+/// The predictions of an experiment, beside the measurements.
 #[derive(Debug)]
 pub struct Check {
     /// What was measured.
     pub heading: Heading,
-    /// Predictions are made from no more connections than this.
+    /// The most connections that predictions use.
     pub from: usize,
     /// The predictions, subject after subject, at rising numbers of connections.
     pub checked: Vec<Checked>,
-    /// All points of each subject, those that are predicted among them.
+    /// All points of each subject, including the predicted points.
     pub measured: Vec<Measurements>,
 }
 
-/// A prediction, and what was measured.
+/// A prediction, and the measurement.
 #[derive(Debug)]
 pub struct Checked {
     /// The architecture or peer.
     pub subject: String,
-    /// How many connections the load had open.
+    /// The number of connections that the load had open.
     pub connections: usize,
     /// The processor time of a request in microseconds, as predicted.
     pub predicted: Prediction,
-    /// The same as measured.
+    /// The measured processor time of a request.
     pub measured: f64,
-    /// By which share the memory that was predicted is too high; none where it is not predicted.
+    /// The share by which the predicted memory is too high. `None` if memory was not predicted.
     pub memory_off: Option<f64>,
 }
 
 impl Checked {
-    /// By which share the processor time that was predicted is too high.
+    /// The share by which the predicted processor time is too high.
     pub fn off(&self) -> f64 {
         self.predicted.value / self.measured - 1.0
     }
 
-    /// Whether what was measured is within the interval.
+    /// Whether the measurement is within the interval.
     pub fn is_within(&self) -> bool {
         self.predicted.interval.contains(self.measured)
     }
 }
 
-/// How good several predictions are.
+/// The quality of several predictions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accuracy {
-    /// How many there are.
+    /// The number of predictions.
     pub count: usize,
-    /// The median of how far they are off, as a share.
+    /// The median error, as a share.
     pub median: f64,
     /// The farthest.
     pub worst: f64,
-    /// The subject of that one, and at how many connections.
+    /// The subject and the number of connections of the worst prediction.
     pub worst_at: (String, usize),
-    /// How many are at most 10 % off.
+    /// The number of predictions with an error of at most 10 %.
     pub within_tenth: usize,
-    /// How many have what was measured in their interval.
+    /// The number of predictions with the measurement in their interval.
     pub within_interval: usize,
 }
 
 impl Accuracy {
-    /// Of some predictions; none of nothing.
+    /// Summarises some predictions. `None` if there are none.
     pub fn of<'a>(all: impl IntoIterator<Item = &'a Checked>) -> Option<Self> {
         let all: Vec<&Checked> = all.into_iter().collect();
         let offs: Vec<f64> = all.iter().map(|checked| checked.off().abs()).collect();
@@ -84,11 +84,11 @@ impl Accuracy {
     }
 }
 
-/// Predicts what was measured beyond `from` connections, and says how far off that is.
+/// Predicts the measurements beyond `from` connections, and computes the errors.
 ///
 /// # Errors
 ///
-/// [`Error`]: what cannot be answered, and the remedy.
+/// An [`Error`] tells which question has no answer, and the remedy.
 pub fn check(
     heading: &Heading,
     records: &Records,

@@ -1,13 +1,13 @@
-//! The command that measures what cannot be predicted.
+//! The command that measures figures that cannot be predicted.
 
 use crate::format::in_shell;
 use crate::record::Heading;
 
-/// Flags of `duality compare` that the new command has anew, with a value and without.
+/// Flags of `duality compare` that the new command sets itself, with a value and without.
 const OWN: [&str; 6] = ["--out", "-o", "--concurrency", "--architectures", "-a", "--budget"];
 
-/// The command that made the results, for some of their subjects and up to `connections`. It is
-/// given in words that a shell reads.
+/// The command that made the results, for some of its subjects and up to `connections`. Its words
+/// are quoted for a shell.
 pub(super) fn to_measure(heading: &Heading, subjects: &[&str], connections: usize) -> Vec<String> {
     let design = &heading.design;
     let mut words = vec!["duality".to_owned()];

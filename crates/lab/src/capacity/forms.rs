@@ -1,4 +1,4 @@
-//! The processor time of a request beyond what was measured.
+//! Predicts the processor time of a request beyond the measured numbers of connections.
 //!
 //! ```text
 //!   constant        y(n) = y₂
@@ -8,60 +8,60 @@
 //!
 //! Either form predicts a request of 50 µs and more within 10 %. A short request also meets cache
 //! misses. From 4,000 to 16,000 connections, requests got longer by 1 to 2 µs under most
-//! architectures, on two machines. Cells of fewer connections do not show that. Beyond 16,000 the
-//! misses are assumed to grow on as before, over the logarithm.
+//! architectures, on two machines. Cells with fewer connections do not show this growth. Beyond
+//! 16,000, the prediction assumes that the misses keep growing over the logarithm.
 //!
-//! Where not all connections of the last point were served, further ones wait as these did. Then
-//! the constant is the prediction, and the other form only widens the interval.
+//! If the last point did not serve all its connections, further connections wait too. Then the
+//! constant is the prediction, and the other form only widens the interval.
 
 use super::points::{Point, last_two};
 use crate::statistics::Interval;
 
 /// From this processor time on, in microseconds, a request is long.
 pub const LONG_US: f64 = 50.0;
-/// What half of the interval is at least, as a share: of long requests and of short ones.
+/// The least half of the interval, as a share: for long requests and for short requests.
 pub const LEAST: [f64; 2] = [0.10, 0.25];
 /// Forms that differ by more than this share of the prediction call for a measurement.
 pub const WIDE: f64 = 0.20;
-/// What cache misses add to a request between these numbers of connections.
+/// The range of connections over which cache misses lengthen a request.
 const MISSES: [f64; 2] = [4000.0, 16_000.0];
-/// The same in microseconds: the middle of what was found, and the most.
+/// The added time over that range in microseconds: the middle of the findings, and the most.
 const MISSES_US: [f64; 2] = [1.5, 2.0];
-/// A line that falls is not followed below this share of the last value.
+/// A falling line is followed down to this share of the last value.
 const LOWEST: f64 = 0.1;
 
 /// A processor time that was not measured, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// For how many connections: as many as are open.
+    /// The number of open connections.
     pub connections: f64,
     /// The prediction.
     pub value: f64,
-    /// Where the true value is to be expected.
+    /// The interval of the true value.
     pub interval: Interval,
-    /// By the first form.
+    /// The value of the first form.
     pub constant: f64,
-    /// By the second form.
+    /// The value of the second form.
     pub logarithmic: f64,
 }
 
 impl Prediction {
-    /// By which share of the prediction the two forms differ.
+    /// The difference of the two forms, as a share of the prediction.
     pub fn spread(&self) -> f64 {
         (self.constant - self.logarithmic).abs() / self.value
     }
 
-    /// Whether the forms differ so much that only a measurement helps.
+    /// Whether the forms differ so much that a measurement is needed.
     pub fn is_wide(&self) -> bool {
         self.spread() > WIDE
     }
 }
 
-/// Predicts the processor time of a request with so many connections `at` once.
+/// Predicts the processor time of a request with `at` open connections.
 ///
 /// # Errors
 ///
-/// Why it cannot be predicted, in words.
+/// The error tells why the time cannot be predicted.
 pub fn processor_time(points: &[Point], at: f64) -> Result<Prediction, String> {
     let (before, last) = last_two(points).ok_or_else(|| match points {
         [] => "no sound cell".to_owned(),
@@ -69,7 +69,7 @@ pub fn processor_time(points: &[Point], at: f64) -> Result<Prediction, String> {
     })?;
     let (constant, earlier) = (last.processor_time.value, before.processor_time.value);
     let (from, to) = (before.connections as f64, last.connections as f64);
-    // Nothing beyond the hard limits of a server is open.
+    // No connection beyond the hard limits of a server is open.
     let at = at.max(to);
     let steps = (at / to).ln() / (to / from).ln();
     let logarithmic = (constant + (constant - earlier) * steps).max(LOWEST * constant);
@@ -82,7 +82,7 @@ pub fn processor_time(points: &[Point], at: f64) -> Result<Prediction, String> {
         true => constant,
         false => f64::midpoint(constant, logarithmic) + added,
     };
-    // The last point is no surer than its own measurement.
+    // The prediction cannot be more certain than the measurement of the last point.
     let (below, above) = match last.processor_time.interval {
         Some(interval) => (interval.low / constant, interval.high / constant),
         None => (1.0, 1.0),
@@ -95,7 +95,7 @@ pub fn processor_time(points: &[Point], at: f64) -> Result<Prediction, String> {
     Ok(Prediction { connections: at, value, interval, constant, logarithmic })
 }
 
-/// How many times as many cache misses there are as between the [`MISSES`] numbers of connections.
+/// The growth of cache misses, as a multiple of the growth over the range [`MISSES`].
 fn share_of_misses(connections: f64) -> f64 {
     let [from, to] = MISSES;
     ((connections / from).ln() / (to / from).ln()).max(0.0)

@@ -1,26 +1,29 @@
-//! How many processors and hosts a rate takes: processor time × rate / utilisation.
+//! The number of processors and hosts that a rate takes: processor time × rate / utilisation.
 //!
-//! Processors are taken to add up, as under one process for each of them (`--cores`, or several
-//! servers behind a balancer). What processors of one host cost each other was not measured.
+//! The formula assumes that processors add up, as with one process for each (`--cores`, or several
+//! servers behind a balancer). No measurement covers the interference between processors of one
+//! host.
 
 use super::Question;
 use super::forms::Prediction;
 use crate::statistics::Interval;
 
-/// What a rate takes.
+/// The processors and hosts that a rate takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Need {
-    /// Processors, at the utilisation that is asked for.
+    /// Processors, at the requested utilisation.
     pub processors: f64,
     /// The interval of `processors`, from the interval of the processor time.
     pub interval: Interval,
-    /// Whole hosts: at least, as predicted, and at most.
+    /// Whole hosts: the minimum, the prediction and the maximum.
     pub hosts: [f64; 3],
-    /// The requests a second that the hosts answer that there are: at least, as predicted, at most.
+    /// The requests a second that the existing hosts answer: the minimum, the prediction and the
+    /// maximum.
     pub rate_of_hosts: Option<[f64; 3]>,
 }
 
-/// What the rate in question takes on hosts of so many `processors`; none without a rate.
+/// The processors and hosts that the rate takes, with `processors` on each host. `None` without a
+/// rate.
 pub fn need(time: &Prediction, question: &Question, processors: usize) -> Option<Need> {
     let (rate, each) = (question.rate?, processors.max(1) as f64);
     let needed = |us: f64| us * rate / 1e6 / question.utilisation;

@@ -9,10 +9,10 @@ use super::limits::Limit;
 use super::points::Point;
 use super::{Capacity, Memory, Subject, text, title};
 
-/// The version of the form: a new field is no new version, another meaning is.
+/// The version of the form. It changes when a field changes its meaning, and not for a new field.
 pub const VERSION: u32 = 1;
 
-/// What is predicted of each experiment.
+/// The predictions of each experiment.
 pub fn json(all: &[Capacity]) -> Value {
     let one = |capacity: &Capacity| {
         let question = &capacity.question;
@@ -98,7 +98,7 @@ fn need(need: &Need) -> Value {
     })
 }
 
-/// How far the predictions of each experiment are off.
+/// The errors of the predictions of each experiment.
 pub fn json_of_check(all: &[Check]) -> Value {
     let one = |check: &Check| {
         value!({

@@ -1,6 +1,6 @@
-//! What limits the number of connections of a server. It is arithmetic on what the architecture
-//! declares and the machine of the results allows, and is known before any run. Memory alone is
-//! predicted.
+//! The limits on the number of connections of a server. They follow from the architecture's
+//! declaration and the machine of the results, and are known before any run. Only the memory limit
+//! is a prediction.
 
 use duality_load::SPARE_DESCRIPTORS;
 
@@ -39,7 +39,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What tables and JSON call it.
+    /// The limit's name in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::MaxConnections => "max-connections",
@@ -71,7 +71,8 @@ impl Kind {
         }
     }
 
-    /// Whether connections beyond it are never open. Others wait, and are served in their turn.
+    /// Whether connections beyond the limit are never open. Beyond other limits, connections wait
+    /// for their turn.
     pub fn is_hard(self) -> bool {
         !matches!(self, Self::Workers | Self::AcceptQueue | Self::Memory)
     }
@@ -82,12 +83,12 @@ impl Kind {
 pub struct Limit {
     /// What runs out.
     pub kind: Kind,
-    /// The most connections before it does.
+    /// The most connections within the limit.
     pub connections: u64,
 }
 
-/// The limits of a server, the first limit first. `admitted` tells how many connections it accepts
-/// under a limit on descriptors.
+/// The limits of a server, the lowest limit first. `admitted` returns how many connections the
+/// server accepts under a limit on descriptors.
 pub(super) fn of_server(
     heading: &Heading,
     architecture: &Architecture,
@@ -106,12 +107,12 @@ pub(super) fn of_server(
         footprint.accepted.and_then(bounded).map(|accepted| {
             let backlog = footprint.backlog as u64;
             let queue = setting(machine, "net.core.somaxconn").unwrap_or(backlog).min(backlog);
-            // The kernel's queue takes one more than it is long.
+            // The kernel's queue holds one connection more than its length.
             accepted.saturating_add(queue).saturating_add(1)
         }),
     );
-    // Each process has a table of descriptors, and these serve one connection at a time. Nor do
-    // descriptors run out where fewer connections are accepted.
+    // Each process has a table of descriptors, and these processes serve one connection at a time.
+    // Descriptors also do not run out if the server accepts fewer connections.
     if !architecture.carrier.processes {
         let most = footprint.descriptors.or_else(|| setting(machine, "open files (hard limit)"));
         let accepted = footprint.accepted.map_or(u64::MAX, |accepted| accepted as u64);
@@ -136,7 +137,7 @@ pub(super) fn of_server(
     limits
 }
 
-/// The limit that memory sets, if it grows with connections.
+/// The limit that memory sets, if memory grows with connections.
 pub(super) fn of_memory(memory: &Memory, machine_bytes: u64) -> Option<Limit> {
     let left = machine_bytes as f64 - memory.base;
     let connections = (memory.bytes_per_connection >= 1.0 && left > 0.0)
@@ -144,7 +145,7 @@ pub(super) fn of_memory(memory: &Memory, machine_bytes: u64) -> Option<Limit> {
     Some(Limit { kind: Kind::Memory, connections })
 }
 
-/// What limits a host that makes the load, with one address.
+/// The limits of a host that makes the load from one address.
 pub(super) fn of_load(heading: &Heading, connections: usize) -> Vec<Limit> {
     let machine = &heading.machine;
     let range = machine.settings.get("net.ipv4.ip_local_port_range");
@@ -166,18 +167,18 @@ pub(super) fn of_load(heading: &Heading, connections: usize) -> Vec<Limit> {
         .collect()
 }
 
-/// How many connections can be open: as many as the hard limits leave.
+/// The number of connections that can be open within the hard limits.
 pub(super) fn fit(limits: &[Limit]) -> f64 {
     let hard = limits.iter().filter(|limit| limit.kind.is_hard());
     hard.map(|limit| limit.connections as f64).fold(f64::INFINITY, f64::min)
 }
 
-/// The first limit first.
+/// Sort the limits, the lowest first.
 pub(super) fn sort(limits: &mut [Limit]) {
     limits.sort_by_key(|limit| (limit.connections, limit.kind));
 }
 
-/// A number that is none where it stands for no limit.
+/// A number, or `None` if the number means that there is no limit.
 fn bounded(number: usize) -> Option<u64> {
     (number != usize::MAX).then_some(number as u64)
 }

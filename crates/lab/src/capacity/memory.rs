@@ -1,41 +1,42 @@
-//! The memory of a server beyond what was measured: a line over the connections that are open at
-//! the server. It goes through the two points with the most connections.
+//! Predicts the memory of a server: a line over the connections that are open at the server. The
+//! line goes through the two points with the most connections.
 //!
-//! The load's number of connections would be the wrong axis: a pool holds as many as it has
-//! workers, whatever comes. Where each request has a connection of its own, how many are
-//! open at a moment is the server's doing, and no line holds.
+//! The load's number of connections would be the wrong axis, since a pool holds only as many
+//! connections as workers. If each request has its own connection, the server's speed decides how
+//! many are open. Then no line holds.
 
 use super::points::{Point, last_two};
 use crate::ask::resolve::Architecture;
 use crate::record::Design;
 use crate::statistics::Interval;
 
-/// What half of the interval is, as a share. Of 25 predictions from the kept runs, 21 are within it
-/// (docs/capacity.md).
+/// Half of the interval, as a share. Of 25 predictions from the kept runs, 21 are within the
+/// interval (docs/capacity.md).
 const LEAST: f64 = 0.15;
 
 /// Memory that was not measured, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
-    /// For how many connections that are open at the server.
+    /// The number of connections that are open at the server.
     pub open: f64,
     /// The prediction.
     pub bytes: f64,
-    /// Where the true value is to be expected.
+    /// The interval of the true value.
     pub interval: Interval,
-    /// What each connection takes.
+    /// The memory of each connection.
     pub bytes_per_connection: f64,
-    /// What the server has without any.
+    /// The memory of the server without connections.
     pub base: f64,
-    /// Whether the server said how many it had open. Otherwise it is what the architecture accepts.
+    /// Whether the server reported its open connections. Otherwise the number comes from the
+    /// architecture's declaration.
     pub is_open_known: bool,
 }
 
-/// Predicts the memory of a server that has `fit` connections, or as many of them as it accepts.
+/// Predicts the memory of a server that has `fit` connections, or fewer if it accepts fewer.
 ///
 /// # Errors
 ///
-/// Why it cannot be predicted, in words.
+/// The error tells why memory cannot be predicted.
 pub(super) fn predict(
     design: &Design,
     points: &[Point],
@@ -46,13 +47,13 @@ pub(super) fn predict(
         return Err("connections come and go".to_owned());
     }
     let (before, last) = last_two(points).ok_or("too few sound cells")?;
-    // A connection that waits for a worker costs next to nothing.
+    // A connection that waits for a worker costs almost nothing.
     let held = architecture
         .and_then(|found| [found.footprint.accepted, found.workers].into_iter().flatten().min());
     let held = held.map_or(f64::INFINITY, |held| held as f64);
     let open_at = |point: &Point| point.open.unwrap_or(point.connections as f64).min(held);
     let (from, to) = (open_at(before), open_at(last));
-    // A server that had few of the last point's connections open has few of more, too.
+    // A server that opened few of the last point's connections also opens few of a larger number.
     let is_full = to < crate::judge::rows::SERVED * last.connections as f64;
     let open = if is_full { to } else { fit.min(held).max(to) };
     let slope =

@@ -1,4 +1,4 @@
-//! Capacity: what more connections than were measured would take.
+//! Predicts the cost of more connections than were measured.
 //!
 //! ```text
 //!   results ── points.rs ─▶ points ── forms.rs ──▶ processor time of a request, and its interval
@@ -10,14 +10,14 @@
 //!
 //! Two forms extend the processor time of a request: a *constant*, and a straight line over the
 //! *logarithm* of the connections. Both go through the largest numbers of connections that were
-//! measured. Their mean is the prediction, and both lie in its interval. Short requests also get
-//! what cache misses have cost in earlier runs ([`forms`]).
+//! measured. Their mean is the prediction, and both lie in its interval. For short requests, the
+//! prediction adds the cost of cache misses from earlier runs ([`forms`]).
 //!
-//! The source of the method is a comparison of forms on the kept runs, of which docs/capacity.md
-//! has the figures. Straight lines over the connections were off by 57 % and more. Gunther's
-//! Universal Scalability Law (1993) has a coherency term, which a closed loop cannot tell from
-//! noise. The memory of a server is a line over the connections that are *open at the server*. Its
-//! slope means nothing where connections come and go.
+//! The method comes from a comparison of forms on the kept runs. docs/capacity.md has the figures.
+//! Straight lines over the connections were off by 57 % and more. Gunther's Universal Scalability
+//! Law (1993) has a coherency term, which a closed loop cannot tell from noise. The memory of a
+//! server is a line over the connections that are *open at the server*. Its slope means nothing
+//! where connections come and go.
 
 mod check;
 mod command;
@@ -48,32 +48,32 @@ use hosts::Need;
 use limits::Limit;
 use points::{Measurements, Point};
 
-/// What is asked of results.
+/// A question to results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// How many connections are open at once.
+    /// The number of connections that are open at once.
     pub connections: usize,
-    /// Only these subjects; all without any.
+    /// The subjects in question. Empty means all.
     pub subjects: Vec<String>,
-    /// Requests a second that are to be answered.
+    /// Requests a second that the servers must answer.
     pub rate: Option<f64>,
-    /// Processors of a host; those of the machine of the results where it is not said.
+    /// Processors of a host. The default is the number of the machine of the results.
     pub processors: Option<usize>,
-    /// How many hosts there are.
+    /// The number of hosts.
     pub hosts: Option<usize>,
-    /// Which share of its processors a host may use, above 0 and at most 1.
+    /// The share of its processors that a host may use, above 0 and at most 1.
     pub utilisation: f64,
 }
 
 impl Question {
-    /// About so many connections alone.
+    /// A question about the number of connections alone.
     pub fn of(connections: usize) -> Self {
         let (rate, processors, hosts) = (None, None, None);
         Self { connections, subjects: Vec::new(), rate, processors, hosts, utilisation: 1.0 }
     }
 }
 
-/// Why a question has no answer.
+/// The reason why a question has no answer.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The load generator could not do its work, or nothing was measured.
@@ -94,12 +94,12 @@ pub enum Error {
          connections of which one is twice the other: choose more by `--check=N`"
     )]
     OneNumberUpTo {
-        /// Up to where it is predicted from.
+        /// The most connections that predictions use.
         from: String,
         /// What there is.
         found: String,
     },
-    /// What is asked was measured.
+    /// The number of connections in question was measured.
     #[error(
         "{asked} connections are not beyond the {measured} that were measured: ask for more by \
          --connections, or read what was measured with `duality report`"
@@ -107,10 +107,10 @@ pub enum Error {
     Measured {
         /// What is asked.
         asked: String,
-        /// The most that was measured.
+        /// The largest measured number of connections.
         measured: String,
     },
-    /// Nothing was measured beyond the numbers that predictions are made from.
+    /// Nothing was measured beyond the numbers that predictions use.
     #[error(
         "nothing was measured beyond {0} connections, so there is nothing to check: measure again \
          with `--concurrency 100,1000,10000`"
@@ -121,12 +121,12 @@ pub enum Error {
     NoSubject {
         /// What is asked.
         name: String,
-        /// All that there are.
+        /// All subjects of the results.
         all: String,
     },
 }
 
-/// What results say of a number of connections that was not measured.
+/// Predictions from results for a number of connections that was not measured.
 #[derive(Debug)]
 pub struct Capacity {
     /// What was measured.
@@ -135,31 +135,33 @@ pub struct Capacity {
     pub question: Question,
     /// The subjects in the order of the results.
     pub subjects: Vec<Subject>,
-    /// What limits one host that makes the load.
+    /// The limits of a host that makes the load.
     pub load: Vec<Limit>,
 }
 
-/// What is predicted of an architecture or a peer.
+/// The prediction for an architecture or a peer.
 #[derive(Debug)]
 pub struct Subject {
     /// Its name.
     pub name: String,
-    /// What was measured of it, at rising numbers of connections.
+    /// The measurements of the subject, at rising numbers of connections.
     pub points: Vec<Point>,
-    /// At how many connections its cells are not sound.
+    /// The numbers of connections at which the subject's cells are not sound.
     pub left_out: Vec<usize>,
-    /// The processor time of a request in microseconds, or why it cannot be predicted.
+    /// The processor time of a request in microseconds, or the reason why the time cannot be
+    /// predicted.
     pub processor_time: Result<Prediction, String>,
-    /// The memory of the server in bytes, or why it cannot be predicted.
+    /// The memory of the server in bytes, or the reason why memory cannot be predicted.
     pub memory: Result<Memory, String>,
-    /// What limits the number of connections, the first limit first; or why it is not known.
+    /// The limits on the number of connections, the lowest first, or the reason why they are not
+    /// known.
     pub limits: Result<Vec<Limit>, String>,
     /// The processors and hosts that the rate takes.
     pub need: Option<Need>,
 }
 
 impl Subject {
-    /// The limit that is met first.
+    /// The lowest limit.
     pub fn first_limit(&self) -> Option<&Limit> {
         self.limits.as_ref().ok()?.first()
     }
@@ -170,7 +172,7 @@ impl Subject {
 ///
 /// # Errors
 ///
-/// [`Error`]: what cannot be answered, and the remedy.
+/// An [`Error`] tells which question has no answer, and the remedy.
 pub fn predict(
     heading: &Heading,
     records: &Records,
@@ -227,7 +229,8 @@ fn subject(
     Subject { name, points, left_out, processor_time, memory, limits, need }
 }
 
-/// An architecture as its server was set up for the results; or why nothing is known of a subject.
+/// The architecture with the set-up of its server in the results, or the reason why the subject is
+/// unknown.
 fn facts<'a>(
     design: &Design,
     name: &str,
@@ -257,8 +260,8 @@ fn most_connections(measured: &[Measurements]) -> usize {
     all.map(|point| point.connections).max().unwrap_or(0)
 }
 
-/// Asserts that some subject has the two points that a prediction needs. What else is needed, says
-/// `too_few` of the numbers of connections that there are, in words.
+/// Asserts that some subject has the two points that a prediction needs. `too_few` makes the error
+/// from the numbers of connections in the results.
 fn assert_pair(measured: &[Measurements], too_few: impl Fn(String) -> Error) -> Result<(), Error> {
     if measured.iter().any(|one| points::last_two(&one.points).is_some()) {
         return Ok(());
@@ -273,7 +276,7 @@ fn assert_pair(measured: &[Measurements], too_few: impl Fn(String) -> Error) -> 
     })
 }
 
-/// What every page and table says of an experiment: the service, and how clients behave.
+/// The heading of an experiment on every page and table: the service, and the behaviour of clients.
 fn title(heading: &Heading) -> String {
     let Design { service, keep_alive, clients, .. } = &heading.design;
     let mut title = service.clone();

@@ -1,5 +1,5 @@
-//! Capacity as one HTML page that needs nothing else. Each architecture has a chart of what was
-//! measured and what is predicted, with the interval as a band.
+//! Capacity as one HTML page that needs nothing else. Each architecture has a chart of measurements
+//! and predictions, with the interval as a band.
 
 use std::io;
 use std::path::Path;
@@ -15,14 +15,14 @@ use crate::page::{page, write_whole};
 use crate::statistics::Interval;
 use crate::tell::chart::lines::{Band, Lines, Series};
 
-/// A predicted line has so many points.
+/// The number of points of a predicted line.
 const STEPS: i32 = 4;
 
 /// An experiment as the template shows it.
 #[derive(Serialize)]
 struct Shown {
     title: String,
-    /// What the page says first: all tables.
+    /// The first part of the page: all tables.
     text: String,
     figures: Vec<Figure>,
 }
@@ -36,25 +36,25 @@ struct Figure {
     svg: Value,
 }
 
-/// Writes the page of what is predicted to `path`.
+/// Writes the page of predictions to `path`.
 ///
 /// # Errors
 ///
-/// When the file cannot be written.
+/// Fails if the file cannot be written.
 pub fn write(path: &Path, all: &[Capacity]) -> io::Result<()> {
     write_whole(path, &render(all))
 }
 
-/// Writes the page of how far off predictions are to `path`.
+/// Writes the page of prediction errors to `path`.
 ///
 /// # Errors
 ///
-/// When the file cannot be written.
+/// Fails if the file cannot be written.
 pub fn write_check(path: &Path, all: &[Check]) -> io::Result<()> {
     write_whole(path, &render_check(all))
 }
 
-/// The page of what is predicted.
+/// The page of predictions.
 pub(super) fn render(all: &[Capacity]) -> String {
     let shown = |capacity: &Capacity| {
         let asked = capacity.question.connections as f64;
@@ -72,7 +72,7 @@ pub(super) fn render(all: &[Capacity]) -> String {
     html("Capacity", &all.iter().map(shown).collect::<Vec<_>>())
 }
 
-/// The page of how far off predictions are.
+/// The page of prediction errors.
 pub(super) fn render_check(all: &[Check]) -> String {
     let shown = |check: &Check| {
         let figures = check.measured.iter().filter_map(|one| {
@@ -92,7 +92,7 @@ fn html(heading: &str, experiments: &[Shown]) -> String {
     page(include_str!("capacity.html.jinja"), context! { heading, experiments })
 }
 
-/// The processor time of a request, `measured`, and predicted from the `known` points; none where
+/// The processor time of a request, `measured`, and predicted from the `known` points. `None` if
 /// nothing is predicted.
 fn times(name: &str, known: &[Point], measured: &[Point], most: f64) -> Option<Figure> {
     let last = known.last()?;
@@ -116,7 +116,7 @@ fn time(microseconds: f64) -> String {
     if microseconds == 0.0 { "0 µs".to_owned() } else { duration(microseconds) }
 }
 
-/// The memory of the server over the connections that it has open.
+/// The memory of the server over its open connections.
 fn memories(name: &str, points: &[Point], predicted: &memory::Memory) -> Figure {
     let open = |point: &Point| point.open.unwrap_or(point.connections as f64).min(predicted.open);
     let line = |open: f64| {
@@ -132,8 +132,8 @@ fn memories(name: &str, points: &[Point], predicted: &memory::Memory) -> Figure 
     figure(name, "Memory of the server.", "open at the server", bytes, measured, &predicted)
 }
 
-/// A chart of what was measured, at places on the lower axis and with so many connections, and of
-/// what is predicted.
+/// A chart of measurements, each with its place on the lower axis and its number of connections,
+/// and of predictions.
 fn figure(
     name: &str,
     caption: &str,

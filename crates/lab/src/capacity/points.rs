@@ -1,21 +1,21 @@
-//! What was measured of each subject, as points over the number of connections.
+//! The measurements of each subject, as points over the number of connections.
 
 use crate::record::{Heading, Outcome, Records};
 use crate::statistics::{Estimate, median};
 use crate::tell::summary::Summary;
 
-/// The farther of two points has at least so many times the connections of the nearer one. The
-/// slope between two that are close together is noise.
+/// The farther of two points has at least so many times the connections of the nearer point. The
+/// slope between close points is noise.
 const APART: usize = 2;
 
 /// A subject at a number of connections.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// How many connections the load had open.
+    /// The number of connections that the load had open.
     pub connections: usize,
-    /// How many of them got a reply within the window.
+    /// The number of connections that got a reply within the window.
     pub served: f64,
-    /// How many the server had open, if it said so.
+    /// The number of connections that the server had open, if the server reported it.
     pub open: Option<f64>,
     /// The processor time of a request, in microseconds.
     pub processor_time: Estimate,
@@ -24,25 +24,25 @@ pub struct Point {
 }
 
 impl Point {
-    /// Whether the connections beyond those that were served waited, and cost next to nothing.
+    /// Whether the connections without service waited, and cost almost nothing.
     pub fn is_saturated(&self) -> bool {
         self.served < crate::judge::rows::SERVED * self.connections as f64
     }
 }
 
-/// What was measured of a subject.
+/// The measurements of a subject.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurements {
     /// The architecture or peer.
     pub subject: String,
-    /// What is sound of it, at rising numbers of connections.
+    /// The subject's sound points, at rising numbers of connections.
     pub points: Vec<Point>,
-    /// At how many connections it was measured, and the cells are not sound.
+    /// The numbers of connections at which the subject's cells are not sound.
     pub left_out: Vec<usize>,
 }
 
 impl Measurements {
-    /// The points of at most so many connections.
+    /// The points with at most so many connections.
     pub(super) fn up_to(&self, connections: usize) -> Vec<Point> {
         let few = self.points.iter().filter(|point| point.connections <= connections);
         few.cloned().collect()
@@ -78,7 +78,7 @@ pub(super) fn all(heading: &Heading, records: &Records, subjects: &[String]) -> 
     subjects.iter().map(of).collect()
 }
 
-/// The median over the repeats of how many connections the server had open.
+/// The number of connections that the server had open, as the median over the repeats.
 fn open(records: &Records, subject: &str, connections: usize) -> Option<f64> {
     let own = records.cells.iter();
     let own = own.filter(|cell| cell.subject == subject && cell.concurrency == connections);
@@ -92,7 +92,7 @@ fn open(records: &Records, subject: &str, connections: usize) -> Option<f64> {
     median(&counts)
 }
 
-/// The point with the most connections, and the next one that is far enough from it.
+/// The point with the most connections, and the next point that is far enough away.
 pub(super) fn last_two(points: &[Point]) -> Option<(&Point, &Point)> {
     let last = points.last()?;
     let is_apart = |point: &&Point| point.connections.saturating_mul(APART) <= last.connections;

@@ -38,7 +38,7 @@ fn forms_have_known_answers() {
     let short = processor_time(&[point(100, 4.0), point(1000, 4.0)], 16_000.0).unwrap();
     assert!(near(short.value, 5.5) && near(short.interval.high, 5.5 * 1.25), "{short:?}");
     assert!(near(short.interval.low, 4.0), "{short:?}");
-    // None are added before 4,000.
+    // The prediction adds no cache misses before 4,000.
     let nearer = processor_time(&[point(100, 4.0), point(1000, 4.0)], 4000.0).unwrap();
     assert!(near(nearer.value, 4.0), "{nearer:?}");
 }
@@ -86,12 +86,12 @@ fn memory_is_a_line_over_what_is_open_at_the_server() {
     let full = |connections| Point { open: Some(100.0), ..point(connections, 1.0) };
     let full = memory::predict(&design(), &[full(100), full(1000)], None, 15_000.0).unwrap();
     assert!(near(full.open, 100.0) && near(full.bytes, 2e6), "{full:?}");
-    // Older results do not say it: then it is what the architecture accepts.
+    // Older results lack this number, so the architecture's declaration replaces it.
     let unsaid = points.clone().map(|point| Point { open: None, ..point });
     let workers = architecture(Footprint { accepted: Some(150), ..Footprint::default() });
     let found = memory::predict(&design(), &unsaid, Some(&workers), 15_000.0).unwrap();
     assert!(near(found.open, 150.0) && !found.is_open_known, "{found:?}");
-    // Those that wait for a worker take nothing.
+    // Connections that wait for a worker take no memory.
     let pool = Architecture { workers: Some(120), ..architecture(Footprint::default()) };
     let found = memory::predict(&design(), &points, Some(&pool), 15_000.0).unwrap();
     assert!(near(found.open, 120.0), "{found:?}");
@@ -179,7 +179,7 @@ fn limits_are_arithmetic() {
     assert_eq!(found(thread), [(Kind::Descriptors, 19_000), ids, mappings]);
     // Each process has its own descriptors.
     assert_eq!(found(Footprint { processes: 1, ..state }), [ids]);
-    // Guards that are marks take no mappings, and on an older kernel they do.
+    // Guards that are marks take no mappings. On an older kernel, guards take mappings.
     let stack = Footprint {
         mappings: 2,
         reserved_mappings: 4096,
@@ -239,7 +239,7 @@ fn the_command_to_measure_is_the_one_that_was_given() {
         "duality compare plan.toml --repeats 3 --architectures epoll --concurrency 100,15000 \
          --out capacity-15000"
     );
-    // Peers have no flag of their own.
+    // Peers have no flag of their own in the command.
     let peers = with("duality compare --peers nginx -- http");
     assert_eq!(
         told(&peers, &["nginx"]),
@@ -261,7 +261,7 @@ fn capacity(points: Vec<Point>, connections: usize, rate: Option<f64>) -> Capaci
 fn tables_have_80_columns() {
     let points = vec![point(100, 10.0), point(1000, 20.0)];
     let told = text(&capacity(points, 1_000_000, Some(1e9)));
-    // Wherever lines are broken.
+    // The test ignores line breaks.
     let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
     for said in ["Measure instead of predicting", "left out", "at 10 connections"] {
         assert!(words.contains(said), "{said}: {told}");

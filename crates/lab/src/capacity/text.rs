@@ -14,7 +14,7 @@ const WIDTH: usize = 80;
 /// Columns of a name; longer ones are cut.
 const NAME: usize = 17;
 
-/// What is predicted: a line for each subject, what the rate takes, and what to know of it.
+/// The predictions: a line for each subject, the hosts that the rate takes, and notes.
 pub fn text(capacity: &Capacity) -> String {
     let Capacity { heading, question, subjects, .. } = capacity;
     let mut measured: Vec<usize> =
@@ -53,7 +53,7 @@ pub fn text(capacity: &Capacity) -> String {
     text
 }
 
-/// `18,956 descriptors`, and a mark where fewer are met than are asked for.
+/// `18,956 descriptors`, with a mark if the limit is below the number in question.
 fn first_limit(subject: &Subject, asked: usize) -> String {
     let Ok(limits) = &subject.limits else { return "not known".to_owned() };
     let Some(limit) = limits.first() else { return "none known".to_owned() };
@@ -63,7 +63,7 @@ fn first_limit(subject: &Subject, asked: usize) -> String {
     format!("{mark}{} {name}", grouped(limit.connections as f64))
 }
 
-/// What the rate takes; empty without one.
+/// The processors and hosts that the rate takes. Empty without a rate.
 fn needs(capacity: &Capacity) -> String {
     let Capacity { heading, question, subjects, .. } = capacity;
     let Some(rate) = question.rate else { return String::new() };
@@ -106,7 +106,7 @@ fn needs(capacity: &Capacity) -> String {
     text
 }
 
-/// What a reader must know of the predictions, a sentence or two each.
+/// Notes on the predictions, one or two sentences each.
 pub(super) fn notes(capacity: &Capacity) -> Vec<String> {
     let Capacity { question, subjects, load, .. } = capacity;
     let asked = question.connections as u64;
@@ -157,7 +157,7 @@ pub(super) fn notes(capacity: &Capacity) -> Vec<String> {
     notes
 }
 
-/// Says for which subjects the forms differ too much, and which command measures them.
+/// Names the subjects for which the forms differ too much, and the command that measures them.
 fn to_measure(capacity: &Capacity) -> String {
     let wide = wide(capacity);
     if wide.is_empty() {
@@ -177,7 +177,7 @@ fn to_measure(capacity: &Capacity) -> String {
     text
 }
 
-/// The subjects of which only a measurement helps.
+/// The subjects that need a measurement.
 fn wide(capacity: &Capacity) -> Vec<(&str, &Prediction)> {
     let found = capacity.subjects.iter().filter_map(|one| {
         let time = one.processor_time.as_ref().ok()?;
@@ -186,7 +186,7 @@ fn wide(capacity: &Capacity) -> Vec<(&str, &Prediction)> {
     found.collect()
 }
 
-/// That forms differ, in a sentence; empty where none do.
+/// A sentence that says that the forms differ. Empty if they agree.
 pub(super) fn wide_note(capacity: &Capacity) -> String {
     let told: Vec<String> = wide(capacity)
         .iter()
@@ -202,8 +202,8 @@ pub(super) fn wide_note(capacity: &Capacity) -> String {
     )
 }
 
-/// The command that measures those, in words of a shell; empty where there are none. It asks for no
-/// more connections than servers and one host that makes load can have.
+/// The command that measures those subjects, for a shell. Empty if there are none. The command asks
+/// for no more connections than the servers and one load host can have.
 pub(super) fn measuring_words(capacity: &Capacity) -> Vec<String> {
     let wide = wide(capacity);
     let names: Vec<&str> = wide.iter().map(|(name, _)| *name).collect();
@@ -215,7 +215,7 @@ pub(super) fn measuring_words(capacity: &Capacity) -> Vec<String> {
     }
 }
 
-/// Which subjects have a limit below what is asked, by limit: `pool 100 and prefork 100`.
+/// The subjects with a limit below the number in question, by limit: `pool 100 and prefork 100`.
 fn exceeded(subjects: &[Subject], asked: u64) -> Vec<(String, Kind)> {
     let mut kinds: Vec<Kind> = subjects
         .iter()
@@ -236,7 +236,7 @@ fn exceeded(subjects: &[Subject], asked: u64) -> Vec<(String, Kind)> {
     kinds.into_iter().map(told).collect()
 }
 
-/// The subjects of which something is said, by what is said.
+/// The subjects of each note, grouped by note.
 fn grouped_by(
     subjects: &[Subject],
     say: impl Fn(&Subject) -> Option<String>,
@@ -252,7 +252,7 @@ fn grouped_by(
     said.into_iter().map(|(names, what)| (listed(&names), what)).collect()
 }
 
-/// How far predictions are off: a line for each, and what they come to.
+/// The errors of predictions: a line for each, and a summary.
 pub fn text_of_check(check: &Check) -> String {
     let mut text = paragraph(&format!(
         "{}: predicted from at most {}, and measured",
@@ -286,7 +286,7 @@ pub fn text_of_check(check: &Check) -> String {
     text
 }
 
-/// How good the predictions of long and of short requests are, in a sentence each.
+/// The quality of predictions for long and for short requests, in a sentence each.
 pub(super) fn accuracies(check: &Check) -> Vec<String> {
     let is_long = |checked: &&Checked| checked.predicted.constant >= forms::LONG_US;
     let long = Accuracy::of(check.checked.iter().filter(is_long));
@@ -306,7 +306,7 @@ pub(super) fn accuracies(check: &Check) -> Vec<String> {
     told.collect()
 }
 
-/// Text in lines of the terminal's width; those after the first are indented.
+/// Text in lines of the terminal's width. Lines after the first are indented.
 fn paragraph(text: &str) -> String {
     let options = textwrap::Options::new(WIDTH).subsequent_indent("  ").break_words(false);
     format!("{}\n", textwrap::fill(text, options))
@@ -319,7 +319,7 @@ fn name(name: &str) -> String {
     }
 }
 
-/// `[84.0 to 103 µs]`: both ends with the unit of the upper one, where they have the same.
+/// `[84.0 to 103 µs]`: if both ends have the same unit, only the upper end shows it.
 pub(super) fn span(interval: Interval, show: fn(f64) -> String) -> String {
     let (low, high) = (show(interval.low), show(interval.high));
     match (low.split_once(' '), high.split_once(' ')) {
@@ -338,7 +338,7 @@ fn signed(share: f64) -> String {
     }
 }
 
-/// A number of processors: with a decimal where it says something.
+/// A number of processors, with a decimal if it is small.
 pub(super) fn processors(count: f64) -> String {
     if count < 99.95 { format!("{count:.1}") } else { grouped(count) }
 }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the form; a new field is no new version, another meaning is.
+/// The version of the form; it changes when a field changes its meaning, and not for a new field.
 pub const VERSION: u32 = 1;
 
 /// A blocking graph.
@@ -22,9 +22,9 @@ pub struct Graph {
     pub service: String,
     /// Under which architecture.
     pub architecture: String,
-    /// Where tasks may wait. Two are special: `begin` and `end`.
+    /// The places where tasks may wait. Two nodes are special: `begin` and `end`.
     pub nodes: Vec<Node>,
-    /// What they do in between.
+    /// The work of tasks between two nodes.
     pub edges: Vec<Edge>,
 }
 
@@ -33,24 +33,24 @@ pub struct Graph {
 pub struct Node {
     /// The name, such as `services/echo.rs:31 read`.
     pub name: String,
-    /// How often tasks were there.
+    /// The number of visits of tasks.
     pub count: u64,
-    /// How long, on average.
+    /// The length of a visit, on average.
     pub mean_wait_us: f64,
 }
 
-/// From the end of one node to the beginning of another.
+/// An edge, which leads from the end of one node to the beginning of another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Edge {
-    /// The place of the first among the nodes.
+    /// The index of the first node.
     pub from: usize,
-    /// And of the second.
+    /// The index of the second node.
     pub to: usize,
-    /// How often tasks went there.
+    /// How often tasks took this edge.
     pub count: u64,
-    /// How long it took, on average.
+    /// The time that a task took, on average.
     pub mean_us: f64,
-    /// How much processor time, on average.
+    /// The processor time that a task took, on average.
     pub mean_cpu_us: f64,
 }
 
@@ -61,13 +61,13 @@ impl Node {
         self.name.split_once(' ').map_or("", |(place, _)| place)
     }
 
-    /// What is done there, such as `read` or `stage http: reply`.
+    /// The operation at the node, such as `read` or `stage http: reply`.
     #[must_use]
     pub fn what(&self) -> &str {
         self.name.split_once(' ').map_or(&self.name, |(_, what)| what)
     }
 
-    /// The stage that begins there, if one does.
+    /// The stage that begins at the node, if there is one.
     #[must_use]
     pub fn stage(&self) -> Option<&str> {
         self.what().strip_prefix("stage ")
@@ -90,7 +90,7 @@ impl Graph {
         Ok(graph)
     }
 
-    /// For DOT, the language of Graphviz.
+    /// The graph in DOT, the language of Graphviz.
     #[must_use]
     pub fn dot(&self) -> String {
         dot::draw(self)
@@ -112,7 +112,7 @@ impl Graph {
         self.nodes.iter().position(|node| node.name == name)
     }
 
-    /// How many edges lead from `begin` to each node at least; none for one that no edge leads to.
+    /// The least number of edges from `begin` to each node. `None` for a node without a path.
     fn depths(&self) -> Vec<Option<usize>> {
         let mut depths = vec![None; self.nodes.len()];
         let mut next: VecDeque<usize> = self.named("begin").into_iter().collect();
@@ -129,7 +129,7 @@ impl Graph {
     }
 }
 
-/// Microseconds, as short as they can be read.
+/// Microseconds in a short, readable form.
 fn microseconds(value: f64) -> String {
     crate::format::duration(value)
 }

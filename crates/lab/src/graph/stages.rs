@@ -1,17 +1,17 @@
-//! The stages of a graph: what happens between one stage boundary and the next.
+//! The stages of a graph. A stage reaches from one stage boundary to the next.
 
 use super::Graph;
 
-/// A stage, in all.
+/// The sums of a stage.
 pub(super) struct Stage<'g> {
     pub(super) name: &'g str,
-    /// How often it was begun.
+    /// The number of times that tasks began the stage.
     pub(super) count: u64,
     /// Processor time.
     pub(super) cpu_us: f64,
-    /// Waits at its boundary: the time in its queue.
+    /// The waits at the stage's boundary, which are the time in its queue.
     pub(super) queued_us: f64,
-    /// Waits within it, except waits for the client's next request.
+    /// The waits within the stage, except waits for the client's next request.
     pub(super) waited_us: f64,
 }
 
@@ -43,8 +43,8 @@ pub(super) fn stages(graph: &Graph) -> Vec<Stage<'_>> {
     found
 }
 
-/// The stage node that each node belongs to: the one before it on the way from the beginning that
-/// most tasks took.
+/// The stage node of each node. This is the last stage node before it, on the way from the
+/// beginning that most tasks took.
 fn owners(graph: &Graph) -> Vec<Option<usize>> {
     let depths = graph.depths();
     let mut order: Vec<usize> = (0..graph.nodes.len()).collect();

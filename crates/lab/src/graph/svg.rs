@@ -8,7 +8,7 @@ use super::{Graph, microseconds};
 const NODE: (f64, f64) = (250.0, 52.0);
 const GAP: (f64, f64) = (150.0, 80.0);
 const MARGIN: f64 = 24.0;
-/// An edge of the most processor time is so wide.
+/// The width of the edge with the most processor time.
 const WIDEST: f64 = 9.0;
 
 pub(super) fn draw(graph: &Graph) -> String {
@@ -75,7 +75,7 @@ fn edges(graph: &Graph, places: &[(f64, f64)], right: f64, svg: &mut String) {
                 y1 + bend,
                 y2 - bend
             );
-            // Where several come from one node, their labels are apart.
+            // If several edges leave a node, the drawing moves their labels apart.
             (path, x1 + (x2 - x1) * 0.3, y1 + (y2 - y1) * 0.36)
         } else if to_y == from_y && to_x != from_x {
             let (x1, x2) =
@@ -98,8 +98,8 @@ fn edges(graph: &Graph, places: &[(f64, f64)], right: f64, svg: &mut String) {
     }
 }
 
-/// Where each node is: its row is its distance from the beginning, and within a row nodes stand
-/// below those that lead to them.
+/// The position of each node. The row is the distance from the beginning. Within a row, a node
+/// stands below the nodes that lead to it.
 fn layout(graph: &Graph) -> Vec<(f64, f64)> {
     let depths = graph.depths();
     let deepest = depths.iter().flatten().max().copied().unwrap_or(0);

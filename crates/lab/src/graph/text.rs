@@ -11,7 +11,7 @@ pub(super) fn tell(graph: &Graph) -> String {
         [node.name.clone(), grouped(node.count as f64), microseconds(node.mean_wait_us)]
     });
     text += &table(["node", "times", "wait"], rows);
-    // A node, and below it where tasks go from there: one line has no room for both.
+    // A node, with its edges on the lines below, because one line has no room for both.
     let mut from = None;
     let rows = graph.edges.iter().flat_map(|edge| {
         let is_next = from.replace(edge.from) != Some(edge.from);
@@ -41,7 +41,7 @@ pub(super) fn tell(graph: &Graph) -> String {
     text + "\n" + &bottleneck(&stages)
 }
 
-/// Which stage has most of the processor time, and which stage tasks wait for longest.
+/// The stage with the most processor time, and the stage that tasks wait for longest.
 fn bottleneck(stages: &[Stage<'_>]) -> String {
     let most = |of: fn(&Stage<'_>) -> f64| {
         let stage = stages.iter().max_by(|one, other| of(one).total_cmp(&of(other)))?;

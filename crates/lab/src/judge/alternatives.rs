@@ -1,31 +1,31 @@
-//! How each alternative compares with what runs today: one finding for each alternative at each
-//! number of connections.
+//! Compares each alternative with the subject that runs today. There is one finding for each
+//! alternative and number of connections.
 //!
 //! The verdict names the best of all. "Does a change pay?" compares one subject with each other
-//! subject. That takes fewer comparisons than all pairs, so smaller differences are sure at the
+//! subject. This takes fewer comparisons than all pairs, so smaller differences are certain at the
 //! same error. Dunnett's intervals hold for all alternatives together.
 
 use serde::Serialize;
 
 use crate::judge::pairs::Pair;
 
-/// An alternative, beside what runs today.
+/// An alternative, compared with the subject that runs today.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alternative {
     /// The subject.
     pub subject: String,
     /// What follows.
     pub change: Change,
-    /// By how much it is worse than what runs today, as a share: 0.06 is 6 %; negative when it is
-    /// better.
+    /// The share by which the alternative is worse than the subject that runs today. 0.06 is 6 %,
+    /// and a better alternative is negative.
     pub difference: f64,
-    /// The simultaneous interval of that.
+    /// The simultaneous interval of this share.
     pub low: f64,
     /// Its upper end.
     pub high: f64,
 }
 
-/// What an alternative changes.
+/// The effect of a change to the alternative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
@@ -33,12 +33,12 @@ pub enum Change {
     Better,
     /// The alternative is worse for sure.
     Worse,
-    /// Neither can be told.
+    /// Neither is certain.
     Level,
 }
 
 impl Alternative {
-    /// The alternative `subject`, which is `beside` what runs today as that is `against` it.
+    /// The finding on the alternative `subject`, from comparisons in both directions.
     pub(crate) fn of(subject: &str, beside: Pair, against: Pair) -> Self {
         let change = match (beside.level, against.level) {
             (false, _) => Change::Worse,
@@ -55,7 +55,7 @@ impl Alternative {
         }
     }
 
-    /// How large a difference must be to be seen, as a share.
+    /// The smallest difference that can be seen, as a share.
     pub fn critical(&self) -> f64 {
         (1.0 + self.high) / (1.0 + self.difference) - 1.0
     }

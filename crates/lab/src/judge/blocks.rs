@@ -1,18 +1,18 @@
-//! Compares the subjects of blocks: their means, and how far chance puts equal subjects apart.
+//! Compares the subjects of blocks: their means, and the differences that chance alone makes.
 //!
 //! The model is that of a randomised block design (Fisher 1935). A value is the effect of its
-//! subject, plus that of its block, plus chance. Blocks take out what drifts on the machine from
-//! one to the next. Not every subject needs to be in every block: the effects are those of least
-//! squares (the intra-block analysis, Cochran & Cox 1957, chapter 9). Two subjects that never met
-//! in a block are compared by way of subjects that both met.
+//! subject, plus that of its block, plus chance. Blocks remove the drift of the machine from block
+//! to block. Not every subject needs to be in every block, because the effects are fitted by least
+//! squares (the intra-block analysis, Cochran & Cox 1957, chapter 9). If two subjects never met in
+//! a block, they are compared by way of subjects that both met.
 
 use std::collections::BTreeMap;
 
 use crate::statistics::dunnett;
 use crate::statistics::studentized_range::{critical, student};
 
-/// A subject has noise of its own if its residuals vary by so many times those of the others. It is
-/// tested by that noise.
+/// A subject has noise of its own if its residuals vary by so many times the others' residuals. The
+/// test of such a subject uses its own noise.
 const OWN_NOISE: f64 = 2.0;
 
 /// With fewer blocks, chance alone makes subjects noisy. Such a subject is tested by its own noise.
@@ -22,9 +22,10 @@ const FEWEST_FOR_OWN_NOISE: usize = 10;
 /// The values of one block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
-    /// The session that the block is of.
+    /// The session of the block.
     pub session: usize,
-    /// The value of each subject, in one order for all blocks; none where it was not measured.
+    /// The value of each subject, in one order for all blocks; `None` if the subject was not
+    /// measured.
     pub values: Vec<Option<f64>>,
 }
 
@@ -34,7 +35,7 @@ type Matrix = Vec<Vec<f64>>;
 /// The effects from a set of blocks.
 #[derive(Clone, Debug)]
 pub struct Fit {
-    /// The effect of each subject; none of one that no chain of blocks links with the others.
+    /// The effect of each subject. `None` if no chain of blocks links the subject with the others.
     effects: Vec<Option<f64>>,
     /// The inverse of the normal equations: variances of effects, in units of the residual one.
     inverse: Matrix,
@@ -47,7 +48,7 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// The fit of `blocks`; none where they leave no degree of freedom.
+    /// The fit of `blocks`. `None` if they leave no degree of freedom.
     pub fn of(blocks: &[Observed]) -> Option<Self> {
         let count = blocks.first()?.values.len();
         let linked = linked(blocks, count);
@@ -77,23 +78,23 @@ impl Fit {
         Some(fit)
     }
 
-    /// The effect of a subject; none where it cannot be compared.
+    /// The effect of a subject. `None` if the subject cannot be compared.
     pub fn effect(&self, subject: usize) -> Option<f64> {
         self.effects[subject]
     }
 
-    /// How far the effect of `one` is above that of `other`. None if either cannot be compared.
+    /// The effect of `one` minus the effect of `other`. `None` if either cannot be compared.
     pub fn gap(&self, one: usize, other: usize) -> Option<f64> {
         Some(self.effects[one]? - self.effects[other]?)
     }
 
-    /// How many blocks compare something.
+    /// The number of blocks that compare subjects.
     pub fn blocks(&self) -> usize {
         self.blocks.len()
     }
 
-    /// A family of comparisons among `count` subjects. Chance puts some two of them apart with
-    /// probability `alpha`.
+    /// A family of comparisons among `count` subjects. With probability `alpha`, chance separates
+    /// at least two equal subjects.
     pub fn family(&self, count: usize, alpha: f64) -> Family<'_> {
         let count = count.max(2);
         Family {
@@ -103,8 +104,8 @@ impl Fit {
         }
     }
 
-    /// A family of comparisons of `count` subjects with one of them. Chance puts some other one
-    /// apart from it with probability `alpha`.
+    /// A family of comparisons of `count` subjects with one of them. With probability `alpha`,
+    /// chance separates an equal subject from this one.
     pub fn family_of_one(&self, count: usize, alpha: f64) -> Family<'_> {
         let others = count.saturating_sub(1).max(1);
         Family {
@@ -132,7 +133,7 @@ impl Fit {
         Some(student(alpha, differences.len() - 1) * error)
     }
 
-    /// What is left of each value: block, subject, session, residual.
+    /// The residual of each value: block, subject, session, residual.
     fn residuals(&self) -> impl Iterator<Item = (usize, usize, f64)> {
         self.blocks.iter().flat_map(move |block| {
             let present: Vec<(usize, f64)> = block
@@ -155,7 +156,7 @@ impl Fit {
         let deviation = |(squares, count): (f64, usize)| (squares / count.max(1) as f64).sqrt();
         let mut all: Vec<f64> = members.iter().map(|&subject| deviation(sums[subject])).collect();
         all.sort_by(f64::total_cmp);
-        // The median one: a noisy subject also makes its blocks' means noisy, and with them all
+        // Take the median, because a noisy subject also makes its blocks' means noisy, and so all
         // residuals.
         let usual = all[all.len() / 2];
         for &subject in members.iter().filter(|_| members.len() > 2) {
@@ -163,9 +164,9 @@ impl Fit {
         }
     }
 
-    /// The pooled residual variance, or the mean square of subjects within sessions where that is
-    /// larger. In that case a server process has a bias of its own, and more blocks of the same
-    /// process would not make it smaller.
+    /// The pooled residual variance, or the mean square of subjects within sessions if the latter
+    /// is larger. In the second case, a server process has a bias of its own. More blocks of the
+    /// same process would not reduce this bias.
     fn find_variance(&mut self, members: &[usize]) -> Option<()> {
         let mut cells: BTreeMap<(usize, usize), (f64, usize)> = BTreeMap::new();
         let (mut squares, mut values) = (0.0, 0_usize);
@@ -205,14 +206,14 @@ impl Fit {
 #[derive(Clone, Copy, Debug)]
 pub struct Family<'a> {
     fit: &'a Fit,
-    /// How many standard errors of a difference it takes.
+    /// The critical number of standard errors of a difference.
     errors: f64,
     /// The error of each comparison, when comparisons are tested alone.
     alpha_of_one: f64,
 }
 
 impl Family<'_> {
-    /// How far apart two subjects must be to be told apart. Both must have effects.
+    /// The critical difference of two subjects. Both must have effects.
     pub fn critical(&self, one: usize, other: usize) -> f64 {
         let Fit { noisy, inverse, variance, .. } = self.fit;
         if (noisy[one] || noisy[other])
@@ -225,7 +226,7 @@ impl Family<'_> {
     }
 }
 
-/// The subjects that are linked with the subject of most blocks.
+/// The subjects that blocks link with the subject of most blocks.
 fn linked(blocks: &[Observed], count: usize) -> Vec<bool> {
     let meets =
         |subject: usize| blocks.iter().filter(|block| block.values[subject].is_some()).count();
@@ -256,7 +257,7 @@ fn solve(
     count: usize,
 ) -> Option<(Vec<Option<f64>>, Matrix)> {
     let size = members.len();
-    // All ones added make the equations regular, and the effects' sum 0.
+    // Adding ones to all entries makes the equations regular, and the sum of the effects 0.
     let mut matrix = vec![vec![1.0 / size as f64; size]; size];
     let mut right = vec![0.0; size];
     for block in blocks {
@@ -288,7 +289,7 @@ fn solve(
 }
 
 /// The inverse of a matrix that is symmetric and positive definite, by elimination (Gauss &
-/// Jordan); none if it is not.
+/// Jordan); `None` if the matrix is not.
 fn invert(mut matrix: Matrix) -> Option<Matrix> {
     let size = matrix.len();
     for (row, line) in matrix.iter_mut().enumerate() {
@@ -352,14 +353,14 @@ mod tests {
         let mut all = blocks(&mut random, &[0.0, 0.3, 0.5, 9.0], 20, 0.001);
         for (number, block) in all.iter_mut().enumerate() {
             block.values[if number % 2 == 0 { 1 } else { 2 }] = None;
-            // No other has met this one.
+            // No other subject has met this one in a block.
             block.values[3] = None;
         }
         let fit = Fit::of(&all).unwrap();
         let gap = fit.effect(2).unwrap() - fit.effect(1).unwrap();
         assert!((gap - 0.2).abs() < 0.002, "{gap}");
         assert_eq!(fit.effect(3), None);
-        // Such a comparison is less sure than one with the subject in the middle.
+        // A comparison by way of the middle subject is less precise than a comparison with it.
         assert!(fit.family(3, 0.025).critical(1, 2) > 1.3 * fit.family(3, 0.025).critical(0, 1));
     }
 

@@ -1,8 +1,8 @@
-//! Whether an architecture keeps the constraints.
+//! Checks whether an architecture keeps the constraints.
 //!
-//! A limit is kept when the median of the repeats keeps it. If the interval of that median holds
-//! the limit, the next experiment might find the opposite. Then the recommendation says that it is
-//! not sure.
+//! An architecture keeps a limit if the median of the repeats keeps the limit. If the median's
+//! interval contains the limit, the next experiment might find the opposite. Then the
+//! recommendation says so.
 
 use duality_load::Latency;
 use serde::Serialize;
@@ -15,14 +15,14 @@ use crate::statistics::{Estimate, estimate};
 /// A limit and the measured figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
-    /// What is limited: `p99`, `memory`.
+    /// The limited figure: `p99`, `memory`.
     #[serde(skip)]
     pub of: String,
     /// In words: `p99 ≤ 5.0 ms`, `memory ≤ 200.0 MiB`.
     pub limit: String,
-    /// The median as people read it.
+    /// The median, formatted for readers.
     pub measured: String,
-    /// Whether the median keeps it.
+    /// Whether the median keeps the limit.
     pub kept: bool,
     /// Whether the interval of the median lies on one side of the limit.
     pub sure: bool,
@@ -30,7 +30,7 @@ pub struct Check {
     pub excess: f64,
 }
 
-/// All limits on figures that were measured. Beside them: the latencies and the memory in bytes of
+/// All limits on measured figures. `latencies` and `memory` hold the latencies and the bytes of
 /// each repeat.
 pub fn check(
     constraints: &Constraints,

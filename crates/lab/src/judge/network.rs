@@ -1,7 +1,7 @@
-//! Whether the network, and not the servers, sets the rate.
+//! Finds out whether the network, and not the servers, sets the rate.
 //!
-//! In a closed loop each connection waits for a round trip with every request. Where the round trip
-//! is most of the latency, all servers have the same rate. With 25 ms between them, 100 connections
+//! In a closed loop each connection waits for a round trip with every request. If the round trip is
+//! most of the latency, all servers have the same rate. With 25 ms between them, 100 connections
 //! make 4,000 requests/s, whatever server answers. Their processor times still differ.
 
 use serde::Serialize;
@@ -9,22 +9,23 @@ use serde::Serialize;
 use crate::record::{Measured, Outcome, Records};
 use crate::statistics::median;
 
-/// The share of the latency from which on a round trip is most of it.
+/// From this share of the latency on, the round trip sets the rate.
 const MOST: f64 = 0.5;
 
 /// A network that sets the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Network {
-    /// How long a round trip takes, in microseconds.
+    /// The length of a round trip, in microseconds.
     pub round_trip_us: f64,
     /// The median latency of a request, in microseconds.
     pub latency_us: f64,
-    /// How many requests the servers have at a time, at most: rate × (latency − round trip).
+    /// The most requests that a server has at a time: rate × (latency − round trip).
     pub load_in_server: f64,
 }
 
 impl Network {
-    /// The network of `subjects` at a number of connections, where it sets their rate.
+    /// The network of `subjects` at a number of connections. `None` if the network does not set
+    /// their rate.
     pub(crate) fn of(records: &Records, concurrency: usize, subjects: &[&str]) -> Option<Self> {
         let here = records.cells.iter().filter(|cell| cell.concurrency == concurrency);
         let cells: Vec<(&Measured, f64)> = here
@@ -50,8 +51,8 @@ impl Network {
     }
 }
 
-/// How many requests a server has at a time, without those that are on their way: rate × (latency −
-/// round trip), by Little's law. None where the two are on one machine.
+/// The number of requests that a server has at a time, without requests in transit: rate × (latency
+/// − round trip), by Little's law. `None` if server and load are on one machine.
 pub(crate) fn load_in_server(cell: &Measured) -> Option<f64> {
     let inside = (cell.latency_us.mean - cell.round_trip_us?).max(0.0);
     Some(cell.requests_per_second * inside / 1e6)

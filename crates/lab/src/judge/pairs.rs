@@ -1,26 +1,25 @@
-//! Two subjects at a number of connections: how far one is behind the other, and whether that is
-//! sure.
+//! Compares two subjects at a number of connections: the difference, and whether it is certain.
 
 use crate::judge::blocks::{Family, Fit};
 use crate::judge::rounds::Metric;
 
-/// A load generator's time that differs by more than this share shows that work has moved.
+/// If the load generator's time differs by more than this share, work has moved.
 const MOVED: f64 = 0.10;
 
 /// Two subjects at a number of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
-    /// How far the first subject is behind the second, as a logarithm.
+    /// The difference by which the first subject is worse than the second, as a logarithm.
     pub(crate) behind: f64,
-    /// How much it takes to tell them apart, as a logarithm.
+    /// The critical difference, as a logarithm.
     pub(crate) critical: f64,
-    /// Whether the first is not worse for sure.
+    /// Whether the first subject is not certain to be worse.
     pub(crate) level: bool,
-    /// Whether it is level only since work has moved to the load generator.
+    /// Whether the first subject is level only because work has moved to the load generator.
     pub(crate) work_moved: bool,
 }
 
-/// The fits of what is compared.
+/// The fits of the compared figures.
 pub(crate) struct Fits {
     /// What decides.
     pub(crate) metric: Metric,
@@ -50,12 +49,12 @@ impl<'f> Pairs<'f> {
         Self { fits, make, count, alpha, family: make(&fits.deciding, count, alpha) }
     }
 
-    /// How large a difference of two subjects chance makes at most, as a logarithm.
+    /// The largest difference of two subjects that chance makes, as a logarithm.
     pub(crate) fn critical(&self, one: usize, other: usize) -> f64 {
         self.family.critical(one, other)
     }
 
-    /// How a subject compares with another one.
+    /// Compares a subject with another subject.
     pub(crate) fn pair(&self, one: usize, other: usize) -> Pair {
         let behind = self.fits.deciding.gap(one, other).unwrap_or(0.0);
         let critical = if one == other { 0.0 } else { self.critical(one, other) };
@@ -70,7 +69,7 @@ impl<'f> Pairs<'f> {
         self.fits.metric == Metric::ServerCpu && gap.is_some_and(|gap| gap.exp_m1().abs() > MOVED)
     }
 
-    /// Whether the time of both ends together is worse, too, or not known.
+    /// Whether the time of both ends together is also worse, or unknown.
     fn total_is_worse(&self, one: usize, other: usize) -> bool {
         let Some(fit) = &self.fits.total else { return true };
         let critical = (self.make)(fit, self.count, self.alpha).critical(one, other);

@@ -2,8 +2,8 @@
 //! the subjects with one another.
 //!
 //! A round is a block of slices, with all its subjects side by side, or one repeat of windows where
-//! servers are measured in turn. Disturbed rounds are set apart here, before any figure is looked
-//! at.
+//! servers are measured in turn. This module sets disturbed rounds apart before it reads any
+//! figure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,13 +16,13 @@ use crate::statistics::{median, student_95};
 
 /// Steal of more than this share of a processor spoils a block.
 const MOST_STOLEN: f64 = 0.10;
-/// Steal within so many seconds before and after a block counts, too: it is counted in ticks and
-/// comes in spells.
+/// Steal within so many seconds before and after a block also counts, because the kernel counts
+/// steal in ticks, and steal comes in spells.
 const STEAL_AROUND: f64 = 0.6;
 /// A load generator that waits for its processor for more than this share of a slice spoils the
 /// rate of that slice.
 const MOST_WAITED: f64 = 0.20;
-/// A server that uses less than this share of its processor waits for something else. Server and
+/// A server that uses less than this share of its processor waits for another resource. Server and
 /// load generator wait for each other a little even when both are busy. A higher limit would make
 /// the metric change from one experiment to the next.
 const BUSY: f64 = 0.80;
@@ -30,16 +30,16 @@ const BUSY: f64 = 0.80;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
-    /// The server's processor time for each request, in microseconds: where servers are busy.
+    /// The server's processor time for each request, in microseconds. Used if servers are busy.
     ServerCpu,
-    /// Correct replies a second: where servers wait, or use several processors.
+    /// Correct replies a second. Used if servers wait, or use several processors.
     Rate,
-    /// The corrected latency at this percentile, in microseconds: where the rate is given (an open
-    /// loop).
+    /// The corrected latency at this percentile, in microseconds. Used if the rate is given (an
+    /// open loop).
     Latency(&'static str),
 }
 
-/// Blocks, or rounds of windows where servers were measured in turn.
+/// Blocks, or rounds of windows if servers were measured in turn.
 pub(crate) enum Rounds<'a> {
     Blocks { kept: Vec<&'a Block>, dropped: Vec<&'a Block>, waited: usize },
     Windows { kept: Vec<Vec<(&'a str, &'a Measured)>>, dropped: usize },
@@ -85,7 +85,7 @@ impl Sample {
     }
 }
 
-/// A percentile of those that results keep.
+/// A percentile that results keep.
 fn latency(latency: &Latency, percentile: &str) -> f64 {
     match percentile {
         "p50" => latency.p50,
@@ -139,12 +139,13 @@ impl<'a> Rounds<'a> {
         let disturbed = disturbed(&blocks);
         let (mut kept, mut dropped) = (Vec::new(), Vec::new());
         for (block, disturbed) in blocks.into_iter().zip(disturbed) {
-            if disturbed { dropped.push(block) } else { kept.push(block) }
+            let is_spoilt = disturbed || block.invalid.is_some();
+            if is_spoilt { dropped.push(block) } else { kept.push(block) }
         }
         Rounds::Blocks { kept, dropped, waited: 0 }
     }
 
-    /// What decides, for all of `candidates` the same.
+    /// The deciding metric, which is the same for all `candidates`.
     pub(crate) fn metric(
         &self,
         heading: &Heading,
@@ -158,7 +159,8 @@ impl<'a> Rounds<'a> {
             // counts only if a limit names it.
             return Metric::Latency(asked.unwrap_or("p50"));
         }
-        if network_sets_rate {
+        // The recording sets the rate of all.
+        if network_sets_rate || design.recording.is_some() {
             return Metric::ServerCpu;
         }
         let cpus = design.server_cpus.len().max(1) as f64;
@@ -166,13 +168,13 @@ impl<'a> Rounds<'a> {
             2 * candidates.iter().filter(|name| is_so(name)).count() > candidates.len()
         };
         let free = most(&|name| !self.client_was_limit(name));
-        // A server on a processor that others use does not wait, either.
+        // A server is not waiting either if other processes use its processor.
         let taken = self.taken_from_servers();
         let waits = |name: &str| self.server_share(name) + taken < BUSY;
         if free && (cpus > 1.0 || most(&waits)) { Metric::Rate } else { Metric::ServerCpu }
     }
 
-    /// Rates are worth nothing where the load generator had to wait; processor times do not mind.
+    /// Rates mean nothing if the load generator had to wait. Processor times stay valid.
     pub(crate) fn without_waits(self, metric: Metric) -> Self {
         match self {
             Rounds::Blocks { kept, mut dropped, .. } if metric == Metric::Rate => {
@@ -188,7 +190,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// The measurements of a subject in each round. Empty where it was not measured.
+    /// The measurements of a subject in each round. Empty if the subject was not measured.
     fn samples(&self, subject: &str, metric: Metric) -> Vec<(usize, Vec<Sample>)> {
         match self {
             Rounds::Blocks { kept, .. } => kept
@@ -257,7 +259,8 @@ impl<'a> Rounds<'a> {
 
     /// The share of a processor that the server used, on average.
     fn server_share(&self, subject: &str) -> f64 {
-        // While it was under way: the beginning and the end of a slice are not.
+        // Only the middle of a slice counts, because the load does not run at its beginning and
+        // end.
         let under_way: fn(&Slice) -> f64 =
             |slice| slice.requests_per_second * slice.server_cpu_us / slice.requests as f64 / 1e6;
         self.share(subject, under_way, |window| window.server_cpu_share)
@@ -311,13 +314,13 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// How many of the blocks of a session count, as far as that can be known before the others are
+/// The number of blocks of a session that count, as far as is known before the other sessions are
 /// measured.
 pub fn sound(heading: &Heading, blocks: &[&Block]) -> usize {
     let subjects: BTreeSet<&str> =
         blocks.iter().flat_map(|block| &block.slices).map(|slice| slice.subject.as_str()).collect();
     let rounds = Rounds::of_blocks(blocks.to_vec());
-    // Blocks do not tell what the network does; between hosts it may set the rate.
+    // Blocks do not show the effect of the network. Between hosts, the network may set the rate.
     let is_far = heading.design.topology.is_some();
     let metric = rounds.metric(heading, &subjects.into_iter().collect::<Vec<_>>(), is_far);
     match rounds.without_waits(metric) {
@@ -326,8 +329,8 @@ pub fn sound(heading: &Heading, blocks: &[&Block]) -> usize {
     }
 }
 
-/// Which of some blocks, in the order of measurement, the hypervisor spoilt: the steal within
-/// [`STEAL_AROUND`] seconds counts, too.
+/// Tells for each block, in the order of measurement, whether the hypervisor spoilt it. Steal
+/// within [`STEAL_AROUND`] seconds of a block also counts.
 fn disturbed(blocks: &[&Block]) -> Vec<bool> {
     let next_to =
         |one: &Block, other: &Block| (one.session, one.group) == (other.session, other.group);
@@ -362,7 +365,7 @@ fn disturbed(blocks: &[&Block]) -> Vec<bool> {
         .collect()
 }
 
-/// A rate and where it lies with 95 % confidence.
+/// A rate and its 95 % confidence interval.
 pub(crate) struct Rate {
     pub(crate) value: f64,
     pub(crate) low: f64,

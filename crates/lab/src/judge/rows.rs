@@ -1,5 +1,5 @@
-//! A row: all windows of one subject at one number of connections, as medians with intervals, and
-//! its faults.
+//! Rows. A row has all windows of one subject at one number of connections, as medians with
+//! intervals, and the faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,25 +15,26 @@ use crate::statistics::{Estimate, estimate, median, variation};
 pub struct Row {
     /// The name of the architecture or peer.
     pub subject: String,
-    /// How many connections were open at once.
+    /// The number of connections that were open at once.
     pub concurrency: usize,
     /// What was found.
     pub figures: Figures,
-    /// Warnings for readers of the figures, each once. Numbers in a warning are those of one
-    /// repeat.
+    /// Warnings for readers of the figures, without repetition. The numbers in a warning come from
+    /// one repeat.
     pub warnings: Vec<Warning>,
 }
 
-/// What was found for a subject at a concurrency.
+/// The result for a subject at a concurrency.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Figures {
     /// At least one repeat was measured.
     Measured(Box<Medians>),
     /// None was.
     Missing {
-        /// In one word: `unavailable`, `failed`, or `not run` when the experiment ended before.
+        /// The state in one word: `unavailable`, `failed`, or `not run` if the experiment ended
+        /// before.
         what: &'static str,
-        /// Why; empty for `not run`.
+        /// The reason. Empty for `not run`.
         reason: String,
     },
 }
@@ -45,7 +46,7 @@ pub struct Medians {
     pub requests_per_second: Estimate,
     /// Correct replies per second of each repeat.
     pub requests_per_second_samples: Vec<f64>,
-    /// How much they vary, see [`variation`]; none for one repeat.
+    /// The variation of the rates, see [`variation`]. `None` for one repeat.
     pub variation: Option<f64>,
     /// Mean latency: the service time of Kerneis & Chroboczek.
     pub mean_us: f64,
@@ -55,14 +56,14 @@ pub struct Medians {
     pub p99_us: f64,
     /// 99.9 % of the latencies are no longer.
     pub p99_9_us: f64,
-    /// Mean number of requests in service; in the servers alone, where a network lies between.
+    /// Mean number of requests in service. Over a network, requests in the servers alone.
     pub measured_load: f64,
     /// The server's processor time for each request.
     pub cpu_us: f64,
-    /// The same, with its interval.
+    /// The server's processor time for each request, with its interval.
     pub cpu: Estimate,
-    /// Whether rates and processor times are those of blocks. Then an invalid window does not
-    /// matter to them.
+    /// Whether rates and processor times come from blocks. Then an invalid window does not affect
+    /// them.
     pub of_blocks: bool,
     /// The load generator's processor time for each request.
     pub client_cpu_us: f64,
@@ -78,30 +79,31 @@ pub struct Medians {
     pub client_cpu_share: f64,
     /// Whether the load generator was the limit in at least half of the repeats.
     pub client_was_limit: bool,
-    /// Whether more than 1 in 10 connections got no reply within the window, so that the figures
-    /// describe fewer connections than they claim.
+    /// Whether more than 1 in 10 connections got no reply within the window. Then the figures
+    /// describe fewer connections than the row claims.
     pub starved: bool,
+    /// The share of the requests of a replay that got a reply. None in other patterns.
+    pub answered: Option<f64>,
     /// Whether the listen queue was the limit in at least half of the repeats.
     pub queue_was_limit: bool,
-    /// What became of the requests of all windows and slices together. Windows without a part in
-    /// the figures count, too.
+    /// The outcomes of the requests of all windows and slices together. Windows that the figures
+    /// leave out also count.
     pub fates: Fates,
-    /// How many connections got a reply within the window.
+    /// The number of connections that got a reply within the window.
     pub served: f64,
     /// Whether at least half of the repeats are invalid: the load generator could not do its work.
-    /// The figures are then those of all repeats, and cannot be trusted. Fewer invalid repeats are
-    /// left out of the figures.
+    /// The figures then cover all repeats, and cannot be trusted. If fewer repeats are invalid, the
+    /// figures leave them out.
     pub invalid: bool,
 }
 
-/// What became of requests. A wrong reply counts wherever it came. A disturbed figure does not
-/// excuse it.
+/// The outcomes of requests. Every wrong reply counts, even in a disturbed window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fates {
     /// Requests with a correct answer.
     pub correct: u64,
-    /// Requests with a wrong reply. Failures of slices in older results count here: they name no
-    /// kinds.
+    /// Requests with a wrong reply. Failures of slices in older results count here, because those
+    /// results name no kinds.
     pub wrong: u64,
     /// Requests that failed, wrong replies included.
     pub failed: u64,
@@ -122,7 +124,7 @@ impl Fates {
     }
 }
 
-/// Why a subject cannot be chosen at a number of connections, whatever its figures are.
+/// The reason why a subject cannot be chosen at a number of connections, whatever its figures are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// Replies were not what they should have been.
@@ -135,19 +137,19 @@ pub enum Fault {
     Invalid,
     /// A constraint is broken.
     Constraint,
-    /// It is not known whether a constraint is kept: the figure was not measured, or the load
+    /// Whether the subject keeps a constraint is unknown. The figure was not measured, or the load
     /// generator could not do its work.
     Unchecked,
 }
 
 impl Medians {
-    /// Whether rates and processor times can be compared: those of blocks can, whatever disturbed
-    /// the windows.
+    /// Whether rates and processor times can be compared. Figures of blocks can be compared, even
+    /// if windows were disturbed.
     pub fn is_comparable(&self) -> bool {
         !self.invalid || self.of_blocks
     }
 
-    /// Whether its latencies were measured, by a load generator that could do its work.
+    /// Whether the subject's latencies were measured by a load generator that could do its work.
     pub fn has_latencies(&self) -> bool {
         !self.invalid && self.p99_us > 0.0
     }
@@ -167,12 +169,12 @@ impl Medians {
 }
 
 impl Row {
-    /// Whether any of its replies was wrong.
+    /// Whether any of the subject's replies was wrong.
     pub fn answered_wrongly(&self) -> bool {
         self.medians().is_some_and(|medians| medians.fates.wrong > 0)
     }
 
-    /// The medians, where something was measured.
+    /// The medians, if anything was measured.
     pub fn medians(&self) -> Option<&Medians> {
         match &self.figures {
             Figures::Measured(medians) => Some(medians),
@@ -182,7 +184,7 @@ impl Row {
 }
 
 impl Row {
-    /// Counts what failed in slices, which are of the row's subject among others.
+    /// Counts the failures of the row's subject in slices, which hold other subjects too.
     pub(crate) fn take_failures(&mut self, blocks: &[&Block]) {
         let Figures::Measured(medians) = &mut self.figures else { return };
         let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
@@ -208,9 +210,9 @@ impl Row {
 }
 
 impl Medians {
-    /// Takes rates and processor times from blocks, where there are any. Many short slices among
-    /// those of the other subjects are steadier than one window in each repeat. The value of a
-    /// repeat is then the mean of its blocks.
+    /// Takes rates and processor times from blocks, if there are any. Many short slices,
+    /// interleaved with those of other subjects, are steadier than one window in each repeat. The
+    /// value of a repeat is then the mean of its blocks.
     pub(crate) fn take_blocks(&mut self, subject: &str, blocks: &[&Block], seed: u64) {
         let mean = |sessions: Option<usize>, of: fn(&crate::record::Slice) -> f64| -> Vec<f64> {
             let blocks =
@@ -295,8 +297,8 @@ pub(crate) fn row(subject: &str, concurrency: usize, outcomes: &[&Outcome], seed
     Row { subject: subject.to_owned(), concurrency, figures, warnings }
 }
 
-/// Leaves invalid repeats out and says so, unless they are half of all or more: then it is true
-/// that the whole is invalid.
+/// Leaves invalid repeats out and warns about them. If half of the repeats or more are invalid, the
+/// whole row is invalid.
 fn left_out(measured: &mut Vec<&Measured>, warnings: &mut Vec<Warning>) -> bool {
     let all = measured.len();
     let mut reasons: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
@@ -316,7 +318,7 @@ fn left_out(measured: &mut Vec<&Measured>, warnings: &mut Vec<Warning>) -> bool 
     whole
 }
 
-/// One warning of each kind. Those of the repeats differ only in their numbers.
+/// One warning of each kind. The warnings of the repeats differ only in their numbers.
 fn merged<'a>(warnings: impl Iterator<Item = &'a Warning>) -> Vec<Warning> {
     let mut kept: Vec<Warning> = Vec::new();
     for warning in warnings {
@@ -334,13 +336,19 @@ fn merged<'a>(warnings: impl Iterator<Item = &'a Warning>) -> Vec<Warning> {
 /// Fewer connections than this share with a reply are too few.
 pub(crate) const SERVED: f64 = 0.9;
 
-/// The medians of some repeats; none without any.
+/// The medians of some repeats. `None` without repeats.
 fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Medians> {
     let samples = |of: fn(&Measured) -> f64| -> Vec<f64> {
         repeats.iter().map(|repeat| of(repeat)).collect()
     };
     let middle = |of: fn(&Measured) -> f64| median(&samples(of));
     let requests_per_second_samples = samples(|repeat| repeat.requests_per_second);
+    let served: fn(&Measured) -> f64 = |repeat| repeat.connections_served as f64;
+    let answered = repeats.iter().filter_map(|repeat| {
+        let asked = repeat.replayed.as_ref()?.requests;
+        Some(repeat.requests as f64 / asked.max(1) as f64)
+    });
+    let answered = median(&answered.collect::<Vec<_>>());
     let limited = repeats.iter().filter(|repeat| repeat.client_was_limit).count();
     let was_limit = |repeat: &Measured| repeat.listen_queue.is_some_and(|queue| queue.was_limit);
     let queued = repeats.iter().filter(|repeat| was_limit(repeat)).count();
@@ -366,8 +374,12 @@ fn medians(repeats: &[&Measured], concurrency: usize, seed: u64) -> Option<Media
         client_cpu_share: middle(|repeat| repeat.client_cpu_share)?,
         client_was_limit: 2 * limited >= repeats.len(),
         queue_was_limit: 2 * queued >= repeats.len(),
-        starved: middle(|repeat| repeat.connections_served as f64)? < SERVED * concurrency as f64,
-        served: middle(|repeat| repeat.connections_served as f64)?,
+        starved: match answered {
+            Some(answered) => answered < SERVED,
+            None => middle(served)? < SERVED * concurrency as f64,
+        },
+        answered,
+        served: middle(served)?,
         fates: Fates::default(),
         invalid: false,
     })

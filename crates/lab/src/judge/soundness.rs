@@ -1,8 +1,7 @@
 //! How far figures of a row can be trusted: noise, outliers, and the steadiness of windows.
 //! docs/method.md has the definitions.
 //!
-//! No odd value is dropped. A marked value stays in the figures, and its mark is one of the row's
-//! warnings.
+//! The figures keep odd values. The row's warnings mark them.
 
 use duality_load::{Warning, WarningKind};
 
@@ -10,7 +9,7 @@ use crate::format::listed;
 use crate::record::Measured;
 use crate::statistics::{self, NOISE, outliers, trend};
 
-/// What is odd about the repeats of a row with these `rates`, in sentences.
+/// Warnings about odd repeats of a row with these `rates`, in sentences.
 pub(crate) fn marks(repeats: &[&Measured], rates: &[f64]) -> Vec<Warning> {
     let mut marks = Vec::new();
     if let Some(variation) = statistics::variation(rates).filter(|variation| *variation > NOISE) {
@@ -34,7 +33,8 @@ pub(crate) fn marks(repeats: &[&Measured], rates: &[f64]) -> Vec<Warning> {
     marks
 }
 
-/// The trend within the windows, when at least half of them have one, and all in one direction.
+/// The trend within the windows, if at least half of the windows have a trend, and all trends have
+/// one direction.
 fn unsteady(repeats: &[&Measured]) -> Option<String> {
     let trends: Vec<f64> =
         repeats.iter().filter_map(|repeat| trend(&repeat.slices_requests_per_second)).collect();

@@ -1,4 +1,4 @@
-//! How the clients of an experiment behave.
+//! The behaviour of the clients of an experiment.
 
 use duality_load::{Arrivals, Crowd, Pattern, Sources};
 use serde::{Deserialize, Serialize};
@@ -8,13 +8,13 @@ use crate::record::Clients;
 /// How clients behave.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Behaviour {
-    /// When requests are made.
+    /// The times at which clients make requests.
     pub pattern: Pattern,
-    /// Whether a connection carries request after request.
+    /// Whether a connection carries several requests, one after another.
     pub keep_alive: bool,
     /// The crowd that is connected beside the clients that make requests.
     pub crowd: Crowd,
-    /// How many addresses all of them come from.
+    /// The number of addresses that all clients come from.
     pub sources: Sources,
 }
 
@@ -31,7 +31,7 @@ impl Default for Behaviour {
 }
 
 impl Behaviour {
-    /// Its form in the results.
+    /// The behaviour's form in the results.
     pub fn record(&self) -> Clients {
         Clients {
             pattern: self.pattern.name().to_owned(),
@@ -49,7 +49,7 @@ impl Behaviour {
         }
     }
 
-    /// How many connections there are when `connections` of them make the requests.
+    /// The number of all connections, if `connections` of them make the requests.
     pub fn connections(&self, connections: usize) -> usize {
         let Crowd { idle, slow_readers, slow_senders, .. } = self.crowd;
         connections.saturating_add(idle + slow_readers + slow_senders)

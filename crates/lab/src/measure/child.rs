@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// How often a process is asked whether it has ended.
+/// The time between two checks whether a process has ended.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How long to wait for a process.
+/// The limits of a wait for a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience<'p> {
     /// The process is killed after this time.
     pub limit: Duration,
-    /// Or when this is set.
+    /// The process is killed when this flag is set.
     pub interrupted: &'p AtomicBool,
 }
 
-/// A process. To drop this value ends the process.
+/// A process. Dropping this value ends the process.
 #[derive(Debug)]
 pub struct Running(Child);
 
@@ -37,11 +37,11 @@ impl Running {
         command.spawn().map(Self).map_err(|error| format!("{program}: {error}"))
     }
 
-    /// Where it listens, as soon as it says so.
+    /// The address at which the process listens, as soon as the process prints it.
     ///
     /// # Errors
     ///
-    /// The output that came instead.
+    /// The error holds the output that came instead.
     pub fn address(&mut self) -> Result<String, String> {
         let mut line = String::new();
         let output = self.0.stdout.take().map(BufReader::new);
@@ -55,9 +55,9 @@ impl Running {
         }
     }
 
-    /// Asks it to end in order.
+    /// Asks the process to end in order.
     pub fn terminate(&self) {
-        // It may have ended.
+        // The process may have ended.
         let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
     }
 
@@ -106,7 +106,7 @@ impl Drop for Running {
     }
 }
 
-/// The JSON that a command prints, which has to succeed.
+/// The JSON that a command prints. The command must succeed.
 ///
 /// # Errors
 ///
@@ -116,7 +116,7 @@ pub fn report(command: &mut Command, patience: Patience<'_>) -> Result<Value, St
     serde_json::from_str(&said).map_err(|error| format!("no report: {error}"))
 }
 
-/// The last line that a process said, without its name.
+/// The last line that a process printed, without its name.
 fn reason(said: &str) -> String {
     let last = said.lines().last().unwrap_or("it ended without a word");
     last.strip_prefix("duality: ").unwrap_or(last).to_owned()

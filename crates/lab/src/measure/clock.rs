@@ -17,12 +17,12 @@ impl<'a> Clock<'a> {
         Self { interrupted, until: budget.and_then(|budget| Instant::now().checked_add(budget)) }
     }
 
-    /// The clock of the next part of the work. What is left of the time is shared by how long the
-    /// parts are thought to take. `rest` is the length of this part and of all that follow, in the
+    /// The clock of the next part of the work. The parts share the remaining time in proportion to
+    /// their estimated lengths. `rest` is the length of this part and of all that follow, in the
     /// same unit.
     ///
-    /// A part that took longer than it was thought to leaves less to all that follow, in
-    /// proportion. So each of them has some time, however slow the machine is.
+    /// A part that took longer than estimated leaves less time to all later parts, in proportion.
+    /// So each later part has some time, however slow the machine is.
     #[must_use]
     pub fn share(self, part: f64, rest: f64) -> Self {
         let Some(left) = self.left().filter(|_| part < rest) else { return self };
@@ -30,7 +30,7 @@ impl<'a> Clock<'a> {
         Self { until: Instant::now().checked_add(share), ..self }
     }
 
-    /// How long it has still to go; none without a budget.
+    /// The time that is left. `None` without a budget.
     pub fn left(self) -> Option<Duration> {
         self.until.map(|until| until.saturating_duration_since(Instant::now()))
     }

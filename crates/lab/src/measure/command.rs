@@ -82,7 +82,7 @@ impl Load<'_> {
         load_command::run(self.words, address, key.concurrency, cpus, self.interrupted)
     }
 
-    /// What the load generator would have reported.
+    /// A report like that of the load generator.
     fn report(self, key: &CellKey, run: &Run) -> Report {
         let figures = &run.figures;
         let seconds = run.seconds();
@@ -98,6 +98,7 @@ impl Load<'_> {
             pattern: FAILED.to_owned(),
             connections: key.concurrency,
             keep_alive: true,
+            requests_per_connection: None,
             sources: 1,
             window_seconds: seconds,
             requests: figures.requests,
@@ -120,6 +121,7 @@ impl Load<'_> {
             slices_requests_per_second: Vec::new(),
             histogram: String::new(),
             open_loop: None,
+            replayed: None,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What a server has used: its own count, and that of its living descendants from /proc. The server
-//! can only count them once they have ended (fork, prefork).
+//! The resources that a server has used: its own count, and the count of its living descendants
+//! from /proc. The server can count descendants only once they have ended (fork, prefork).
 
 use std::time::Duration;
 use std::{fs, io};
@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::measure::machine::kibibytes;
 use crate::record::Operations;
 
-/// The most descendants that are looked at for their memory; more are estimated from these.
+/// The most descendants for which the lab reads memory. It estimates the memory of further
+/// descendants.
 const SAMPLED: usize = 256;
 
 /// Processor time, context switches and memory.
@@ -18,22 +19,22 @@ pub(crate) struct Counters {
     pub(crate) cpu_us: u64,
     pub(crate) voluntary_switches: u64,
     pub(crate) involuntary_switches: u64,
-    /// What a server of ours has counted; a peer counts nothing.
+    /// The counts of a server of ours. A peer counts nothing.
     #[serde(default)]
     pub(crate) operations: Operations,
-    /// How many connections are open; a peer does not say.
+    /// The number of open connections. A peer does not report it.
     #[serde(default)]
     pub(crate) connections_open: Option<u64>,
-    /// How often the load generator waited for replies: each time, one of them has woken it.
+    /// How often the load generator waited for replies. Each wait ended when a reply woke it.
     #[serde(skip)]
     pub(crate) client_waits: u64,
-    /// The lab knows it of a process, and the process itself does not.
+    /// The lab knows this figure for a process, but the process itself does not.
     #[serde(default)]
     pub(crate) peak_bytes: u64,
 }
 
 impl Counters {
-    /// These, and those of another server.
+    /// The sum of these counts and those of another server.
     pub(crate) fn and(self, other: &Self) -> Self {
         Self {
             cpu_us: self.cpu_us + other.cpu_us,
@@ -62,7 +63,7 @@ fn cpu_of(pid: u32) -> io::Result<Duration> {
     Ok(Duration::from(nix::time::clock_gettime(clock)?))
 }
 
-/// The processor time of a process, which lives, and of others that may have ended meanwhile.
+/// The processor time of a living process, and of other processes that may have ended meanwhile.
 pub(crate) fn cpu_of_all(pid: u32, others: &[u32]) -> io::Result<Duration> {
     Ok(cpu_of(pid)? + cpu_of_living(others))
 }
@@ -80,13 +81,14 @@ pub(crate) fn has_ended_children(pid: u32) -> bool {
     fields.split_whitespace().skip(13).take(2).any(|ticks| ticks != "0")
 }
 
-/// What living children have used. One that ends meanwhile is left out: its parent counts it.
+/// The resources that living children have used. A child that ends meanwhile is left out, because
+/// its parent counts it.
 pub(crate) fn of_living(children: &[u32]) -> Counters {
     let folders: Vec<String> = children.iter().map(|pid| format!("/proc/{pid}")).collect();
     of_tasks(folders.iter().map(String::as_str))
 }
 
-/// What the first threads of processes have used (`/proc/PID`), or any threads
+/// The resources that the first threads of processes have used (`/proc/PID`), or any threads
 /// (`/proc/PID/task/TID`).
 pub(crate) fn of_tasks<'a>(folders: impl Iterator<Item = &'a str>) -> Counters {
     let mut total = Counters::default();
@@ -119,7 +121,7 @@ pub(crate) fn peak_memory(pid: u32) -> u64 {
 
 /// The memory of a server and its children in bytes. It is the sum of the processes' own memory, in
 /// shares where several have a page. The mapped files of the largest process count once. Shares of
-/// files would not do: a program that other servers run as well would cost each of them less.
+/// files would mislead: a program that several servers run would seem to cost each server less.
 pub(crate) fn shared_memory(parent: u32, children: &[u32]) -> u64 {
     let own = |pid: u32| {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();

@@ -18,7 +18,7 @@ use crate::statistics::median;
 pub(crate) struct Display {
     experiment: Experiment,
     total: usize,
-    /// How long what has ended was thought to take, in seconds.
+    /// The estimated length of the finished parts, in seconds.
     passed: f64,
     ended: usize,
     blocks: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Display {
     live: Option<Live>,
 }
 
-/// Processor time for a request in the blocks so far: sums of logarithms, and how many there are.
+/// Processor time for a request in the blocks so far: sums of logarithms, and their counts.
 #[derive(Default)]
 struct Standing(BTreeMap<usize, BTreeMap<String, (f64, usize)>>);
 
@@ -47,7 +47,8 @@ impl Standing {
         }
     }
 
-    /// `best`, or `+39 %`: how far a subject is above the least; none where it is too early.
+    /// `best`, or `+39 %`: the share by which a subject exceeds the best. `None` if there are too
+    /// few slices.
     fn told(&self, subject: &str, concurrency: usize) -> Option<String> {
         let sums = self.0.get(&concurrency)?;
         let means = sums.values().filter(|(_, count)| *count >= Self::FEWEST);
@@ -80,7 +81,7 @@ impl Display {
         display
     }
 
-    /// A cell has ended.
+    /// Shows that a cell has ended.
     pub(crate) fn ended(&mut self, cell: &Cell) {
         self.ended += 1;
         if let Outcome::Measured(measured) = &cell.outcome {
@@ -96,12 +97,12 @@ impl Display {
                 live.bar.set_message(format!("{} at {}", cell.subject, cell.concurrency));
                 self.redraw();
             }
-            // Progress that cannot be written is not missed.
+            // A failure to write progress does not matter.
             None => drop(writeln!(stderr(), "[{}/{}] {}", self.ended, self.total, describe(cell))),
         }
     }
 
-    /// A block has ended.
+    /// Shows that a block has ended.
     pub(crate) fn block_ended(&mut self, block: &Block) {
         self.blocks += 1;
         self.standing.add(block);
@@ -117,7 +118,7 @@ impl Display {
                 ));
                 self.redraw();
             }
-            // A line for each would be many.
+            // A line for each block would be too many lines.
             None if block.number + 1 == planned => drop(writeln!(
                 stderr(),
                 "[{}/{}] {planned} blocks c={} #{}",
@@ -141,7 +142,7 @@ impl Display {
     fn redraw(&mut self) {
         let Some(live) = &self.live else { return };
         let design = &self.experiment.design;
-        // Blocks that are measured again take longer than was thought.
+        // Blocks that are measured again make the experiment longer than estimated.
         let passed = (1e3 * self.passed) as u64;
         live.bar.set_position(passed.min(live.bar.length().unwrap_or(0)));
         // Variants may have longer names.
@@ -190,7 +191,7 @@ fn describe(cell: &Cell) -> String {
     let place = format!("{} c={} #{}", cell.subject, cell.concurrency, cell.repeat + 1);
     match &cell.outcome {
         Outcome::Measured(measured) => {
-            // A load command may tell no latencies.
+            // A load command may report no latencies.
             let p99 = Some(measured.latency_us.p99 / 1e3).filter(|p99| *p99 > 0.0);
             format!(
                 "{place}: {:.0} req/s, {}{:.2} µs CPU/request",

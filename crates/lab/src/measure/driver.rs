@@ -1,4 +1,4 @@
-//! What makes the load of cells and slices: the load generator in this process, or loads on hosts.
+//! Drives the load of cells and slices: the load generator in this process, or loads on hosts.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use super::experiment::Experiment;
 use super::window::Window;
 use crate::record::CellKey;
 
-/// What becomes of the connections of a load after its window.
+/// The fate of a load's connections after its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
-    /// They stay, for slices.
+    /// The connections stay, for slices.
     Stay,
     /// They end.
     End,
@@ -21,11 +21,12 @@ pub(crate) enum After {
 /// Makes load.
 pub(crate) trait Driver {
     /// Measures the server of `window` in a window of its own. If the load stays, its connections
-    /// are at rest afterwards, for [`slice`](Driver::slice). Its number is how many stayed before.
+    /// are at rest afterwards, for [`slice`](Driver::slice). The load's number is the count of
+    /// loads that stayed before.
     ///
     /// # Errors
     ///
-    /// Why there is no report. The load does not stay then.
+    /// The error tells why there is no report. Then the load does not stay.
     fn measure(
         &mut self,
         key: &CellKey,
@@ -34,19 +35,20 @@ pub(crate) trait Driver {
         interrupted: &AtomicBool,
     ) -> Result<Report, String>;
 
-    /// Has a load make requests for `length`.
+    /// Makes a load send requests for `length`.
     ///
     /// # Errors
     ///
-    /// When what makes the load is gone.
+    /// Fails if the load generator is gone.
     fn slice(&mut self, load: usize, length: Duration) -> Result<Slice, String>;
 
-    /// How many processors make a load that stays, one in each process.
+    /// The number of processors that make a staying load, each in a process of its own.
     fn width(&self, _load: usize) -> usize {
         1
     }
 
-    /// The longest round trip from a load to its server; none on one machine, where it is nothing.
+    /// The longest round trip from a load to its server. `None` on one machine, where it is
+    /// negligible.
     fn round_trip(&self) -> Option<Duration> {
         None
     }

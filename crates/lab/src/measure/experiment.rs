@@ -9,6 +9,7 @@ use duality_load::{Crowd, Options, Pattern, Relay, Stop, Target, TargetError};
 use serde::{Deserialize, Serialize};
 
 use super::behaviour::Behaviour;
+use super::recording::Replay;
 use super::store::Store;
 use crate::record::{CellKey, Constraints, Design, Origin, Role, UnitCosts, World};
 
@@ -16,7 +17,7 @@ use crate::record::{CellKey, Constraints, Design, Origin, Role, UnitCosts, World
 /// from. The parts that only this command needs are not sent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Experiment {
-    /// What is to be measured.
+    /// The design of the measurements.
     pub design: Design,
     /// What to send to a service of the user's own, and the reply to expect.
     pub exchange: Option<(Vec<u8>, Vec<u8>)>,
@@ -27,37 +28,40 @@ pub struct Experiment {
     /// The folder of the programs that were made for peers.
     #[serde(skip)]
     pub programs: PathBuf,
-    /// What a subject cannot carry at so many connections, and why.
+    /// The cells that a subject cannot carry, with reasons.
     #[serde(skip)]
     pub unavailable: BTreeMap<(String, usize), String>,
     /// The subjects that run with less on this machine than elsewhere, and the reason.
     #[serde(skip)]
     pub degraded: Vec<String>,
+    /// What is replayed, where a recording is.
+    #[serde(skip)]
+    pub replay: Option<Replay>,
     /// The servers' store.
     pub store: Option<Store>,
-    /// Where servers listen: on loopback, or on all addresses of a host.
+    /// The addresses on which servers listen: loopback, or all addresses of a host.
     #[serde(skip, default = "loopback")]
     pub listen: IpAddr,
-    /// The plan that it is of.
+    /// The plan that contains the experiment.
     #[serde(skip)]
     pub origin: Option<Origin>,
-    /// The program with the `serve` command that is started for each cell.
+    /// The program with the `serve` command that the lab starts for each cell.
     #[serde(skip)]
     pub program: PathBuf,
-    /// The command line that asked for it.
+    /// The command line that started the experiment.
     #[serde(skip)]
     pub command: Vec<String>,
-    /// What must be kept to be recommended.
+    /// The constraints that a recommended subject must keep.
     #[serde(skip)]
     pub constraints: Constraints,
-    /// The subject that runs today, beside which all others are shown.
+    /// The subject that runs today. The report compares all other subjects with it.
     #[serde(skip)]
     pub current: Option<String>,
-    /// The costs of operations on this machine, if they were measured. The reasons of a
-    /// recommendation are made of them.
+    /// The costs of operations on this machine, if they were measured. A recommendation takes its
+    /// reasons from these costs.
     #[serde(skip)]
     pub unit_costs: UnitCosts,
-    /// How long it may take in all; none for as long as it takes.
+    /// The time that the experiment may take. `None` means no limit.
     #[serde(skip)]
     pub budget: Option<Duration>,
     /// The reductions by the budget, in words.
@@ -66,21 +70,27 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// How many cells it has.
+    /// Whether a store of its own shares the only processor of the load generator.
+    pub(crate) fn store_is_beside_load(&self) -> bool {
+        let one_host = self.design.topology.is_none();
+        one_host && self.store == Some(Store::Redis) && self.design.client_cpus.len() == 1
+    }
+
+    /// The number of cells of the experiment.
     pub fn cells(&self) -> usize {
         self.design.cells()
     }
 
-    /// How many of them are available at the start.
+    /// The number of cells that are available at the start.
     pub fn tried(&self) -> usize {
         self.cells() - self.unavailable.len() * self.design.repeats
     }
 
     /// Adds the control: one architecture that is measured twice.
     ///
-    /// It is the one that is available at the most numbers of connections. Of several, state
-    /// machines on epoll come first, then the order of the design. A yardstick is never the
-    /// control. Where no architecture is available, there is no control.
+    /// The control is the architecture that is available at the most numbers of connections. If
+    /// several are, state machines on epoll come first, then the order of the design decides. A
+    /// yardstick is never the control. If no architecture is available, there is no control.
     pub fn add_control(&mut self) {
         let design = &self.design;
         let missing = |name: &str| {
@@ -106,15 +116,19 @@ impl Experiment {
         self.design.control = Some(control);
     }
 
-    /// Why a cell cannot be measured, if so.
+    /// The reason why a cell cannot be measured, if there is one.
     pub(crate) fn why_unavailable(&self, key: &CellKey) -> Option<&str> {
         self.unavailable.get(&(key.subject.clone(), key.concurrency)).map(String::as_str)
     }
 
-    /// How many servers can be alive at once at so many connections, to be driven in turn. The
-    /// number is 1 where they are measured one after the other.
+    /// The number of servers that can be alive at once with so many connections, to be driven in
+    /// turn. The number is 1 if the lab measures servers one after the other.
     pub fn side_by_side(&self, concurrency: usize) -> usize {
         if self.design.load_command.is_some() {
+            return if self.design.blocks > 0 { usize::MAX } else { 1 };
+        }
+        // A replay goes to all servers at once.
+        if self.replay.is_some() {
             return if self.design.blocks > 0 { usize::MAX } else { 1 };
         }
         // Where several hosts make the load, each has its part of it.
@@ -128,10 +142,10 @@ impl Experiment {
     ///
     /// # Errors
     ///
-    /// When there is no client for the service, in one line.
+    /// Fails if there is no client for the service.
     pub(crate) fn load(&self, address: SocketAddr, cell: &CellKey) -> Result<Options, String> {
         let design = &self.design;
-        Ok(Options {
+        let load = Options {
             pattern: self.behaviour.pattern,
             crowd: self.behaviour.crowd,
             sources: self.behaviour.sources,
@@ -140,18 +154,27 @@ impl Experiment {
             warm_up: Duration::from_secs_f64(design.warm_up_seconds),
             keep_alive: design.keep_alive,
             cpus: design.client_cpus.clone(),
-            // The same arrivals for all architectures, and others in each repeat.
+            // Arrivals are the same for all architectures, and differ between repeats.
             seed: design.seed.wrapping_add(cell.repeat as u64),
             ..Options::new(self.target(address)?)
+        };
+        Ok(match &self.replay {
+            None => load,
+            Some(replay) => {
+                let length = Duration::from_secs_f64(design.window_seconds);
+                // The same piece for all architectures, and another in each repeat.
+                let salt = [cell.concurrency as u64, cell.repeat as u64, 0];
+                load.replaying(replay.piece(cell.concurrency, length, design.seed, salt))
+            }
         })
     }
 
     /// The part of a load that a host makes: the connections and the rate are shared out. `part` is
-    /// which it is, from 0, of `parts`.
+    /// the index of the part, from 0, among `parts`.
     ///
     /// # Errors
     ///
-    /// When there is no client for the service, in one line.
+    /// Fails if there is no client for the service.
     pub(crate) fn part_of_load(
         &self,
         address: SocketAddr,
@@ -176,27 +199,27 @@ impl Experiment {
                 }
                 other => other,
             },
-            // Arrivals are not to be in step.
+            // The seeds differ, so that the parts' arrivals are not in step.
             seed: whole.seed.wrapping_add((part as u64) << 32),
             ..whole
         })
     }
 
-    /// How many hosts make the load; 1 on this machine.
+    /// The number of hosts that make the load. 1 on this machine.
     fn loads(&self) -> usize {
         let hosts = self.design.topology.as_ref().map(|topology| topology.of(Role::Load).count());
         hosts.unwrap_or(1).max(1)
     }
 
-    /// The load of any server at so many connections: what can be told of it before there is a
-    /// server.
+    /// The load of any server at so many connections: the part of it that is known before a server
+    /// exists.
     fn load_of(&self, concurrency: usize) -> Result<Options, String> {
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         self.load(nowhere, &CellKey { repeat: 0, subject: String::new(), concurrency })
     }
 
     /// What is asked of the service at `address`.
-    fn target(&self, address: SocketAddr) -> Result<Target, String> {
+    pub(crate) fn target(&self, address: SocketAddr) -> Result<Target, String> {
         if let Some((request, reply)) = self.exchange.clone() {
             return Ok(Target::exchange(address, request, reply));
         }
@@ -206,9 +229,9 @@ impl Experiment {
         target.parse().map_err(|error: TargetError| error.to_string())
     }
 
-    /// Why so many connections cannot be open at once here, if so.
+    /// The reason why so many connections cannot be open at once here, if there is one.
     pub fn too_many(&self, connections: usize) -> Option<String> {
-        // What other hosts allow is seen there.
+        // The agents check the limits of other hosts.
         if self.design.load_command.is_some() || self.design.topology.is_some() {
             return None;
         }
@@ -216,8 +239,8 @@ impl Experiment {
         load.check_descriptors().err().map(|error| error.to_string())
     }
 
-    /// Why no client can load the service with `connections` connections, if so: what is found
-    /// before anything starts.
+    /// The reason why no client can load the service with `connections` connections, if there is
+    /// one. The lab checks this before anything starts.
     pub fn misfit(&self, connections: usize) -> Option<String> {
         if self.design.load_command.is_some() {
             return None;
@@ -236,7 +259,7 @@ fn loopback() -> IpAddr {
 /// The files that a peer serves.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Site {
-    /// Those in an existing directory.
+    /// The files in an existing directory.
     Directory(PathBuf),
     /// These files, by their names.
     Files(Vec<(String, Vec<u8>)>),
@@ -257,6 +280,7 @@ pub(crate) mod tests {
             programs: PathBuf::new(),
             unavailable: BTreeMap::new(),
             degraded: vec![],
+            replay: None,
             store: None,
             listen: loopback(),
             origin: None,

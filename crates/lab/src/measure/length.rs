@@ -6,17 +6,21 @@ use super::experiment::Experiment;
 use super::load_command::USUAL_RUN;
 use crate::record::{CellKey, Design, cells};
 
-/// What a cell costs beside warm-up and window: starting a server, draining it.
+/// The time of a cell besides warm-up and window: starting a server, draining it.
 pub(crate) const OVERHEAD: Duration = Duration::from_millis(120);
-/// What each connection adds to it, roughly: it is made, and ended.
+/// The time that each connection adds to a cell, roughly: opening and closing it.
 const OF_A_CONNECTION: Duration = Duration::from_micros(100);
+/// How many pieces of a recording a block has.
+pub(crate) const PIECES: usize = 2;
+/// What a piece costs beside warm-up and window: its connections end.
+const OVERHEAD_OF_A_PIECE: Duration = Duration::from_millis(50);
 /// The time of a slice beside its length: the lab checks twice that the server rests.
 const OVERHEAD_OF_A_SLICE: Duration = Duration::from_micros(800);
-/// What each connection adds to it: its last reply is awaited.
+/// The time that each connection adds to a slice, which waits for the last reply.
 const OF_A_LAST_REPLY: Duration = Duration::from_micros(25);
 
 impl Experiment {
-    /// About how long it takes. Unavailable cells take no time.
+    /// The approximate length of the experiment. Unavailable cells take no time.
     pub fn length(&self) -> Duration {
         let Design { repeats, blocks, .. } = self.design;
         let windows: f64 = self.tried_cells().map(|cell| self.seconds_of_a_cell(&cell)).sum();
@@ -24,13 +28,13 @@ impl Experiment {
         Duration::try_from_secs_f64(windows + blocks).unwrap_or(Duration::MAX)
     }
 
-    /// How long a cell takes, about.
+    /// The approximate length of a cell.
     pub(crate) fn seconds_of_a_cell(&self, cell: &CellKey) -> f64 {
         let Design { warm_up_seconds, window_seconds, .. } = self.design;
         warm_up_seconds + window_seconds + self.overhead(cell).as_secs_f64()
     }
 
-    /// What a cell takes beside warm-up and window, roughly.
+    /// The approximate time of a cell besides warm-up and window.
     pub(crate) fn overhead(&self, cell: &CellKey) -> Duration {
         let connections = u32::try_from(cell.concurrency).unwrap_or(u32::MAX);
         match self.design.load_command {
@@ -54,6 +58,11 @@ impl Experiment {
     /// The time of one block at so many connections, in seconds. 0 if servers are not driven side
     /// by side.
     pub(crate) fn seconds_of_blocks(&self, concurrency: usize) -> f64 {
+        if self.replay.is_some() {
+            let Design { warm_up_seconds, window_seconds, .. } = self.design;
+            let piece = warm_up_seconds + window_seconds + OVERHEAD_OF_A_PIECE.as_secs_f64();
+            return PIECES as f64 * piece;
+        }
         let names = self.design.measured();
         let alive =
             names.filter(|name| !self.unavailable.contains_key(&((*name).to_owned(), concurrency)));
@@ -62,13 +71,18 @@ impl Experiment {
             return 0.0;
         }
         let groups = if alive <= room { 1 } else { (alive - 1).div_ceil(room - 1) };
-        // The one that links groups is in each.
+        // The subject that links groups is in each group.
         let slices = 2 * (alive + groups - 1);
         slices as f64 * self.seconds_of_a_slice(concurrency)
     }
 
-    /// What a slice at so many connections takes, in seconds.
+    /// The time of a slice at so many connections, in seconds.
     pub(crate) fn seconds_of_a_slice(&self, concurrency: usize) -> f64 {
+        if self.replay.is_some() {
+            // A slice is a part of pieces that all have at once.
+            let slices = PIECES * self.design.measured().count().max(1);
+            return self.seconds_of_blocks(concurrency) / slices as f64;
+        }
         match self.design.load_command {
             Some(_) => USUAL_RUN.as_secs_f64(),
             None => slice_seconds(concurrency),
@@ -76,12 +90,12 @@ impl Experiment {
     }
 }
 
-/// How long a slice lasts at so many connections, with such a round trip: long enough for each to
-/// get several replies.
+/// The length of a slice at so many connections, with the given round trip. It is long enough for
+/// each connection to get several replies.
 pub(crate) fn slice_length(concurrency: usize, round_trip: Option<Duration>) -> Duration {
-    /// From so many connections on slices are longer.
+    /// From this number of connections on, slices are longer.
     const MANY: usize = 500;
-    /// How many replies each connection is to get, at least.
+    /// The least number of replies that each connection should get.
     const REPLIES: u32 = 10;
     let near = Duration::from_millis(if concurrency < MANY { 35 } else { 55 });
     round_trip.map_or(near, |time| near.max(REPLIES * time))

@@ -1,4 +1,4 @@
-//! Whether the listen queue, and not the server, was the limit of a cell.
+//! Finds out whether the listen queue, and not the server, was the limit of a cell.
 //!
 //! ```text
 //! client: connect ──SYN──▶ queue of the listener: at most the backlog, and one ──accept──▶ server
@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Then most connections wait for a timer of the client's kernel, and only a few connections make
-//! requests. Kerneis & Chroboczek found that in 2009. The measured load of their servers stayed
-//! near 130, whatever was offered: `somaxconn` was 128. The median latency does not show it, and
-//! the mean becomes irregular.
+//! requests. Kerneis & Chroboczek found this effect in 2009. The measured load of their servers
+//! stayed near 130 at any offered load, because `somaxconn` was 128. The median latency does not
+//! show the effect, and the mean becomes irregular.
 //!
 //! `length` asks the kernel how long the queue is, for any server. `judge` is the diagnosis, a
 //! function of figures alone.
@@ -25,7 +25,7 @@ use crate::record::ListenQueue;
 /// no less before one, and Kerneis's outliers were those of "200 ms or more".
 const PAUSE_US: f64 = 200_000.0;
 
-/// The figures of a cell that the diagnosis is made from.
+/// The figures of a cell that the diagnosis uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
     /// How many connections were to be open at once.
@@ -42,7 +42,7 @@ pub(crate) struct Figures {
     pub(crate) overflows: u64,
 }
 
-/// Whether the queue was the limit. It takes all of this:
+/// Whether the queue was the limit. All these conditions must hold:
 ///
 /// - Each request has a connection of its own. Where connections stay, nothing empties a full
 ///   queue, and a longer one would not be emptied either.
@@ -54,12 +54,12 @@ pub(crate) struct Figures {
 pub(crate) fn judge(figures: &Figures) -> bool {
     let Figures { offered, keep_alive, length, prompt_load, median_us, overflows } = *figures;
     let offered = offered as f64;
-    // The kernel lets one more in than the backlog says.
+    // The kernel admits one connection more than the backlog.
     let missing = offered - prompt_load.max(length as f64 + 1.0);
     !keep_alive && missing > offered / 2.0 && overflows as f64 >= missing && median_us < PAUSE_US
 }
 
-/// The queue of a cell with this `report`, at `address`; none where the kernel does not tell its
+/// The queue of a cell with this `report`, at `address`; `None` if the kernel does not report its
 /// length.
 pub(crate) fn examine(report: &Report, length: Option<u64>) -> Option<ListenQueue> {
     let latencies = report.latencies().ok()?;
@@ -77,13 +77,13 @@ pub(crate) fn examine(report: &Report, length: Option<u64>) -> Option<ListenQueu
         overflows: report.listen_overflows,
     };
     let Figures { length, prompt_load, .. } = figures;
-    // In an open loop, few connections in use are no sign of anything.
+    // In an open loop, few connections in use prove nothing.
     let was_limit = report.open_loop.is_none() && prompt_load.is_finite() && judge(&figures);
     Some(ListenQueue { length, prompt_load, was_limit })
 }
 
 impl ListenQueue {
-    /// The diagnosis in words, when it was the limit; `is_peer` decides which remedy is told.
+    /// The diagnosis in words, if the queue was the limit. `is_peer` chooses the remedy.
     pub(crate) fn warning(&self, report: &Report, is_peer: bool) -> Option<String> {
         let remedy = if is_peer { "the backlog of its configuration" } else { "--backlog" };
         self.was_limit.then(|| {
@@ -100,8 +100,8 @@ impl ListenQueue {
     }
 }
 
-/// How many connections the queue of the listener at `address` holds, as the kernel tells it; the
-/// sum where several listeners share a port. None where it does not tell.
+/// The length of the queue of the listener at `address`, as the kernel reports it. If several
+/// listeners share a port, the sum. `None` if the kernel does not report it.
 pub(crate) fn length(address: SocketAddr) -> Option<u64> {
     Listeners::at(address).ok().map(|listeners| listeners.queue).filter(|length| *length > 0)
 }
@@ -110,7 +110,7 @@ pub(crate) fn length(address: SocketAddr) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A thousand clients without keep-alive and a queue of ten, as it was measured.
+    /// A thousand clients without keep-alive and a queue of ten, as measured.
     const STUCK: Figures = Figures {
         offered: 1000,
         keep_alive: false,

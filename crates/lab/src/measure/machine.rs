@@ -1,4 +1,4 @@
-//! The machine: what it is, and which processors go to the server and to the load generator.
+//! The description of the machine, and the processors of the server and of the load generator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -25,11 +25,11 @@ const SETTINGS: [(&str, &str); 10] = [
     ("SMT", "/sys/devices/system/cpu/smt/control"),
 ];
 
-/// The name of the setting that says how many processes and kernel threads may be made here.
+/// The name of the setting that limits the processes and kernel threads here.
 pub(crate) const PROCESSES: &str = "processes and threads";
 
-/// How many processes and kernel threads the user and the control groups allow here; none where
-/// neither limits them. The limit of the user does not hold for root.
+/// The number of processes and kernel threads that the user's limit and the control groups allow
+/// here. `None` if neither limits them. The limit of the user does not hold for root.
 fn most_processes() -> Option<u64> {
     let of_user = getrlimit(Resource::Nproc).current.filter(|_| !geteuid().is_root());
     // Version 2 has all controllers in one hierarchy, version 1 has one for processes.
@@ -76,8 +76,9 @@ pub fn describe() -> Machine {
     }
 }
 
-/// Processors for the server (the first one) and for the load generator (those that share no core
-/// with it). Both empty when there are not two cores: then neither is pinned.
+/// Processors for the server (the first processor) and for the load generator (processors that
+/// share no core with the first). Both lists are empty if there are not two cores. Then neither is
+/// pinned.
 pub fn split_cpus() -> (Vec<usize>, Vec<usize>) {
     let allowed = allowed();
     let Some(&server) = allowed.first() else { return (Vec::new(), Vec::new()) };
@@ -88,7 +89,7 @@ pub fn split_cpus() -> (Vec<usize>, Vec<usize>) {
     if client.is_empty() { (Vec::new(), Vec::new()) } else { (vec![server], client) }
 }
 
-/// The processors that this process might use when it was first asked: the load is pinned later.
+/// The processors that this process may use, as of the first call. The load is pinned later.
 pub fn allowed() -> BTreeSet<usize> {
     static ALLOWED: OnceLock<BTreeSet<usize>> = OnceLock::new();
     let look = || {

@@ -26,11 +26,13 @@ pub(crate) mod no_server;
 pub(crate) mod noise;
 mod part;
 pub mod peers;
+pub mod recording;
 pub(crate) mod server;
 mod session;
 mod spawn;
 mod stage;
 pub mod store;
+mod together;
 mod window;
 
 use std::path::Path;
@@ -54,16 +56,16 @@ pub use stage::Stage;
 use part::Part;
 use window::Window;
 
-/// What an experiment has measured so far.
+/// The measurements of an experiment so far.
 #[derive(Debug)]
 pub struct Finished {
-    /// What was measured, and where.
+    /// The design, and the machine.
     pub heading: Heading,
     /// What has been measured, in earlier runs, too.
     pub records: Records,
-    /// Whether that is all.
+    /// Whether the records are complete.
     pub complete: bool,
-    /// Whether it is not since the budget was spent.
+    /// Whether the records are incomplete because the budget was spent.
     pub out_of_time: bool,
 }
 
@@ -157,7 +159,7 @@ fn begin(experiment: &Experiment, stage: &Stage) -> Heading {
     }
 }
 
-/// The present, in UTC and whole seconds (RFC 3339).
+/// The present time, in UTC and whole seconds (RFC 3339).
 pub fn now() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }

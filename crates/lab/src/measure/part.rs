@@ -7,7 +7,7 @@ use crate::record::{Records, cells};
 
 /// A part of an experiment.
 pub(super) enum Part {
-    /// Servers that are alive side by side, at one number of connections.
+    /// A session: servers that are alive side by side, at one number of connections.
     Session(Vec<CellKey>),
     /// Cells that are measured one after the other.
     InTurn(Vec<CellKey>),

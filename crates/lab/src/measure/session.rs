@@ -12,6 +12,7 @@ use super::command::Load;
 use super::driver::{After, Driver};
 use super::meter::Meter;
 use super::stage::Stage;
+use super::together;
 use super::window::Window;
 use super::{Journal, cell_of, not_started, now};
 use crate::judge::verdict;
@@ -36,6 +37,9 @@ pub(super) fn run(
     clock: Clock<'_>,
     stage: &Stage,
 ) -> Result<bool, results::Error> {
+    if let Some(replay) = &experiment.replay {
+        return together::run(experiment, replay, keys, journal, clock, stage);
+    }
     let done = results::done(&journal.records.cells);
     let (available, unavailable): (Vec<&CellKey>, Vec<&CellKey>) =
         keys.iter().partition(|key| experiment.why_unavailable(key).is_none());
@@ -256,6 +260,7 @@ impl<'a> Session<'a> {
         }
         let disturbance = self.look()?;
         Ok(Block {
+            invalid: None,
             concurrency: self.concurrency,
             session: self.repeat,
             group: self.group,

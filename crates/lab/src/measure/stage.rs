@@ -1,4 +1,4 @@
-//! Where an experiment is measured: on this machine alone, or on hosts.
+//! The place of an experiment's measurement: this machine alone, or hosts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::server::{self, Server};
 use super::store::OpenStore;
 use crate::record::{CellKey, Machine};
 
-/// Where an experiment is measured.
+/// The place of an experiment's measurement.
 pub struct Stage(Place);
 
 enum Place {
@@ -26,7 +26,7 @@ impl Stage {
     ///
     /// # Errors
     ///
-    /// Which host could not be reached, and why, in one line.
+    /// The error names the host that could not be reached, with the reason, in one line.
     pub fn set(experiment: &Experiment) -> Result<Self, String> {
         Ok(Self(match &experiment.design.topology {
             None => Place::Here,
@@ -34,7 +34,7 @@ impl Stage {
         }))
     }
 
-    /// What the hosts are, by their names; none where there is this machine alone.
+    /// The descriptions of the hosts, by name. Empty if there is only this machine.
     pub(super) fn machines(&self) -> BTreeMap<String, Machine> {
         match &self.0 {
             Place::Here => BTreeMap::new(),
@@ -53,7 +53,7 @@ impl Stage {
         }
     }
 
-    /// Starts the server of a cell, which keeps what it is told in `store`.
+    /// Starts the server of a cell, which keeps its data in `store`.
     pub(super) fn server(
         &self,
         experiment: &Experiment,
@@ -66,7 +66,7 @@ impl Stage {
         }
     }
 
-    /// What makes the load.
+    /// The driver of the load.
     pub(super) fn driver<'a>(
         &self,
         experiment: &'a Experiment,
@@ -77,7 +77,7 @@ impl Stage {
         })
     }
 
-    /// What looks at the processors of servers and loads.
+    /// The meter of the processors of servers and loads.
     pub(super) fn meter(&self, experiment: &Experiment) -> Box<dyn Meter> {
         let design = &experiment.design;
         match &self.0 {

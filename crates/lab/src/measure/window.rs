@@ -10,7 +10,7 @@ use crate::measure::counters::{self, Counters};
 use crate::measure::experiment::Experiment;
 use crate::measure::listen_queue;
 use crate::measure::server::Server;
-use crate::record::{Disturbance, Measured, Operations, Outcome, QueueSample};
+use crate::record::{Disturbance, Measured, Operations, Outcome, Processor, QueueSample};
 
 /// Reads the server's counters as the measured window opens and closes.
 pub(super) struct Window<'a> {
@@ -110,6 +110,10 @@ impl<'a> Window<'a> {
         figures.listen_queue = queue;
         figures.round_trip_us = round_trip.map(|time| 1e6 * time.as_secs_f64());
         figures.queues = self.queues;
+        if experiment.store_is_beside_load() && figures.invalid.remove(Report::STARVED).is_some() {
+            // The two take turns by the user's own wish. What suffers is the rate.
+            figures.client_was_limit = true;
+        }
         if let Some(found) = self.disturbance {
             starvation(&mut figures, &found);
             figures.disturbance = Some(found);
@@ -134,16 +138,33 @@ impl<'a> Window<'a> {
 fn starvation(figures: &mut Measured, found: &Disturbance) {
     /// Half of the share that makes a client's own waits suspicious, because every reply is late.
     const MOST: f64 = 0.05;
-    let waited = found.soft_interrupts_waited();
+    let own = own_niceness();
+    // Many busy threads of a server at the priority of the soft interrupts make them wait too. That
+    // is what such a server costs.
+    let by_another =
+        |processor: &&Processor| own < 0 || processor.strangers >= processor.soft_interrupts_waited;
+    let waits = found.processors.iter().filter(by_another);
+    let waited = waits.map(|processor| processor.soft_interrupts_waited).fold(0.0, f64::max);
     if waited > MOST {
+        let taken = match own {
+            ..0 => format!("this command and its servers run at nice {own}. Run it at nice 0."),
+            _ => "another process with a higher priority took it. End it, or measure on other processors \
+                  (--server-cpus, --client-cpus)."
+                .to_owned(),
+        };
         let because = format!(
             "The kernel's soft interrupts, which carry every packet, waited for a processor for {:.0} % of the window: \
-             another process with a higher priority took it. End it, or measure on other processors (--server-cpus, \
-             --client-cpus).",
+             {taken}",
             100.0 * waited
         );
         figures.invalid.insert(Report::STARVED.to_owned(), because);
     }
+}
+
+/// The niceness that this process has, and that servers inherit (nice(1)); 0 if the kernel does not
+/// tell it.
+fn own_niceness() -> i32 {
+    rustix::process::getpriority_process(None).unwrap_or_default()
 }
 
 /// Why a window without a correct reply has no figures: zeroes would pass for measurements.
@@ -200,6 +221,7 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
         errors: report.errors,
         crowd: report.crowd,
         open_loop: report.open_loop,
+        replayed: report.replayed,
         warnings,
         invalid,
         client_wait_share: report.client_wait_share,

@@ -1,5 +1,5 @@
-//! What an operation costs under an architecture: unit costs of `duality model --costs`, put
-//! together such that nothing is paid for twice.
+//! The cost of an operation under an architecture. It combines unit costs of `duality model
+//! --costs` so that nothing is counted twice.
 //!
 //! A benchmark never measures one operation alone. To start and join a task takes two turns as
 //! well. To start and join a thread takes a switch of the kernel as well. But turns and switches
@@ -20,7 +20,7 @@ pub const NEEDED: &[&str] =
 
 /// The numbers of descriptors that a poller's round is measured with. One of them is ready.
 const WATCHED: [usize; 3] = [50, 1000, 15_000];
-/// How many are ready in a round of `poller-full`, of as many.
+/// The number of ready descriptors in a round of `poller-full`, which watches as many.
 const FULL: f64 = 50.0;
 
 /// A unit cost is not known if its interval is wider than this share of it.
@@ -37,7 +37,7 @@ pub struct Missing {
     subject: &'static str,
 }
 
-/// How an architecture carries tasks, as far as prices depend on it.
+/// The way in which an architecture carries tasks, as far as prices depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carrier {
     /// The unit costs that hold for its spawns, turns, locks and conditions.
@@ -101,7 +101,7 @@ impl UnitCosts {
         Ok(UnitCosts(all))
     }
 
-    /// What an operation costs under an architecture, in nanoseconds, when its poller watches so
+    /// The cost of an operation under an architecture, in nanoseconds, when its poller watches so
     /// many descriptors.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl UnitCosts {
             Operation::Task => of_world("spawn")? - 2.0 * of_world("yield-2")?,
             Operation::Turn => of_world("yield-2")?,
             Operation::Lock => of_world("lock")?,
-            // Its benchmark yields twice, and waits once.
+            // The benchmark of this operation yields twice, and waits once.
             Operation::LockWait => {
                 of_world("contended")? - of_world("lock")? - 3.0 * of_world("yield-2")?
             }
@@ -199,7 +199,7 @@ impl UnitCosts {
     fn round(&self, poller: &'static str, watched: f64) -> Result<f64, Missing> {
         let at = |count: usize| self.figure(&format!("poller-{count}"), poller);
         let [few, some, many] = WATCHED;
-        // 15,000 descriptors are not to be had everywhere.
+        // Some machines do not allow 15,000 descriptors.
         let (from, to) = match watched > some as f64 && at(many).is_ok() {
             true => (some, many),
             false => (few, some),

@@ -1,5 +1,5 @@
-//! How often a server does the operations that architectures differ in. The server counts them, and
-//! the count is divided by the requests.
+//! The number of operations in which architectures differ. The server counts them, and the count is
+//! divided by the requests.
 
 use std::ops::{Index, IndexMut};
 
@@ -79,7 +79,7 @@ impl Operation {
         Self::Wake,
     ];
 
-    /// Its name in tables and in JSON.
+    /// The operation's name in tables and in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Process => "processes",
@@ -107,7 +107,7 @@ impl Operation {
     }
 }
 
-/// How often a request takes each operation, on average.
+/// The average number of operations of each kind in a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts([f64; Operation::ALL.len()]);
 
@@ -153,7 +153,7 @@ impl Counts {
         Some(Self(Operation::ALL.map(each)))
     }
 
-    /// How many descriptors a poller watches as it is asked.
+    /// The number of descriptors that a poller watches during a round.
     pub fn watched(&self) -> f64 {
         let rounds = self[Operation::Round];
         if rounds > 0.0 { self[Operation::Watched] / rounds } else { 0.0 }

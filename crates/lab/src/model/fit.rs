@@ -33,7 +33,7 @@ const ROUNDS: usize = 10_000;
 /// factor.
 const MOST: f64 = 10.0;
 
-/// Why no factors are told.
+/// The reason why there are no factors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unfit {
     /// There are less than twice as many architectures to explain as factors.
@@ -126,12 +126,12 @@ fn least_squares(workloads: &[Workload]) -> Result<Factors, Unfit> {
     Ok(std::array::from_fn(|term| (weights[term] > 0.0).then_some(factors[term])))
 }
 
-/// What the factors leave of a total.
+/// The rest of a total after the factors.
 fn rest(terms: &[f64; TERMS.len()], total: f64, factors: &[f64; TERMS.len()]) -> f64 {
     total - terms.iter().zip(factors).map(|(term, factor)| term * factor).sum::<f64>()
 }
 
-/// What is left of a total when each term is taken off at its fitted price.
+/// The rest of a total when each term is taken off at its fitted price.
 pub(super) fn independent(subject: &Modelled, factors: &Factors) -> f64 {
     rest(&subject.terms, subject.total, &factors.map(Option::unwrap_or_default))
 }

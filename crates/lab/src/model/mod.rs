@@ -62,9 +62,9 @@ pub struct Model {
 /// A service under one load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// What tables call it: the service, and how its clients behave where that matters.
+    /// The name in tables: the service, and the behaviour of its clients if it matters.
     pub name: String,
-    /// How many connections were open at once.
+    /// The number of connections that were open at once.
     pub connections: usize,
     /// The architectures that were measured and counted.
     pub subjects: Vec<Modelled>,
@@ -88,12 +88,12 @@ impl Workload {
 pub struct Modelled {
     /// The architecture.
     pub architecture: String,
-    /// How its server carries tasks.
+    /// The way in which the server carries tasks.
     pub carrier: Carrier,
     /// All of it: the server's processor time for a request, as measured; the median of the
     /// repeats.
     pub total: f64,
-    /// How often a request takes each operation.
+    /// The number of operations of each kind in a request.
     pub counts: Counts,
     /// The time of each of [`TERMS`].
     pub terms: [f64; TERMS.len()],
@@ -119,12 +119,12 @@ impl Modelled {
         Ok(Self { architecture: architecture.to_owned(), carrier, total, counts, terms })
     }
 
-    /// What the terms take together.
+    /// The time that the terms take together.
     pub fn dependent(&self) -> f64 {
         self.terms.iter().sum()
     }
 
-    /// What is left of it: t_independent.
+    /// The rest of the time, which is t_independent.
     pub fn independent(&self) -> f64 {
         self.total - self.dependent()
     }
@@ -139,7 +139,7 @@ impl Modelled {
         )
     }
 
-    /// What is left when only the first `terms` are taken off.
+    /// The rest of the time when only the first `terms` are taken off.
     pub fn without(&self, terms: usize) -> f64 {
         self.total - self.terms.iter().take(terms).sum::<f64>()
     }
@@ -186,7 +186,7 @@ pub fn workloads(
                 }
             }
         }
-        // With none left it is the price list that is wrong.
+        // If no architecture is left, the price list is wrong.
         if let Some(unknown) = first_unknown.filter(|_| subjects.is_empty()) {
             return Err(unknown);
         }

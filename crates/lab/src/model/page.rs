@@ -31,7 +31,7 @@ struct Shown {
 ///
 /// # Errors
 ///
-/// When the file cannot be written.
+/// Fails if the file cannot be written.
 pub fn write(path: &Path, model: &Model) -> io::Result<()> {
     write_whole(path, &render(model))
 }

@@ -39,8 +39,8 @@ impl Check {
     }
 }
 
-/// What each architecture takes for a request with so many connections, in microseconds. The
-/// `workloads` are of one service and differ in their numbers of connections.
+/// The time that each architecture takes for a request with so many connections, in microseconds.
+/// The `workloads` are of one service and differ in their numbers of connections.
 ///
 /// # Errors
 ///
@@ -87,7 +87,7 @@ pub fn predict(
     names.into_iter().map(predict).collect()
 }
 
-/// Holds predictions against what was measured afterwards.
+/// Compares predictions with later measurements.
 pub fn check(predictions: &mut [Check], measured: &[Workload]) {
     for check in predictions {
         let found = measured
@@ -101,7 +101,7 @@ pub fn check(predictions: &mut [Check], measured: &[Workload]) {
     }
 }
 
-/// The value at `at` of what changes in straight lines between `points`, which are sorted, over the
+/// Interpolates the value at `at` between the sorted `points`, in straight lines over the
 /// logarithm.
 fn on_the_line(points: &[(f64, f64)], at: f64) -> f64 {
     let [first, .., _] = points else { return points.first().map_or(0.0, |(_, value)| *value) };

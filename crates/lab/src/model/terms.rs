@@ -7,13 +7,13 @@ use crate::record::UnitCosts;
 /// Operations that are one cause.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Term {
-    /// What tables call it.
+    /// The term's name in tables.
     pub name: &'static str,
-    /// Its name in a sentence: `creation is 41 % of …`.
+    /// The term's name in a sentence: `creation is 41 % of …`.
     pub about: &'static str,
-    /// What bars of text draw it with.
+    /// The letter in bars of text.
     pub letter: char,
-    /// What bars on a page are filled with: of Paul Tol's "bright", "muted" and "vibrant" schemes.
+    /// The colour of bars on a page, from Paul Tol's "bright", "muted" and "vibrant" schemes.
     pub colour: &'static str,
     /// The operations.
     pub operations: &'static [Operation],
@@ -107,7 +107,7 @@ pub const TERMS: [Term; 11] = [
 ];
 
 impl Term {
-    /// What it takes of a request, in microseconds.
+    /// The time that the term takes of a request, in microseconds.
     ///
     /// # Errors
     ///

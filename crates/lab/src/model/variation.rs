@@ -1,4 +1,4 @@
-//! How well the model holds: the coefficient of variation of t_independent over architectures, term
+//! The quality of the model: the coefficient of variation of t_independent over architectures, term
 //! by term.
 
 use crate::statistics::median;
@@ -34,18 +34,19 @@ pub struct Coefficients {
     pub deviations: Vec<Deviation>,
 }
 
-/// An architecture that the model does not explain.
+/// An architecture that the model leaves unexplained.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deviation {
     /// Which.
     pub architecture: String,
-    /// How much its t_independent is above the median (below it: negative), in microseconds.
+    /// The difference of its t_independent from the median in microseconds, negative below the
+    /// median.
     pub microseconds: f64,
-    /// The same as a share of the median.
+    /// The difference as a share of the median.
     pub share: f64,
 }
 
-/// How well the model holds for a workload.
+/// The quality of the model for a workload.
 pub fn coefficients(workload: &Workload, factors: Option<&Factors>) -> Coefficients {
     let subjects = &workload.subjects;
     let steps = std::array::from_fn(|terms| {

@@ -30,17 +30,17 @@ pub(crate) fn script_data(data: &impl serde::Serialize) -> Value {
 /// # Errors
 ///
 /// When it cannot be written.
-pub fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+pub fn write_whole(path: &Path, contents: &(impl AsRef<[u8]> + ?Sized)) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut file = tempfile::Builder::new()
         .prefix(".duality-")
         .tempfile_in(folder.unwrap_or(Path::new(".")))?;
-    file.write_all(text.as_bytes())?;
+    file.write_all(contents.as_ref())?;
     // A file for one's own eyes otherwise: as any other that a program makes.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     file.as_file().set_permissions(mode)?;
     if is_device(path) {
-        return fs::write(path, text);
+        return fs::write(path, contents);
     }
     file.persist(path).map_err(|error| error.error)?;
     Ok(())

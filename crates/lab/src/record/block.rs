@@ -32,9 +32,13 @@ pub struct Block {
     pub slices: Vec<Slice>,
     /// The disturbance on the processors meanwhile.
     pub disturbance: Disturbance,
+    /// Why the block does not count, if so: in a replay, since the load generator did not keep to
+    /// the recording.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<String>,
 }
 
-/// A server driven for some 30 ms, while the others rest.
+/// A server driven for some 30 ms, while the others rest. In a replay, all are driven at once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
     /// What was measured: the name of an architecture or a peer.
@@ -110,11 +114,6 @@ impl Disturbance {
     /// The largest share that strangers used of any processor.
     pub fn strangers(&self) -> f64 {
         self.most(|processor| processor.strangers)
-    }
-
-    /// The longest that soft interrupts waited on any processor.
-    pub fn soft_interrupts_waited(&self) -> f64 {
-        self.most(|processor| processor.soft_interrupts_waited)
     }
 
     fn most(&self, share: fn(&Processor) -> f64) -> f64 {

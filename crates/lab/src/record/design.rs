@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Carrier, Peer, Topology, Ways};
+use super::{Carrier, Peer, Recording, Topology, Ways};
 use crate::format::listed;
 use crate::random::{SplitMix64, shuffle};
 
@@ -68,6 +68,10 @@ pub struct Design {
     /// The servers' store. None for a service that keeps nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
+    /// The recording that is replayed, where one is. Then [`concurrency`](Self::concurrency) has
+    /// how many times the users.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recording: Option<Recording>,
     /// Where the roles run; none where all is on one machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<Topology>,
@@ -307,6 +311,7 @@ pub(crate) mod tests {
             server_arguments: vec![],
             path: "/".into(),
             store: None,
+            recording: None,
             topology: None,
         };
         design.add_older_carriers();

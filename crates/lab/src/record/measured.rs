@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use duality_load::{Fate, Latency, OpenLoop, Warning};
+use duality_load::{Fate, Latency, OpenLoop, Replayed, Warning};
 use serde::{Deserialize, Serialize};
 
 use super::{CellKey, Disturbance, ListenQueue, Operations, QueueSample};
@@ -114,6 +114,9 @@ pub struct Measured {
     /// What only an open loop measures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_loop: Option<OpenLoop>,
+    /// What only a replay has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replayed: Option<Replayed>,
     /// The server's queues, some ten times a second; none of an architecture that is not made of
     /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -13,6 +13,7 @@ mod measured;
 mod operations;
 mod peer;
 mod queues;
+mod recording;
 pub mod results;
 mod topology;
 mod ways;
@@ -30,6 +31,7 @@ pub use measured::{Cell, Measured, Outcome};
 pub use operations::{Operations, UnitCosts};
 pub use peer::{Peer, Stop};
 pub use queues::{QueueSample, QueueState};
+pub use recording::{Recording, Spread};
 pub use topology::{HERE, Placement, Role, Topology};
 pub use ways::Ways;
 
@@ -179,6 +181,7 @@ mod tests {
             outcome: Outcome::Unavailable { reason: String::new() },
         };
         let block = |session| Block {
+            invalid: None,
             concurrency,
             session,
             group: 0,

@@ -2,6 +2,7 @@
 
 use crate::record::{Heading, Records};
 use crate::tell::recommendation::{Recommendation, recommend};
+use crate::tell::replay;
 use crate::tell::summary::Summary;
 
 /// The results of an experiment.
@@ -23,5 +24,18 @@ impl<'a> Answer<'a> {
         let summary = Summary::of(heading, records);
         let recommendation = recommend(&summary, heading, records);
         Self { heading, records, summary, recommendation }
+    }
+
+    /// All tables, warnings and sentences for the terminal; see [`Summary::render_text`].
+    pub fn render_text(&self, baseline: Option<&str>) -> String {
+        let Self { heading, records, summary, recommendation } = self;
+        let text = summary.render_text(recommendation, baseline);
+        match heading.design.recording {
+            None => text,
+            Some(_) => {
+                let own = replay::text(heading, &recommendation.headroom, &records.cells);
+                own + &replay::in_users(&text)
+            }
+        }
     }
 }

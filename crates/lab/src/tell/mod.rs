@@ -14,6 +14,7 @@ pub mod chart;
 pub mod comparison;
 pub mod data;
 pub mod recommendation;
+pub mod replay;
 pub mod report;
 mod screen;
 pub mod summary;

@@ -22,12 +22,13 @@ use std::path::Path;
 use anstyle::Style;
 use duality_load::WarningKind;
 
-use crate::format::{bytes, connections, duration, grouped, in_shell};
+use crate::format::{bytes, connections, duration, grouped};
 use crate::judge::alternatives::{Alternative, Change};
 use crate::judge::rows::{Fault, Figures, Medians, Row};
 use crate::judge::verdict::{Metric, Standing, Verdict};
 use crate::tell::answer::Answer;
 use crate::tell::recommendation::{disturbed_briefly, network_of};
+use crate::tell::replay::in_users;
 use crate::tell::summary::Summary;
 
 /// How wide a line may be.
@@ -52,18 +53,16 @@ struct Line {
 }
 
 impl Answer<'_> {
-    /// The first screen of an experiment. Its results are in `run`, and its report is `page`.
-    pub fn render_screen(&self, page: &Path, run: &Path) -> String {
+    /// The first screen of an experiment. Its report is `page`, and the command `more` prints all
+    /// of it.
+    pub fn render_screen(&self, page: &Path, more: &str) -> String {
         let mut screen = String::new();
         let answer = self.said();
         for line in &answer {
             let _ = writeln!(screen, "{STRONG}{line}{STRONG:#}");
         }
         let warnings = wrapped(&self.noted(), WARNINGS);
-        let foot = [
-            format!("Report: {}", page.display()),
-            format!("More:   duality report {} --tables", in_shell(&run.display().to_string())),
-        ];
+        let foot = [format!("Report: {}", page.display()), format!("More:   {more}")];
         let taken = answer.len() + warnings.len() + foot.len() + 3;
         let table = self.table(LINES.saturating_sub(taken));
         if !table.is_empty() {
@@ -76,7 +75,10 @@ impl Answer<'_> {
         for line in warnings.iter().chain(&foot) {
             let _ = writeln!(screen, "{line}");
         }
-        screen
+        match self.heading.design.recording {
+            None => screen,
+            Some(_) => in_users(&screen),
+        }
     }
 
     /// The answer: the first sentence, and those after it that have room.
@@ -179,6 +181,8 @@ fn kind(kind: &WarningKind) -> &'static str {
         WarningKind::Failed(_) | WarningKind::FailedOutside => "requests failed",
         WarningKind::AcceptQueues | WarningKind::ListenQueue => "the accept queue overflowed",
         WarningKind::Quota => "the CPU quota ran out",
+        WarningKind::Unreachable => "addresses that could not be reached",
+        WarningKind::DelayedAcknowledgement => "replies held up by a delayed acknowledgement",
         WarningKind::SharedProcessors => "server and load generator shared processors",
         WarningKind::Invalid(_) => "the load generator could not do its work",
         WarningKind::Missing => "repeats that failed",

@@ -84,7 +84,10 @@ impl Summary {
                 row.take_failures(&blocks);
                 if let Figures::Measured(medians) = &mut row.figures {
                     medians.take_blocks(subject, &blocks, design.seed);
-                    medians.starved = medians.served < rows::SERVED * concurrency as f64;
+                    medians.starved = match medians.answered {
+                        Some(answered) => answered < rows::SERVED,
+                        None => medians.served < rows::SERVED * concurrency as f64,
+                    };
                 }
                 row
             };

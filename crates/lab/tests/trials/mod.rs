@@ -128,6 +128,7 @@ impl Trial {
                 });
             }
             self.records.blocks.push(Block {
+                invalid: None,
                 concurrency: count,
                 session,
                 group: 0,

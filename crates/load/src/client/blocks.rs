@@ -37,7 +37,7 @@ impl Protocol for Offsets {
 /// The client on one connection.
 struct Blocks {
     random: SplitMix64,
-    /// How many clients there are: each has offsets of its own.
+    /// The number of clients, each with offsets of its own.
     clients: Arc<AtomicU64>,
 }
 

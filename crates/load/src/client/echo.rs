@@ -9,7 +9,7 @@ use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
 use crate::pattern;
 
-/// What `echo://` sends: 64 bytes, no two halves alike, so that a shifted reply is a wrong one.
+/// The request of `echo://`: 64 bytes, no two halves alike, so that a shifted reply is wrong.
 const MESSAGE: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.\n";
 
 /// The most bytes of one request. A client that sends more before it reads could fill the buffers

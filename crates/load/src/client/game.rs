@@ -69,7 +69,7 @@ impl Protocol for Matches {
 /// The client on one connection.
 struct Game {
     reply_timeout: Duration,
-    /// How many pairs have begun to play in the whole load.
+    /// The number of pairs that have begun to play in the whole load.
     pairs: Arc<AtomicU64>,
     state: State,
     lines: Lines,

@@ -29,7 +29,7 @@ const LONGEST_PAGE: usize = 1 << 20;
 /// The text before the number of visitors.
 const COUNTER: &str = "id=\"visitors\">";
 
-/// How many requests of a connection there are for each POST, itself included.
+/// The number of requests of a connection for each POST, the POST included.
 const POST_EVERY: u32 = 10;
 
 pub(crate) static ENTRY: Entry = Entry {
@@ -72,7 +72,7 @@ impl Protocol for Visits {
 /// The client on one connection.
 struct Guestbook {
     common: Arc<Common>,
-    /// Which of the load's connections this is for.
+    /// The index of the client's connection in the load.
     number: u64,
     connections: Arc<AtomicU64>,
     /// The number of its requests, plus its own number so that connections do not post in step.
@@ -83,7 +83,7 @@ struct Guestbook {
     body: Vec<u8>,
 }
 
-/// What all connections have in common.
+/// The state that all connections share.
 struct Common {
     page: Page,
     post_every: u64,

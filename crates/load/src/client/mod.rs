@@ -50,6 +50,9 @@ pub(crate) struct Entry {
     pub(crate) port: Option<u16>,
     /// Whether the connections of one load may go to several servers, which serve them together.
     pub(crate) is_across: bool,
+    /// Whether connections go to all addresses of a host name in turn. If not, they go to its first
+    /// IPv4 address, or to its first address.
+    pub(crate) uses_all_addresses: bool,
     /// Makes the protocol of a target. Services without pages ignore the page.
     pub(crate) read: fn(Page) -> Arc<dyn Protocol>,
 }
@@ -57,11 +60,12 @@ pub(crate) struct Entry {
 impl Entry {
     /// A service without pages and without a port of its own.
     const fn plain(name: &'static str, read: fn(Page) -> Arc<dyn Protocol>) -> Self {
-        Self { name, page: None, port: None, is_across: false, read }
+        let (is_across, uses_all_addresses) = (false, false);
+        Self { name, page: None, port: None, is_across, uses_all_addresses, read }
     }
 }
 
-/// What a load asks of a service: all of a target but the address.
+/// The request of a load to a service: all parts of a target except the address.
 pub(crate) trait Protocol: fmt::Debug + Send + Sync {
     /// The name of the service.
     fn service(&self) -> &'static str;
@@ -71,7 +75,7 @@ pub(crate) trait Protocol: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Why this target cannot be asked at all, if it cannot.
+    /// The reason why the load cannot use this target, if there is one.
     fn problem(&self) -> Option<String> {
         None
     }

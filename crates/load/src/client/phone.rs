@@ -1,9 +1,9 @@
 //! The client of `phone`: add an entry, and look it up at once.
 //!
 //! On a connection that is kept, every second request is for the entry that the one before has
-//! added. If the connection is lost in between, an acknowledged entry is looked up on a new one. It
-//! must be there even if the server was killed. A connection for one request makes an `ADD`, as in
-//! Demsky's measurements (2001).
+//! added. If the connection is lost in between, an acknowledged entry is looked up on a new one.
+//! The entry must be there even if the server was killed. A connection for one request makes an
+//! `ADD`, as in Demsky's measurements (2001).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,10 +48,10 @@ impl Protocol for Entries {
 /// The client on one connection.
 struct Phone {
     keep_alive: bool,
-    /// Which of the load's connections this is for.
+    /// The index of the client's connection in the load.
     number: u64,
     connections: Arc<AtomicU64>,
-    /// How many entries it has dealt with: the number of the current one.
+    /// The number of finished entries, which is the number of the current entry.
     count: u64,
     /// Whether the current entry was acknowledged, and is to be looked up.
     added: bool,

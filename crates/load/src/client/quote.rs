@@ -50,7 +50,8 @@ struct Quote {
     questions: Arc<[Question]>,
     /// The index of the question that was asked last.
     asked: usize,
-    /// Where the client of the next connection begins: elsewhere, so that they do not ask in step.
+    /// The start of the next connection's client. Starts differ, so that clients do not ask in
+    /// step.
     beginnings: Arc<AtomicUsize>,
     buffer: [u8; BUFFER_SIZE],
 }

@@ -16,7 +16,8 @@ const LONGEST_LINE: usize = 128;
 
 pub(crate) static ENTRY: Entry = Entry::plain("time", |_| Arc::new(Time));
 
-/// The client on one connection. It keeps nothing, because the time is another one at each request.
+/// The client on one connection. The client keeps nothing, because the time differs at each
+/// request.
 #[derive(Clone, Debug)]
 struct Time;
 

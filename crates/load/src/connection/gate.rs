@@ -1,4 +1,4 @@
-//! A gate before each request of a closed loop. It is open in a load of its own; in a
+//! A gate before each request of a closed loop. In a load of its own, the gate is always open. In a
 //! [relay](crate::relay), it is open during the slices of the load.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -12,14 +12,14 @@ use crate::failure::Failure;
 use crate::measurement::Start;
 use crate::recorder::Recorder;
 use crate::request::{Client, Reply};
-use crate::sources::{Route, connect};
+use crate::sources::Route;
 
-/// How long a connection that could not be opened waits before the next attempt. It is this at
-/// first, twice as long each time it fails again, and no longer than a second.
+/// The first wait after a failed attempt to open a connection. Each further failure doubles the
+/// wait, up to a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the connections of a load share.
+/// The state that the connections of a load share.
 pub(crate) struct Load {
     /// The ways to the servers; at least one.
     pub(crate) routes: Vec<Route>,
@@ -33,34 +33,35 @@ pub(crate) struct Load {
 
 impl Load {
     /// The way of a connection: they go to the servers in turn.
-    fn route(&self, connection: usize) -> Route {
-        self.routes[connection % self.routes.len()]
+    fn route(&self, connection: usize) -> &Route {
+        &self.routes[connection % self.routes.len()]
     }
 }
 
 /// A connection, open or not, and its client.
 pub(crate) struct Connection<C> {
-    /// Which of the load's connections it is.
+    /// The index of the connection in the load.
     pub(crate) number: usize,
     client: C,
     stream: Option<TcpStream>,
     /// The connection was opened for the request that is under way. If not, the server may have
     /// closed it since it was last used, which it is free to do.
     fresh: bool,
-    /// How long to wait before the next attempt if it cannot be opened.
+    /// The wait before the next attempt to open the connection.
     pause: Duration,
 }
 
 impl<C: Client> Connection<C> {
-    /// A connection that is not open yet.
-    pub(crate) fn new(number: usize, client: C) -> Self {
+    /// A connection that is not open yet, with a client of its own like `client`.
+    pub(crate) fn new(number: usize, client: &C) -> Self {
+        let client = client.for_connection(number);
         Self { number, client, stream: None, fresh: false, pause: FIRST_PAUSE }
     }
 
     /// Opens it, in place of the last one if there was one.
     pub(crate) async fn open(&mut self, load: &Load) -> Result<(), Failure> {
         self.stream = None;
-        self.stream = Some(connect(load.route(self.number), load.reply_timeout).await?);
+        self.stream = Some(load.route(self.number).connect(load.reply_timeout).await?);
         load.recorder.connected();
         self.client.connected();
         Ok(())

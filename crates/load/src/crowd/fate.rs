@@ -1,4 +1,4 @@
-//! What becomes of the crowd.
+//! The fate of the crowd.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// What has become of the connections of one kind, by the end of the load.
+/// The state of the connections of one kind at the end of the load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fate {
-    /// How many members of the kind were asked for.
+    /// The wanted number of members of the kind.
     pub members: usize,
-    /// How many were open at the end.
+    /// The number of connections that were open at the end.
     pub open: usize,
-    /// How many connections were opened in all. Those beyond `members` replaced others.
+    /// The number of opened connections in all. Connections beyond `members` replaced others.
     pub opened: u64,
     /// Requests with a complete reply, except the first requests of idle connections. For slow
     /// readers, it is the bytes of replies divided by the length of a reply.
     pub answered: u64,
     /// Connections that the server ended.
     pub cut: u64,
-    /// How long the server had borne those connections; `None` if there are none. The time counts
-    /// from the reply for idle ones, from the start of the request for slow senders, from the
-    /// connect for slow readers.
+    /// The time for which the server had kept those connections. `None` if there are none. The time
+    /// counts from the reply for idle ones, from the start of the request for slow senders, from
+    /// the connect for slow readers.
     pub cut_after_seconds: Option<Spans>,
     /// Connections that could not be opened, or were sent away because the server was full.
     pub refused: u64,
@@ -79,7 +79,7 @@ pub(super) enum Gone {
 }
 
 impl Gone {
-    /// What a failure means for a connection that the server has borne since `since`.
+    /// The outcome of a failure, for a connection that the server has kept since `since`.
     pub(super) fn by(failure: &Failure, since: Instant) -> Self {
         match failure {
             Failure::ServerFull | Failure::WrongStatus(503) => Gone::Refused,

@@ -21,7 +21,7 @@ pub(super) async fn enter(shared: &Shared) -> Result<TcpStream, Failure> {
 
 pub(super) async fn stay(mut stream: TcpStream) -> Gone {
     let since = Instant::now();
-    // Whatever the server sends without a request, it sends before it closes.
+    // A server that sends data without a request is about to close.
     let _ = stream.read(&mut [0]).await;
     Gone::Cut(since.elapsed())
 }

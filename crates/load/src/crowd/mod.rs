@@ -13,9 +13,9 @@
 //! blocks. The report answers two questions. The [`Fate`] of each kind says what becomes of the
 //! crowd. The rest says whether the measured clients suffer.
 //!
-//! Every kind is a file here. It says how a member comes in, and how it stays until the server ends
-//! it. A member that was ended is replaced after a rest. All of them come in before the load
-//! begins. A kind knows nothing of the service but its [`Question`].
+//! Every kind is a file here. The file says how a member connects, and how it stays until the
+//! server ends the connection. After a rest, another member replaces an ended one. All members
+//! connect before the load begins. A kind knows nothing of the service except its [`Question`].
 
 mod fate;
 mod idle;
@@ -40,10 +40,11 @@ use crate::failure::Failure;
 use crate::sources::Route;
 use crate::{Options, Target};
 
-/// How many members connect at a time, so that they do not overflow the server's accept queue.
+/// The number of members that connect at a time, so that they do not overflow the server's accept
+/// queue.
 const ENTERING: usize = 64;
 
-/// How many connections of each kind there are beside the measured ones.
+/// The number of connections of each kind beside the measured connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Crowd {
     /// Connections that make one request and then stay silent for as long as the server lets them.
@@ -54,8 +55,8 @@ pub struct Crowd {
     pub slow_readers: usize,
     /// Connections that send their requests a byte at a time.
     pub slow_senders: usize,
-    /// How long the slow ones rest between two pieces. A replacement for an ended connection also
-    /// waits that long. The default is 1 s.
+    /// The time for which slow members rest between two pieces. A replacement for an ended
+    /// connection also waits that long. The default is 1 s.
     pub rest: Duration,
 }
 
@@ -67,12 +68,12 @@ impl Default for Crowd {
 }
 
 impl Crowd {
-    /// How many there are in all.
+    /// The number of members in all.
     pub(crate) fn total(&self) -> usize {
         [self.slow_readers, self.slow_senders].into_iter().fold(self.idle, usize::saturating_add)
     }
 
-    /// Why this crowd does not suit `target`, if it does not.
+    /// The reason why this crowd does not suit `target`, if there is one.
     pub(crate) fn problem(&self, target: &Target) -> Option<&'static str> {
         if self.total() == 0 {
             None
@@ -135,7 +136,7 @@ impl Kind {
     }
 }
 
-/// What the members of one kind share.
+/// The state that the members of one kind share.
 struct Shared {
     route: Route,
     question: Question,
@@ -171,15 +172,15 @@ pub(crate) struct NotGathered {
     pub(crate) failure: Failure,
 }
 
-/// Opens the connections of the crowd of `options`. A server may refuse slow ones, so not all of
-/// these need be let in.
-pub(crate) async fn gather(options: &Options) -> Result<Gathered, NotGathered> {
+/// Opens the connections of the crowd of `options` by `route`. A server may refuse slow ones, so
+/// not all of these need be let in.
+pub(crate) async fn gather(options: &Options, route: Route) -> Result<Gathered, NotGathered> {
     let mut gathered = Gathered::default();
     let Some(question) = options.target.question() else { return Ok(gathered) };
     if options.crowd.total() == 0 {
         return Ok(gathered);
     }
-    let (route, limit) = (options.route(), options.reply_timeout);
+    let limit = options.reply_timeout;
     let reply_length = probe(&question, &route, limit)
         .await
         .map_err(|failure| NotGathered { entered: 0, failure })?;
@@ -190,7 +191,7 @@ pub(crate) async fn gather(options: &Options) -> Result<Gathered, NotGathered> {
             continue;
         }
         let shared = Arc::new(Shared {
-            route,
+            route: route.clone(),
             question: question.clone(),
             reply_length,
             limit,
@@ -255,7 +256,7 @@ async fn member(
     }
 }
 
-/// One member comes in.
+/// Connects one member.
 async fn enter(kind: Kind, shared: &Shared) -> Result<TcpStream, Failure> {
     let _permit = shared.entering.acquire().await;
     let entered = kind.enter(shared).await;

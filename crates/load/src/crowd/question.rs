@@ -1,4 +1,4 @@
-//! What the crowd asks a service: always the same request, which leaves nothing on the server.
+//! The crowd's request to a service. It is always the same, and leaves nothing on the server.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct Question {
 
 #[derive(Clone)]
 enum End {
-    /// It is a line.
+    /// The reply is a line.
     Line,
     /// It is known.
     Bytes(Arc<[u8]>),
@@ -29,13 +29,16 @@ enum End {
 }
 
 /// Takes a reply from a connection.
-type Take = for<'a> fn(&'a mut TcpStream) -> Taking<'a>;
+type Take = Arc<dyn for<'a> Fn(&'a mut TcpStream) -> Taking<'a> + Send + Sync>;
 type Taking<'a> = Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send + 'a>>;
 
 impl Question {
     /// A question with a reply that the client's own `take` takes.
-    pub(crate) fn new(request: Arc<[u8]>, take: Take) -> Self {
-        Self { request, end: End::Client(take) }
+    pub(crate) fn new(
+        request: Arc<[u8]>,
+        take: impl for<'a> Fn(&'a mut TcpStream) -> Taking<'a> + Send + Sync + 'static,
+    ) -> Self {
+        Self { request, end: End::Client(Arc::new(take)) }
     }
 
     /// A question that is answered by a line.
@@ -92,7 +95,7 @@ impl Question {
     }
 }
 
-/// Why a server closes a connection, judged by its last words.
+/// The reason why a server closes a connection, judged by its last bytes.
 fn parting(words: &[u8]) -> Failure {
     match says_full(words) {
         true => Failure::ServerFull,

@@ -12,12 +12,12 @@ use super::question::says_full;
 use crate::failure::Failure;
 use crate::request::read_more;
 
-/// How much is read at a time.
+/// The number of bytes to read at a time.
 const PIECE: usize = 100;
 
-/// How many bytes of replies are requested ahead of those that have been read. It must exceed the
-/// kernel buffers of both sides, or the server's output would never block. With the settings here,
-/// these buffers hold some 50 KiB.
+/// The number of bytes of replies that are requested ahead of the reader. The number must exceed
+/// the kernel buffers of both sides, or the server's output would never block. With the settings
+/// here, these buffers hold some 50 KiB.
 const PILE: u64 = 256 * 1024;
 
 /// Twice the smallest buffer that a kernel allows.
@@ -26,7 +26,7 @@ const RECEIVE_BUFFER: u32 = 4 * 1024;
 /// Every host on the internet accepts this segment size (RFC 9293, section 3.7.1).
 const SEGMENT: u16 = 536;
 
-/// How much of the requests is written at a time.
+/// The number of bytes of requests to write at a time.
 const CHUNK: usize = 4 * 1024;
 
 pub(super) async fn enter(shared: &Shared) -> Result<TcpStream, Failure> {

@@ -30,16 +30,16 @@ const LOWEST: f64 = 10.0;
 const HIGHEST: f64 = 1e6;
 const PRECISION: f64 = 1.03;
 
-/// How much shorter short probes are.
+/// The factor by which short probes are shorter.
 const SHORTER: u32 = 5;
 
-/// How much longer than otherwise probes may be, so that there are enough requests. A short one may
-/// be as long as the long one, and the long one three times as long.
+/// The factors by which probes may be longer, to have enough requests. A short probe may be as long
+/// as the long probe, and the long probe three times as long.
 const LONGER_SHORT: u32 = SHORTER;
 const LONGER: u32 = 3;
 
-/// How much longer a window is than the needed requests take. Its edges cut off some requests, and
-/// random arrivals may be fewer than the average.
+/// The margin of a window over the time of the needed requests. Its edges cut off some requests,
+/// and random arrivals may be fewer than the average.
 const MARGIN: f64 = 1.2;
 
 /// The share of the due requests that must be answered, give or take one on each connection. At a
@@ -50,7 +50,7 @@ const KEPT_UP: f64 = 0.98;
 const OWN_PROCESSOR: &str =
     "Give the generator a processor of its own (`load --cpus`), or end what else runs there.";
 
-/// What a search for the peak goodput has found.
+/// The result of a search for the peak goodput.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goodput {
     /// The version of this format: 1.
@@ -66,18 +66,18 @@ pub struct Goodput {
     /// The highest rate at which the limit was kept, in requests a second. `None` if there was
     /// none.
     pub peak_per_second: Option<f64>,
-    /// What the load at that rate measured.
+    /// The report of the load at that rate.
     pub report: Option<Report>,
     /// All probes, in the order in which they were made.
     pub probes: Vec<Probe>,
     /// The server refused connections, after it had answered before: the search ended there.
     #[serde(default)]
     pub server_went_away: bool,
-    /// What a reader should know, in full sentences.
+    /// Notes for readers, in full sentences.
     pub warnings: Vec<String>,
 }
 
-/// Why a search ended early.
+/// The reason why a search ended early.
 enum Halt {
     Error(Error),
     ServerWentAway,
@@ -88,14 +88,14 @@ enum Halt {
 pub struct Probe {
     /// Requests a second that were due.
     pub rate: f64,
-    /// How long the window was open.
+    /// The length of the window.
     pub window_seconds: f64,
     /// Correct replies in a second.
     pub goodput_per_second: f64,
     /// The percentile in question, in microseconds from when a request was due. `None` if no
     /// request was answered or late.
     pub latency_us: Option<f64>,
-    /// How many requests the percentile is of.
+    /// The number of requests behind the percentile.
     #[serde(default)]
     pub requests: u64,
     /// These requests are too few for the percentile, so chance decides.
@@ -105,7 +105,7 @@ pub struct Probe {
     pub failed: u64,
     /// Whether the rate was met.
     pub met: bool,
-    /// Why the rate was missed, in a few words, if it was.
+    /// The reason why the rate was missed, in a few words, if it was missed.
     pub problem: Option<String>,
     /// The generator was the limit, or could not do its work. The server is not to blame for such a
     /// miss.
@@ -195,8 +195,8 @@ pub fn peak_goodput(
     Ok(goodput)
 }
 
-/// How long a probe at `rate` is measured, so that it has enough requests for its percentile if
-/// that is within the bound.
+/// The length of a probe at `rate`. It gives enough requests for the percentile, if the bound
+/// allows.
 fn probe_window(window: Duration, length: Length, rate: f64, slo: &Slo) -> Duration {
     let (usual, most) = match length {
         Length::Short => (window / SHORTER, window / SHORTER * LONGER_SHORT),
@@ -241,7 +241,7 @@ impl Probe {
         self.latency_us.map_or_else(|| "-".to_owned(), duration)
     }
 
-    /// Nothing failed, and the generator may be the reason why the rate was missed.
+    /// No request failed, and the generator may be the reason why the rate was missed.
     fn missed_by_generator(&self) -> bool {
         !self.met && self.failed == 0 && self.client_was_limit
     }
@@ -257,7 +257,7 @@ impl Probe {
         result
     }
 
-    /// What happened, in a line.
+    /// The outcome, in a line.
     pub fn render_line(&self) -> String {
         format!(
             "{:.0}/s for {:.1} s: {:.0}/s correct, {}: {}",
@@ -271,7 +271,7 @@ impl Probe {
 }
 
 impl Goodput {
-    /// What a person reads: the probes, then warnings, then the result. Ends with a line end.
+    /// The result as text: the probes, then warnings, then the result. Ends with a line end.
     pub fn render_text(&self) -> String {
         let mut text = String::new();
         let _ = writeln!(
@@ -350,9 +350,9 @@ impl Goodput {
         there.any(Probe::missed_by_generator).then_some(rate)
     }
 
-    /// Why this says nothing of its server, in one line that names the remedy. The server went
-    /// away, or its replies were wrong. Or the figures of the rate that was found are invalid. Or
-    /// the generator was the limit even at the lowest rate.
+    /// The reason why the search says nothing of its server, in one line with the remedy. The
+    /// server went away, or its replies were wrong. Or the figures of the found rate are invalid.
+    /// Or the generator was the limit even at the lowest rate.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let target = &self.target;

@@ -12,7 +12,7 @@
 //! out a rate that was met by good luck. Then the search goes down until a rate is met there too.
 //! From that rate it goes up again, in long windows only.
 
-/// What a probe is to be.
+/// The description of the next probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Length {
     /// A short probe, one of many that narrow the search.
@@ -21,7 +21,7 @@ pub(super) enum Length {
     Long,
 }
 
-/// Where to search; all rates in requests a second, and more than 0.
+/// The bounds of the search. All rates are in requests a second, and more than 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     /// The first to be tried.
@@ -29,7 +29,8 @@ pub(super) struct Range {
     /// The lowest rate to try, and the highest.
     pub(super) lowest: f64,
     pub(super) highest: f64,
-    /// A missed rate and a met rate count as equal if their ratio is below this. It is more than 1.
+    /// A missed rate and a met rate count as equal if their ratio is below this. The ratio is more
+    /// than 1.
     pub(super) precision: f64,
 }
 

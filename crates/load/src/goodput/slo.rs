@@ -49,9 +49,9 @@ impl Percentile {
         }
     }
 
-    /// How many requests are needed to tell the percentile. At least ten of them lie beyond it, so
-    /// one that is slow by chance does not decide. For the maximum there is no such number, so it
-    /// takes that of p99.
+    /// The number of requests that the percentile needs. At least ten requests lie beyond it, so a
+    /// request that is slow by chance does not decide. The maximum has no such number, so it uses
+    /// that of p99.
     pub(super) fn requests(self) -> u64 {
         match self {
             Self::P50 | Self::P90 => 100,

@@ -7,9 +7,9 @@
 //!   connection l   ├──── request ────┤├── request ──┤ …
 //! ```
 //!
-//! It finds the most that a server can do, since the load is always exactly l. A slow server is
-//! asked less often. ApacheBench does this, and Kerneis and Chroboczek (*Are events fast?*, 2009)
-//! measure with it. Demsky's *long* is this with keep-alive, his *short* without.
+//! This pattern finds the most that a server can do, since the load is always exactly l. A slow
+//! server is asked less often. ApacheBench does this, and Kerneis and Chroboczek (*Are events
+//! fast?*, 2009) measure with it. Demsky's *long* is this with keep-alive, his *short* without.
 
 use std::io;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub(super) async fn load<C: Client>(
 /// Starts `connections` connections at once, each with a copy of `client`.
 fn start<C: Client>(client: &C, connections: usize, load: &Arc<Load>) -> io::Result<()> {
     for number in 0..connections {
-        task::spawn(run(Connection::new(number, client.clone()), load.clone()))?;
+        task::spawn(run(Connection::new(number, client), load.clone()))?;
     }
     Ok(())
 }

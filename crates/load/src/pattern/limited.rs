@@ -44,7 +44,7 @@ pub(super) async fn run<C: Client>(mut row: Vec<Connection<C>>, load: Arc<Load>)
             if granted {
                 match connection.send(&load).await {
                     Ok(()) => *under_way = Some(start),
-                    // It is tried again in the next round.
+                    // The pattern tries the connection again in the next round.
                     Err(failure) => {
                         connection.end(&load, start, Err(failure)).await;
                     }

@@ -1,19 +1,20 @@
 //! Load patterns, one file each: how many requests are under way at a time, and when the next
 //! begins.
 //!
-//! A new pattern is a file here, with its [`Named`] entry and its function `load`. It also needs a
-//! variant of [`Pattern`], with a line in each of [`Pattern::NAMED`], [`Pattern::name`] and
-//! [`load`].
+//! A new pattern is a file here, with its [`Named`] entry and its function `load`. A new pattern
+//! also needs a variant of [`Pattern`], with a line in each of [`Pattern::NAMED`],
+//! [`Pattern::name`] and [`load`].
 //!
-//! A pattern knows nothing of what a request is: it drives any [`Client`] on [`Connection`]s. It
-//! tells the [`Recorder`](crate::recorder::Recorder) how each request began; a connection tells how
-//! it ended.
+//! A pattern knows nothing of what a request is: it drives any [`Client`] on [`Connection`]s. The
+//! pattern tells the [`Recorder`](crate::recorder::Recorder) how each request began. The connection
+//! tells how the request ended.
 
 pub(crate) mod chat;
 pub(crate) mod closed;
 pub(crate) mod limited;
 pub(crate) mod open;
 pub(crate) mod serial;
+pub(crate) mod trace;
 
 use std::sync::Arc;
 
@@ -41,6 +42,9 @@ pub enum Pattern {
     Limited,
     /// Requests are due when these arrivals say, whatever became of earlier requests.
     Open(Arrivals),
+    /// Connections start when they did in a recording, which is
+    /// [`Options::replay`](crate::Options::replay). Each makes a further request its think time after the reply before.
+    Trace,
 }
 
 /// A pattern under the name that the command line and plans have for it.
@@ -48,7 +52,7 @@ pub enum Pattern {
 pub struct Named {
     /// One word.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// The pattern's description, in a line.
     pub about: &'static str,
     /// `None` is the open loop, which needs [`Arrivals`].
     pub pattern: Option<Pattern>,
@@ -58,12 +62,19 @@ pub struct Named {
 
 impl Pattern {
     /// All names; the four of Demsky's echo clients (MIT 2001) are serial, limited, long and short.
-    pub const NAMED: [Named; 6] =
-        [closed::NAMED, serial::NAMED, limited::NAMED, closed::LONG, closed::SHORT, open::NAMED];
+    pub const NAMED: [Named; 7] = [
+        closed::NAMED,
+        serial::NAMED,
+        limited::NAMED,
+        closed::LONG,
+        closed::SHORT,
+        open::NAMED,
+        trace::NAMED,
+    ];
 
     /// The pattern of this name.
     pub fn named(name: &str) -> Option<&'static Named> {
-        static NAMED: [Named; 6] = Pattern::NAMED;
+        static NAMED: [Named; 7] = Pattern::NAMED;
         NAMED.iter().find(|named| named.name == name)
     }
 
@@ -74,6 +85,7 @@ impl Pattern {
             Pattern::Serial => serial::NAMED.name,
             Pattern::Limited => limited::NAMED.name,
             Pattern::Open(_) => open::NAMED.name,
+            Pattern::Trace => trace::NAMED.name,
         }
     }
 }
@@ -90,6 +102,8 @@ pub(crate) async fn load<C: Client>(
         Pattern::Serial => in_order(engine, &client, hook, serial::run).await,
         Pattern::Limited => in_order(engine, &client, hook, limited::run).await,
         Pattern::Open(arrivals) => open::load(engine, &client, arrivals, hook).await,
+        // It asks for many pages, and a client for one.
+        Pattern::Trace => Err(Error::Options(trace::OF_HTTP)),
     }
 }
 
@@ -113,8 +127,7 @@ where
 /// Makes the connections, and opens them if they are kept. If one cannot be opened, the load tries
 /// again and reports it.
 async fn opened<C: Client>(client: &C, connections: usize, load: &Load) -> Vec<Connection<C>> {
-    let mut row: Vec<_> =
-        (0..connections).map(|number| Connection::new(number, client.clone())).collect();
+    let mut row: Vec<_> = (0..connections).map(|number| Connection::new(number, client)).collect();
     if load.keep_alive {
         for connection in &mut row {
             // The connection carries many requests, so opening it counts for none of them.

@@ -83,7 +83,7 @@ impl Report {
     }
 }
 
-/// What only an open loop has. Of lags, which have no histogram, the worst counts.
+/// The figures that only an open loop has. Lags have no histogram, so the worst lag counts.
 fn open_loop(parts: &[(String, Report)]) -> Result<Option<OpenLoop>, HistogramError> {
     let loops: Option<Vec<(&str, &OpenLoop)>> = parts
         .iter()
@@ -126,7 +126,7 @@ pub(super) fn decode(target: &str, text: &str) -> Result<Histogram<u64>, Histogr
     let read: Histogram<u64> = Deserializer::new()
         .deserialize(&mut bytes.as_slice())
         .map_err(|problem| error(problem.to_string()))?;
-    // It may come from another program: what is added to ours must fit into it.
+    // The histogram may come from another program. The sum must fit into it.
     let mut own = crate::histogram::histogram();
     own.add(read).map_err(|problem| error(problem.to_string()))?;
     Ok(own)

@@ -4,6 +4,7 @@
 mod latency;
 mod merge;
 mod open_loop;
+mod replayed;
 mod server;
 mod text;
 mod validity;
@@ -19,6 +20,7 @@ use crate::counters::Meanwhile;
 use crate::crowd::Fate;
 use crate::engine::Outcome;
 use crate::failure::WRONG_OUTSIDE;
+use crate::fidelity::Replayed;
 use crate::quota::Exhausted;
 
 use latency::encode;
@@ -33,7 +35,7 @@ const VERSION: u32 = 1;
 /// A client that used more of its core than this may have been the limit.
 const BUSY_CLIENT: f64 = 0.95;
 
-/// What a load measured in its window.
+/// The measurements of a load in its window.
 ///
 /// Requests are counted when their correct reply is complete within the window; latencies are those
 /// of requests that also began in it.
@@ -43,15 +45,18 @@ pub struct Report {
     pub version: u32,
     /// The target as its user writes it.
     pub target: String,
-    /// How clients behaved: `closed`, `serial`, `limited` or `open`.
+    /// How clients behaved: `closed`, `serial`, `limited`, `open` or `trace`.
     pub pattern: String,
     /// The connections open at once: the offered load l of a closed loop.
     pub connections: usize,
     /// Whether a connection carried more than one request.
     pub keep_alive: bool,
+    /// After how many requests a connection was replaced, if that was limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_connection: Option<u32>,
     /// How many addresses the connections came from.
     pub sources: u32,
-    /// How long the window was open.
+    /// The length of the window.
     pub window_seconds: f64,
     /// Correct replies.
     pub requests: u64,
@@ -62,13 +67,13 @@ pub struct Report {
     /// connection, that end is the last of it. In an open loop a request begins when it is due, so
     /// these are the corrected latencies.
     pub latency_us: Latency,
-    /// How many requests were under way on average: the time that all of them had in the window,
-    /// over its length. Except at the edges that is n · t_r / t, for n requests of mean latency t_r
-    /// in a window of t. See Kerneis and Chroboczek, *Are events fast?*, 2009. A connection that
-    /// got no reply in the window has none under way: its request waits for its turn. The figure is
-    /// at most l, or 1 if requests come one by one. If it is well below that, something other than
-    /// the server limited the load. In an open loop a request counts from when it was sent: this is
-    /// how many connections were in use.
+    /// The average number of requests in flight: the sum of their times in the window, divided by
+    /// its length. Except at the edges that is n · t_r / t, for n requests of mean latency t_r in a
+    /// window of t. See Kerneis and Chroboczek, *Are events fast?*, 2009. A connection that got no
+    /// reply in the window has none under way: its request waits for its turn. The figure is at
+    /// most l, or 1 if requests come one by one. If it is well below that, something other than the
+    /// server limited the load. In an open loop a request counts from when it was sent: this is how
+    /// many connections were in use.
     pub measured_load: f64,
     /// Failed requests by kind: `connect-refused`, `connect-timeout`, `connect-failed`, `no-ports`,
     /// `no-descriptors`, `reset`, `closed-early`, `timed-out`, `wrong-status`, `wrong-bytes`,
@@ -80,46 +85,50 @@ pub struct Report {
     pub bytes_received: u64,
     /// Connections made in the whole run, warm-up included.
     pub connections_opened: u64,
-    /// How many of the l connections got at least one correct reply.
+    /// The number of the l connections that got at least one correct reply.
     pub connections_served: u64,
     /// CPU time of the load's kernel thread over the window's length: 1 is all of one core.
     pub client_cpu_share: f64,
     /// The share of the window, from 0 to 1, in which the load's thread could have run and had no
-    /// CPU. Another thread had the CPU then. It is 0 where the kernel does not tell.
+    /// CPU. Another thread had the CPU then. The share is 0 if the kernel does not report it.
     #[serde(default)]
     pub client_wait_share: f64,
     /// The client used nearly all of its core, or the client itself caused most of the delay of an
     /// open loop. So the server may be able to do more than this.
     pub client_was_limit: bool,
-    /// How often the server's accept queue was full during the run. This and the next are of its
-    /// own listeners; 0 where the kernel does not tell, and of a server on another machine.
+    /// How often the server's accept queue was full during the run. This count and the next cover
+    /// the server's own listeners. They are 0 if the kernel does not report them, or the server is
+    /// on another machine.
     pub listen_overflows: u64,
-    /// How many handshakes its listeners dropped during the run.
+    /// The number of handshakes that the server's listeners dropped during the run.
     pub listen_drops: u64,
     /// The CPU quota of a control group, if one ran out during the run. All processes of the group
     /// stood still then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<Exhausted>,
-    /// What became of the connections beside the measured ones, by kind: `idle`, `slow-readers`,
-    /// `slow-senders`. Kinds without connections are left out.
+    /// The fate of the connections beside the measured connections, by kind: `idle`,
+    /// `slow-readers`, `slow-senders`. Kinds without connections are left out.
     pub crowd: BTreeMap<String, Fate>,
     /// Why the figures are not to be trusted, in a sentence each, by kind: `starved`
-    /// ([`Report::STARVED`]), `send-lag`, `littles-law`. In each case the generator could not do
-    /// its work, or did it wrong. Empty if the figures are valid.
+    /// ([`Report::STARVED`]), `send-lag`, `littles-law`, `replay`. In each case the generator could
+    /// not do its work, or did it wrong. Empty if the figures are valid.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub invalid: BTreeMap<String, String>,
-    /// What a reader of the figures should know, in full sentences.
+    /// Notes for readers of the figures, in full sentences.
     pub warnings: Vec<Warning>,
-    /// Correct replies in a second, in each twentieth of the window; none of a load that stops
+    /// Correct replies in a second, in each twentieth of the window; empty for a load that stops
     /// after a number of requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices_requests_per_second: Vec<f64>,
     /// All latencies, in nanoseconds, to three digits: an HdrHistogram in V2 format, compressed, in
     /// base64. See [`Report::latencies`].
     pub histogram: String,
-    /// What only an open loop has.
+    /// What only an open loop has, and a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_loop: Option<OpenLoop>,
+    /// What only a replay has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replayed: Option<Replayed>,
 }
 
 impl Report {
@@ -131,7 +140,9 @@ impl Report {
         let requests_per_second = per_second(measurement.requests as f64);
         let client_cpu_share = per_second(measurement.cpu.as_secs_f64());
         let open_loop = OpenLoop::of(options, measurement);
-        let convicted = open_loop.as_ref().is_some_and(|open| open.generator_was_limit(&latency));
+        // Planned against sent says it of a replay.
+        let convicted = outcome.replayed.is_none()
+            && open_loop.as_ref().is_some_and(|open| open.generator_was_limit(&latency));
         let outside = Some(measurement.wrong_outside).filter(|count| *count > 0);
         let errors = measurement
             .failures
@@ -145,7 +156,8 @@ impl Report {
             pattern: options.pattern.name().to_owned(),
             connections: options.connections,
             keep_alive: options.keeps_connections(),
-            sources: options.route().sources(),
+            requests_per_connection: options.requests_per_connection.map(u32::from),
+            sources: options.route_to(options.target.place()).sources(),
             window_seconds: window,
             requests: measurement.requests,
             requests_per_second,
@@ -167,6 +179,7 @@ impl Report {
             slices_requests_per_second: validity::rates(&measurement.marks),
             histogram: encode(&measurement.latencies),
             open_loop,
+            replayed: outcome.replayed.clone(),
         };
         report.invalid = validity::problems(&report, options, measurement);
         report.warnings = report.warnings(options, outcome);
@@ -201,6 +214,7 @@ pub(crate) mod tests {
             pattern: "closed".to_owned(),
             connections: 100,
             keep_alive: true,
+            requests_per_connection: None,
             sources: 1,
             window_seconds: 10.0,
             requests: 500_000,
@@ -223,6 +237,7 @@ pub(crate) mod tests {
             slices_requests_per_second: vec![50_000.0; 20],
             histogram: encode(&latencies),
             open_loop: None,
+            replayed: None,
         }
     }
 

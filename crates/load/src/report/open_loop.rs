@@ -1,5 +1,5 @@
-//! What an open loop reports besides: raw and corrected latencies side by side, and how late the
-//! generator was.
+//! The additional figures of an open loop: raw and corrected latencies side by side, and the lag of
+//! the generator.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,13 +16,14 @@ const OWN_SHARE: f64 = 0.5;
 /// The figures of an open loop alone. Its requests are due at times that no reply changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenLoop {
-    /// The process by which requests came: `constant`, `poisson`, `uniform` or `sinusoidal`.
+    /// The process by which requests came: `constant`, `poisson`, `uniform`, `sinusoidal`, or
+    /// `trace` of a replay.
     pub arrivals: String,
-    /// How many requests a second it makes on average.
+    /// The number of requests a second that the loop makes on average.
     pub intended_per_second: f64,
     /// Requests that were due in the window.
     pub due: u64,
-    /// How many of these had not been sent when the window closed.
+    /// The number of these requests that had not been sent when the window closed.
     pub unsent: u64,
     /// From when a request was sent to the last byte of its reply, in microseconds. A client that
     /// ignores the wait before the send measures this. The requests are those of
@@ -38,13 +39,17 @@ pub struct OpenLoop {
 
 impl OpenLoop {
     pub(super) fn of(options: &Options, measurement: &Measurement) -> Option<Self> {
-        let (Pattern::Open(arrivals), Some(counts)) = (options.pattern, &measurement.open_loop)
-        else {
-            return None;
+        let counts = measurement.open_loop.as_ref()?;
+        let (arrivals, intended_per_second) = match (options.pattern, &options.replay) {
+            (Pattern::Open(arrivals), _) => (arrivals.name(), arrivals.rate()),
+            (Pattern::Trace, Some(piece)) => {
+                (options.pattern.name(), piece.requests() as f64 / piece.length().as_secs_f64())
+            }
+            _ => return None,
         };
         Some(Self {
-            arrivals: arrivals.name().to_owned(),
-            intended_per_second: arrivals.rate(),
+            arrivals: arrivals.to_owned(),
+            intended_per_second,
             due: counts.due,
             unsent: counts.unsent,
             raw_latency_us: Latency::of(&counts.raw),
@@ -79,7 +84,7 @@ impl OpenLoop {
         ]
     }
 
-    /// What else than the server shaped the figures, if anything did.
+    /// The influence besides the server that shaped the figures, if there is one.
     pub(super) fn warning(&self, report: &Report) -> Option<String> {
         let corrected = &report.latency_us;
         if self.generator_was_limit(corrected) {
@@ -109,10 +114,16 @@ impl OpenLoop {
         // By Little's law, for answered requests only. Neglected requests do not excuse a server.
         let under_way = report.requests_per_second * self.raw_latency_us.mean / 1e6;
         let under_way = under_way.ceil() + 1.0;
-        (report.requests as f64 + under_way) < KEPT_UP * self.due as f64
+        (report.requests as f64 + under_way) < KEPT_UP * self.asked(report) as f64
     }
 
-    /// What was the limit, in one sentence.
+    /// The requests that a server that keeps up answers: those that were due. In a replay, what a
+    /// server leaves unanswered is followed by nothing. So these are the requests of the recording.
+    fn asked(&self, report: &Report) -> u64 {
+        report.replayed.as_ref().map_or(self.due, |replayed| replayed.requests as u64)
+    }
+
+    /// The limit of the run, in one sentence.
     pub(super) fn verdict(&self, report: &Report) -> String {
         let share = 100.0 * report.client_cpu_share;
         if report.client_was_limit && report.client_cpu_share > BUSY_CLIENT {
@@ -127,7 +138,8 @@ impl OpenLoop {
         } else if self.fell_short(report) {
             format!(
                 "The server did not keep up: of {} requests that were due, {} were answered in the window.",
-                self.due, report.requests
+                self.asked(report),
+                report.requests
             )
         } else if !report.invalid.is_empty() {
             "The server kept up, but the figures are invalid: the generator could not do its work."

@@ -1,5 +1,5 @@
-//! What went wrong on the server: it went away, stood still, or answered wrong. The figures of such
-//! a load are complete, but say little about the server.
+//! Faults of the server: it went away, stood still, or gave wrong replies. The figures of such a
+//! load are complete, but say little about the server.
 
 use std::time::Duration;
 
@@ -11,13 +11,14 @@ use crate::measurement::Measurement;
 /// A time without any reply is reported from this length on.
 const LONG_SILENCE: Duration = Duration::from_secs(1);
 
-/// It must also last this many median latencies, since some services take seconds for each reply.
+/// A standstill must also last this many median latencies, since some services take seconds for
+/// each reply.
 const SILENT_LATENCIES: f64 = 10.0;
 
 impl Report {
-    /// Why this load is no measurement of its server, in one line that names the remedy. The server
-    /// went away, or replies were wrong, or there were none. Or many requests failed, or the rate
-    /// that was asked for was not kept. Or the figures are [invalid](Report::invalid).
+    /// The reason why this load does not measure its server, in one line with the remedy. The
+    /// server went away, or replies were wrong, or there were none. Or many requests failed, or the
+    /// rate that was asked for was not kept. Or the figures are [invalid](Report::invalid).
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let failed: u64 = self.errors.values().sum();
@@ -128,7 +129,7 @@ mod tests {
         for kind in WRONG_REPLIES {
             assert!(failed(kind, 3).failure().unwrap().contains("3 of its replies were wrong"));
         }
-        // A few failed clients do not spoil the load: the report tells of them.
+        // A few failed clients do not spoil the load. The report lists them.
         assert_eq!(failed("reset", 3).failure(), None);
         let told = failed("timed-out", 15_000).failure().unwrap();
         assert!(told.contains("15000 of 515000 requests failed"), "{told}");

@@ -4,16 +4,21 @@ use std::fmt::Write;
 
 use super::Report;
 use crate::Pattern;
+use crate::fidelity::Replayed;
 
 /// A measured load below this share of the offered one has a cause other than the server's speed.
 const UNUSED_LOAD: f64 = 0.9;
 
 impl Report {
-    /// What a person reads: figures, then warnings, then the verdict. Ends with a line end.
+    /// The report as text: figures, then warnings, then the verdict. Ends with a line end.
     pub fn render_text(&self) -> String {
         let mut text = String::new();
         let connections = if self.connections == 1 { "connection" } else { "connections" };
-        let kept = if self.keep_alive { "keep-alive" } else { "a connection for each request" };
+        let kept = match (self.keep_alive, self.requests_per_connection) {
+            (true, None) => "keep-alive".to_owned(),
+            (true, Some(limit @ 2..)) => format!("{limit} requests for each"),
+            _ => "a connection for each request".to_owned(),
+        };
         let from = match self.sources {
             1 => String::new(),
             sources => format!(" from {sources} addresses"),
@@ -42,6 +47,9 @@ impl Report {
     }
 
     fn behaviour(&self) -> String {
+        if let Some(replayed) = &self.replayed {
+            return replayed.behaviour();
+        }
         match (&self.open_loop, self.pattern.as_str()) {
             (Some(open), _) => format!("open loop, {} arrivals", open.arrivals),
             (None, "closed") => "closed loop".to_owned(),
@@ -89,6 +97,7 @@ impl Report {
             Some(open) => lines.extend(open.lines(&self.latency_us)),
             None => lines.extend(self.latency_us.lines()),
         }
+        lines.extend(self.replayed.iter().flat_map(Replayed::lines));
         lines.extend([
             ("measured load", format!("{:.1} of {}", self.measured_load, self.offered())),
             (
@@ -115,7 +124,7 @@ impl Report {
         lines
     }
 
-    /// What limited the run, in one sentence.
+    /// The limit of the run, in one sentence.
     pub(super) fn verdict(&self) -> String {
         let share = 100.0 * self.client_cpu_share;
         if self.requests == 0 {

@@ -9,8 +9,8 @@ use super::{Report, duration};
 use crate::measurement::Measurement;
 use crate::{Options, Pattern, Stop};
 
-/// A generator starves if it stands ready and still for a larger share of the window. It makes up
-/// to a tenth fewer requests, twice of what counts as noise.
+/// A generator starves if it stands ready and still for a larger share of the window. A starving
+/// generator makes up to a tenth fewer requests, which is twice the noise.
 const LONGEST_WAIT: f64 = 0.1;
 
 /// A timer is late by some tens of microseconds, and by more on a virtual machine. A lag of so many
@@ -30,7 +30,7 @@ impl Report {
     }
 }
 
-/// Why the figures of a complete report are invalid, by kind.
+/// The reasons why the figures of a complete report are invalid, by kind.
 pub(super) fn problems(
     report: &Report,
     options: &Options,
@@ -40,6 +40,7 @@ pub(super) fn problems(
         (Report::STARVED, starved(report)),
         ("send-lag", late(report)),
         ("littles-law", unaccounted(report, options, measurement)),
+        ("replay", report.replayed.as_ref().and_then(|replayed| replayed.fidelity.problem())),
     ];
     let told = problems.into_iter().filter_map(|(kind, told)| Some((kind.to_owned(), told?)));
     told.collect()
@@ -75,7 +76,7 @@ fn starved(report: &Report) -> Option<String> {
 }
 
 fn late(report: &Report) -> Option<String> {
-    let open = report.open_loop.as_ref()?;
+    let open = report.open_loop.as_ref().filter(|_| report.replayed.is_none())?;
     let lag = open.generator_lag_us.p99;
     (open.generator_was_limit(&report.latency_us) && lag > LAG_OF_TIMERS).then(|| {
         format!(
@@ -91,7 +92,7 @@ fn late(report: &Report) -> Option<String> {
 /// times the seconds that each takes. The sum has the requests of the latencies, other requests as
 /// far as known, and the time in between.
 fn unaccounted(report: &Report, options: &Options, measurement: &Measurement) -> Option<String> {
-    let is_closed = !matches!(options.pattern, Pattern::Open(_));
+    let is_closed = !matches!(options.pattern, Pattern::Open(_) | Pattern::Trace);
     // The members of a chat do not make requests one by one.
     let asks = options.target.asks_one_by_one();
     let by_time = matches!(options.stop, Stop::After(_));

@@ -10,19 +10,24 @@ use super::Report;
 use crate::engine::Outcome;
 use crate::failure::WRONG_OUTSIDE;
 use crate::measurement::Measurement;
+use crate::place::Place;
 use crate::unanswered::Overdue;
 use crate::{Options, Pattern, Stop};
+
+/// The latency from which on a request may have waited for a delayed acknowledgement, in
+/// nanoseconds.
+const DELAYED_ACK: u64 = 38_000_000;
 
 /// Something that a reader of figures must know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Warning {
-    /// What it is about.
+    /// The subject of the warning.
     pub kind: WarningKind,
-    /// What there is to know, in a sentence.
+    /// The message, in a sentence.
     pub text: String,
 }
 
-/// What a warning is about.
+/// The subject of a warning.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WarningKind {
@@ -50,6 +55,10 @@ pub enum WarningKind {
     ListenQueue,
     /// The CPU quota of a control group ran out.
     Quota,
+    /// Addresses of the server's name could not be reached, and were left out.
+    Unreachable,
+    /// Replies came in two parts, the second of which waited for a delayed acknowledgement.
+    DelayedAcknowledgement,
     /// Server and load generator shared processors.
     SharedProcessors,
     /// Figures of repeats are not to be trusted, for this reason.
@@ -96,7 +105,7 @@ impl<'de> Deserialize<'de> for Warning {
 }
 
 impl Report {
-    /// What a reader of the figures should know.
+    /// Warnings for readers of the figures.
     pub(super) fn warnings(&self, options: &Options, outcome: &Outcome) -> Vec<Warning> {
         let measurement = &outcome.measurement;
         let mut warnings = Vec::new();
@@ -120,8 +129,8 @@ impl Report {
             );
         }
         let starved = self.connections as u64 - self.connections_served;
-        // With very few requests, some connections get none without being starved. The same holds
-        // if requests come one by one, or at a rate.
+        // With very few requests, some connections get none without being starved. Requests that
+        // come one by one, or at a rate, also leave connections without any.
         let all_ask = matches!(options.pattern, Pattern::Closed | Pattern::Limited);
         if starved > 0 && all_ask && matches!(options.stop, Stop::After(_)) {
             warn(
@@ -133,6 +142,7 @@ impl Report {
             warn(WarningKind::Overdue, told);
         }
         if let Some(open) = &self.open_loop
+            && self.replayed.is_none()
             && let Some(told) = open.warning(self)
         {
             warn(WarningKind::OpenLoop, told);
@@ -151,6 +161,8 @@ impl Report {
             );
         }
         warnings.extend(self.quota_warning());
+        warnings.extend(left_out(&outcome.unreachable));
+        warnings.extend(held_up(outcome.held_up, measurement));
         warnings
     }
 
@@ -161,6 +173,35 @@ impl Report {
         let told = format!("During the run, {}.", exhausted.told());
         Some(Warning::new(WarningKind::Quota, told))
     }
+}
+
+/// Warns of addresses that the load left out, except those of the loopback device. A server on this
+/// machine often listens at 127.0.0.1 or at ::1 alone.
+fn left_out(places: &[Place]) -> Option<Warning> {
+    let is_elsewhere =
+        |place: &&Place| !place.address().is_some_and(|address| address.ip().is_loopback());
+    let names: Vec<String> = places.iter().filter(is_elsewhere).map(Place::to_string).collect();
+    let told = format!(
+        "No connection could be made to {}: the load went to the other addresses of this name.",
+        names.join(", ")
+    );
+    (!names.is_empty()).then(|| Warning::new(WarningKind::Unreachable, told))
+}
+
+/// Warns of replies that Nagle's algorithm held up on the server: these came in two parts, and the
+/// latencies show it.
+fn held_up(replies: u64, measurement: &Measurement) -> Option<Warning> {
+    let all = measurement.latencies.len();
+    let late = measurement.latencies.count_between(DELAYED_ACK, u64::MAX);
+    let is_frequent = |count: u64| count >= 3 && count.saturating_mul(100) >= all;
+    (is_frequent(replies) && is_frequent(late)).then(|| {
+        let told = format!(
+            "{replies} replies came in two parts, 40 ms apart: the server sends a reply by two writes, and its kernel \
+             holds the second back until the first is acknowledged, which a client delays (Nagle's algorithm). Set \
+             TCP_NODELAY on the server's connections, or send each reply by one write."
+        );
+        Warning::new(WarningKind::DelayedAcknowledgement, told)
+    })
 }
 
 /// Which requests failed, in the window and outside of it.
@@ -205,7 +246,7 @@ fn overdue_warning(measurement: &Measurement) -> Option<String> {
     })
 }
 
-/// What the user can do about failures of a kind, as the end of a sentence.
+/// The remedy for failures of a kind, as the end of a sentence.
 fn remedy(kind: &str) -> &'static str {
     match kind {
         "no-ports" => {
@@ -242,6 +283,37 @@ mod tests {
         assert!(
             overdue_warning(&measurement(1, 5)).unwrap().starts_with("1 request was unanswered")
         );
+    }
+
+    #[test]
+    fn a_delayed_acknowledgement_is_told_when_it_is_frequent() {
+        let measurement = |late: usize| Measurement {
+            latencies: histogram(
+                std::iter::repeat_n(500, 1_000).chain(std::iter::repeat_n(40_500, late)),
+            ),
+            ..Measurement::default()
+        };
+        for (replies, late, is_told) in
+            [(0, 0, false), (9, 9, false), (12, 12, true), (500, 0, false), (0, 500, false)]
+        {
+            let told = held_up(replies, &measurement(late));
+            assert_eq!(told.is_some(), is_told, "{replies} {late}: {told:?}");
+        }
+        let told = held_up(500, &measurement(500)).unwrap();
+        assert_eq!(told.kind, WarningKind::DelayedAcknowledgement);
+        assert!(
+            told.text.starts_with("500 replies") && told.text.contains("TCP_NODELAY"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn addresses_that_were_left_out_are_told_unless_they_are_loopback() {
+        let place = |text: &str| Place::from(text.parse::<std::net::SocketAddr>().unwrap());
+        assert_eq!(left_out(&[]), None);
+        assert_eq!(left_out(&[place("[::1]:80")]), None);
+        let told = left_out(&[place("192.0.2.1:80"), place("[::1]:80")]).unwrap().text;
+        assert!(told.starts_with("No connection could be made to 192.0.2.1:80: "), "{told}");
     }
 
     #[test]

@@ -15,8 +15,8 @@ use crate::failure::Failure;
 /// The client of one service on one connection. A clone is for another connection; a client is kept
 /// when its connection is replaced.
 pub(crate) trait Client: Clone + Send + 'static {
-    /// Makes the first request of a load. It shows whether there is a server. A client may learn
-    /// from the reply what the others must be.
+    /// Makes the first request of a load. This request shows whether there is a server. From its
+    /// reply, a client may learn the other replies.
     fn learn(
         &mut self,
         stream: &mut TcpStream,
@@ -27,12 +27,18 @@ pub(crate) trait Client: Clone + Send + 'static {
         }
     }
 
+    /// The client of a connection of this number, from 0.
+    fn for_connection(&self, number: usize) -> Self {
+        let _ = number;
+        self.clone()
+    }
+
     /// Called for each new connection, the first included. The client forgets what it knew of the
     /// last one.
     fn connected(&mut self) {}
 
-    /// Sends one request on `stream`. It is short enough for the kernel's buffers, even if nothing
-    /// reads it yet.
+    /// Sends one request on `stream`. The request is short enough for the kernel's buffers, even if
+    /// nothing reads it yet.
     fn send(&mut self, stream: &mut TcpStream) -> impl Future<Output = Result<(), Failure>> + Send;
 
     /// Reads the reply to the request that was sent last, to its last byte, and checks it.
@@ -47,10 +53,34 @@ pub(crate) trait Client: Clone + Send + 'static {
 /// A correct reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
-    /// How long it was, with its head.
+    /// The length of the reply, with its head.
     pub(crate) bytes: u64,
     /// Whether the connection can carry another request.
     pub(crate) open: bool,
+}
+
+/// A page that a replay asks for: one of many, on connections that ask for others before.
+pub(crate) trait Ask: Clone + Send + Sync + 'static {
+    /// The file `path` of the server at `host`, of so many bytes.
+    fn file(host: &str, path: &str, length: u64) -> Self;
+
+    /// A page of a service of the user's own. Its reply had a status that began with this digit; 0
+    /// if it is not known.
+    fn page(host: &str, path: &str, status: u8) -> Self;
+
+    /// Asks for it. The request says whether it is the last of the connection.
+    fn send(
+        &self,
+        stream: &mut TcpStream,
+        is_last: bool,
+    ) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// Takes the reply, at most `rate` bytes a second if there is one, and checks it.
+    fn receive(
+        &self,
+        stream: &mut TcpStream,
+        rate: Option<u64>,
+    ) -> impl Future<Output = Result<Reply, Failure>> + Send;
 }
 
 /// Writes all of a request.

@@ -18,8 +18,9 @@
 //! (SEDA).
 //!
 //! A task may go on another kernel thread after each block. Its state moves with it, so services'
-//! futures are `Send`. What others read of the task, such as its stage, is in atomic numbers. The
-//! crate `async-task` keeps the life of a task (queued, running, woken while it runs, ended).
+//! futures are `Send`. The parts of a task that other threads read, such as its stage, are atomic
+//! numbers. The crate `async-task` keeps the life of a task (queued, running, woken while it runs,
+//! ended).
 
 mod reactor;
 mod readiness;
@@ -51,7 +52,7 @@ pub(crate) use running::{Outside, running, this_task};
 /// A future in a box: the form of the tasks of a loop or a pool.
 pub type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What a wait within a block is.
+/// The effect of a wait within a block.
 #[derive(Clone, Debug)]
 pub enum Waits {
     /// The kernel thread that runs the block waits in place, as in the block world. A spawned task
@@ -62,7 +63,7 @@ pub enum Waits {
     Suspend(Reactor),
 }
 
-/// The tasks of one server, and what is done with their blocks.
+/// The tasks of one server, and the dispatcher of their blocks.
 #[derive(Clone)]
 pub struct Tasks {
     group: Arc<Group>,
@@ -71,7 +72,8 @@ pub struct Tasks {
 struct Group {
     waits: Waits,
     dispatch: Box<dyn Fn(Block) + Send + Sync>,
-    /// The scope of the thread that made the group. It says which drain concerns the group's tasks.
+    /// The scope of the thread that made the group. The scope says which drain concerns the group's
+    /// tasks.
     scope: Option<Scope>,
     begun: AtomicU64,
 }
@@ -133,8 +135,8 @@ fn start(group: &Arc<Group>, connection: Option<u64>, future: BoxedFuture) {
     runnable.schedule();
 }
 
-/// A stretch of a task, up to its next stage boundary or the wait that suspends it: to be run once,
-/// on any kernel thread. One that is dropped ends its task.
+/// A stretch of a task, up to its next stage boundary or the wait that suspends it: run once, on
+/// any kernel thread. Dropping the block ends its task.
 pub struct Block {
     runnable: Runnable<Arc<TaskState>>,
 }
@@ -153,8 +155,8 @@ impl Block {
     /// The most that [`stage`](Block::stage) is.
     pub const LAST_STAGE: usize = Label::MOST;
 
-    /// The number of its connection: the connections of a server count from 0. What a connection's
-    /// task has spawned is of the same connection.
+    /// The number of its connection: the connections of a server count from 0. Tasks that a
+    /// connection's task has spawned belong to the same connection.
     pub fn connection(&self) -> u64 {
         self.state().connection
     }
@@ -169,9 +171,10 @@ impl Block {
         self.state().stage().name()
     }
 
-    /// How urgent it is. The service may have said it at the boundary
-    /// ([`Stage::priority`](crate::task::Stage::priority)). Else it is how many boundaries the task
-    /// has passed since it last was at its first stage. So started tasks come before new ones.
+    /// The urgency of the block. The service may have set it at the boundary
+    /// ([`Stage::priority`](crate::task::Stage::priority)). By default, it is the number of
+    /// boundaries that the task has passed since it was last at its first stage. So started tasks
+    /// come before new ones.
     pub fn priority(&self) -> u32 {
         self.state().priority.load(Ordering::Relaxed)
     }
@@ -201,20 +204,20 @@ impl Block {
     }
 }
 
-/// What is known of a task between its blocks. The numbers belong to the thread that runs the task;
-/// a dispatcher reads them.
+/// The state of a task between its blocks. The numbers belong to the thread that runs the task; a
+/// dispatcher reads them.
 pub(crate) struct TaskState {
     group: Arc<Group>,
     connection: u64,
     /// The labels of the stage that it has reached, and of the first that it ever reached.
     stage: AtomicU16,
     first: AtomicU16,
-    /// How many boundaries it has passed since it was at its first stage.
+    /// The number of boundaries that the task has passed since it was at its first stage.
     passed: AtomicU32,
     priority: AtomicU32,
     /// The block that runs is over: the task leaves, and is to be dispatched at once.
     leaves: AtomicBool,
-    /// How many tasks there were before it.
+    /// The number of tasks before this one.
     number: u64,
     /// Its place among the tasks of the reactor, if its waits suspend.
     slot: AtomicU32,

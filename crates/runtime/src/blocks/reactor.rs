@@ -67,7 +67,7 @@ struct TaskTable {
 
 struct Slot {
     task: Arc<TaskState>,
-    /// What wakes it when its timer fires, if that is set.
+    /// The waker of the task, if its timer is set.
     waker: Option<Waker>,
 }
 
@@ -219,7 +219,7 @@ impl Reactor {
         }
     }
 
-    /// What the tasks wait for, those first that have waited longest.
+    /// The waits of the tasks, the longest wait first.
     fn report(&self, thread: u32) -> LoopReport {
         let now = thread_slots::coarse_milliseconds();
         let tasks = lock(&self.inner.tasks);
@@ -321,8 +321,8 @@ impl Source {
         }
     }
 
-    /// Ends the registration of `descriptor`, which is this source's and about to be closed. One
-    /// that has no duplicates leaves epoll by itself.
+    /// Ends the registration of `descriptor`, which is this source's and about to be closed. A
+    /// descriptor without duplicates leaves epoll by itself.
     pub(crate) fn deregister(&self, descriptor: BorrowedFd<'_>, is_duplicated: bool) {
         if is_duplicated {
             let _ = epoll::delete(&self.reactor.inner.epoll, descriptor.as_fd());

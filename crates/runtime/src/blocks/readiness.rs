@@ -1,5 +1,5 @@
-//! The state of a descriptor that tasks on any kernel thread wait for. It says whether there has
-//! been an event, and which tasks wait for one.
+//! The state of a descriptor that tasks on any kernel thread wait for. The state says whether there
+//! has been an event, and which tasks wait for an event.
 //!
 //! ```text
 //!   a task                                                the reactor

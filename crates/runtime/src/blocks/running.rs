@@ -6,7 +6,7 @@ use std::ptr;
 use super::TaskState;
 
 thread_local! {
-    /// Null where no block runs. It points to the state that [`enter`] borrows, on the stack below.
+    /// Points to the state that [`enter`] borrows, on the stack below. Null if no block runs.
     static RUNNING: Cell<*const TaskState> = const { Cell::new(ptr::null()) };
 }
 

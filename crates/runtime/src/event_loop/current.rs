@@ -1,4 +1,4 @@
-//! The loop of this kernel thread. It decides, at run time, which world an operation is in.
+//! The loop of this kernel thread. The loop decides, at run time, which world an operation is in.
 
 use std::cell::Cell;
 use std::ptr;

@@ -56,10 +56,10 @@ pub enum LoopWorld {
     Suspend,
 }
 
-/// What a loop does beyond running its tasks.
+/// The settings of a loop beyond running its tasks.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LoopOptions {
-    /// How long a loop that has nothing to do goes on looking before it sleeps.
+    /// The time that an idle loop goes on polling before it sleeps.
     pub(crate) busy_poll: Duration,
     /// Whether files are read on the loop, and not by helper threads.
     pub(crate) disk_in_place: bool,
@@ -94,8 +94,8 @@ impl EventLoop {
     /// Has the loop, when nothing is ready, go on looking for `budget` before it sleeps in its
     /// poller. Zero, as at the start, is to sleep at once.
     ///
-    /// What arrives within the budget is answered without the wake-up of a processor and of a
-    /// kernel thread. The price is a processor that is never idle for less than the budget.
+    /// A request that arrives within the budget needs no wake-up of a processor and of a kernel
+    /// thread. The price is a processor that is never idle for less than the budget.
     #[must_use]
     pub fn busy_polling(mut self, budget: Duration) -> Self {
         self.core.options_mut().busy_poll = budget;
@@ -158,9 +158,9 @@ pub fn reserve() -> io::Result<ReservedTask> {
     })
 }
 
-/// How many accepted connections of this kernel thread's loop rest. A connection rests when a task
-/// waits to read from it, or to write to it, and it is the client's turn. A connection that is
-/// waited for in both ways counts twice.
+/// The number of resting connections of this kernel thread's loop. An accepted connection rests
+/// when a task waits to read from it or write to it, and it is the client's turn. A connection with
+/// both waits counts twice.
 ///
 /// # Panics
 ///
@@ -170,7 +170,7 @@ pub fn resting() -> usize {
     current::with_loop(|core| core.expect("resting is for tasks of an event loop").resting())
 }
 
-/// How long this kernel thread's loop has had nothing to do, in all.
+/// The total idle time of this kernel thread's loop.
 ///
 /// # Panics
 ///

@@ -12,11 +12,11 @@
 //! a time. So the loop asks for one line of each of sixteen pages, and for the other lines when the
 //! pages are known.
 //!
-//! With many tasks, the loop asks for more of each stack than with few. It asks for all that calls
-//! return to before the task waits again, as far as can be told. A late line holds up more than its
-//! reader. A store to it waits, all later stores wait behind that one, and so does whatever needs
-//! them done. A system call that refers to a file is an example. With few tasks, all this would
-//! cost more than it gains: a tenth of a wake.
+//! With many tasks, the loop asks for more of each stack than with few. It prefetches the frames to
+//! which calls return before the task waits again, as far as can be told. A late line holds up more
+//! than its reader. A store to it waits, all later stores wait behind that one, and so does
+//! whatever needs them done. A system call that refers to a file is an example. With few tasks, all
+//! this would cost more than it gains: a tenth of a wake.
 //!
 //! | gain | measured by | delete it if it gains less than |
 //! | --- | --- | --- |
@@ -27,17 +27,18 @@ use std::ptr;
 use super::tasks::{Task, TaskBody, Tasks};
 use crate::remote::TaskName;
 
-/// How many tasks ahead of its turn a stack is fetched. That is far enough for memory to answer,
+/// The number of turns by which a stack is fetched ahead. That is far enough for memory to answer,
 /// and not so far that it is gone again from the first-level cache.
 const STACK_AHEAD: usize = 3;
-/// How many tasks ahead of its turn a control block is fetched. It leads to the stack.
+/// The number of turns by which a control block is fetched ahead. The control block leads to the
+/// stack.
 const TASK_AHEAD: usize = 8;
-/// How many lines of a stack at most, from where it was left.
+/// The most lines of a stack to fetch, from the stack pointer on.
 const LINES: usize = 2;
 
 /// More tasks than this are many.
 const MANY: usize = 4096;
-/// How many pages are asked for at once, from this one on.
+/// The number of pages to fetch at once, from this page on.
 const GROUP: usize = 16;
 const PAGES: usize = STACK_AHEAD + 1;
 const LINES_OF_MANY: usize = 16;
@@ -76,7 +77,7 @@ impl Tasks {
     #[inline]
     pub(super) unsafe fn prefetch_ahead(&self, queued: usize) {
         if queued > STACK_AHEAD {
-            // SAFETY: so many are queued, by what is asked of the caller.
+            // SAFETY: the caller promises that so many are queued.
             unsafe { self.prefetch_some(queued) };
         }
     }
@@ -90,8 +91,7 @@ impl Tasks {
     #[inline(never)]
     unsafe fn prefetch_some(&self, queued: usize) {
         if self.used.get() > MANY {
-            // SAFETY: so many are queued, and more than `STACK_AHEAD`, by what is asked of the
-            // caller.
+            // SAFETY: the caller promises that so many are queued, more than `STACK_AHEAD`.
             return unsafe { self.prefetch_group(queued) };
         }
         // SAFETY: more are queued.
@@ -102,7 +102,7 @@ impl Tasks {
         }
     }
 
-    /// The same where tasks are many.
+    /// The version for many tasks.
     ///
     /// # Safety
     ///

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 /// First in, first out.
 pub(crate) struct Ready<Task> {
     queue: RefCell<VecDeque<NonNull<Task>>>,
-    /// How many tasks have ever come out.
+    /// The number of tasks that have left the queue so far.
     taken: Cell<usize>,
 }
 
@@ -38,7 +38,7 @@ impl<Task> Ready<Task> {
         Some((task, len))
     }
 
-    /// How many have ever come out.
+    /// The number of tasks that have left the queue so far.
     #[inline]
     pub(crate) fn taken(&self) -> usize {
         self.taken.get()

@@ -14,7 +14,7 @@ use super::tasks::Task;
 use crate::visibility::survey::{self, LoopReport, TaskReport};
 use crate::visibility::{self, Trace, Wait, thread_slots, waits};
 
-/// What a loop keeps for its reports, and its clock.
+/// The data that a loop keeps for its reports, and its clock.
 pub(crate) struct ReportState {
     start: Instant,
     /// The time of the round, in milliseconds since the start, which overflows after 49 days.

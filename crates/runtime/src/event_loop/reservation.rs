@@ -24,7 +24,7 @@ pub(crate) struct Reservation<T> {
 }
 
 impl<T> Reservation<T> {
-    /// How many become usable at a time: 1 MiB.
+    /// The number of values that become usable at a time: 1 MiB.
     const STEP: usize = (1 << 20) / size_of::<T>();
 
     /// Reserves room for `most` values. Under a limit on address space (`RLIMIT_AS`), reserves at
@@ -51,14 +51,14 @@ impl<T> Reservation<T> {
         self.length
     }
 
-    /// Where a value is.
+    /// The address of a value.
     ///
     /// # Safety
     ///
     /// There is room for more than `index`.
     #[inline]
     pub(crate) unsafe fn place(&self, index: usize) -> NonNull<T> {
-        // SAFETY: it is within the mapping, by what is asked of the caller.
+        // SAFETY: the caller promises that the address is within the mapping.
         unsafe { self.first.add(index) }
     }
 

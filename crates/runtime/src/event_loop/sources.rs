@@ -14,7 +14,7 @@ struct Source {
     exhausted: [bool; 2],
     /// The peer has closed, or the descriptor has failed: no edge may follow.
     hangup: bool,
-    /// It is a client's connection: a task that waits for it waits for a client.
+    /// The descriptor is a client's connection, so a task that waits for it waits for a client.
     client: bool,
 }
 
@@ -24,7 +24,7 @@ const WRITE: usize = Direction::Write as usize;
 #[derive(Default)]
 pub(crate) struct Sources {
     slab: Slab<Source>,
-    /// How many waits are for clients.
+    /// The number of waits for clients.
     resting: usize,
 }
 
@@ -41,7 +41,7 @@ impl Sources {
         }
     }
 
-    /// How many descriptors are watched.
+    /// The number of watched descriptors.
     pub(crate) fn len(&self) -> usize {
         self.slab.len()
     }

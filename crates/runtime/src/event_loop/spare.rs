@@ -17,18 +17,18 @@ use std::mem;
 use super::current;
 use crate::blocks::{self, TaskState};
 
-/// How many blocks of a kind a loop keeps. More are in use where many connections are within a
-/// request.
+/// The number of free blocks of a kind that a loop keeps. If many connections are within a request,
+/// more blocks are in use.
 const KEPT: usize = 64;
 /// The longest that it keeps, in bytes.
 const LONGEST: usize = 32 << 10;
 
-/// What memory is for.
+/// The purpose of memory.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
     /// All of it has been written once.
     Reading,
-    /// It is empty, and has a capacity.
+    /// The memory is empty, and has a capacity.
     Writing,
 }
 

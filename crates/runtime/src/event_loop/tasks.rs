@@ -24,7 +24,7 @@ use super::reservation::Reservation;
 use crate::remote::TaskName;
 use crate::visibility::{Label, ShownTask, Wait};
 
-/// What a task consists of: the one difference between the two worlds of a loop.
+/// The body of a task, which is the only difference between the two worlds of a loop.
 pub(crate) enum TaskBody {
     Future(Pin<Box<dyn Future<Output = ()>>>),
     Fiber(Fiber),
@@ -38,7 +38,7 @@ pub(crate) struct Task {
     name: Cell<Option<TaskName>>,
     /// With the stage that it reached last.
     shown: Cell<ShownTask>,
-    /// What the task waits for, as of its last turn.
+    /// The wait of the task, as of its last turn.
     wait: Cell<Option<Wait>>,
     /// Since when, by the loop's clock. In a free slot: the next free slot.
     since: Cell<u32>,
@@ -80,10 +80,10 @@ impl Task {
         self.wait.set(Some(wait));
     }
 
-    /// What the task waits for; if it is queued, what it waited for last.
+    /// The wait of the task. If the task is queued, its last wait.
     pub(crate) fn wait(&self) -> Wait {
         match self.wait.get() {
-            // It has waited for nothing.
+            // The task has waited for nothing so far.
             None | Some(Wait::Foreign) if self.is_queued() => Wait::Turn,
             wait => wait.unwrap_or(Wait::Foreign),
         }
@@ -97,7 +97,7 @@ impl Task {
         self.shown.set(self.shown.get().at(stage));
     }
 
-    /// What is shown of the task while it has its turn.
+    /// The visible state of the task during its turn.
     #[inline]
     pub(crate) fn shown(&self) -> ShownTask {
         self.shown.get()
@@ -174,7 +174,7 @@ pub(crate) struct Tasks {
     /// The first free slot of those. Each free slot knows the next. [`NO_SLOT`] when none is free.
     free: Cell<u32>,
     spawned: Cell<u32>,
-    /// How many entries of the queue were void.
+    /// The number of void entries of the queue.
     void: Cell<usize>,
 }
 
@@ -268,8 +268,7 @@ impl Tasks {
         }
     }
 
-    /// What runs while no task has its turn: a control block without a task, marked as queued and
-    /// never in the queue.
+    /// A control block that stands for no task. It is marked as queued and never in the queue.
     fn idle_task(&self) -> NonNull<Task> {
         // SAFETY: there is room for one.
         unsafe { self.blocks.place(0) }
@@ -284,7 +283,7 @@ impl Tasks {
         }
     }
 
-    /// How many entries the run queue has: at least as many as tasks are ready.
+    /// The number of entries in the run queue, which is at least the number of ready tasks.
     #[inline]
     pub(crate) fn ready(&self) -> usize {
         self.ready.len()
@@ -303,13 +302,13 @@ impl Tasks {
         self.running.set(self.idle_task());
     }
 
-    /// How many entries have ever been taken from the queue: during a turn, the turn's number.
+    /// The number of entries taken from the queue so far. During a turn, this is the turn's number.
     #[inline]
     pub(crate) fn taken(&self) -> usize {
         self.ready.taken()
     }
 
-    /// How many turns have ever begun.
+    /// The number of turns that have begun so far.
     pub(crate) fn turns(&self) -> usize {
         self.taken().wrapping_sub(self.void.get())
     }
@@ -382,7 +381,7 @@ impl Tasks {
         (slot < self.used.get()).then(|| unsafe { self.place(slot).as_ref() })
     }
 
-    /// Where the control block of a slot is.
+    /// The address of a slot's control block.
     ///
     /// # Safety
     ///

@@ -32,7 +32,7 @@ impl Connections {
         Active { shared: self.shared.clone() }
     }
 
-    /// How many there are.
+    /// The number of connections.
     pub fn count(&self) -> usize {
         self.shared.active.load(Ordering::Relaxed)
     }

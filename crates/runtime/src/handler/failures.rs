@@ -38,18 +38,18 @@ impl fmt::Debug for Peer {
     }
 }
 
-/// What is kept of a client.
+/// The recorded data of a client.
 struct Client {
     address: Option<SocketAddr>,
     /// Is told instead of the operator.
     hook: Option<ErrorHook>,
 }
 
-/// What is counted of connections that failed.
+/// The counters of failed connections.
 struct Counts {
     /// Clients that were asked for.
     asked: &'static AtomicU64,
-    /// Failures that the operator was to be told of.
+    /// The number of failures to report to the operator.
     failed: &'static AtomicU64,
     /// Failures of each [`Kind`].
     kinds: [&'static AtomicU64; Kind::ALL.len()],
@@ -63,7 +63,7 @@ fn counts() -> &'static Counts {
     })
 }
 
-/// Why the service of a connection ended with an error.
+/// The reason why the service of a connection ended with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The client broke the connection off, or the network lost it.
@@ -97,7 +97,7 @@ impl Kind {
     }
 }
 
-/// How many connections of this process and its children ended with an error of that kind.
+/// The number of connections of this process and its children that ended with this kind of error.
 #[must_use]
 pub fn failures(kind: Kind) -> u64 {
     counts().kinds[kind as usize].load(Relaxed)

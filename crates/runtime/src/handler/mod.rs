@@ -1,4 +1,4 @@
-//! What is done with each connection: a stream in, a task out.
+//! The handler of connections, which turns each stream into a task.
 //!
 //! ```text
 //!   service:       async fn(TcpStream) -> io::Result<()>      one type for each service
@@ -61,8 +61,8 @@ impl Handler {
         Self { serve: beginning(serve), refuse: beginning(close) }
     }
 
-    /// The same handler, with `refuse` for connections beyond the limit. Without it, such a
-    /// connection is closed without a word.
+    /// The same handler, with `refuse` for connections beyond the limit. Without `refuse`, the
+    /// server closes such a connection silently.
     #[must_use]
     pub fn refusing<R, F>(mut self, refuse: R) -> Self
     where
@@ -73,8 +73,8 @@ impl Handler {
         self
     }
 
-    /// The task that serves a connection. It counts as active until the task is dropped. `hook` is
-    /// called for an error; without one, the first few are logged.
+    /// The task that serves a connection. The connection counts as active until the task is
+    /// dropped. On an error, the task calls `hook`. Without a hook, it logs the first few errors.
     pub fn begin(
         &self,
         stream: TcpStream,

@@ -32,7 +32,7 @@ pub struct Injector {
     tally: Arc<Tally>,
 }
 
-/// What became of the injected clients.
+/// The outcomes of the injected clients.
 #[derive(Debug, Default)]
 pub struct Tally {
     begun: AtomicU64,
@@ -42,8 +42,8 @@ pub struct Tally {
 }
 
 impl Injector {
-    /// A client connects, and has sent its request. Where the listener does not keep up, this waits
-    /// as long as some ten thousand clients wait to be accepted.
+    /// Connects a client that has sent its request. If the listener does not keep up, this call
+    /// waits while about ten thousand clients wait in the queue.
     ///
     /// # Errors
     ///
@@ -65,19 +65,19 @@ impl Injector {
 }
 
 impl Tally {
-    /// How many were answered.
+    /// The number of answered clients.
     #[must_use]
     pub fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// How many were accepted, and their connections closed without a byte.
+    /// The number of clients that were accepted, with connections that closed without a byte.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// How many were connected at a time, at most.
+    /// The most clients that were connected at a time.
     #[must_use]
     pub fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
@@ -122,7 +122,7 @@ impl Injections {
 /// threads; one at a time changes them.
 #[derive(Debug)]
 pub(super) struct Injected {
-    /// How many there were before it.
+    /// The number of clients before this one.
     number: u64,
     read: AtomicU64,
     sent: AtomicU64,
@@ -130,8 +130,8 @@ pub(super) struct Injected {
 }
 
 impl Injected {
-    /// What it sends: bytes that look random and follow from its number (SplitMix64, Steele, Lea &
-    /// Flood 2014), and the end.
+    /// The client's input: bytes that look random and follow from its number (SplitMix64, Steele,
+    /// Lea & Flood 2014), and the end.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> usize {
         let mut mixed = self.number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

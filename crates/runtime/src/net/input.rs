@@ -18,8 +18,8 @@ use crate::event_loop::spare::{self, Purpose};
 
 /// A buffer that is filled at its end and used from its beginning.
 ///
-/// [`TcpStream::fill`](super::TcpStream::fill) fills it. It has memory only while there is
-/// something in it, and grows to its limit only for input that needs it.
+/// [`TcpStream::fill`](super::TcpStream::fill) fills it. The input has memory only while it holds
+/// bytes, and grows to its limit only for input that needs the room.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -147,7 +147,7 @@ impl Input {
         }
     }
 
-    /// Takes the memory of `spare`, unless there is some already. It is for loops other than the
+    /// Takes the memory of `spare`, unless the input already has memory. For loops other than the
     /// runtime's, with spare memory for all their connections.
     pub fn borrow_from(&mut self, spare: &mut Vec<u8>) {
         if self.bytes.is_empty() {

@@ -29,7 +29,7 @@ use crate::world::{self, World};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListenOptions {
-    /// How many connections may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+    /// The length of the accept queue. The kernel caps it at `net.core.somaxconn`.
     pub backlog: i32,
     /// Several listeners share the address, and the kernel spreads connections over them
     /// (`SO_REUSEPORT`).
@@ -82,7 +82,7 @@ impl Default for ListenOptions {
 pub struct TcpListener {
     socket: Socket,
     rest: Rest,
-    /// Where connections come from, if that is no network.
+    /// The source of connections, if it is not a network.
     injections: Option<Arc<Injections>>,
 }
 
@@ -150,8 +150,8 @@ impl TcpListener {
     ///
     /// So does every listener that is not used on a loop with a ring (io_uring). The ring's accept
     /// takes all that the queue holds in one go, and each that comes later, with or without a task
-    /// that waits. There this costs the system call a connection that the ring saves. What the ring
-    /// has taken until now is accepted first.
+    /// that waits. There this costs the system call a connection that the ring saves. Connections
+    /// that the ring has already taken are accepted first.
     #[doc(hidden)]
     pub fn accept_on_demand(&mut self) {
         self.socket.make_system_calls();
@@ -170,7 +170,8 @@ impl TcpListener {
         Ok(Self { socket, rest: Rest::default(), injections: self.injections.clone() })
     }
 
-    /// Tells other kernel threads whether connections wait to be accepted. It takes a descriptor.
+    /// Tells other kernel threads whether connections wait to be accepted. The result holds a
+    /// descriptor.
     ///
     /// # Errors
     ///

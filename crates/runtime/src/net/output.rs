@@ -30,14 +30,14 @@ impl Output {
         Self { bytes: Vec::new() }
     }
 
-    /// What has been gathered.
+    /// The gathered bytes.
     #[must_use]
     #[inline]
     pub fn gathered(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The same, to add to it.
+    /// The gathered bytes, to append to.
     #[inline]
     pub fn gather(&mut self) -> &mut Vec<u8> {
         if self.bytes.capacity() == 0 {

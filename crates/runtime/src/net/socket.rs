@@ -41,18 +41,18 @@ pub(crate) struct Socket {
     /// Whether the kernel ends a read after [`SILENCE`](crate::places::SILENCE), which is less than
     /// its time limit.
     is_sliced: bool,
-    /// Where it is watched: the loop, and its token there.
+    /// The loop that watches the socket, and its token there.
     watched: Option<(LoopId, Token)>,
-    /// Where it is registered with a reactor.
+    /// The socket's registration with a reactor.
     source: Option<Arc<Source>>,
     /// Whether a ring receives or sends for it.
     is_the_rings: bool,
     /// Whether a loop with a ring makes system calls for it, as the other loops do: the ring only
     /// says when it is ready.
     pub(super) by_system_calls: bool,
-    /// What is at the other end, if that is no network.
+    /// The other end, if it is not a network.
     pub(super) injected: Option<Box<Injected>>,
-    /// What it is, if its input ends when the process drains.
+    /// The kind of the socket, if its input ends when the process drains.
     pub(super) ends_at_drain: Option<DrainTarget>,
     listed: Option<Listed>,
     /// Whether it is an accepted connection that has sent nothing yet.
@@ -115,7 +115,7 @@ impl Socket {
         }
     }
 
-    /// The same socket under a descriptor of its own, watched by no loop yet.
+    /// A duplicate of the socket with its own descriptor, which no loop watches yet.
     pub(crate) fn try_clone(&mut self) -> io::Result<Self> {
         let duplicate = rustix::io::fcntl_dupfd_cloexec(self.as_fd(), 0)?;
         self.duplicated = true;
@@ -266,8 +266,9 @@ impl Socket {
         Ok(())
     }
 
-    /// Ends the watch by another loop: it keeps the old descriptor until it has forgotten it, and
-    /// this socket goes on under a duplicate. What a ring has received for it would be lost.
+    /// Ends the watch by another loop. The other loop keeps the old descriptor until it has
+    /// forgotten the watch. This socket goes on under a duplicate. Bytes that a ring has received
+    /// for the socket would be lost.
     fn leave_loop(&mut self) -> io::Result<()> {
         if self.is_the_rings {
             let problem = "what a ring receives or sends for stays on its loop";

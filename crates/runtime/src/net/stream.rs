@@ -1,5 +1,6 @@
 //! A TCP connection.
 
+mod local;
 mod requests;
 mod settings;
 
@@ -392,7 +393,7 @@ impl TcpStream {
         self.operate_within(direction, attempt)
     }
 
-    /// The same operation as a part of one that has been noted.
+    /// The operation as a part of an operation that has been noted.
     #[inline]
     fn operate_within<'s, T: Default>(
         &'s mut self,

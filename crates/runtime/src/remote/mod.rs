@@ -35,10 +35,11 @@ use loom::sync::atomic as shim;
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic as shim;
 
-/// One more than the most loops alive in a process, because their numbers begin with 1.
+/// The size of the table: the most loops alive in a process, plus one, because their numbers begin
+/// with 1.
 const LOOPS: usize = 1024;
 
-/// What other kernel threads ask of a loop.
+/// A message of another kernel thread to a loop.
 pub(crate) enum Message {
     Wake(TaskName),
     /// Forget a descriptor that this loop watches, then close it. A loop of another id watches
@@ -46,12 +47,12 @@ pub(crate) enum Message {
     Close(LoopId, Token, OwnedFd),
 }
 
-/// One loop among those that the process has had. An id comes again after 65,536 loops of its
+/// A loop among all loops that the process has had. An id comes again after 65,536 loops of its
 /// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LoopId {
     number: u16,
-    /// How many loops had the number before it.
+    /// The number of earlier loops with the same number.
     generation: u16,
 }
 
@@ -60,13 +61,14 @@ static TABLE: [OnceLock<Inbox>; LOOPS] = [const { OnceLock::new() }; LOOPS];
 
 struct Inbox<E = OwnedFd> {
     is_owned: AtomicBool,
-    /// How many loops have had it. Only the loop that takes the inbox changes it.
+    /// The number of loops that have had the inbox. Only the loop that takes the inbox changes this
+    /// count.
     generations: AtomicU16,
     messages: MessageStack<Message>,
     event: E,
 }
 
-/// What interrupts a loop's wait: an eventfd, and in the model a counter.
+/// The object that interrupts a loop's wait: an eventfd, and in the model a counter.
 trait Interrupt {
     fn signal(&self);
     fn clear(&self);

@@ -1,9 +1,9 @@
-//! A wakeup for a loop that is not this crate's own. It tells the loop of a drain, and of what
-//! other kernel threads have done for it.
+//! A wakeup for a loop that is not this crate's own. The wakeup tells the loop of a drain, and of
+//! the work of other kernel threads for it.
 //!
-//! It is the inbox that each [`EventLoop`](crate::event_loop::EventLoop) has, without messages. A
-//! loop written by hand watches the descriptor, clears it when it becomes readable, and then looks
-//! what has changed.
+//! The wakeup is the inbox of an [`EventLoop`](crate::event_loop::EventLoop), without messages. A
+//! loop written by hand watches the descriptor, clears it when it becomes readable, and then checks
+//! for changes.
 
 use std::fmt;
 use std::io;
@@ -33,7 +33,7 @@ impl Wakeup {
         Ok(Self { inbox: super::take_inbox()? })
     }
 
-    /// What makes this wakeup readable.
+    /// The handle that makes this wakeup readable.
     #[must_use]
     pub fn sender(&self) -> WakeupSender {
         WakeupSender { number: self.inbox.number() }

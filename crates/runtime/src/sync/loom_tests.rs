@@ -40,7 +40,7 @@ impl Lock {
         self.use_it();
     }
 
-    /// The same, with a permit that nothing waits for; false when there is none.
+    /// Takes a permit that no task waits for. Returns `false` if there is none.
     fn try_add(&self) -> bool {
         let taken = self.permits.take()
             || self.permits.count() > 0 && {
@@ -53,7 +53,7 @@ impl Lock {
         taken
     }
 
-    /// The same, but gives up at once if it would have to wait; false when it gave up.
+    /// Takes a permit, but gives up at once if it would wait. Returns `false` if it gave up.
     fn add_or_give_up(&self) -> bool {
         if !self.permits.take() {
             let mut waiters = self.waiters.lock().unwrap();

@@ -9,7 +9,7 @@ use super::semaphore::{Permit, Semaphore};
 
 /// A value that one task at a time can use, also while it waits for something else.
 ///
-/// It is fair, as a [`Semaphore`] is: tasks get their turns in the order in which they came.
+/// The mutex is fair, like a [`Semaphore`]: tasks get their turns in the order in which they came.
 ///
 /// ```
 /// # use duality_runtime as duality;

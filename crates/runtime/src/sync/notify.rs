@@ -33,7 +33,7 @@ use crate::visibility::graph;
 /// ```
 pub struct Notify {
     state: WaitQueue<State>,
-    /// How often all have been notified, to be known without the lock.
+    /// The number of notifications of all tasks, readable without the lock.
     broadcasts: AtomicU64,
 }
 
@@ -93,7 +93,7 @@ impl State {
 
 /// The wish for a notification.
 struct Notified {
-    /// How often all had been notified when it was made.
+    /// The number of notifications of all tasks when this future was made.
     seen: u64,
 }
 

@@ -11,9 +11,9 @@ use crate::visibility::{self, Wait};
 
 /// A number of permits that tasks take and give back.
 ///
-/// It is fair: while tasks wait, a permit that is given back goes to the task that has waited
-/// longest. Nothing that comes later can take it. So a task that gives its permit back and wants
-/// one again waits until all that wait now have had theirs.
+/// The semaphore is fair: while tasks wait, a released permit goes to the task that has waited
+/// longest. No later task can take the permit. So a task that releases its permit and wants another
+/// waits until all current waiters have had a permit.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -78,7 +78,7 @@ impl Semaphore {
         taken.then(|| Permit::taken(self))
     }
 
-    /// How many permits there are now.
+    /// The number of permits that are free now.
     pub fn available(&self) -> usize {
         self.permits.count()
     }

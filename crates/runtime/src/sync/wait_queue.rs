@@ -16,7 +16,7 @@ use crate::world;
 
 /// State of type `T`, and the tasks that wait for it to change.
 pub(super) struct WaitQueue<T> {
-    /// What a wait here is called in a dump.
+    /// The name of a wait here in a dump.
     wait: Wait,
     inner: Mutex<Inner<T>>,
 }
@@ -26,11 +26,12 @@ struct Inner<T> {
     waiters: WaiterList<Waker>,
 }
 
-/// Which waiters a change wakes.
+/// The waiters that a change wakes.
 #[derive(Clone, Copy)]
 pub(super) enum Wake {
     None,
-    /// The task that has waited longest, if any does. It is handed what it waits for.
+    /// The task that has waited longest, if there is one. The change hands the permit or lock to
+    /// this task.
     One,
     /// All, for them to attempt again.
     All,
@@ -47,7 +48,7 @@ pub(super) enum Position {
     Behind,
 }
 
-/// What a task wants of a state of type `T`.
+/// The request of a task to a state of type `T`.
 pub(super) trait Want<T> {
     /// What it gets.
     type Gain;
@@ -119,7 +120,7 @@ impl<T> Inner<T> {
 }
 
 /// The wait for a state. It is written by hand: an `async fn` would keep its arguments twice. A
-/// parked task is as large as what it waits in.
+/// parked task contains the future of its wait, so the size of this future matters.
 pub(super) struct Until<'a, T, W: Want<T>> {
     queue: &'a WaitQueue<T>,
     /// Its ticket, if it has queued.

@@ -17,7 +17,7 @@ use std::num::NonZeroU64;
 pub(super) struct WaiterList<W> {
     /// Sorted by ticket, since tickets only grow. A waiter that was handed something has no waker.
     waiters: VecDeque<(Ticket, Option<W>)>,
-    /// How many of them were handed something: the first ones.
+    /// The number of waiters that were handed a result. They are the first in the list.
     handed: usize,
     next_ticket: Ticket,
 }
@@ -25,7 +25,7 @@ pub(super) struct WaiterList<W> {
 /// Names a waiter in the list.
 pub(super) type Ticket = NonZeroU64;
 
-/// What a waiter was when it left the list.
+/// The state of a waiter when it left the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaiterState {
     /// The waiter was handed something, which it takes along.

@@ -17,7 +17,7 @@ use duality_fiber::overflow::{KernelStack, LARGER, run_watched};
 use crate::drain::{self, Scope};
 use crate::visibility::{self, thread_slots};
 
-/// What a kernel thread runs.
+/// The function that a kernel thread runs.
 pub type ThreadBody = Box<dyn FnOnce() + Send>;
 
 /// The stack of a kernel thread.
@@ -25,14 +25,14 @@ pub type ThreadBody = Box<dyn FnOnce() + Send>;
 pub struct ThreadStack(KernelStack);
 
 impl ThreadStack {
-    /// One of `size` bytes, chosen by the user. An overflow is reported as that of its `owner`,
+    /// A stack of `size` bytes, chosen by the user. An overflow is reported as that of its `owner`,
     /// such as "a helper thread".
     #[must_use]
     pub const fn chosen(size: usize, owner: &'static str) -> Self {
         Self(KernelStack { owner, size, remedy: LARGER })
     }
 
-    /// The same, with a size that users cannot choose.
+    /// A stack with a size that users cannot choose.
     #[must_use]
     pub const fn fixed(size: usize, owner: &'static str) -> Self {
         let remedy = "its size is fixed; look for a recursion without an end";
@@ -49,9 +49,9 @@ impl ThreadStack {
 
 /// A thread that the kernel would not make; the body is handed back, to be tried again.
 pub struct Refused {
-    /// Why: `EAGAIN` for a limit on threads or memory.
+    /// The reason: `EAGAIN` for a limit on threads or memory.
     pub error: io::Error,
-    /// What the thread was to run.
+    /// The function that the thread should have run.
     pub body: ThreadBody,
 }
 
@@ -79,7 +79,7 @@ pub fn start(stack: ThreadStack, body: ThreadBody) -> Result<(), Refused> {
     }
 }
 
-/// What a new thread is given.
+/// The data for a new thread.
 struct Start {
     stack: ThreadStack,
     body: ThreadBody,

@@ -128,7 +128,7 @@ impl Totals {
 }
 
 impl Counters {
-    /// What began on a kernel thread that is dead has ended.
+    /// Work that began on a dead kernel thread counts as ended.
     pub(super) fn settle(&self) {
         self.tasks_ended.raise_to(self.tasks_created.value());
         self.connections_ended.raise_to(self.connections_begun.value());

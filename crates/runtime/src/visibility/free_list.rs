@@ -1,4 +1,4 @@
-//! Which slots of a fixed number are free: a list without a lock (Treiber 1986), for threads and
+//! The free slots among a fixed number: a list without a lock (Treiber 1986), for threads and
 //! processes.
 //!
 //! ```text
@@ -27,7 +27,8 @@ pub(super) struct FreeList<const COUNT: usize> {
 }
 
 impl<const COUNT: usize> FreeList<COUNT> {
-    /// Takes a free slot, the one that was given back last. What its last holder did there is seen.
+    /// Takes the free slot that was given back last. This thread sees the writes of the slot's last
+    /// holder.
     pub(super) fn take(&self) -> Option<usize> {
         let mut head = self.head.load(Ordering::Acquire);
         while let Some(index) = (head as u32).checked_sub(1) {

@@ -97,13 +97,13 @@ pub struct Node {
     /// The line that calls the operation, and the operation's name, such as
     /// `services/echo.rs:31 read`. Or `begin`, or `end`.
     pub name: String,
-    /// How often tasks came here.
+    /// The number of times that tasks came here.
     pub count: u64,
-    /// How long they were here, in all.
+    /// The total time that tasks were here.
     pub waited_ns: u64,
 }
 
-/// What tasks do between two nodes.
+/// The work of tasks between two nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// The index of the node that they left.
@@ -112,9 +112,9 @@ pub struct Edge {
     pub to: usize,
     /// How often.
     pub count: u64,
-    /// How long it took, in all.
+    /// The total time between the nodes.
     pub elapsed_ns: u64,
-    /// How much processor time it took, in all.
+    /// The total processor time between the nodes.
     pub cpu_ns: u64,
 }
 
@@ -123,7 +123,7 @@ pub struct Edge {
 pub fn graph() -> (Vec<Node>, Vec<Edge>) {
     let Some(table) = TABLE.get() else { return Default::default() };
     let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
-    // What only the architecture has come to has a name and no more.
+    // A node that only the architecture has reached has a name and no figures.
     let is_passed = |index: &usize| read(&table.nodes[*index].count) > 0;
     let mut named: Vec<(String, usize)> = (0..NODES)
         .filter(is_passed)
@@ -150,7 +150,7 @@ pub fn graph() -> (Vec<Node>, Vec<Edge>) {
     (nodes.collect(), edges)
 }
 
-/// Where a task has been last.
+/// The last node of a task.
 #[derive(Debug)]
 pub(crate) struct Trace {
     at: u16,
@@ -239,7 +239,7 @@ pub(crate) fn arrive(kind: &'static str, location: &'static Location<'static>) {
     arrive_named(kind, "", location);
 }
 
-/// The same for an operation that says so at each poll.
+/// Notes an operation that is noted again at each poll.
 #[inline]
 pub(crate) fn arrive_again(kind: &'static str, location: &'static Location<'static>) {
     if let Some(table) = TABLE.get()
@@ -253,7 +253,7 @@ pub(crate) fn arrive_again(kind: &'static str, location: &'static Location<'stat
     }
 }
 
-/// The same with the name of a stage.
+/// Notes a stage by its name.
 #[inline]
 pub(crate) fn arrive_named(
     kind: &'static str,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Label(u16);
 
-/// More stages than a program has. One that finds no place has no name in dumps.
+/// A limit above the number of stages of a program. A stage without a place has no name in dumps.
 pub(super) const MOST: usize = 256;
 /// Bytes of a name, at most; of a longer one the beginning is shown.
 pub(super) const LONGEST: usize = 127;
@@ -54,12 +54,12 @@ struct Name {
 }
 
 const FREE: u8 = 0;
-/// It is being written. Should the writer die of that, the place is lost.
+/// A writer is filling the place. If the writer dies meanwhile, the place is lost.
 const TAKEN: u8 = u8::MAX;
 
 impl<const COUNT: usize> Names<COUNT> {
-    /// Where the name is, which may be added for it; `None` when there is no room for more names.
-    /// Two that add the same at once may add it twice.
+    /// Returns the place of the name, and adds the name if needed. `None` if there is no room for
+    /// more names. Two threads that add one name at once may add it twice.
     pub(super) fn find_or_add(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|place| place.is(name) || place.take(name))
     }

@@ -1,4 +1,4 @@
-//! How long requests took: a histogram, shared with child processes.
+//! A histogram of the times that requests took, shared with child processes.
 //!
 //! ```text
 //!   kernel threads and children ──▶ a stripe of counters each ──▶ sum ──▶ latencies()
@@ -16,10 +16,10 @@ use std::time::Duration;
 use super::thread_slots;
 use crate::pages;
 
-/// Buckets with a bound: 1 µs, 2 µs, 4 µs … 16.8 s. One more has all longer requests.
+/// Buckets with a bound: 1 µs, 2 µs, 4 µs … 16.8 s. One more bucket has all longer requests.
 const BOUNDED: usize = 25;
 
-/// How many kernel threads have counters that they do not share.
+/// The number of kernel threads with counters of their own.
 const STRIPES: usize = 64;
 
 /// The counters of some kernel threads. Two pairs of cache lines: no false sharing.
@@ -37,7 +37,7 @@ static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 
 static STRIPES_OF_ALL: OnceLock<&'static [Stripe; STRIPES]> = OnceLock::new();
 
-/// How long the requests took that have been answered until now.
+/// The times of all requests that have been answered until now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latencies {
     /// Buckets: the longest time in seconds that each is for, and how many requests are in it. The
@@ -50,7 +50,7 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// How many requests have been answered.
+    /// The number of answered requests.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| count).sum()

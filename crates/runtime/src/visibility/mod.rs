@@ -1,4 +1,4 @@
-//! What a running server shows of itself: counters, and what each task does or waits for.
+//! The visible state of a running server: counters, and the work or wait of each task.
 //!
 //! ```text
 //!   kernel threads                      table of slots (shared with child processes)   readers
@@ -17,8 +17,8 @@
 //! loop's own table says what its tasks wait for; the loop reports it when it is asked
 //! ([`survey()`]).
 //!
-//! Nothing here prints: `duality serve` does, by a kernel thread of its own that waits
-//! ([`wait_for_dump_request`]).
+//! Nothing here prints. `duality serve` prints from a kernel thread of its own, which waits in
+//! [`wait_for_dump_request`].
 
 mod counters;
 mod dump;

@@ -19,20 +19,20 @@ pub struct QueueGauges {
     executed: AtomicU64,
 }
 
-/// What a queue looks like now.
+/// The present state of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueReport {
-    /// What it is called: of a staged server, its stage.
+    /// The name of the queue. In a staged server, this is its stage.
     pub name: String,
-    /// How many blocks wait, and how many did at most.
+    /// The number of waiting blocks, now and at most.
     pub length: u64,
     /// See `length`.
     pub length_most: u64,
-    /// How many kernel threads take from it, and how many did at most.
+    /// The number of kernel threads that take from the queue, now and at most.
     pub threads: u64,
     /// See `threads`.
     pub threads_most: u64,
-    /// How many blocks were taken.
+    /// The number of blocks that were taken.
     pub executed: u64,
 }
 
@@ -85,7 +85,7 @@ impl QueueGauges {
         self.executed.store(executed + blocks as u64, Ordering::Relaxed);
     }
 
-    /// How many blocks were taken.
+    /// The number of blocks that were taken.
     #[must_use]
     pub fn executed(&self) -> u64 {
         self.executed.load(Ordering::Relaxed)

@@ -8,8 +8,8 @@
 //!
 //! The table is made before the first request, touched page by page, and shared with child
 //! processes; rows are taken by one atomic addition. Nothing is written to a file before the run is
-//! over, so measuring changes little of what it measures. Without a table, a stream has no client,
-//! a stage boundary costs a load and a branch that is never taken, and that is all.
+//! over, so the records disturb the measurement little. Without a table, a stream has no client, a
+//! stage boundary costs a load and a branch that is never taken, and that is all.
 //!
 //! Source: Truppel & Abreu, section IV.
 
@@ -73,7 +73,7 @@ impl Record {
 /// and is never 0 then.
 type Row = [AtomicU64; 6];
 
-/// What all tasks count, on a cache line of its own.
+/// The shared counters of all tasks, on a cache line of their own.
 #[derive(Default)]
 #[repr(C, align(128))]
 struct Counts {

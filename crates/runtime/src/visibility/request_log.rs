@@ -24,10 +24,10 @@ use crate::shared;
 /// The most bytes of a line: what pipe(7) takes whole (`PIPE_BUF`).
 const LONGEST: usize = 4096;
 
-/// What the pipe is to hold. Where the system allows less, it holds less.
+/// The wanted capacity of the pipe. If the system allows less, the pipe holds less.
 const ROOM: usize = 1 << 20;
 
-/// How many connections there were, and how many lines were dropped.
+/// The number of connections, and of dropped lines.
 type Counts = [AtomicU64; 2];
 
 struct Log {
@@ -37,15 +37,15 @@ struct Log {
 
 static LOG: OnceLock<Log> = OnceLock::new();
 
-/// What is written about a request.
+/// A line about a request.
 pub(super) struct Line<'m> {
     /// The number of its connection, from 1.
     pub(super) connection: u64,
     /// Its number in the connection, from 1.
     pub(super) request: u64,
-    /// How long it took, in nanoseconds.
+    /// The time of the request, in nanoseconds.
     pub(super) length: u64,
-    /// What its service says, as members of a JSON object.
+    /// The service's description of the request, as members of a JSON object.
     pub(super) members: &'m str,
     /// Microseconds to the client and back.
     pub(super) round_trip: u32,
@@ -87,7 +87,7 @@ pub fn prepare_request_log() -> io::Result<RequestLog> {
     }
 }
 
-/// How many lines found no room in the pipe.
+/// The number of lines that found no room in the pipe.
 #[must_use]
 pub fn dropped_log_lines() -> u64 {
     LOG.get().map_or(0, |log| log.counts[1].load(Ordering::Relaxed))

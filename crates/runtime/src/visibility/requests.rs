@@ -1,6 +1,5 @@
-//! What is noted about the requests of a connection: rows of [`records`](super::records), lengths
-//! for the histogram of [`latencies`](super::latencies), lines for the [`request
-//! log`](super::request_log).
+//! The notes on the requests of a connection: rows of [`records`](super::records), lengths for the
+//! histogram of [`latencies`](super::latencies), lines for the [`request log`](super::request_log).
 //!
 //! ```text
 //!   accept ──▶ Client, kept by the stream ── begin ──▶ Begun: when, how busy the server was ─┐
@@ -8,7 +7,7 @@
 //!                                         ── end ──▶ a row, a length, a line ◀───────────────┘
 //! ```
 //!
-//! Where nothing is noted, a stream has no client. Beginning and end of a request then cost a
+//! If nothing is noted, a stream has no client. Then the beginning and the end of a request cost a
 //! branch each.
 
 use std::any::Any;
@@ -22,7 +21,7 @@ use super::{latencies, request_log};
 pub(crate) struct Client {
     /// The oldest request that has begun. Most clients have no other, and need no queue.
     oldest: Option<Begun>,
-    /// Those that have begun after it, the oldest first.
+    /// The requests that began later, the oldest first.
     later: VecDeque<Begun>,
     /// When it came, until its first request begins.
     came: Option<Mark>,
@@ -39,7 +38,7 @@ struct Begun {
     mark: Option<Mark>,
     /// When its first bytes were read, in nanoseconds of the monotonic clock.
     read_at: u64,
-    /// What was asked and answered, as members of a JSON object.
+    /// The request and its reply, as members of a JSON object.
     members: Option<String>,
 }
 
@@ -127,7 +126,7 @@ impl Client {
         self.held = Some(held);
     }
 
-    /// What was to be kept until the connection ends.
+    /// The data to keep until the connection ends.
     pub(crate) fn release(&mut self) -> Option<Box<dyn Any + Send>> {
         self.held.take()
     }

@@ -1,5 +1,5 @@
-//! The shown state of a task while it has its turn. It is one word, so it costs one store and is
-//! read whole.
+//! The shown state of a task while it has its turn. The state is one word, so it costs one store
+//! and is read whole.
 
 use super::Label;
 
@@ -25,12 +25,12 @@ impl ShownTask {
         Self(Self::IS_TASK | number as u64)
     }
 
-    /// The same task at a stage, in no turn.
+    /// The task at a stage, in no turn.
     pub(crate) const fn at(self, stage: Label) -> Self {
         Self(Self::IS_TASK | (stage.bits() as u64) << Self::STAGE_AT | self.number() as u64)
     }
 
-    /// The same task in this turn. It must be in no turn yet.
+    /// The task in this turn. The task must be in no turn yet.
     #[inline]
     pub(crate) const fn during(self, turn: usize) -> Self {
         Self(self.0 | (turn as u64) << Self::TURN_AT)
@@ -44,7 +44,7 @@ impl ShownTask {
         Label::from_bits((self.0 >> Self::STAGE_AT) as u16 & ((1 << Label::BITS) - 1))
     }
 
-    /// The same as if the task had reached none.
+    /// The state as if the task had reached no stage.
     pub(crate) const fn without_stage(self) -> Self {
         Self(self.0 & !(((1 << Label::BITS) - 1) << Self::STAGE_AT))
     }

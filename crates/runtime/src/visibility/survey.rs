@@ -22,7 +22,7 @@ struct Answers {
     reports: Vec<LoopReport>,
 }
 
-/// What the loops of this process answered.
+/// The answers of the loops of this process.
 #[derive(Debug)]
 pub struct Survey {
     /// The loops that answered in time.
@@ -36,9 +36,9 @@ pub struct Survey {
 pub struct LoopReport {
     /// The number of the loop's kernel thread.
     pub thread: u32,
-    /// How many tasks it has.
+    /// The number of tasks of the loop.
     pub tasks: usize,
-    /// How many of them are ready.
+    /// The number of ready tasks.
     pub ready: usize,
     /// The tasks that have waited longest, in that order, as many as were asked for.
     pub longest: Vec<TaskReport>,
@@ -47,21 +47,21 @@ pub struct LoopReport {
 /// A task of a loop.
 #[derive(Debug)]
 pub struct TaskReport {
-    /// How many tasks its loop had had before it.
+    /// The number of earlier tasks of the loop.
     pub number: u32,
     /// The stage that it reached last.
     pub stage: Option<String>,
-    /// What it waits for, or waited for before it became ready.
+    /// The wait of the task, or its last wait if it is ready.
     pub wait: Wait,
     /// Whether it has been woken, and waits for its turn only.
     pub is_ready: bool,
-    /// How long it has not run: in milliseconds of the loop's clock, as of its last round.
+    /// The time since the task last ran, in milliseconds of the loop's clock, as of its last round.
     pub waited: Duration,
     /// In how long the time comes that it waits for, if it waits for a time.
     pub due: Option<Duration>,
     /// The other end of what it reads from or writes to.
     pub peer: Option<SocketAddr>,
-    /// Where its stack stands, if it has one, has begun, and has room to look.
+    /// The call stack of the task, if it has a stack, has begun, and has room for the walk.
     pub trace: Option<Trace>,
 }
 
@@ -86,7 +86,7 @@ pub fn survey(most: u32, patience: Duration) -> Survey {
     Survey { answered, silent }
 }
 
-/// How many tasks of each loop are asked for.
+/// The number of tasks that each loop should report.
 static MOST: AtomicU32 = AtomicU32::new(0);
 
 /// The survey that was asked for last; a loop compares it with the last that it answered.

@@ -1,10 +1,10 @@
 //! A table of slots: one for each kernel thread that runs tasks, in this process and in its
 //! children.
 //!
-//! It is one shared mapping, made before the first child. A parent gives its child a slot, and
-//! takes the slot back when the child has been reaped, whatever the child died of. A slot is never
-//! given back to the kernel, and keeps its counts for the next thread that takes it. So the sum
-//! over all slots is what has been counted since the process began.
+//! The table is one shared mapping, made before the first child. A parent gives its child a slot,
+//! and takes the slot back when the child has been reaped, whatever the child died of. A slot is
+//! never given back to the kernel, and keeps its counts for the next thread that takes it. So the
+//! sum over all slots is what has been counted since the process began.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -54,7 +54,7 @@ pub(crate) struct ThreadSlot {
 
 const _: () =
     assert!(size_of::<ThreadSlot>() == 256, "a slot is meant to fill two pairs of cache lines");
-/// What the kernel thread of a slot does.
+/// The activity of a slot's kernel thread.
 const IDLE: u32 = 0;
 const TASK: u32 = 1;
 const LOOP: u32 = 2;
@@ -250,7 +250,7 @@ pub(crate) fn run_block(stage: Label) -> RoleGuard {
 /// The former state of a kernel thread, restored on drop. Tasks of the block world nest where one
 /// serves a connection.
 pub(crate) struct RoleGuard {
-    /// What it does now.
+    /// The present activity of the kernel thread.
     own: u32,
     role: u32,
     stage: Label,
@@ -333,7 +333,7 @@ pub fn totals() -> Totals {
     totals
 }
 
-/// How many kernel threads found no slot, and so are in no counter.
+/// The number of kernel threads that found no slot, and so are in no counter.
 #[must_use]
 pub fn uncounted_threads() -> u32 {
     table().map_or(0, |table| table.threads_without_slot.load(Ordering::Relaxed))
@@ -342,7 +342,7 @@ pub fn uncounted_threads() -> u32 {
 /// The tasks of the block world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Threads {
-    /// How many there are.
+    /// The number of tasks.
     pub count: usize,
     /// Some of them: those that have waited longest, in that order.
     pub longest: Vec<ThreadReport>,
@@ -357,9 +357,10 @@ pub struct ThreadReport {
     pub thread: u32,
     /// The stage that it reached last.
     pub stage: Option<String>,
-    /// What it waits for.
+    /// The object of the wait.
     pub wait: Wait,
-    /// How long it has waited; where it runs, how long ago it began its last wait.
+    /// The time since the wait began. If the kernel thread runs, the time since its last wait
+    /// began.
     pub waited: Duration,
     /// The other end of what it reads from or writes to.
     pub peer: Option<SocketAddr>,
@@ -391,7 +392,7 @@ pub fn threads(most: usize) -> Threads {
     Threads { count, longest }
 }
 
-/// What a loop does.
+/// The activity of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopTurn {
     /// The number of its kernel thread.

@@ -1,11 +1,11 @@
-//! Where a parked user-level thread is, and where a busy kernel thread is.
+//! Finds the place of a parked user-level thread, and of a busy kernel thread.
 //!
 //! A parked user-level thread walks its own stack. Its loop runs the walk on top of the thread's
 //! suspended frames. So no code unwinds a stack that is not running. The walk only gathers
 //! addresses; their names are found by the code that prints them, on a stack with room for it.
 //!
-//! A kernel thread that computes is asked by a signal. The handler notes the interrupted
-//! instruction. It cannot find out more, because a walk of the stack may take locks.
+//! A signal asks a kernel thread that computes. The handler notes the interrupted instruction. The
+//! handler cannot find out more, because a walk of the stack may take locks.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! What a task can wait for.
+//! The kinds of waits of a task.
 
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -7,12 +7,12 @@ use duality_poller::Direction;
 use rustix::net::getpeername;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
-/// What a task waits for, or that it does not.
+/// The wait of a task, or the state of a task without a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// It has not run yet.
+    /// The task has not run yet.
     Begin,
-    /// It runs, or (under a loop) could.
+    /// The task runs, or (under a loop) could run.
     Nothing,
     /// To read from, or to accept at, a descriptor.
     Read(RawFd),

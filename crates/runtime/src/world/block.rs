@@ -90,13 +90,13 @@ pub(crate) struct Waiting<'p> {
     pub(crate) looks_first: bool,
 }
 
-/// What came of the wait for a descriptor.
+/// The result of the wait for a descriptor.
 pub(crate) enum Ready {
     /// To be attempted: the descriptor is ready, or the attempt itself is the wait.
     Yes,
     /// The ambient deadline has passed.
     Cancelled,
-    /// Others want the place.
+    /// Other clients want the place.
     Displaced,
 }
 

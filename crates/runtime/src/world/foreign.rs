@@ -8,8 +8,8 @@
 //!
 //! A combinator is found by its waker: a wait that is polled with another waker than its task has
 //! one in between. So the check costs one comparison at a wait, and nothing where an operation is
-//! ready. A combinator that passes the task's waker on (`join!`, `select!`) is not found. Nor is a
-//! wait for a socket in the block world, which is a plain system call.
+//! ready. A combinator that passes the task's waker on (`join!`, `select!`) is not found. A wait
+//! for a socket in the block world is not foreign either, because it is a plain system call.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Context;

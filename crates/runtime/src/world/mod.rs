@@ -43,7 +43,7 @@ use crate::event_loop::{LoopWorld, current};
 use crate::visibility::{Wait, thread_slots};
 use crate::wait::Waited;
 
-/// What a wait is.
+/// The nature of a wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum World {
     /// The kernel thread sleeps.
@@ -162,8 +162,8 @@ pub(crate) fn now() -> Instant {
     current::with_loop(|core| core.map_or_else(Instant::now, Core::now))
 }
 
-/// Waits until `condition` is ready. What makes it ready wakes the waker that the condition was
-/// given.
+/// Waits until `condition` is ready. The code that makes the condition ready wakes the waker that
+/// the condition received.
 ///
 /// `deadline` ends the wait with `Ready(None)`. `wait` is its name in a dump.
 pub(crate) fn wait_until<T>(

@@ -6,7 +6,7 @@
 //!                                               └───────┘ ──▶ server 3: room ──▶ writers
 //! ```
 //!
-//! **One order.** No line goes straight into the room of its server. It goes to Redis and comes
+//! **One order.** No line goes straight into the room of its server. A line goes to Redis and comes
 //! back, as to every other server. So the order of PUBLISH in Redis is the order of the room. A
 //! member has one message under way at a time, so its own lines keep their order. A message is the
 //! lines that the member said at once.
@@ -60,7 +60,7 @@ pub(super) struct Across {
 /// The room of a loop, once there has been one. It may be over.
 type Slot = Mutex<Option<Arc<Room>>>;
 
-/// Why a client does not become a member.
+/// The reason why a client does not become a member.
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// There is no descriptor, thread or stack for it.
@@ -79,14 +79,14 @@ impl Across {
         Self { channel, backlog, rooms: PerLoop::default() }
     }
 
-    /// A new member, and its room. It hears all that is published from now on.
+    /// A new member, and its room. The member hears all lines that are published from now on.
     pub(super) async fn join(&self) -> Result<(Arc<Room>, Arc<Member>), Refusal> {
         // In a box, as in `say`: the task of a connection keeps room for its longest wait.
         Box::pin(async {
             let number = self.channel.number().await?;
             loop {
                 let room = self.room().await?;
-                // It may have been closed in this moment.
+                // The room may have been closed in this moment.
                 let Ok(member) = room.join_as(number) else { continue };
                 return match self.say(&room, &member, &[]).await {
                     Ok(position) => {
@@ -126,7 +126,7 @@ impl Across {
     /// The room of this loop.
     async fn room(&self) -> Result<Arc<Room>, Refusal> {
         let slot = self.rooms.here(|| Mutex::new(None));
-        // Those that come at once wait for one subscription.
+        // Clients that come at once wait for one subscription.
         let mut slot = slot.lock().await;
         if let Some(room) = slot.as_ref().filter(|room| !room.is_over()) {
             return Ok(room.clone());
@@ -139,7 +139,7 @@ impl Across {
     }
 }
 
-/// A room that hears its channel. It is cut off when this is dropped.
+/// A room that hears its channel. Dropping the room cuts it off.
 struct HeardRoom(Arc<Room>);
 
 impl Drop for HeardRoom {

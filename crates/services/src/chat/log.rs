@@ -12,7 +12,8 @@
 //! been overtaken. A cursor is always at the beginning of a line.
 //!
 //! Nothing but the text is kept: a line's beginning names its author. So a member can copy a long
-//! stretch at once. It then takes its own lines out of its copy, which holds up no other member.
+//! stretch at once. The member then removes its own lines from its copy, which holds up no other
+//! member.
 
 use std::collections::VecDeque;
 
@@ -109,7 +110,7 @@ impl Prefix {
         lines.truncate(kept + lines.len() - seen);
     }
 
-    /// Where the first line with this prefix is.
+    /// The place of the first line with this prefix.
     fn find(&self, lines: &[u8]) -> Option<usize> {
         if lines.starts_with(self.as_bytes()) {
             return Some(0);

@@ -11,8 +11,8 @@
 //!
 //! * On joining, a client gets `* you are N`. N is its number, from 1 on, and is never given again.
 //! * A client N says lines of at most 1,024 bytes. Each goes, as `N> ` and the line, to all other
-//!   clients that had joined before the line arrived. Each of these gets it exactly once, in one
-//!   order that is the same for all. It never goes to client N itself.
+//!   clients that had joined before the line arrived. Each of these clients gets the line exactly
+//!   once, in one order that is the same for all. The line never goes to client N itself.
 //! * A longer line gets the client a line that begins with `ERROR`, and the connection ends.
 //! * A client that closes its side still gets all that was said before, and then the connection
 //!   ends. A client that says nothing for an hour is taken to have closed its side.
@@ -71,7 +71,7 @@ pub const ENTRY: Entry = Entry {
 /// Bytes in the longest line that can be said.
 const LONGEST: usize = 1024;
 
-/// How long a client may say nothing.
+/// The time that a client may stay silent.
 const SILENCE: Duration = Duration::from_secs(60 * 60);
 
 /// Bytes that a client may fall behind, if nothing else is asked for.
@@ -81,11 +81,11 @@ const BACKLOG: usize = 16 << 20;
 #[derive(Clone)]
 pub struct Chat {
     rooms: Rooms,
-    /// How long a client may take nothing.
+    /// The time for which a client may take no bytes.
     patience: Duration,
 }
 
-/// Where the clients meet.
+/// The place where the clients meet.
 #[derive(Clone)]
 enum Rooms {
     /// In the one room of this process.
@@ -143,7 +143,7 @@ impl Chat {
         let heard = self.listen(&room, &member, &mut stream).await;
         if let (Rooms::Across(across), Ok(Hearing::End | Hearing::TooLong)) = (&self.rooms, &heard)
         {
-            // What other servers' clients have said before is still on its way. If the room is cut
+            // Earlier lines of other servers' clients are still on their way. If the room is cut
             // off, the writer finds out.
             let _ = across.say(&room, &member, &[]).await;
         }
@@ -233,7 +233,7 @@ struct Place {
 }
 
 impl Refusal {
-    /// What the client is told.
+    /// The message to the client.
     fn word(&self) -> &'static [u8] {
         match self {
             Self::Full => FULL,
@@ -242,11 +242,11 @@ impl Refusal {
     }
 }
 
-/// Why the chat reads no more lines from a member.
+/// The reason why the chat reads no more lines from a member.
 enum Hearing {
     End,
     TooLong,
-    /// It is unknown whether the last lines reached the other servers.
+    /// The last lines may or may not have reached the other servers.
     Unsaid,
 }
 

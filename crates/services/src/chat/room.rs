@@ -14,9 +14,9 @@
 //! members that talk as fast as they can are slowed to what the server can deliver. Listening
 //! members need not go.
 //!
-//! A room across servers ([`super::across`]) is the same, but that lines come to it from a channel,
-//! and that its members' numbers do. It can be cut off from the others. Its members then get what
-//! had come before, and part.
+//! A room across servers ([`super::across`]) gets its lines and its members' numbers from a
+//! channel. Such a room can be cut off from the others. Then its members get the earlier lines, and
+//! leave.
 
 use std::{
     collections::HashMap,
@@ -31,20 +31,20 @@ use duality_runtime::sync::Notify;
 
 use super::log::{Log, Overtaken, Prefix};
 
-/// What the members share.
+/// The state that the members share.
 pub(super) struct Room {
     state: Mutex<State>,
-    /// How many bytes a member may be behind before its lines wait.
+    /// The number of bytes that a member may be behind before its lines wait.
     pace: u64,
 }
 
 struct State {
     log: Log,
-    /// How many members have got their number here.
+    /// The number of members that have got their number here.
     joined: u64,
-    /// How many members there are.
+    /// The number of members.
     members: usize,
-    /// Nothing more comes: the room has been cut off, or closed.
+    /// No more lines come, because the room has been cut off or closed.
     over: bool,
     /// By their numbers, the members with a message that has not come back from the channel.
     expected: HashMap<u64, Arc<Member>>,
@@ -54,7 +54,7 @@ struct State {
     spare: Vec<Arc<Member>>,
 }
 
-/// What the reader and the writer of one member share.
+/// The state that the reader and the writer of one member share.
 pub(super) struct Member {
     number: u64,
     prefix: Prefix,
@@ -73,7 +73,7 @@ pub(super) struct Member {
     out: AtomicBool,
 }
 
-/// What a writer found in the log.
+/// The result of a writer's look at the log.
 enum Copied {
     Lines,
     /// More bytes will come.
@@ -84,7 +84,7 @@ enum Copied {
     Cut,
 }
 
-/// What a writer has to do next.
+/// The next step of a writer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Deliver the lines that have been copied for it.
@@ -124,7 +124,7 @@ impl Room {
         state.join(number)
     }
 
-    /// The same with a number that was given elsewhere, unless the room is over.
+    /// Adds a member with a number that was given elsewhere, unless the room is over.
     pub(super) fn join_as(&self, number: u64) -> Result<Arc<Member>, Over> {
         let mut state = self.lock();
         if state.over { Err(Over) } else { Ok(state.join(number)) }
@@ -180,7 +180,7 @@ impl Room {
         }
     }
 
-    /// Has the member hear what comes after `position`. It has no writer yet.
+    /// Lets the member hear the lines after `position`. The member has no writer yet.
     pub(super) fn begin_at(&self, member: &Member, position: u64) {
         let _state = self.lock();
         member.cursor.store(position, Ordering::Relaxed);
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(next(&room, &two), (Next::End, String::new()));
     }
 
-    /// What `member` says in a room across servers, from which it comes back.
+    /// The lines of `member` in a room across servers, from which they come back.
     fn comes_back(room: &Room, member: &Arc<Member>, text: &str) -> u64 {
         room.expect(member).unwrap();
         room.hear(member.number(), text.as_bytes());
@@ -405,7 +405,7 @@ mod tests {
         room.hear(5, b"5> a\n");
         room.expect(&one).unwrap();
         room.expect(&two).unwrap();
-        // It is as if that had been published, and the lines come nevertheless.
+        // The test treats the lines as published, and they come nevertheless.
         room.give_up(&two);
         room.hear(12, b"12> b\n");
         room.cut();

@@ -50,10 +50,10 @@ use crate::{
     store::{Channel, Subscription, Unavailable},
 };
 
-/// How long an answer may take. After that the player asks another.
+/// The time that an answer may take. Afterwards the player asks another player.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// How often offers are renewed, and the desks of opponents asked.
+/// The interval at which offers are renewed, and the desks of opponents asked.
 const ROUND: Duration = Duration::from_secs(1);
 
 /// The desks of this server.
@@ -62,7 +62,7 @@ pub(super) struct Across {
     desks: PerLoop<sync::Mutex<Option<Arc<Desk>>>>,
 }
 
-/// What the players of a loop share.
+/// The state that the players of a loop share.
 struct Desk {
     channel: Channel,
     number: u64,
@@ -119,7 +119,7 @@ impl Across {
             let player = Arc::new(Player::new(number, output.clone()));
             {
                 let mut players = desk.players();
-                // It may have ended in this moment.
+                // The desk may have ended in this moment.
                 if players.over {
                     continue;
                 }
@@ -335,7 +335,7 @@ async fn write(desk: Arc<Desk>, player: Arc<Player>) {
             let lines = if plays { mem::take(&mut standing.lines) } else { None };
             (play, lines, standing.other, standing.end)
         };
-        // What the other said before it left comes first.
+        // The other player's last lines come first.
         let answer = match (play, lines, other) {
             (Some(word), _, Some(other)) => {
                 player.output.write(word).await;

@@ -12,7 +12,7 @@ const LONGEST_LINES: usize = GATHERED + LONGEST + 1;
 /// The longest line of words.
 const LONGEST_HEAD: usize = 80;
 
-/// Where a player is: its desk and its number.
+/// The address of a player: its desk and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(super) desk: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Place {
 pub(crate) enum Message<'l> {
     /// The player `from` wants to play with it.
     Pair { to: u64, from: Place },
-    /// It plays with `from`, as it has asked.
+    /// The sender plays with `from`, as `from` has asked.
     Yes { to: u64, from: Place },
     /// It does not.
     No { to: u64 },

@@ -73,7 +73,7 @@ pub const ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-/// How long a client may say nothing.
+/// The time that a client may stay silent.
 const SILENCE: Duration = Duration::from_secs(60 * 60);
 
 /// A game service, shared by all its connections; a clone is the same service.
@@ -81,7 +81,7 @@ const SILENCE: Duration = Duration::from_secs(60 * 60);
 pub struct Game {
     /// The player that waits for another.
     unpaired: Arc<Mutex<Option<UnpairedPlayer>>>,
-    /// Where players of several servers meet.
+    /// The place where players of several servers meet.
     across: Option<Arc<Across>>,
 }
 
@@ -91,11 +91,11 @@ struct UnpairedPlayer {
     other: Other,
 }
 
-/// Where the output of the other player will be once it has come. Set while [`Game::unpaired`] is
-/// locked.
+/// The slot for the output of the other player, once that player has come. Set while
+/// [`Game::unpaired`] is locked.
 type Other = Arc<OnceLock<Output>>;
 
-/// What a player finds.
+/// The opponent that a player finds.
 enum Met {
     /// No other player is there yet.
     Nobody(Other),
@@ -110,7 +110,7 @@ impl Game {
         Self::default()
     }
 
-    /// The same on each server that has this channel.
+    /// The same game on each server that has this channel.
     #[must_use]
     pub fn across(channel: Channel) -> Self {
         Self { across: Some(Arc::new(Across::new(channel))), ..Self::default() }
@@ -181,7 +181,8 @@ impl Game {
         let mut unpaired = self.lock();
         match unpaired.take() {
             Some(waiting) => {
-                // It is set only once: the player that sets it has taken it out of `unpaired`.
+                // The slot is set only once: the player that sets it has taken it out of
+                // `unpaired`.
                 let _ = waiting.other.set(output.clone());
                 Met::First(waiting.output)
             }
@@ -211,7 +212,7 @@ impl Game {
 /// The other player of a pair.
 enum Opponent {
     Here(Output),
-    /// It may be on another server.
+    /// The other player may be on another server.
     Across(Seat),
 }
 

@@ -1,4 +1,5 @@
-//! What a player is told, the writing side of its connection, and how its part in the game ends.
+//! The messages to a player, the writing side of its connection, and the end of its part in the
+//! game.
 
 use std::{io, net::Shutdown, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Where a player across servers stands: what its two tasks and its desk share.
+//! The standing of a player across servers, which its two tasks and its desk share.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +9,7 @@ use super::{
     player::{Output, PLAY_FIRST, PLAY_SECOND},
 };
 
-/// What the tasks of one player and its desk share.
+/// The state that the tasks of one player and its desk share.
 pub(super) struct Player {
     pub(super) number: u64,
     pub(super) output: Output,
@@ -22,12 +22,12 @@ pub(super) struct Player {
 
 #[derive(Default)]
 pub(super) struct Standing {
-    /// It waits to be asked.
+    /// The player waits until another player asks it.
     pub(super) waits: bool,
     /// The player that it has asked, while there is no answer.
     pub(super) asked: Option<Place>,
     pub(super) other: Option<Place>,
-    /// What is to be written next: the word that begins the game, then the lines of the other.
+    /// The bytes to write next: the word that begins the game, then the lines of the other player.
     pub(super) play: Option<&'static [u8]>,
     pub(super) lines: Option<Vec<u8>>,
     /// The other's writer has not written the last lines yet.

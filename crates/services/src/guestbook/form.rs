@@ -3,7 +3,7 @@
 /// The media type of such forms.
 pub(super) const TYPE: &str = "application/x-www-form-urlencoded";
 
-/// Why a body is not the form that was asked for.
+/// The reason why a body is not the wanted form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Malformed {
     /// A percent sign without two hexadecimal digits.

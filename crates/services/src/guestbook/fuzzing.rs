@@ -1,4 +1,5 @@
-//! What the fuzz targets drive of the guestbook: from a form to the page that shows its remark.
+//! The part of the guestbook that the fuzz targets drive: from a form to the page that shows its
+//! remark.
 
 use minijinja::{Environment, context};
 

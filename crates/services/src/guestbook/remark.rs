@@ -1,4 +1,4 @@
-//! What a guest may leave: a name, and a few lines of text.
+//! A guest's remark: a name, and a few lines of text.
 
 use crate::store::Remark;
 
@@ -14,7 +14,7 @@ const LONGEST_TEXT: usize = 1000;
 ///
 /// # Errors
 ///
-/// Why it cannot be taken, as a sentence for the guest.
+/// The reason why the remark is refused, as a sentence for the guest.
 pub(super) fn check(guest: &str, text: &str) -> Result<Remark, &'static str> {
     let text = text.replace("\r\n", "\n");
     let (guest, text) = (guest.trim(), text.trim());

@@ -60,7 +60,7 @@ struct Kept {
     template: Arc<Template>,
 }
 
-/// What was found where a template's file is looked for.
+/// The result of a search for a template's file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     Nothing,
@@ -172,7 +172,7 @@ async fn read(root: &Root, path: &str, metadata: Metadata) -> io::Result<Arc<Tem
 
 /// A template, ready to be rendered or known to be broken.
 pub(super) struct Template {
-    /// What it is called in messages.
+    /// The template's name in messages.
     name: String,
     compiled: Option<Environment<'static>>,
     /// Whether its page depends on the store.
@@ -267,13 +267,13 @@ pub(super) fn render(
 ) -> Result<String, minijinja::Error> {
     let mut page = Page(Vec::with_capacity(8 << 10));
     environment.get_template(name)?.render_captured_to(variables, &mut page)?;
-    // What minijinja writes is UTF-8.
+    // minijinja writes UTF-8.
     String::from_utf8(page.0).map_err(|error| {
         minijinja::Error::new(minijinja::ErrorKind::WriteFailure, error.to_string())
     })
 }
 
-/// What has been rendered so far.
+/// The output so far.
 struct Page(Vec<u8>);
 
 impl Write for Page {

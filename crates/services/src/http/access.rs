@@ -1,5 +1,4 @@
-//! What the access log says of a request, under the names of the format that docs/operations.md
-//! gives.
+//! The access log's record of a request, under the names of the format in docs/operations.md.
 
 /// The most bytes of a target. A line fits into what a pipe takes whole.
 const LONGEST: usize = 3500;

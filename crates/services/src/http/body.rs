@@ -22,21 +22,21 @@ pub struct Body {
     kept: Vec<u8>,
 }
 
-/// What is still to come.
+/// The rest of the body.
 #[derive(Debug)]
 enum Rest {
     Length(u64),
     Chunks(Chunks),
 }
 
-/// What has become of the body.
+/// The state of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// There is more to come.
     Unfinished,
     /// The body ended after this many of the given bytes.
     Finished(usize),
-    /// Where it ends cannot be said.
+    /// The end of the body cannot be found.
     Malformed,
     /// The body is longer than allowed.
     TooLong,
@@ -78,7 +78,7 @@ impl Body {
         }
     }
 
-    /// What has been kept.
+    /// The kept bytes.
     pub fn into_kept(self) -> Vec<u8> {
         self.kept
     }

@@ -25,7 +25,7 @@ pub(super) struct Cache {
     limit: usize,
 }
 
-/// What the cache knows of a path.
+/// The cache's knowledge of a path.
 pub(super) enum Known {
     /// The page, compared with the file within this second.
     Current(Arc<Page>),
@@ -106,7 +106,7 @@ impl Cache {
         *self.lock() = Circle::default();
     }
 
-    /// Nothing below can panic half-way, so what a poisoned lock protects is sound.
+    /// No code below can panic half-way, so the data under a poisoned lock are sound.
     fn lock(&self) -> MutexGuard<'_, Circle> {
         self.circle.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -24,7 +24,7 @@ pub(super) struct Conditions<'b> {
 /// The value of an ignored field: neither a date, nor a range, nor an entity tag.
 const NOTHING: &[u8] = b"";
 
-/// What the conditions are compared with.
+/// The values that conditions are compared with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Validators<'p> {
     /// A strong entity tag, in its quotes.
@@ -33,7 +33,7 @@ pub(super) struct Validators<'p> {
     pub(super) last_modified: u64,
 }
 
-/// What the client shall get.
+/// The reply that the client gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Whole,

@@ -1,5 +1,5 @@
-//! What the header fields of a request say, taken together (RFC 9110, RFC 9112). They say whether
-//! the connection stays, how the body is framed, and which conditions there are.
+//! The combined meaning of a request's header fields (RFC 9110, RFC 9112). The fields say whether
+//! the connection stays, how the body is framed, and which conditions apply.
 
 use duality_runtime::drain;
 use httparse::Header;
@@ -35,9 +35,9 @@ impl Persistence {
 /// How the body is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// It has so many bytes.
+    /// The body has so many bytes.
     Length(u64),
-    /// It comes in chunks that say where it ends.
+    /// The body comes in chunks that mark its end.
     Chunked,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Fields<'b> {
     conditions: Conditions<'b>,
 }
 
-/// What the header fields say, taken together.
+/// The combined meaning of the header fields.
 pub(super) struct Finished<'b> {
     pub(super) persistence: Persistence,
     pub(super) body: Framing,
@@ -135,8 +135,8 @@ impl<'b> Fields<'b> {
         target: &str,
     ) -> Result<Finished<'b>, &'static Status> {
         // RFC 9112, section 3.2.2: the host in a target counts, and the client has to repeat it in
-        // `Host`. Where the two differ, an implementation that looks at one of them only sees
-        // another request than one that looks at the other.
+        // `Host`. If the two hosts differ, implementations that read only one of them see different
+        // requests.
         let host_is_right = match self.host {
             None => minor_version == 0,
             Some(host) => target::agrees(target, host),
@@ -214,9 +214,9 @@ impl Codings {
     }
 }
 
-/// The length that a field tells of. The standard allows zeros before the number, but no client
-/// writes them. Some implementations call `strtol(3)` with base 0, which reads `010` as 8. Behind
-/// such a proxy, the last two bytes of a body would be the next request.
+/// The length in a field. The standard allows zeros before the number, but no client writes them.
+/// Some implementations call `strtol(3)` with base 0, which reads `010` as 8. Behind such a proxy,
+/// the last two bytes of a body would be the next request.
 fn content_length(value: &[u8]) -> Option<u64> {
     if matches!(value, [b'0', _, ..]) { None } else { number(value) }
 }

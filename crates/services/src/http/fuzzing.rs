@@ -1,5 +1,5 @@
-//! What the fuzz targets drive of http: its parsers, put together as [`Http::serve`](super::Http)
-//! does, without a connection.
+//! The part of http that the fuzz targets drive: its parsers, combined as in
+//! [`Http::serve`](super::Http), without a connection.
 
 use duality_runtime::net::Input;
 
@@ -31,7 +31,7 @@ pub enum Heard {
     Refused(u16),
 }
 
-/// What a connection hears if its bytes come in `pieces`, with these bounds on heads and bodies.
+/// The replies to bytes that come in `pieces`, with these bounds on heads and bodies.
 ///
 /// # Panics
 ///
@@ -62,7 +62,7 @@ pub fn requests(pieces: &[&[u8]], head_limit: usize, body_limit: u64) -> Vec<Hea
     heard
 }
 
-/// What comes next, if enough bytes are there.
+/// The next event, if enough bytes have come.
 fn hear(input: &mut Input, body: &mut Option<Body>, body_limit: u64) -> Option<Heard> {
     if let Some(reading) = body {
         return match reading.take(input.unused()) {
@@ -103,11 +103,11 @@ fn hear(input: &mut Input, body: &mut Option<Body>, body_limit: u64) -> Option<H
 /// The result for a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It has not come to its end.
+    /// The body has not come to its end.
     Unfinished,
-    /// It took so many bytes, and this is its content.
+    /// The body took so many bytes, and this is its content.
     Finished(usize, Vec<u8>),
-    /// It is malformed, or too long.
+    /// The body is malformed, or too long.
     Refused,
 }
 

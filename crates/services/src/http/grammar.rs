@@ -1,4 +1,4 @@
-//! What a byte or a number is in HTTP, wherever it stands (RFC 9110, section 5.6).
+//! The classes of bytes and numbers in HTTP (RFC 9110, section 5.6).
 
 /// Digits alone, for a number of 64 bits.
 pub(super) fn number(value: &[u8]) -> Option<u64> {

@@ -32,14 +32,14 @@ pub struct Limits {
     /// Silence between two requests, or before the first (60 s). Then the connection is closed
     /// without a word.
     pub idle_time: Duration,
-    /// How long a client may take none of the bytes on their way to it (30 s). Then the connection
-    /// is reset.
+    /// The time for which a client may take none of the bytes on their way to it (30 s). Then the
+    /// connection is reset.
     pub write_time: Duration,
-    /// Bytes per second that a client must take of a reply (1 KiB/s; 0 is no bound). It is an
+    /// Bytes per second that a client must take of a reply (1 KiB/s; 0 is no bound). The rate is an
     /// average over the whole reply, without a first [`write_time`](Self::write_time). Otherwise a
     /// client that takes a byte now and then would be served for ever.
     pub write_rate: u64,
-    /// How long to listen on, after the last reply, to a client that may still be sending (2 s).
+    /// The time to read on, after the last reply, from a client that may still be sending (2 s).
     pub linger_time: Duration,
     /// Bytes in a file that is kept in memory (64 KiB); longer ones are sent by sendfile(2).
     pub cached_file: u64,
@@ -51,14 +51,14 @@ pub struct Limits {
 /// [`Limits`], because the parser keeps room for them on the stack.
 pub const HEADER_FIELDS: usize = 64;
 
-/// Bytes of replies that are gathered before they are sent. What is longer is not worth copying.
+/// Bytes of replies that are gathered before they are sent. Longer replies are not worth copying.
 pub const GATHERED: usize = 16 << 10;
 
 /// Bytes that are read at once of what a refused connection sends.
 pub const REFUSAL_ROOM: usize = 1 << 10;
 
 impl Limits {
-    /// How long so many bytes may take to send.
+    /// The time that so many bytes may take to send.
     #[must_use]
     pub fn sending_time(&self, length: u64) -> Duration {
         let seconds = length.checked_div(self.write_rate).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! Which media type a file has, by the end of its name.
+//! The media type of a file, by the end of its name.
 
 /// The value of `Content-Type` for the file at `path`.
 ///
@@ -7,7 +7,7 @@
 pub(super) fn content_type(path: &str) -> String {
     let media_type = mime_guess::from_path(path).first_raw().unwrap_or("application/octet-stream");
     let media_type = match media_type {
-        // What the list has for `.mjs` and `.woff` is obsolete (RFC 9239 and RFC 8081).
+        // The list's entries for `.mjs` and `.woff` are obsolete (RFC 9239 and RFC 8081).
         "application/javascript" => "text/javascript",
         "application/font-woff" => "font/woff",
         other => other,

@@ -82,7 +82,8 @@ pub const ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-/// How long [`Http::refuse`] reads on at most, so that the client can read why it was refused.
+/// The longest time that [`Http::refuse`] reads on, so that the client can read the reason of the
+/// refusal.
 pub const REFUSAL_TIME: Duration = Duration::from_secs(1);
 
 /// An http service, shared by all its connections; a clone is the same service.
@@ -113,7 +114,7 @@ impl Http {
         }
     }
 
-    /// The same with `pages` in front of the files.
+    /// The same service with `pages` in front of the files.
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ impl Http {
         Http { shared: Arc::new(Shared { pages, site, limits: Limits::default() }) }
     }
 
-    /// What `setup` asks for.
+    /// The service that `setup` describes.
     ///
     /// # Errors
     ///
@@ -145,7 +146,7 @@ impl Http {
         Http::new(setup.http()).map_err(|error| SetupError::Choice { flags: "--root", error })
     }
 
-    /// What is done with each connection: it is served, or refused in words.
+    /// The handler of each connection, which serves or refuses it.
     pub(crate) fn handler(&self) -> Handler {
         let (http, refusing) = (self.clone(), self.clone());
         Handler::new(move |stream| http.serve(stream)).refusing(move |stream| {
@@ -367,7 +368,7 @@ impl Http {
     }
 }
 
-/// A future in a box. It has its own stack frame, because the caller's frame stays for as long as
+/// A future in a box. The function has its own stack frame, because the caller's frame stays while
 /// the connection is served.
 #[inline(never)]
 fn boxed<F>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
@@ -380,8 +381,8 @@ async fn reject(status: &'static Status, wire: &mut Wire<'_>, input: &mut Input)
     wire.reject(status, is_head, input).await
 }
 
-/// The input of a connection, and the answer. It fits in two registers. A larger value would go
-/// through a stack that is in no cache, which takes longer than to allocate a box.
+/// The input of a connection, and the answer. The result fits in two registers. A larger value
+/// would go through a stack that is in no cache, which takes longer than to allocate a box.
 enum Look<'r> {
     /// No whole request yet.
     Partial,

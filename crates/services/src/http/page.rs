@@ -1,5 +1,5 @@
-//! What is sent for one file. One head is built once and kept with the body. Other heads are built
-//! for each request that needs them.
+//! The reply for one file. One head is built once and kept with the body. Other heads are built for
+//! each request that needs them.
 
 use std::{
     borrow::Cow,
@@ -32,7 +32,7 @@ pub struct Page {
     content: Content,
 }
 
-/// Where the bytes of a page are.
+/// The place of a page's bytes.
 pub enum Content {
     /// Here, all of them.
     Memory(Cow<'static, [u8]>),
@@ -60,7 +60,7 @@ impl Page {
         page
     }
 
-    /// Where the bytes are.
+    /// The place of the bytes.
     pub fn content(&self) -> &Content {
         &self.content
     }
@@ -122,7 +122,7 @@ impl Page {
         is_get.then_some(part)
     }
 
-    /// The head for the whole page. It is written for every plain request.
+    /// The head for the whole page. The server writes this head for every plain request.
     fn write_head(&self, output: &mut Vec<u8>, second: u64, persistence: Persistence) {
         let start = output.len();
         output.extend_from_slice(&self.head);
@@ -175,7 +175,7 @@ impl Page {
     }
 }
 
-/// Where the date stands in the head of a 200.
+/// The place of the date in the head of a 200.
 const DATE_OFFSET: usize = b"HTTP/1.1 200 OK\r\nServer: duality\r\nDate: ".len();
 
 /// The strong entity tag, in its quotes, of a file on disk. The tag is a hash, so that clients

@@ -42,7 +42,7 @@ pub trait Pages: Send + Sync {
 /// A page in the making.
 pub type Answer<'p> = Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'p>>;
 
-/// What may be asked of a page, beside GET, HEAD and OPTIONS.
+/// The requests that a page allows, besides GET, HEAD and OPTIONS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Whether it takes POST, and with how long a body, in bytes. More than the bound on all
@@ -50,19 +50,19 @@ pub struct Offer {
     pub post: Option<usize>,
 }
 
-/// What is asked of a page.
+/// A request for a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'r> {
     /// Whether it is sent a body. Otherwise it is to be shown; a HEAD is a request to show it too,
     /// and the reply loses its body on the way.
     pub is_post: bool,
-    /// Which page, decoded and without a slash at the beginning. Segments are joined by single
+    /// The page's path, decoded and without a slash at the beginning. Segments are joined by single
     /// slashes, none of them is empty, `.` or `..`, and there are no control characters. A slash at
     /// the end stands for `index.html` there.
     pub path: &'r str,
-    /// What follows the question mark, as it came.
+    /// The text after the question mark, as it came.
     pub query: &'r str,
-    /// What came with a POST.
+    /// The body of a POST.
     pub body: &'r [u8],
     head: &'r [u8],
 }
@@ -78,7 +78,7 @@ impl<'r> Asked<'r> {
     }
 }
 
-/// What may be asked of a file.
+/// The requests that a file allows.
 const FILES_ALLOW: &str = "GET, HEAD, OPTIONS";
 
 /// The answer to the head of a request.
@@ -151,7 +151,7 @@ fn asked<'r>(
     Asked { is_post, path: &resolved.path, query, body, head: request.head }
 }
 
-/// What is made for one request is not kept for another.
+/// A page that was made for one request is not kept for another.
 fn unstored(reply: Reply) -> Reply {
     reply.with("Cache-Control", "no-store")
 }

@@ -26,7 +26,7 @@ use super::{
     status,
 };
 
-/// What is done about the body of a request.
+/// The treatment of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyPlan {
     /// The body is read before the request is answered.
@@ -42,13 +42,13 @@ pub enum BodyPlan {
 }
 
 impl Http {
-    /// How far a client may go.
+    /// The limits on clients.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
     }
 
-    /// What to do about the body of a request that has one.
+    /// The treatment of the body of a request with a body.
     #[must_use]
     pub fn plan_body(&self, request: &Request<'_>) -> BodyPlan {
         let room = match self.shared.pages.as_deref().map(|pages| pages::admit(pages, request)) {
@@ -77,7 +77,7 @@ impl Http {
         reply.or_else(|| pages::to_method_of_files(request))
     }
 
-    /// What is known of a target in the second `now`.
+    /// The known reply to a target in the second `now`.
     #[must_use]
     pub fn look(&self, target: &str, now: u64) -> Looked {
         self.shared.site.look(target, now)

@@ -1,6 +1,6 @@
 //! A range of bytes that a `Range` field asks for (RFC 9110, section 14).
 
-/// What a `Range` field means for a representation of a given length.
+/// The meaning of a `Range` field for a representation of a given length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// The whole: the field is malformed, of another unit, or asks for several ranges, and a server
@@ -15,9 +15,9 @@ pub(super) enum Asked {
 /// Some bytes of a representation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// How many bytes of it come before.
+    /// The number of bytes before the range.
     pub offset: u64,
-    /// How many bytes these are.
+    /// The number of bytes in the range.
     pub length: u64,
 }
 

@@ -12,9 +12,9 @@ use super::{
     wire::{Deadline, Filled, Wire},
 };
 
-/// What came of the body of a request.
+/// The result of receiving a request's body.
 pub(super) enum Taken {
-    /// The body is complete: the kept bytes. What follows is the next request.
+    /// The body is complete. The value holds the kept bytes. The next bytes are the next request.
     Whole(Vec<u8>),
     /// Something that is answered by this status, and after which nothing can be read.
     Bad(&'static Status),

@@ -20,7 +20,7 @@ pub struct Reply {
     pub content_type: &'static str,
     /// Further header fields: names and values.
     pub fields: Vec<(&'static str, String)>,
-    /// The content. It is left out of the reply to a HEAD.
+    /// The content. The reply to a HEAD leaves the content out.
     pub body: Vec<u8>,
 }
 
@@ -43,7 +43,7 @@ impl Reply {
         Reply::html(status, text)
     }
 
-    /// The same reply with one more header field; its value has no control characters.
+    /// The same reply with one more header field. Its value has no control characters.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         let value = value.into();
@@ -52,8 +52,8 @@ impl Reply {
         self
     }
 
-    /// The reply to OPTIONS, or to a method that is not allowed. It is the same for all targets
-    /// that allow the methods `allow`. `None` for a GET or HEAD.
+    /// The reply to OPTIONS, or to a method that is not allowed. The reply is the same for all
+    /// targets that allow the methods `allow`. `None` for a GET or HEAD.
     pub(super) fn to_method(method: Method, allow: &'static str) -> Option<Self> {
         match method {
             Method::Get | Method::Head => None,

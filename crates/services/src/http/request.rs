@@ -15,7 +15,7 @@ use super::{
     status::{self, Status},
 };
 
-/// What the parser makes of the bytes at the start of a request.
+/// The parser's result for the bytes at the start of a request.
 pub enum Parsed<'b> {
     /// A whole head; its body and further requests may follow.
     Complete(Request<'b>),
@@ -28,11 +28,11 @@ pub enum Parsed<'b> {
 /// A request's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'b> {
-    /// What is to be done.
+    /// The method.
     pub method: Method,
     /// To what, as it came.
     pub target: &'b str,
-    /// What the client wants to become of the connection.
+    /// The client's wish for the connection.
     pub persistence: Persistence,
     /// How its body is framed.
     pub body: Framing,
@@ -57,7 +57,7 @@ impl Request<'_> {
     }
 }
 
-/// What is to be done.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Show it.
@@ -68,7 +68,7 @@ pub enum Method {
     Post,
     /// Say what may be asked.
     Options,
-    /// Nothing here offers it either, but its target has a form of its own.
+    /// No page offers this method either, but its target has a form of its own.
     Connect,
     /// Another method of RFC 9110 or RFC 5789; nothing here offers it.
     Known,
@@ -100,7 +100,7 @@ fn parse_many_fields(bytes: &[u8]) -> Option<Parsed<'_>> {
     parse_within(bytes, &mut [const { MaybeUninit::uninit() }; HEADER_FIELDS])
 }
 
-/// The same, with room for so many header fields; `None` if there are more.
+/// Parses with room for so many header fields. `None` if there are more.
 #[inline]
 fn parse_within<'b>(bytes: &'b [u8], room: &mut [MaybeUninit<Header<'b>>]) -> Option<Parsed<'b>> {
     let mut raw = httparse::Request::new(&mut []);
@@ -117,8 +117,8 @@ fn parse_within<'b>(bytes: &'b [u8], room: &mut [MaybeUninit<Header<'b>>]) -> Op
     else {
         return Some(Parsed::Bad(&status::BAD_REQUEST));
     };
-    // RFC 9112, section 2.2, lets a server take LF alone for a line's end. One that does not can
-    // hide a field, or a request, from one that does.
+    // RFC 9112, section 2.2, lets a server take LF alone for a line's end. A server that does not
+    // accept LF alone can hide a field, or a request, from a server that does.
     if !target.is_ascii() || has_bare_line_feed(&bytes[..head_length]) {
         return Some(Parsed::Bad(&status::BAD_REQUEST));
     }
@@ -181,8 +181,8 @@ pub fn too_long(bytes: &[u8]) -> &'static Status {
     }
 }
 
-/// Whether a line ends without CR. It looks at all bytes and does not stop early, so that the
-/// compiler can compare many at once.
+/// Whether a line ends without CR. The function looks at all bytes and does not stop early, so that
+/// the compiler can compare many at once.
 fn has_bare_line_feed(head: &[u8]) -> bool {
     let (after, before) = (&head[1..], &head[..head.len() - 1]);
     let bare = |(&byte, &earlier): (&u8, &u8)| (byte == b'\n') & (earlier != b'\r');
@@ -422,7 +422,7 @@ mod tests {
         }
     }
 
-    /// What the first bad piece of a request is answered by: a status, and whether it has a body.
+    /// The reply to the first bad piece of a request: a status, and whether it has a body.
     fn verdict(bytes: &[u8]) -> Option<(u16, bool)> {
         match parse(bytes) {
             Parsed::Bad(status) => Some((status.code, is_head(bytes))),
@@ -459,7 +459,7 @@ mod tests {
             }
         }
 
-        /// What follows a head has no influence on how it is read.
+        /// The bytes after a head do not influence the reading of the head.
         #[test]
         fn a_head_is_read_alike_whatever_follows(tail: Vec<u8>) {
             let joined = [EXAMPLE.as_bytes(), &tail].concat();

@@ -1,4 +1,4 @@
-//! What a target names: a built-in page, or a file beneath the root.
+//! Finds the page that a target names: a built-in page, or a file beneath the root.
 
 use std::{
     borrow::Cow,
@@ -28,15 +28,15 @@ use super::{
     target::{self, Resolved},
 };
 
-/// What is found out about a target without a wait.
+/// The answer about a target that needs no wait.
 pub enum Looked {
     /// The page, or the reply that is due instead.
     Known(Result<Arc<Page>, Reply>),
-    /// Nothing: the disk has to be looked at.
+    /// Nothing is known, so the server has to look at the disk.
     Unknown(Errand),
 }
 
-/// What there is to look for on disk.
+/// The file to look for on disk.
 pub struct Errand {
     path: String,
     query: String,
@@ -55,7 +55,7 @@ pub(super) enum Site {
 pub(super) struct Directory {
     path: PathBuf,
     root: Mutex<Root>,
-    /// How many reloads have been carried out.
+    /// The number of reloads so far.
     reloads: AtomicU64,
     cache: Cache,
     cached_file: u64,
@@ -82,7 +82,7 @@ impl Site {
         Ok(Site::Directory(Directory { path, root, reloads, cache, cached_file }))
     }
 
-    /// What is known of a target in the second `now`.
+    /// The known reply to a target in the second `now`.
     pub(super) fn look(&self, target: &str, now: u64) -> Looked {
         let resolved = match target::resolve(target) {
             Ok(resolved) => resolved,

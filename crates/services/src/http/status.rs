@@ -5,7 +5,7 @@
 pub struct Status {
     /// Three digits (RFC 9110, section 15).
     pub code: u16,
-    /// What follows the code in the status line.
+    /// The text after the code in the status line.
     pub reason: &'static str,
     /// The text of a refusal's page. Empty if there is no such page.
     pub explanation: &'static str,

@@ -19,7 +19,7 @@ pub(super) struct Resolved<'t> {
     pub(super) query: &'t str,
 }
 
-/// What is served for a directory.
+/// The file that is served for a directory.
 pub(super) const INDEX: &str = "index.html";
 
 /// Resolves a target in origin form (`/a/b?c`) or absolute form (`http://host/a/b?c`); RFC 9112,
@@ -95,8 +95,8 @@ fn resolve_thoroughly(target: &str) -> Result<(String, &str), &'static Status> {
 
 /// The target that has a directory's slash at its end: `path` is decoded, `query` raw.
 ///
-/// It is built anew from the decoded path, because to repeat the client's own text would send it
-/// from `//example.org` to another host.
+/// The location is built anew from the decoded path. The client's own text could send it from
+/// `//example.org` to another host.
 pub(super) fn with_slash(path: &str, query: &str) -> String {
     const HEXADECIMAL: &[u8; 16] = b"0123456789ABCDEF";
     let mut location = String::with_capacity(path.len() + query.len() + 2);

@@ -41,7 +41,7 @@ pub(super) struct Wire<'l> {
     answered: u32,
 }
 
-/// What came of waiting for bytes.
+/// The result of a wait for bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filled {
     Some,
@@ -51,7 +51,7 @@ pub(super) enum Filled {
     TimedOut,
 }
 
-/// What came of a request for the page that the connection got last.
+/// The result of a request for the page that the connection got last.
 pub(super) enum Again {
     /// It is answered.
     Done,
@@ -122,7 +122,7 @@ impl<'l> Wire<'l> {
     /// Sends what has been gathered together with the end of our side, in one packet. True if the
     /// connection may be closed then; false if it has to [`linger`](Self::linger).
     ///
-    /// It has to linger where more bytes may be on their way, in either direction. If a byte
+    /// The server has to linger if more bytes may be on their way, in either direction. If a byte
     /// arrives at a closed socket, the kernel sends a reset and drops what it has still to deliver.
     pub(super) async fn finish(&mut self) -> io::Result<bool> {
         let length = self.output.gathered().len();
@@ -148,7 +148,7 @@ impl<'l> Wire<'l> {
     }
 
     /// Answers a request with the page that it asks for, or with as much as its conditions ask.
-    /// What is too long to be gathered is returned, for [`send`](Self::send).
+    /// Returns a page that is too long to be gathered, for [`send`](Self::send).
     pub(super) fn answer(
         &mut self,
         page: &Page,
@@ -264,7 +264,7 @@ impl<'l> Wire<'l> {
     ) -> io::Result<()> {
         let start = self.output.gathered().len();
         reply.write(self.output.gather(), clock::seconds(), Persistence::Close, is_head);
-        // What cannot be read has no first line to tell of.
+        // A request that cannot be read has no first line to log.
         self.describe(&[], start, 0);
         self.answered_if(true);
         self.linger(input, linger).await
@@ -332,7 +332,7 @@ fn watch(stream: &TcpStream, limits: &Limits, is_watched: &mut bool) -> io::Resu
 /// Sends the bytes of a long reply, within a time that grows with their number. The limit on a
 /// single write would never stop a client that takes a byte now and then.
 ///
-/// It is boxed, so that it does not enlarge connections with clients that keep up.
+/// The wait is boxed, so that it does not enlarge connections with clients that keep up.
 fn patiently<F: Future<Output = io::Result<()>>>(
     limits: &Limits,
     length: u64,

@@ -1,7 +1,7 @@
 //! A channel between the servers of one service: what one publishes, all of them hear in one order.
 //!
-//! The store is Redis, and the channel one of its own (PUBLISH, SUBSCRIBE). It keeps nothing but a
-//! counter and an offer. A channel is made before the architecture starts its processes, threads
+//! The store is Redis, and the channel one of its own (PUBLISH, SUBSCRIBE). The channel keeps only
+//! a counter and an offer. A channel is made before the architecture starts its processes, threads
 //! and loops, as a [`Store`](super::Store) is, and uses connections in the same way.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Channel {
     offer: Arc<str>,
 }
 
-/// What is published, from the moment of subscribing on, in order and without a gap.
+/// The published messages, from the moment of subscribing on, in order and without a gap.
 pub struct Subscription {
     heard: redis::Subscription,
     shared: Arc<Shared<Redis>>,

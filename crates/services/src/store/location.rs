@@ -1,14 +1,14 @@
-//! Where a store is, as it is written: `sqlite:PATH` or `redis://HOST:PORT`.
+//! The location of a store, as text: `sqlite:PATH` or `redis://HOST:PORT`.
 
 use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where Redis listens unless its location says otherwise.
+/// The default port of Redis.
 const REDIS_PORT: u16 = 6379;
 
-/// Where a store is.
+/// The location of a store.
 ///
 /// Written `sqlite:PATH`, `sqlite:PATH?synchronous=full`, or
 /// `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`. In the latter, `%` and two hexadecimal
@@ -21,7 +21,7 @@ pub enum Location {
     Sqlite {
         /// The file.
         path: PathBuf,
-        /// What an acknowledged write survives.
+        /// The failures that an acknowledged write survives.
         synchronous: Synchronous,
     },
     /// A Redis server. The end of this process never takes a write away. Redis's configuration
@@ -43,7 +43,7 @@ pub enum Location {
     },
 }
 
-/// What an acknowledged write to SQLite survives.
+/// The failures that an acknowledged write to SQLite survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronous {
     /// The end of this process, also by `kill -9`: the kernel has the write. The newest writes may
@@ -54,7 +54,7 @@ pub enum Synchronous {
     Full,
 }
 
-/// What was written is no location.
+/// The text is not a location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store `{written}`: {why}")]
 pub struct InvalidLocation {
@@ -101,7 +101,7 @@ impl FromStr for Location {
         } else {
             Err("write sqlite:PATH or redis://HOST:PORT")
         };
-        // What may hold a password is not repeated.
+        // The error does not repeat text that may hold a password.
         location.map_err(|why| InvalidLocation {
             written: written
                 .rsplit_once('@')

@@ -1,4 +1,4 @@
-//! Where the guestbook and the phone book keep what they were told: an SQLite file, or Redis.
+//! The stores of the guestbook and the phone book: an SQLite file, or Redis.
 //!
 //! ```text
 //!   guestbook, phone ─> Store ─> sqlite   a file that each process opens, calls through `offload`
@@ -50,16 +50,16 @@ pub struct Store {
     shared: Arc<Shared<Kind>>,
 }
 
-/// What a guest left in the guestbook.
+/// A guest's entry in the guestbook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
     /// The guest's name.
     pub guest: String,
-    /// What the guest wrote.
+    /// The guest's text.
     pub text: String,
 }
 
-/// What one visit to the guestbook finds.
+/// The result of a visit to the guestbook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visit {
     /// The visitor's number: how many there have been, this one counted.
@@ -75,11 +75,12 @@ pub struct Options {
     pub redis_calls: RedisCalls,
     /// Connections to Redis that each loop, or each process without loops, opens at most (64).
     pub redis_connections: usize,
-    /// How long connecting to Redis may take (1 s).
+    /// The time that connecting to Redis may take (1 s).
     pub connect_limit: Duration,
-    /// How long Redis may take to reply (2 s).
+    /// The time that Redis may take to reply (2 s).
     pub reply_limit: Duration,
-    /// How long a call waits for its turn: for a connection to Redis, or for SQLite's lock (20 s).
+    /// The time that a call waits for its turn: for a connection to Redis, or for SQLite's lock (20
+    /// s).
     pub turn_limit: Duration,
 }
 
@@ -91,7 +92,7 @@ pub enum RedisCalls {
     Pipelined,
     /// The three calls of ZeroHTTPd, each waiting for its reply. LRANGE comes first, then INCR,
     /// with its reply thrown away, then GET, which reads the number back. So visitors at the same
-    /// time may see the same number. It is there to wait as often as ZeroHTTPd does.
+    /// time may see the same number. This mode exists to wait as often as ZeroHTTPd does.
     Separate,
 }
 

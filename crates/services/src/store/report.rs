@@ -18,13 +18,13 @@ const AWAY: u64 = 1;
 /// unavailable".
 const SAYING: u64 = 2;
 
-/// What has been said of one store. The numbers are shared with the child processes.
+/// The reports about one store so far. The numbers are shared with the child processes.
 ///
 /// The last line may be out of date for [`QUIET`] at most, as long as there are calls: each
 /// compares it with what it saw.
 pub(super) struct Reports {
     began: Instant,
-    /// What was said last: [`THERE`] or [`AWAY`], or [`SAYING`].
+    /// The last report: [`THERE`] or [`AWAY`], or [`SAYING`].
     said: &'static AtomicU64,
     /// Calls that have failed since then.
     failed: &'static AtomicU64,

@@ -1,4 +1,4 @@
-//! What every store promises, wherever it keeps things.
+//! The promises of every store, wherever it keeps its data.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ pub(crate) fn remark(guest: &str, text: &str) -> Remark {
     Remark { guest: guest.into(), text: text.into() }
 }
 
-/// What was written is read, also by another store at the same place.
+/// A read returns the written data, also from another store at the same place.
 pub(crate) fn what_is_kept_is_found(world: World, location: &Location) {
     let [first, again] = [(); 2].map(|()| Store::new(location, Options::default()).unwrap());
     world.run(async move {

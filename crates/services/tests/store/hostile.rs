@@ -29,7 +29,7 @@ in_every_world! {
     a_subscription_bears_no_lies
 }
 
-/// What a good server replies to a visit that asks for remarks.
+/// The reply of a good server to a visit that asks for remarks.
 const VISIT: &str = ":7\r\n*1\r\n$10\r\n3:annhello\r\n";
 
 /// A server that serves each connection, given with its number, on a thread.
@@ -387,7 +387,7 @@ fn a_subscription_bears_no_lies(world: World) {
         (format!("{SUBSCRIBED}{HELLO}*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$99999999\r\n"), true),
     ] {
         let told = said.clone();
-        // It says that, and nothing more: neither to PING, nor that it ends.
+        // The server sends this line and nothing more. It answers no PING, and does not close.
         let address = fake(move |_, mut stream| {
             commands(&mut stream);
             stream.write_all(told.as_bytes()).unwrap();

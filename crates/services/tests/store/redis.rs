@@ -88,7 +88,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have been killed before.
+        // The server may have been killed before.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -203,7 +203,8 @@ fn a_dead_server_is_unavailable_until_it_is_back(world: World) {
 
 fn what_is_acknowledged_while_it_dies_is_there(world: World) {
     const TASKS: usize = 8;
-    /// What each task keeps at least, before the server dies and after it is back.
+    /// The least number of entries that each task keeps, before the server dies and after it is
+    /// back.
     const KEPT: usize = 10;
     let mut server = Server::start();
     let store = server.store();

@@ -165,7 +165,7 @@ const FILE_OF_WRITER: &str = "DUALITY_TEST_STORE_OF_WRITER";
 #[test]
 fn what_was_acknowledged_survives_a_kill() {
     const WRITERS: usize = 4;
-    /// How many acknowledgements each is left to live for.
+    /// The number of acknowledgements after which the test kills each process.
     const LIFE: usize = 30;
     if let Some(path) = std::env::var_os(FILE_OF_WRITER) {
         write_for_ever(&store(Path::new(&path)));

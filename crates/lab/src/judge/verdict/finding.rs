@@ -1,4 +1,4 @@
-//! What a verdict says, as data.
+//! The findings of a verdict, as data.
 
 use serde::Serialize;
 
@@ -9,11 +9,11 @@ use crate::judge::rounds::Metric;
 /// The verdict at a number of connections.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// How many connections were open at once.
+    /// The number of connections that were open at once.
     pub concurrency: usize,
     /// The metric that decides here. It is the same for all subjects.
     pub metric: Metric,
-    /// The network, where it sets the rate of all: then processor time decides.
+    /// The network, if it sets the rate of all subjects. Then processor time decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
     /// What follows.
@@ -23,34 +23,37 @@ pub struct Verdict {
     /// All other measured subjects, compared with the best candidate: peers, yardsticks, and
     /// disqualified subjects.
     pub others: Vec<Standing>,
-    /// How each candidate compares with what runs today, where that is known, the best first.
+    /// The comparison of each candidate with the subject that runs today, the best first. Empty if
+    /// that subject is unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Alternative>,
-    /// The critical difference: how much worse than the best one must be to be told from it, as a
-    /// share (0.06 is 6 %). The largest among those that are level, where it differs. None where
-    /// there were too few blocks for any.
+    /// The critical difference as a share (0.06 is 6 %): a subject that is worse by less cannot be
+    /// told from the best. If it differs between subjects, the largest among the level subjects.
+    /// `None` if there were too few blocks.
     pub critical: Option<f64>,
-    /// Why those that are level may differ by more than a reader would expect. None of several is
-    /// recommended then, although all others are worse for sure. No cause where all is precise.
+    /// The reason why level subjects may differ by more than a reader would expect. Then the
+    /// verdict recommends no single subject, although all others are certain to be worse. `None` if
+    /// the comparison is precise.
     pub imprecise: Option<Cause>,
     /// Its evidence.
     pub evidence: Evidence,
-    /// What the A/A control shows: one server under two names; none without a control.
+    /// The result of the A/A control, which is one server under two names. `None` without a
+    /// control.
     pub control: Option<Control>,
 }
 
 impl Verdict {
-    /// Whether nothing can be said.
+    /// Whether the verdict is withheld.
     pub fn is_withheld(&self) -> bool {
         matches!(self.finding, Finding::Withheld { .. })
     }
 
-    /// Whether some candidates are worse than others for sure.
+    /// Whether some candidates are certain to be worse than others.
     pub fn tells_apart(&self) -> bool {
         matches!(self.finding, Finding::Best { .. } | Finding::Level { .. })
     }
 
-    /// Whether one of the best set can be recommended.
+    /// Whether the verdict can recommend a member of the best set.
     pub fn can_recommend(&self) -> bool {
         match self.finding {
             Finding::Best { .. } => true,
@@ -59,17 +62,18 @@ impl Verdict {
         }
     }
 
-    /// Whether only a best set of several is sure, and none of the set can be recommended.
+    /// Whether only a best set of several subjects is certain, and the verdict can recommend none
+    /// of them.
     pub fn is_mere_set(&self) -> bool {
         self.tells_apart() && !self.can_recommend()
     }
 
-    /// The subjects that cannot be told from the best. None if the verdict is withheld.
+    /// The subjects that cannot be told from the best. Empty if the verdict is withheld.
     pub fn leaders(&self) -> impl Iterator<Item = &Standing> {
         self.standings.iter().filter(|standing| standing.level && !self.is_withheld())
     }
 
-    /// The subjects that are worse for sure. None if the verdict is withheld.
+    /// The subjects that are certain to be worse. Empty if the verdict is withheld.
     pub fn excluded(&self) -> impl Iterator<Item = &Standing> {
         self.standings.iter().filter(|standing| !standing.level && !self.is_withheld())
     }
@@ -79,41 +83,41 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "finding", rename_all = "kebab-case")]
 pub enum Finding {
-    /// This one is better than all others.
+    /// This subject is better than all others.
     Best {
         /// Its name.
         subject: String,
     },
-    /// These subjects cannot be told from the best. All others can.
+    /// These subjects cannot be told from the best. All others are worse.
     Level {
-        /// Their names, the best first; at least two.
+        /// The names of the subjects, the best first. There are at least two.
         subjects: Vec<String>,
     },
-    /// No two candidates can be told apart from the best: no difference above the critical one.
+    /// No candidate can be told from the best: no difference exceeds the critical difference.
     NoDifference,
-    /// Nothing can be said.
+    /// The verdict is withheld.
     Withheld {
         /// Why.
         cause: Cause,
     },
 }
 
-/// Why a verdict is withheld, or is too imprecise to recommend one of several.
+/// The reason why a verdict is withheld, or is too imprecise to recommend one of several subjects.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "cause", rename_all = "kebab-case")]
 pub enum Cause {
     /// No candidate was measured: each is unavailable, failed, invalid, or broke a constraint.
     Nobody,
-    /// One candidate is left, with none to compare it with.
+    /// Only one candidate is left, so there is no comparison.
     Alone {
         /// Its name.
         subject: String,
     },
     /// The experiment is not complete.
     Partial,
-    /// Fewer blocks than it takes.
+    /// There are too few blocks.
     FewBlocks {
-        /// How many it takes.
+        /// The number of blocks that a verdict needs.
         needed: usize,
     },
     /// More than half of the blocks were dropped.
@@ -129,16 +133,16 @@ pub enum Cause {
 pub struct Standing {
     /// Its name.
     pub subject: String,
-    /// Its geometric mean over the blocks, in the metric's unit.
+    /// The subject's geometric mean over the blocks, in the metric's unit.
     pub value: f64,
-    /// How much worse than the best the subject is, as a share: 0.06 is 6 %. The best has 0.
+    /// The share by which the subject is worse than the best: 0.06 is 6 %. The best has 0.
     pub behind: f64,
     /// The simultaneous interval of that share. It contains 0 for subjects that cannot be told from
     /// the best.
     pub low: f64,
     /// Its upper end.
     pub high: f64,
-    /// Whether it cannot be told from the best.
+    /// Whether the subject cannot be told from the best.
     pub level: bool,
     /// The server's processor time for each request, in microseconds.
     pub server_cpu_us: f64,
@@ -150,22 +154,22 @@ pub struct Standing {
     pub rate_low: f64,
     /// The upper end.
     pub rate_high: f64,
-    /// Whether the load generator was the limit, so that the rate is at least that.
+    /// Whether the load generator was the limit. Then the true rate is at least the measured rate.
     pub at_least: bool,
-    /// Whether it is level only since the load generator's own time differs so much that work must
-    /// have moved between the two.
+    /// Whether the subject is level only because work has moved between the server and the load
+    /// generator. A large difference of the load generator's own time shows such a move.
     pub work_moved: bool,
 }
 
-/// What a verdict rests on.
+/// The evidence of a verdict.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Evidence {
-    /// Blocks that count, and compare something.
+    /// Blocks that count, and compare subjects.
     pub blocks: usize,
     /// All blocks, whether they count or not.
     pub measured: usize,
-    /// Blocks that were dropped: for steal, or since the load generator had no processor and the
-    /// rate decides.
+    /// Blocks that were dropped. The reason is steal, or a load generator without a processor when
+    /// the rate decides.
     pub dropped: usize,
     /// The dropped blocks in which the load generator waited.
     pub waited: usize,
@@ -173,8 +177,8 @@ pub struct Evidence {
     pub again: usize,
     /// Sessions, each with fresh servers.
     pub sessions: usize,
-    /// Groups of servers that were measured apart, each with one that is in all; 1 where all were
-    /// alive side by side.
+    /// Groups of servers that were measured apart. One server is in all groups. The number is 1 if
+    /// all servers were alive side by side.
     pub groups: usize,
     /// Whether a block is a round of windows, one server after the other, instead of slices side by
     /// side.
@@ -182,15 +186,15 @@ pub struct Evidence {
     /// The largest share of a processor that the hypervisor took in any block that was dropped or
     /// counted.
     pub stolen: f64,
-    /// The processor that it took it from.
+    /// The processor with this largest share.
     pub stolen_cpu: Option<usize>,
     /// In how many blocks the CPU quota of a control group ran out.
     pub throttled: usize,
-    /// In how many blocks strangers used more than a tenth of a processor, and how much at most.
+    /// The number of blocks in which strangers used more than a tenth of a processor.
     pub with_strangers: usize,
-    /// The most that they used, as a share of a processor.
+    /// The most that strangers used, as a share of a processor.
     pub strangers: f64,
-    /// The host of the processor that was disturbed most; none of this machine.
+    /// The host of the most disturbed processor. `None` for this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
@@ -200,15 +204,15 @@ pub struct Evidence {
 pub struct Control {
     /// The architecture that was measured twice.
     pub subject: String,
-    /// How much worse the second is than the first, as a share. It is negative if the second is
-    /// better.
+    /// The share by which the second server is worse than the first. It is negative if the second
+    /// is better.
     pub difference: f64,
-    /// How large a difference chance makes at most.
+    /// The largest difference that chance makes.
     pub critical: f64,
 }
 
 impl Control {
-    /// Whether the two are level, as they must be.
+    /// Whether the two servers are level, as they must be.
     pub fn holds(&self) -> bool {
         self.difference.abs() <= self.critical
     }

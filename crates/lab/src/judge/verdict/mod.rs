@@ -1,11 +1,11 @@
 //! The verdict: at each number of connections, the subjects that cannot be told from the best, or
-//! the reason to say nothing.
+//! the reason why the verdict is withheld.
 //!
 //! [`verdicts`] is a pure function of the records. docs/method.md has the reasons and the evidence.
 //! The steps:
 //!
-//! 1. *Candidates*: every architecture that was measured. A candidate is left out only for what it
-//!    did itself ([`Question::disqualified`]), never for what another one did.
+//! 1. *Candidates*: every architecture that was measured. A candidate is left out only for its own
+//!    faults ([`Question::disqualified`]), never for the faults of another.
 //! 2. *Metric*: one for all subjects at a number of connections ([`Metric`]). In an open loop the
 //!    rate is given, so latency decides. In a closed loop the server's processor time for each
 //!    request decides. It sets a busy server's rate, and the limits of the load generator are not
@@ -19,12 +19,12 @@
 //! 5. *Work that moved*: over loopback, either end may do the kernel's work. The load generator's
 //!    own time for a request may differ by more than a tenth. Then a subject is worse only if the
 //!    time of server and load generator together is worse, too.
-//! 6. *What is sure*: a subject that is put out of the best set is worse for sure. Blocks may be
-//!    few or noisy, because Tukey's range allows for that. A [`Cause`] withholds the verdict where
-//!    no subject is put out, or where the range's own conditions do not hold.
-//! 7. *Precision*: members of the best set may still differ. Where large differences between them
-//!    would not have been seen, the verdict says why ([`Verdict::imprecise`]). None of several is
-//!    recommended then.
+//! 6. *Certainty*: a subject that is put out of the best set is certain to be worse. Blocks may be
+//!    few or noisy, because Tukey's range allows for few and noisy blocks. A [`Cause`] withholds
+//!    the verdict if no subject is put out, or the range's own conditions do not hold.
+//! 7. *Precision*: members of the best set may still differ. If the experiment could not have shown
+//!    large differences between members, the verdict says why ([`Verdict::imprecise`]). Then it
+//!    recommends none of several.
 
 mod finding;
 
@@ -48,12 +48,12 @@ pub const FEWEST_BLOCKS: usize = 15;
 /// With fewer sessions of fresh servers none of several is recommended, and with fewer rounds of
 /// windows measured in turn.
 pub const FEWEST_SESSIONS: usize = 3;
-/// With fewer sessions or rounds, chance and the start of a process cannot be told apart.
+/// With fewer sessions or rounds, effects of chance and of a process's start cannot be told apart.
 const FEWEST_TO_TELL: usize = 2;
 /// Strangers that use more than this share of a processor are reported.
 pub const MANY_STRANGERS: f64 = 0.10;
 /// Above this critical difference, as a share, none of several is recommended. Latencies differ by
-/// multiples, and have the next one.
+/// multiples, and have the next limit.
 pub const COARSE: f64 = 0.15;
 /// See [`COARSE`].
 pub const COARSE_LATENCY: f64 = 1.0;
@@ -65,8 +65,8 @@ pub struct Question<'a> {
     pub heading: &'a Heading,
     /// What was.
     pub records: &'a Records,
-    /// Subjects that cannot be chosen at a number of connections for what they did there. That is
-    /// wrong replies, unserved connections, a full listen queue, invalid cells, or a broken
+    /// Subjects that cannot be chosen at a number of connections because of a fault. Faults are
+    /// wrong replies, unserved connections, a full listen queue, invalid cells, and a broken
     /// constraint.
     pub disqualified: &'a BTreeSet<(String, usize)>,
 }
@@ -77,18 +77,18 @@ pub fn verdicts(question: Question<'_>) -> Vec<Verdict> {
     counts.iter().map(|&concurrency| Count::of(question, concurrency).verdict()).collect()
 }
 
-/// All that bears on one number of connections.
+/// All data about one number of connections.
 struct Count<'a> {
     question: Question<'a>,
     concurrency: usize,
     /// All subjects that are measured there: candidates first, then the others, and the control
     /// last.
     subjects: Vec<&'a str>,
-    /// How many of them can be chosen.
+    /// The number of subjects that can be chosen.
     candidates: usize,
     network: Option<Network>,
     metric: Metric,
-    /// The observations, and those that are not counted.
+    /// The observations, and the dropped ones.
     rounds: Rounds<'a>,
 }
 
@@ -158,7 +158,7 @@ impl<'a> Count<'a> {
         Fit::of(&self.rounds.observed(&self.subjects, self.metric, figure))
     }
 
-    /// The standings of all, and what the control shows.
+    /// The standings of all subjects, and the result of the control.
     fn rank(&self, fits: &Fits, verdict: &mut Verdict) {
         let effect = |place: &usize| fits.deciding.effect(*place);
         let usable = |range: std::ops::Range<usize>| -> Vec<usize> {
@@ -196,12 +196,13 @@ impl<'a> Count<'a> {
         });
     }
 
-    /// The place of a subject.
+    /// The index of a subject.
     fn place(&self, name: &str) -> Option<usize> {
         self.subjects.iter().position(|subject| *subject == name)
     }
 
-    /// How each candidate compares with what runs today, where that is known and was measured.
+    /// Compares each candidate with the subject that runs today, if that subject is known and was
+    /// measured.
     fn alternatives(&self, fits: &Fits, ranked: &[usize]) -> Vec<Alternative> {
         let current = self.question.heading.current();
         let current = current.and_then(|name| self.place(name));
@@ -241,7 +242,8 @@ impl<'a> Count<'a> {
         }
     }
 
-    /// Why nothing is sure, if so: there is nothing to compare, or the range does not hold.
+    /// The reason to withhold the verdict, if any: there is nothing to compare, or the range does
+    /// not hold.
     fn unsure(&self, verdict: &Verdict) -> Option<Cause> {
         match self.subjects[..self.candidates] {
             [] => return Some(Cause::Nobody),
@@ -259,7 +261,8 @@ impl<'a> Count<'a> {
         verdict.control.as_ref().is_some_and(|control| !control.holds()).then_some(Cause::Control)
     }
 
-    /// Why those that are level may differ by more than a reader would expect, if so.
+    /// The reason why level subjects may differ by more than a reader would expect, if there is
+    /// one.
     fn imprecise(&self, verdict: &Verdict) -> Option<Cause> {
         let evidence = &verdict.evidence;
         let coarse = match self.metric {
@@ -336,15 +339,15 @@ impl<'a> Count<'a> {
     }
 }
 
-/// The host of the processor of which steal and strangers took most; none of this machine.
+/// The host of the processor that lost the most to steal and strangers. `None` for this machine.
 fn noisiest<'p>(processors: impl Iterator<Item = &'p Processor>) -> Option<String> {
     let taken = |processor: &Processor| processor.stolen + processor.strangers;
     processors.max_by(|one, other| taken(one).total_cmp(&taken(other)))?.host.clone()
 }
 
-/// The critical difference of a verdict, as a logarithm: the widest of those that are level with
-/// the best. One that is worse for sure may have noise of its own; that says nothing of the others.
-/// Where all are worse, it is the narrowest, which has the pooled noise.
+/// The critical difference of a verdict, as a logarithm: the widest among the subjects that are
+/// level with the best. A subject that is certain to be worse may have noise of its own, which says
+/// nothing of the others. If all are worse, it is the narrowest, which has the pooled noise.
 fn critical_of(ranked: &[(f64, Standing)]) -> Option<f64> {
     let others = ranked.get(1..)?;
     let level = others.iter().filter(|(_, standing)| standing.level).map(|(critical, _)| *critical);
@@ -352,12 +355,12 @@ fn critical_of(ranked: &[(f64, Standing)]) -> Option<f64> {
     level.max_by(f64::total_cmp).or_else(|| all.min_by(f64::total_cmp))
 }
 
-/// How many blocks, or rounds, it takes to recommend one of several.
+/// The number of blocks, or rounds, that a recommendation of one of several needs.
 fn needed(evidence: &Evidence) -> usize {
     if evidence.in_turn { FEWEST_SESSIONS } else { FEWEST_BLOCKS }
 }
 
-/// How many of some shares are large, and the largest.
+/// The number of large shares, and the largest share.
 fn many(shares: impl Iterator<Item = f64>) -> (usize, f64) {
     shares.fold((0, 0.0), |(count, most), share| {
         (count + usize::from(share > MANY_STRANGERS), f64::max(most, share))

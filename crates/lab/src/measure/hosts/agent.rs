@@ -1,8 +1,9 @@
 //! The agent: carries out the orders of a link on this host, with the code that measures on one
 //! machine.
 //!
-//! It ends all that it started when its orders end, or when it has heard nothing for 10 s. A thread
-//! of its own makes load, so that servers on the same host can be asked meanwhile.
+//! The agent ends all processes that it started when its orders end, or after 10 s without a line.
+//! A thread of its own makes load, so that the agent can answer questions about servers on the same
+//! host meanwhile.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -29,7 +30,8 @@ use crate::record::Role;
 ///
 /// # Errors
 ///
-/// When an order cannot be read. All that was started has been ended then, too.
+/// Fails if an order cannot be read. In this case, too, the agent ends all processes that it
+/// started.
 pub fn run(
     orders: impl Read + Send + 'static,
     answers: impl Write + Send + 'static,
@@ -80,7 +82,7 @@ fn hear(orders: impl Read, heard: &Sender<io::Result<(u64, Order)>>) {
     }
 }
 
-/// Where answers go, from several threads.
+/// The writer of answers, which several threads share.
 #[derive(Clone)]
 struct Output(Arc<Mutex<Box<dyn Write + Send>>>);
 
@@ -88,12 +90,12 @@ impl Output {
     fn say(&self, number: u64, answer: &Answer) {
         let line = serde_json::to_string(&(number, answer)).expect("answers are plain data");
         let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Without a reader the orders end, too.
+        // If there is no reader, the orders also end.
         let _ = output.write_all(format!("{line}\n").as_bytes()).and_then(|()| output.flush());
     }
 }
 
-/// What there is on this host.
+/// The processes and loads on this host.
 struct Agent {
     output: Output,
     experiment: Option<Box<Experiment>>,
@@ -189,7 +191,7 @@ impl Agent {
         }
     }
 
-    /// What is asked of a running server; none of another order.
+    /// Answers a question to a running server. `None` for any other order.
     fn of_server(&mut self, order: Order) -> io::Result<Option<Answer>> {
         Ok(Some(match order {
             Order::Cpu { number } => Answer::Time(self.server(number)?.cpu()?),
@@ -240,7 +242,7 @@ impl Agent {
         meter.look(&mut || servers.values_mut().map(|(server, _)| server.cpu()).sum())
     }
 
-    /// Ends all that was started: servers side by side, for each may take its time.
+    /// Ends all started processes. Ends servers side by side, since each may take some time.
     fn end(self) {
         self.loads.stop();
         thread::scope(|scope| {
@@ -251,7 +253,7 @@ impl Agent {
     }
 }
 
-/// What is said of a server that is not there.
+/// The answer about a server that does not exist.
 fn absent(none: NoServer) -> Answer {
     match none {
         NoServer::Unavailable(reason) => Answer::Unavailable(reason),
@@ -259,8 +261,8 @@ fn absent(none: NoServer) -> Answer {
     }
 }
 
-/// How long a round trip to a listener takes: the median of some handshakes. The kernels shake
-/// hands, and no program takes part.
+/// The length of a round trip to a listener: the median of some handshakes. Only the kernels take
+/// part in a handshake.
 fn round_trip(address: SocketAddr) -> io::Result<Duration> {
     const TIMES: usize = 9;
     const PATIENCE: Duration = Duration::from_secs(5);
@@ -274,14 +276,14 @@ fn round_trip(address: SocketAddr) -> io::Result<Duration> {
     Ok(took[TIMES / 2])
 }
 
-/// What the thread that makes load is told.
+/// A message to the thread that makes load.
 enum Work {
     Load(Box<Load>),
     Slice { load: u64, length: Duration },
     Leave,
 }
 
-/// The thread that makes load, and what reaches it while it does.
+/// The thread that makes load, and the channels to it.
 struct LoadThread {
     work: Sender<(u64, Option<Box<Experiment>>, Work)>,
     go: Sender<()>,
@@ -362,7 +364,7 @@ impl LoadMaker {
         let told = |error: Error| error.to_string();
         let options = experiment.part_of_load(load.address, &load.key, load.part, load.parts)?;
         self.stopped.store(false, Ordering::Relaxed);
-        // What an earlier load, which was stopped, has left over.
+        // Messages that an earlier, stopped load has left.
         while self.gone.try_recv().is_ok() {}
         let mut gate =
             Gate { number, output: &self.output, gone: &self.gone, stopped: &self.stopped };
@@ -379,7 +381,7 @@ impl LoadMaker {
     }
 }
 
-/// Has a load wait until all hosts are ready.
+/// Makes a load wait until all hosts are ready.
 struct Gate<'a> {
     number: u64,
     output: &'a Output,
@@ -389,7 +391,7 @@ struct Gate<'a> {
 
 impl Gate<'_> {
     fn pass(&self, at: &Answer) {
-        /// How soon a stop is seen.
+        /// The interval at which the load checks for a stop.
         const GLANCE: Duration = Duration::from_millis(20);
         self.output.say(self.number, at);
         while !self.stopped.load(Ordering::Relaxed) && self.gone.recv_timeout(GLANCE).is_err() {}

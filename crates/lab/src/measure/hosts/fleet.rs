@@ -1,6 +1,6 @@
-//! The servers of a cell, and their balancer: to the measurement they are one server.
+//! The servers of a cell, and their balancer. The measurement treats them as one server.
 //!
-//! What servers use adds up. What the balancer uses is not theirs, and is not counted.
+//! The resources of the servers add up. The resources of the balancer do not count.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,9 +11,9 @@ use crate::measure::counters::Counters;
 use crate::measure::server::Server;
 use crate::record::QueueState;
 
-/// Servers, which are asked by way of the balancer where there is one.
+/// Several servers. Requests reach them through the balancer, if there is one.
 pub(super) struct Fleet {
-    /// It ends before the servers do, for it is dropped first.
+    /// The balancer is dropped first, so it ends before the servers.
     pub(super) balancer: Option<DistantServer>,
     /// At least one.
     pub(super) servers: Vec<DistantServer>,

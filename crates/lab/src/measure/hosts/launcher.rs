@@ -1,22 +1,21 @@
 //! A launcher: the command that gives the standard streams of a process on a host.
 //!
-//! It is words in which `{host}` stands. Its last word is followed by `sh`, and nothing else: the
-//! rest is told to that shell over its standard input. So no quoting of any shell between here and
-//! there can go wrong.
+//! A launcher is a list of words with `{host}`. The lab appends `sh`, and nothing else. It sends
+//! the script to that shell over standard input. So no quoting of a shell on the way can go wrong.
 
 use std::process::Command;
 
 /// What may stand for the host.
 const HOST: &str = "{host}";
 
-/// A launcher that is known by its name.
+/// A launcher with a name.
 #[derive(Debug)]
 struct Named {
     /// Its name.
     name: &'static str,
     /// The command.
     template: &'static str,
-    /// Whether it was tried with the real program.
+    /// Whether the launcher was tried with the real program.
     tried: bool,
 }
 
@@ -24,7 +23,7 @@ struct Named {
 const NAMED: [Named; 5] = [
     Named {
         name: "ssh",
-        // It asks nothing, takes no unknown key, and opens no terminal.
+        // This ssh asks nothing, accepts no unknown key, and opens no terminal.
         template: "ssh -T -o BatchMode=yes -o StrictHostKeyChecking=yes \
                    -o ServerAliveInterval=5 -o ServerAliveCountMax=3 {host}",
         tried: true,
@@ -48,7 +47,7 @@ impl Launcher {
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and the remedy.
+    /// The error names the mistake and the remedy.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let named = NAMED.iter().find(|named| named.name == text);
         let names = || NAMED.map(|named| named.name).join(", ");
@@ -64,7 +63,7 @@ impl Launcher {
         Ok(Self(words))
     }
 
-    /// What a user must know of the launcher `text`: we could not try it.
+    /// A warning about the launcher `text`, if we could not try it.
     pub(crate) fn caution(text: &str) -> Option<String> {
         let named = NAMED.iter().find(|named| named.name == text && !named.tried)?;
         let Named { name, template, .. } = named;
@@ -74,8 +73,8 @@ impl Launcher {
     /// The command that runs a shell on `host`.
     pub(super) fn command(&self, host: &str) -> Command {
         let mut words = self.0.iter().map(|word| word.replace(HOST, host));
-        // The end of its standard input ends it. A signal at the death of its parent would come at
-        // the death of the thread that has started it.
+        // The end of its standard input ends the launcher. A parent-death signal would come too
+        // early, at the death of the thread that started it.
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).arg("sh");
         command

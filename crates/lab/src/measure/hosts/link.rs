@@ -1,11 +1,11 @@
 //! The link to an agent: a launcher's process, and lines over its standard streams.
 //!
-//! A thread reads what the agent says, and hands each answer to its caller. Another one says
-//! every 2 s that this side is alive, and gives the host up after 10 s of silence.
+//! One thread reads the agent's answers, and hands each answer to its caller. Another thread tells
+//! the agent every 2 s that this side is alive. It gives the host up after 10 s of silence.
 //!
-//! The first line is a script for the shell that the launcher starts. It looks for this program in
-//! the user's cache on the host, by its hash. If it is not there the script asks for it, and this
-//! side sends it.
+//! The first line is a script for the shell that the launcher starts. The script looks for this
+//! program in the user's cache on the host, by its hash. If the program is missing, the script asks
+//! for it, and this side sends it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -28,11 +28,11 @@ use crate::measure::peers::find;
 use crate::measure::spawn::{last_line, log_file, read_log};
 use crate::record::{HERE, Machine};
 
-/// How long a host may take until its agent says hello: the program may have to be sent there.
+/// The time that a host has until its agent says hello. It includes the time to send the program.
 const REACHING: Duration = Duration::from_secs(120);
-/// How long an agent may take to carry out an order, as long as it is alive.
+/// The time that a living agent has to carry out an order.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What the script says when it wants the program, and before the agent begins.
+/// The lines that the script prints to ask for the program, and before the agent begins.
 const SEND: &str = "duality: send";
 const READY: &str = "duality: ready";
 
@@ -52,16 +52,16 @@ pub(super) struct Answers {
     shared: Arc<Shared>,
 }
 
-/// What the threads of a link share.
+/// The state that the threads of a link share.
 struct Shared {
     host: String,
     /// None once the link is being closed.
     orders: Mutex<Option<ChildStdin>>,
     pending: Mutex<Pending>,
     heard: Mutex<Instant>,
-    /// The launcher's group, until its end is awaited.
+    /// The launcher's process group, until this side waits for its end.
     group: Mutex<Option<Pid>>,
-    /// What the launcher complained of.
+    /// The error output of the launcher.
     complaints: File,
 }
 
@@ -72,11 +72,12 @@ struct Pending {
 }
 
 impl Link {
-    /// Reaches a host. `program` is Duality's program there; without it, this program is sent.
+    /// Reaches a host. `program` is the path of Duality's program there. Without a path, the link
+    /// sends this program.
     ///
     /// # Errors
     ///
-    /// Why the host could not be reached, in one line.
+    /// The error tells in one line why the host could not be reached.
     pub(super) fn open(
         host: &str,
         launcher: &Launcher,
@@ -129,7 +130,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Has the shell on the host become the agent.
+    /// Turns the shell on the host into the agent.
     fn bring(
         &self,
         own: &Path,
@@ -154,7 +155,7 @@ impl Link {
         self.await_line(lines, &[READY]).map(|_| ())
     }
 
-    /// Waits for one of some lines. Others are a greeting of the host.
+    /// Waits for one of some lines. Other lines are a greeting of the host.
     fn await_line(
         &self,
         lines: &Receiver<String>,
@@ -175,7 +176,7 @@ impl Link {
         }
     }
 
-    /// Hears the agent's first line.
+    /// Reads the agent's first line.
     fn greet(&self, greeting: &Receiver<Answer>) -> Result<Machine, String> {
         let host = &self.host;
         match greeting.recv_timeout(REACHING) {
@@ -195,12 +196,12 @@ impl Link {
         format!("host {}: no agent after {} s", self.host, REACHING.as_secs())
     }
 
-    /// Why the agent is gone.
+    /// The reason why the agent is gone.
     fn reason(&self) -> String {
         self.lost().unwrap_or_else(|| format!("host {} is lost", self.host))
     }
 
-    /// Why the host is lost, if it is.
+    /// The reason why the host is lost, if it is lost.
     pub(super) fn lost(&self) -> Option<String> {
         self.shared.pending().lost.clone()
     }
@@ -210,12 +211,12 @@ impl Link {
         &self.host
     }
 
-    /// What the host is.
+    /// The description of the host.
     pub(super) fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// An answer that does not belong to its order.
+    /// The error for an answer that does not fit its order.
     pub(super) fn odd(&self, answer: &Answer) -> String {
         match answer {
             Answer::Failed(reason) => format!("host {}: {reason}", self.host),
@@ -223,7 +224,7 @@ impl Link {
         }
     }
 
-    /// Sends an order; its answers come out of what is returned, until the host is lost.
+    /// Sends an order. The returned object receives the answers, until the host is lost.
     pub(super) fn order(&self, order: &Order) -> Result<Answers, String> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (answered, answers) = mpsc::channel();
@@ -239,7 +240,7 @@ impl Link {
         Ok(answers)
     }
 
-    /// Sends an order that no answer is awaited of.
+    /// Sends an order without waiting for an answer.
     pub(super) fn tell(&self, order: &Order) -> Result<(), String> {
         self.shared.say(UNASKED, order)
     }
@@ -262,7 +263,7 @@ impl Link {
 }
 
 impl Answers {
-    /// The next answer, within `limit`. None when there was none until then.
+    /// The next answer. `None` if no answer comes within `limit`.
     pub(super) fn next(&self, limit: Duration) -> Result<Option<Answer>, String> {
         let Self { answers, shared, .. } = self;
         match answers.recv_timeout(limit) {
@@ -285,7 +286,7 @@ impl Drop for Answers {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        /// How long an agent may take to end what it started.
+        /// The time that an agent has to end the processes that it started.
         const ENDING: Duration = Duration::from_secs(6);
         // The end of the orders ends the agent, and its end ends the launcher.
         self.shared.close();
@@ -297,7 +298,7 @@ impl Drop for Link {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        // From here on its number may be another process's.
+        // From here on, the number may belong to another process.
         *self.shared.group.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let _ = self.launched.wait();
     }
@@ -331,7 +332,7 @@ impl Shared {
         *self.orders.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Ends the launcher, and all that it started on this machine.
+    /// Ends the launcher, and all processes that it started on this machine.
     fn kill(&self) {
         let group = self.group.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(group) = *group {
@@ -339,7 +340,7 @@ impl Shared {
         }
     }
 
-    /// Reads answers until there are no more. Lines that are none go to `noise`.
+    /// Reads answers until there are no more. Other lines go to `noise`.
     fn read(&self, said: ChildStdout, noise: &Sender<String>) {
         let mut said = BufReader::new(said);
         loop {
@@ -357,7 +358,7 @@ impl Shared {
                         let _ = waiting.send(answer);
                     }
                 }
-                // A greeting of the host, or what the script says.
+                // A greeting of the host, or a line of the script.
                 Err(_) => {
                     let _ = noise.send(String::from_utf8_lossy(&line).into_owned());
                 }
@@ -366,7 +367,7 @@ impl Shared {
         self.lose("its agent has ended");
     }
 
-    /// Gives the host up: all that wait for it hear so.
+    /// Gives the host up, and tells all waiting callers.
     fn lose(&self, because: &str) {
         let said = read_log(&self.complaints);
         let said = last_line(&said).map_or(String::new(), |line| format!(": {line}"));
@@ -376,7 +377,7 @@ impl Shared {
     }
 }
 
-/// Says that this side is alive, and gives the host up when it is silent for too long.
+/// Tells the agent that this side is alive. Gives the host up if the host is silent for too long.
 fn watch(shared: &Weak<Shared>) {
     loop {
         thread::sleep(BEAT);
@@ -391,7 +392,7 @@ fn watch(shared: &Weak<Shared>) {
             shared.kill();
             return;
         }
-        // A thread that holds the lock says something, which is as good.
+        // A thread that holds the lock is sending a line, which also shows that this side is alive.
         if let Ok(mut orders) = shared.orders.try_lock()
             && let (Some(orders), Ok(line)) =
                 (orders.as_mut(), serde_json::to_string(&(UNASKED, Order::Beat)))
@@ -409,8 +410,8 @@ fn agent_here(own: &Path) -> Command {
 }
 
 /// One line for a shell: find the program of this hash in the user's cache, or ask for its bytes,
-/// and become its agent. Several hosts may share the cache, so a copy that is there is not
-/// replaced. Copies of other versions go after a week.
+/// and become its agent. Several hosts may share the cache, so the script does not replace an
+/// existing copy. Copies of other versions go after a week.
 fn script(hash: &str, bytes: usize) -> String {
     format!(
         "{{ umask 077; d=${{XDG_CACHE_HOME:-$HOME/.cache}}/duality; \

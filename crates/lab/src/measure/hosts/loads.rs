@@ -1,5 +1,5 @@
-//! The loads of an experiment on all hosts that make load: they begin together, and what they
-//! measured is merged.
+//! The loads of an experiment on all hosts that make load: they begin together, and the lab merges
+//! their measurements.
 //!
 //! ```text
 //!   here      load ──▶ ┌ gen1  connections open, warm-up ─ opened ┐        ┌ window ─ closed ┐
@@ -20,13 +20,13 @@ use crate::measure::driver::{After, Driver};
 use crate::measure::window::Window;
 use crate::record::CellKey;
 
-/// How often an interruption is looked for, and queues are.
+/// The interval at which the lab checks for interruptions and reads queues.
 const GLANCE: Duration = Duration::from_millis(100);
 
 /// Loads on hosts.
 pub(crate) struct Loads {
     links: Vec<Arc<Link>>,
-    /// The number that the next load has on its hosts.
+    /// The number of the next load on its hosts.
     next: u64,
     /// The loads that have joined, with the hosts that take part in each.
     joined: Vec<(u64, Vec<Arc<Link>>)>,
@@ -124,7 +124,7 @@ impl Driver for Loads {
                 Ok(report)
             }
             Err(problem) => {
-                // The others wait for a window that will never open.
+                // The other hosts wait for a window that will never open.
                 links.iter().for_each(|link| drop(link.tell(&Order::Stop)));
                 Err(problem)
             }

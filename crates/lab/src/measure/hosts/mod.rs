@@ -1,4 +1,4 @@
-//! Roles on hosts: servers, a balancer, a store and loads, each where the user put it.
+//! Roles on hosts: servers, a balancer, a store and loads, each on the host that the user chose.
 //!
 //! ```text
 //!   this process                    a host
@@ -7,11 +7,11 @@
 //!                                          └────────── load
 //! ```
 //!
-//! A launcher (`launcher.rs`) is a command that gives the standard streams of a process there.
-//! Over them a link (`link.rs`) sends orders (`protocol.rs`), and an [agent] carries them out with
-//! the code that measures on one machine. So a server on a host is a `Server` like any other, and
-//! a load there a `Driver`. No clock of one host is compared with that of another: each figure is
-//! a difference that one host has taken.
+//! A launcher (`launcher.rs`) is a command that gives the standard streams of a process there. Over
+//! them a link (`link.rs`) sends orders (`protocol.rs`), and an [agent] carries them out with the
+//! code that measures on one machine. So a server on a host is a `Server` like any other, and a
+//! load there a `Driver`. The lab never compares clocks of two hosts: each figure is a difference
+//! that one host has measured.
 
 pub mod agent;
 mod fleet;
@@ -41,7 +41,7 @@ pub(crate) use loads::Loads;
 use protocol::{Answer, Order};
 use server::{DistantServer, DistantStore};
 
-/// How often a host that was lost is sought again, in all.
+/// The number of attempts to reach lost hosts again, in all.
 const ATTEMPTS: u32 = 3;
 
 /// The hosts of an experiment.
@@ -51,7 +51,7 @@ pub(crate) struct Hosts {
     launcher: Launcher,
     links: Mutex<BTreeMap<String, Arc<Link>>>,
     attempts: Mutex<BTreeMap<String, u32>>,
-    /// The number of the next thing that is started somewhere.
+    /// The number of the next process or load that starts on a host.
     next: AtomicU64,
 }
 
@@ -60,7 +60,7 @@ impl Hosts {
     ///
     /// # Errors
     ///
-    /// Which host could not be reached, and why, in one line.
+    /// The error names the host that could not be reached, with the reason, in one line.
     pub(crate) fn connect(experiment: &Experiment, topology: &Topology) -> Result<Self, String> {
         let hosts = Self {
             experiment: experiment.clone(),
@@ -84,7 +84,7 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// The hosts, each once.
+    /// The hosts, without repetition.
     fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for Placement { host, .. } in &self.topology.hosts {
@@ -95,13 +95,13 @@ impl Hosts {
         names
     }
 
-    /// What each host is, by its name.
+    /// The description of each host, by name.
     pub(crate) fn machines(&self) -> BTreeMap<String, Machine> {
         let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         links.iter().map(|(name, link)| (name.clone(), link.machine().clone())).collect()
     }
 
-    /// The link to a host. One that was lost is made anew.
+    /// The link to a host. A lost link is made anew.
     fn link(&self, host: &str) -> Result<Arc<Link>, String> {
         let known = self.links.lock().unwrap_or_else(PoisonError::into_inner).get(host).cloned();
         if let Some(link) = known.filter(|link| link.lost().is_none()) {
@@ -130,7 +130,7 @@ impl Hosts {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Starts the servers of a cell, and what balances over them.
+    /// Starts the servers of a cell, and their balancer.
     pub(crate) fn server(
         &self,
         key: &CellKey,
@@ -178,7 +178,7 @@ impl Hosts {
         }
     }
 
-    /// Makes the store of a cell. None where the servers need none, or make their own.
+    /// Makes the store of a cell. `None` if the servers need no store, or make their own.
     pub(crate) fn store(&self) -> Result<Option<OpenStore>, NoServer> {
         match &self.experiment.store {
             None | Some(Store::Sqlite) => Ok(None),
@@ -215,7 +215,7 @@ impl Hosts {
         Ok(Loads::new(links.map_err(NoServer::Failed)?))
     }
 
-    /// What else happened on the processors of servers and loads since it was looked last.
+    /// The disturbances on the processors of servers and loads since the last look.
     pub(crate) fn look(&self) -> Disturbance {
         let mut whole = Disturbance::default();
         for name in self.names() {
@@ -225,7 +225,7 @@ impl Hosts {
             if self.topology.hosts.iter().find(bears).is_none() {
                 continue;
             }
-            // A host that is lost is told of by what was to be measured there.
+            // The measurement on a lost host reports the loss.
             let Ok(Answer::Disturbance(found)) =
                 self.link(&name).and_then(|link| link.ask(&Order::Look))
             else {
@@ -242,7 +242,8 @@ impl Hosts {
     }
 }
 
-/// Looks at the processors of hosts, which know what their servers and loads have used.
+/// Looks at the processors of hosts. The hosts know the time that their servers and loads have
+/// used.
 pub(super) struct HostsMeter(pub(super) Arc<Hosts>);
 
 impl Meter for HostsMeter {
@@ -254,7 +255,7 @@ impl Meter for HostsMeter {
     }
 }
 
-/// What other roles connect to, found by this machine.
+/// The address to which other roles connect, found by this machine.
 fn address_of(placement: &Placement) -> Result<IpAddr, String> {
     let text = placement.reached_at();
     if let Ok(address) = text.trim_matches(['[', ']']).parse() {

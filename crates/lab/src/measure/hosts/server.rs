@@ -50,7 +50,7 @@ impl Server for DistantServer {
     }
 
     fn cpu_with_ended_children(&mut self, living: Duration) -> io::Result<Duration> {
-        // Its host has counted them already.
+        // The server's host has already counted the children.
         Ok(living)
     }
 
@@ -94,7 +94,7 @@ impl Server for DistantServer {
 
 impl Drop for DistantServer {
     fn drop(&mut self) {
-        // The agent of a host that is lost ends all by itself.
+        // The agent of a lost host ends its processes by itself.
         let _ = self.link.done(&Order::End { number: self.number });
     }
 }

@@ -1,5 +1,5 @@
-//! What a load command prints: one figure a line, `name value`. docs/run.md documents the format
-//! for users.
+//! Reads the output of a load command: one figure a line, `name value`. docs/run.md documents the
+//! format for users.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,17 +16,17 @@ const NAMES: [&str; 9] = [
 pub(crate) struct Figures {
     /// Requests that were answered correctly: at least 1.
     pub(crate) requests: u64,
-    /// How long they took together; none where the command does not say.
+    /// The time that all requests took together. `None` if the command does not print it.
     pub(crate) seconds: Option<f64>,
     /// Requests that failed.
     pub(crate) errors: u64,
-    /// Latencies in microseconds; zero where the command does not say.
+    /// Latencies in microseconds. Zero if the command does not print them.
     pub(crate) latency: Latency,
 }
 
 impl Figures {
     /// Reads the standard output of a command that ran for `elapsed`. The last line of a name
-    /// counts. Lines that begin otherwise are ignored.
+    /// counts. Other lines are ignored.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Load that is not ours: a command that makes requests to a server, ends, and prints how many were
-//! answered.
+//! Load commands. A load command makes requests to a server, prints how many were answered, and
+//! ends.
 //!
 //! The lab runs the command once for each measurement, and measures the server meanwhile. So any
 //! protocol can be compared. A command is a list of words with placeholders:
@@ -26,13 +26,13 @@ pub(crate) use figures::Figures;
 use crate::measure::peers::find;
 use crate::measure::spawn::{command, last_line, log_file, name_of, pinned, read_log};
 
-/// How long one run may take.
+/// The time that one run may take.
 const LONGEST_RUN: Duration = Duration::from_secs(120);
-/// How many MiB a run may print.
+/// The most MiB that a run may print.
 const MOST_OUTPUT: u64 = 1;
 /// The most words.
 const MOST_WORDS: usize = 100;
-/// How long a run is taken to last when the length of an experiment is told beforehand.
+/// The assumed length of a run when the lab estimates the length of an experiment.
 pub(crate) const USUAL_RUN: Duration = Duration::from_secs(1);
 
 /// The error of a load command, and the remedy. None if the command can be run.
@@ -64,14 +64,14 @@ pub(crate) fn takes_connections(words: &[String]) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) figures: Figures,
-    /// From the start of the command to its end.
+    /// The time from the start of the command to its end.
     pub(crate) elapsed: Duration,
     /// The processor time of the command, and of the children that it waited for.
     pub(crate) cpu: Duration,
 }
 
 impl Run {
-    /// How long the requests took, in seconds.
+    /// The time that the requests took, in seconds.
     pub(crate) fn seconds(&self) -> f64 {
         self.figures.seconds.unwrap_or(self.elapsed.as_secs_f64()).max(1e-6)
     }
@@ -81,7 +81,7 @@ impl Run {
 ///
 /// # Errors
 ///
-/// Why there are no figures, in one line.
+/// The error tells in one line why there are no figures.
 pub(crate) fn run(
     words: &[String],
     address: SocketAddr,
@@ -118,10 +118,10 @@ pub(crate) fn run(
     Ok(Run { figures, elapsed, cpu: cpu_of_children().saturating_sub(before) })
 }
 
-/// Waits until the command ends. One that does not end in time, prints without end, or is
-/// interrupted is killed with all that it started.
+/// Waits until the command ends. A command that does not end in time, prints too much, or is
+/// interrupted is killed with all its processes.
 fn await_end(mut child: Child, output: &File, interrupted: &AtomicBool) -> Result<(), String> {
-    /// How often its output and an interruption are looked at.
+    /// The interval at which the lab checks the command's output and interruptions.
     const GLANCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
     let begun = Instant::now();
     let group = Pid::from_child(&child);
@@ -142,7 +142,8 @@ fn await_end(mut child: Child, output: &File, interrupted: &AtomicBool) -> Resul
             break Some(format!("it printed more than {MOST_OUTPUT} MiB: {problem}"));
         }
     };
-    // Also what a command that has ended left behind: it would disturb the next measurement.
+    // Kill also the processes that an ended command left behind. They would disturb the next
+    // measurement.
     let _ = kill_process_group(group, Signal::KILL);
     let status = child.wait().map_err(|error| error.to_string())?;
     match problem {

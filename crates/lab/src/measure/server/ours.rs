@@ -17,6 +17,7 @@ use super::{DRAIN, Server};
 use crate::measure::counters::{self, Counters};
 use crate::measure::experiment::Experiment;
 use crate::measure::no_server::NoServer;
+use crate::measure::recording::Replay;
 use crate::measure::spawn::{last_line, log_file, read_log, read_on};
 use crate::measure::store::OpenStore;
 use crate::record::CellKey;
@@ -78,6 +79,9 @@ impl Process {
         command.args(["serve", &design.service, "--architecture", &architecture, "--control"]);
         command.args(["--listen", &SocketAddr::new(experiment.listen, 0).to_string()]);
         command.args(arguments);
+        if let Some(root) = experiment.replay.as_ref().and_then(Replay::root) {
+            command.arg("--root").arg(root);
+        }
         if let Some(store) = store {
             command.arg(format!("--store={}", store.url()));
         }

@@ -59,6 +59,14 @@ impl Card {
     }
 }
 
+impl Card {
+    /// All that it says.
+    pub(super) fn sentences(&mut self) -> impl Iterator<Item = &mut String> {
+        let Self { sure, costs, changes, .. } = self;
+        sure.iter_mut().chain(costs).chain(changes)
+    }
+}
+
 /// Says that more time may tell the members of a best set apart.
 fn longer(verdict: &Verdict) -> Option<String> {
     let is_set = matches!(verdict.finding, Finding::Level { .. });

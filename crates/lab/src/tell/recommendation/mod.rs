@@ -19,6 +19,7 @@ use crate::judge::verdict::{Finding, Metric, Standing, Verdict};
 use crate::measure::peers;
 use crate::model;
 use crate::record::{Heading, Records};
+use crate::tell::replay::{self, Headroom};
 use crate::tell::summary::Summary;
 
 pub use card::Card;
@@ -48,6 +49,9 @@ pub struct Recommendation {
     pub refused: Vec<Refusal>,
     /// Which constraints are kept or broken, and might as well not be.
     pub doubts: Vec<Doubt>,
+    /// How many users each has room for, in a replay.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub headroom: Vec<Headroom>,
 }
 
 /// Where the lead passes from one architecture to another as load grows.
@@ -89,12 +93,26 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
     sentences.extend(refusal::sentences(summary, &refused, &doubts));
     sentences.extend(faults(summary));
     sentences.extend(beside(summary));
+    let mut unsaid = silence::without_verdict(summary, chosen.is_some());
+    let mut disturbance = confidence::disturbance(summary);
+    let mut card = Card::of(summary, chosen.as_deref(), &crossovers);
+    let headroom = replay::headroom(heading, summary);
+    if heading.design.recording.is_some() {
+        // What matters comes first.
+        sentences.splice(0..0, replay::first_sentence(heading, &headroom));
+        let of_card = card.iter_mut().flat_map(Card::sentences);
+        let all = sentences.iter_mut().chain(&mut unsaid).chain(&mut disturbance).chain(of_card);
+        for sentence in all {
+            *sentence = replay::in_users(sentence);
+        }
+    }
     Recommendation {
-        unsaid: silence::without_verdict(summary, chosen.is_some()),
-        card: Card::of(summary, chosen.as_deref(), &crossovers),
+        unsaid,
+        card,
         architecture: chosen,
         sentences,
-        disturbance: confidence::disturbance(summary),
+        disturbance,
+        headroom,
         loads: summary.verdicts.clone(),
         crossovers,
         refused,
@@ -354,6 +372,9 @@ fn faults(summary: &Summary) -> Vec<String> {
                 .map(|row| {
                     let count = how_many(row.concurrency);
                     match (fault, row.medians()) {
+                        (Fault::Unserved, Some(Medians { answered: Some(answered), .. })) => {
+                            format!("{:.0} % of the requests answered at {count}", 100.0 * answered)
+                        }
                         (Fault::Unserved, Some(medians)) => {
                             let missing = grouped(row.concurrency as f64 - medians.served);
                             format!("{missing} connections of {count}")

@@ -7,6 +7,7 @@
 mod charts;
 mod csv;
 pub mod index;
+mod load;
 pub mod markdown;
 pub mod overlay;
 mod queues;
@@ -22,6 +23,7 @@ use crate::format;
 use crate::page::{page, script_data, write_whole};
 use crate::record::{Heading, Machine};
 use crate::tell::answer::Answer;
+use crate::tell::replay;
 
 pub use raw::RawLines;
 
@@ -54,10 +56,15 @@ pub fn render(answer: &Answer<'_>, raw: &RawLines) -> String {
     let data = context! {
         service => summary.service, rows => table::row_lines(summary, raw), csv => csv::cells(cells, raw),
     };
-    page(
+    let recording = heading.design.recording.as_ref();
+    let page = page(
         include_str!("report.html.jinja"),
         context! {
             heading,
+            your_load => recording.map(replay::figures),
+            arrivals => recording.map(load::arrivals),
+            sent => recording.map(|_| replay::sent(cells)),
+            headroom => load::headroom(&said.headroom),
             hosts => hosts(heading),
             partial => summary.partial(),
             compared => heading.design.compared(),
@@ -83,5 +90,7 @@ pub fn render(answer: &Answer<'_>, raw: &RawLines) -> String {
             command => table::command(&heading.command),
             load_command => table::command(heading.design.load_command.as_deref().unwrap_or_default()),
         },
-    )
+    );
+    // The page has no other counts of connections.
+    if recording.is_some() { replay::in_users(&page) } else { page }
 }

@@ -3,7 +3,7 @@
 use super::head::Framing;
 use crate::failure::Failure;
 
-/// Where in a body the next byte is.
+/// The place of the next byte in a body.
 #[derive(Debug)]
 pub(super) struct Body {
     state: State,
@@ -192,9 +192,9 @@ mod tests {
         #[test]
         fn any_bytes_end_without_a_panic(text in prop::collection::vec(any::<u8>(), 0..100)) {
             let _ = decode(Framing::Chunked, &text, 7);
-            let _ = Head::parse(&text);
+            let _ = Head::parse(&text, Asked::Body);
         }
     }
 
-    use super::super::head::Head;
+    use super::super::head::{Asked, Head};
 }

@@ -2,8 +2,8 @@
 //! `read_reply` does, without a connection.
 
 use super::body::Body;
-use super::head::{Framing, Head, Interim};
-use super::{KnownReply, header};
+use super::head::{Asked, Framing, Head, Interim, header};
+use super::reply::KnownReply;
 
 /// A reply as the client understands it.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub fn reply(pieces: &[&[u8]]) -> Result<Option<Reply>, ()> {
         let mut rest = *piece;
         if reading.is_none() {
             let head = loop {
-                match Head::parse(&buffer).map_err(|_| ())? {
+                match Head::parse(&buffer, Asked::Body).map_err(|_| ())? {
                     Some(head) if interim.is(&head).map_err(|_| ())? => {
                         skipped += head.length;
                         buffer.drain(..head.length);
@@ -86,13 +86,13 @@ fn started(head: &Head, bytes: &[u8]) -> Reply {
 /// Takes the short way with a reply that repeats the last one.
 fn recall(head: &Head, bytes: &[u8]) {
     let mut known = KnownReply::default();
-    known.learn(head, bytes);
+    known.learn(head, Asked::Body, bytes);
     if let Framing::Length(length) = head.framing
         && let Some(end) =
             usize::try_from(length).ok().and_then(|body| body.checked_add(head.length))
         && let Some(whole) = bytes.get(..end)
     {
-        assert_eq!(known.body_of(whole), Some(&bytes[head.length..end]));
+        assert_eq!(known.body_of(whole, Asked::Body), Some(&bytes[head.length..end]));
     }
 }
 

@@ -10,7 +10,7 @@ const MOST_HEADERS: usize = 64;
 /// The most interim replies before a final one. More of them count as a server that never ends.
 const MOST_INTERIM: u32 = 16;
 
-/// What the client needs to know of a head.
+/// The parts of a head that the client needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) struct Head {
     /// Bytes up to and with the empty line.
@@ -19,6 +19,15 @@ pub(in crate::client) struct Head {
     pub(super) framing: Framing,
     /// The server closes the connection after this reply.
     pub(super) closing: bool,
+}
+
+/// Whether the reply to a request has a body by its method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// HEAD: whatever the head declares, no body follows.
+    Head,
+    /// Any other method.
+    Body,
 }
 
 /// How the end of a body is known (RFC 9112, section 6.3).
@@ -34,7 +43,7 @@ pub(super) enum Framing {
 
 impl Head {
     /// Reads the head at the beginning of `bytes`; `None` when more of it is to come.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Option<Head>, Failure> {
+    pub(super) fn parse(bytes: &[u8], asked: Asked) -> Result<Option<Head>, Failure> {
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut reply = httparse::Response::new(&mut headers);
         let length = match reply.parse(bytes) {
@@ -73,7 +82,10 @@ impl Head {
                 }
             }
         }
+        // Replies that never have a body, whatever they declare (RFC 9110, section 6.4.1).
+        let is_bodiless = asked == Asked::Head || matches!(status, 100..=199 | 204 | 304);
         let framing = match (chunked, content_length) {
+            _ if is_bodiless => Framing::Length(0),
             (true, Some(_)) => {
                 return Err(Failure::Malformed("both Content-Length and Transfer-Encoding"));
             }
@@ -120,7 +132,25 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Head {
-        Head::parse(text.as_bytes()).unwrap().expect("the head is complete")
+        Head::parse(text.as_bytes(), Asked::Body).unwrap().expect("the head is complete")
+    }
+
+    #[test]
+    fn some_replies_have_no_body() {
+        let head = |status, headers, asked| {
+            let text = format!("HTTP/1.1 {status} x\r\n{headers}\r\n");
+            Head::parse(text.as_bytes(), asked).unwrap().unwrap()
+        };
+        for headers in ["", "Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n"] {
+            for (status, asked) in
+                [(204, Asked::Body), (304, Asked::Body), (103, Asked::Body), (200, Asked::Head)]
+            {
+                let Head { framing, closing, .. } = head(status, headers, asked);
+                assert_eq!((framing, closing), (Framing::Length(0), false), "{status} {headers}");
+            }
+            assert_ne!(head(200, headers, Asked::Body).framing, Framing::Length(0));
+        }
+        assert!(head(304, "Connection: close\r\n", Asked::Body).closing);
     }
 
     #[test]
@@ -152,7 +182,11 @@ mod tests {
     fn every_prefix_is_incomplete() {
         let text = "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n";
         for length in 0..text.len() {
-            assert_eq!(Head::parse(&text.as_bytes()[..length]).unwrap(), None, "{length}");
+            assert_eq!(
+                Head::parse(&text.as_bytes()[..length], Asked::Body).unwrap(),
+                None,
+                "{length}"
+            );
         }
     }
 
@@ -191,10 +225,13 @@ mod tests {
         ] {
             let text = format!("HTTP/1.1 200 OK\r\n{headers}\r\n\r\n");
             assert!(
-                matches!(Head::parse(text.as_bytes()), Err(Failure::Malformed(_))),
+                matches!(Head::parse(text.as_bytes(), Asked::Body), Err(Failure::Malformed(_))),
                 "{headers}"
             );
         }
-        assert!(matches!(Head::parse(b"SSH-2.0-OpenSSH\r\n"), Err(Failure::Malformed(_))));
+        assert!(matches!(
+            Head::parse(b"SSH-2.0-OpenSSH\r\n", Asked::Body),
+            Err(Failure::Malformed(_))
+        ));
     }
 }

@@ -1,325 +1,394 @@
-//! The client of `http`: GET one path, and compare the reply with the first one.
+//! The client of `http`: it makes the requests of a [`Script`], and checks the replies.
 //!
 //! ```text
-//!   write the request ▶ read ▶ head as it was last time, whole reply here? ─yes─▶ compare the body
+//!   write the request ▶ read ▶ head as it was last time, whole reply here? ─yes─▶ judge the body
 //!                        ▲                 │ no
 //!                        │                 ▼
-//!                        └──more─── parse the head, check the status,
-//!                                   take the body out of its framing and compare it as it arrives
+//!                        └──more─── parse the head, check the status, take the body out of its
+//!                                   framing, and compare it as it arrives
 //! ```
 //!
 //! A reply needs no check if its head is byte for byte the last one that was checked. That is the
 //! steady path: one write, one read, two comparisons. `Date` changes once a second, and then the
 //! head is parsed once again.
+//!
+//! Without a script of the user's, the request is a GET of one page. Its reply has the status 200,
+//! and always the same body.
 
 mod body;
+mod expectation;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod head;
+pub(crate) mod paced;
+mod reference;
+mod reply;
+mod script;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use duality_runtime::net::TcpStream;
 
-use self::body::Body;
-use self::head::{Framing, Interim};
+pub use self::expectation::{Expectation, ExpectedBody, Statuses};
+use self::head::Asked;
 pub(super) use self::head::{Head, header};
+use self::reference::References;
+pub(super) use self::reply::read_reply;
+use self::reply::{KnownReply, Whole, end, read_head};
+use self::script::{Choice, Closing, Sheet, Written};
+pub use self::script::{Header, Listed, Method, Request, Script, Values};
 use super::{Entry, Protocol};
+use crate::Options;
 use crate::announce::EdgeAnnouncer;
 use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
 use crate::failure::Failure;
-use crate::pattern;
-use crate::request::{Client, Reply, expect_end, read_more, send_all};
+use crate::pattern::{self, Pattern};
+use crate::request::{Client, Reply, read_more, send_all};
 
 /// Bounds of the read buffer of a connection: a head must fit into it, a body need not.
 const BUFFER_SIZES: std::ops::RangeInclusive<usize> = 4 * 1024..=64 * 1024;
 
-/// The longest body that a client learns from the probe.
+/// The least buffer of a connection where replies may have other heads than the first.
+const BUFFER_OF_SEVERAL: usize = 16 * 1024;
+
+/// The longest body that is collected, be it to learn it or to search an expression in it.
 const LONGEST_BODY: usize = 1 << 30;
 
-pub(crate) static ENTRY: Entry =
-    Entry { page: Some("/"), port: Some(80), ..Entry::plain("http", |page| Arc::new(page)) };
+/// A body that was collected leaves a buffer of at most this size for the next.
+const KEPT_BODY: usize = 1 << 20;
+
+pub(crate) static ENTRY: Entry = Entry {
+    page: Some("/"),
+    port: Some(80),
+    uses_all_addresses: true,
+    ..Entry::plain("http", |page| {
+        let script = Script::of_page(&page);
+        asking(page, script)
+    })
+};
 
 /// A resource of an HTTP/1.1 server. A load of `http` GETs it, again and again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// What the `Host` header says: the authority of the URL as it was written.
+    /// The value of the `Host` header: the authority of the URL as written.
     pub host: String,
     /// The request target: an absolute path, with a query if there is one.
     pub path: String,
 }
 
-impl Protocol for Page {
+/// A load of the requests of `script`, to the server of `page`.
+pub(crate) fn asking(page: Page, script: Script) -> Arc<dyn Protocol> {
+    Arc::new(Asking { page, script })
+}
+
+/// What a load of http asks.
+#[derive(Debug)]
+struct Asking {
+    page: Page,
+    script: Script,
+}
+
+impl Protocol for Asking {
     fn service(&self) -> &'static str {
         ENTRY.name
     }
 
     fn page(&self) -> Option<&Page> {
-        Some(self)
+        Some(&self.page)
+    }
+
+    fn misfit(&self, options: &Options) -> Option<&'static str> {
+        self.script.problem(options.connections)
     }
 
     fn question(&self) -> Option<Question> {
-        Some(question(self))
+        Some(question_of(self.script.first(&self.page), self.script.expectation().statuses))
     }
 
     fn load<'a>(&'a self, engine: &'a Engine, edges: EdgeAnnouncer) -> Loading<'a> {
-        Box::pin(pattern::load(engine, Http::new(self, engine.options.keep_alive), edges))
+        if engine.options.pattern == Pattern::Trace {
+            return Box::pin(pattern::trace::load::<paced::Asked>(engine, edges));
+        }
+        let common = Arc::new(Common::new(self, &engine.options));
+        Box::pin(async move {
+            let mut outcome = pattern::load(engine, Http::new(common.clone()), edges).await?;
+            outcome.held_up = common.held_up.load(Ordering::Relaxed);
+            Ok(outcome)
+        })
     }
+}
+
+/// What the connections of a load have in common.
+struct Common {
+    script: Script,
+    /// The requests of each row of values, or those of all connections.
+    sheets: Vec<Arc<Sheet>>,
+    references: References,
+    /// How many requests a connection carries before it is replaced.
+    limit: Option<u32>,
+    seed: u64,
+    /// Replies in parts that came as far apart as a delayed acknowledgement is late.
+    held_up: AtomicU64,
+}
+
+impl Common {
+    fn new(Asking { page, script }: &Asking, options: &Options) -> Self {
+        let limit = options.requests_per_connection;
+        let closing = match (options.keep_alive, limit) {
+            (false, _) => Closing::Always,
+            (true, Some(_)) => Closing::Last,
+            (true, None) => Closing::Never,
+        };
+        let sheets = script.write(page, options.connections, closing);
+        let requests = match script.expectation().body {
+            ExpectedBody::Same => sheets.len() * script.len(),
+            ExpectedBody::Any | ExpectedBody::Matching(_) => 0,
+        };
+        Self {
+            script: script.clone(),
+            sheets,
+            references: References::new(requests),
+            limit: limit.map(u32::from),
+            seed: options.seed,
+            held_up: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the body of a reply is correct. The request has a number among those of all sheets.
+    #[inline]
+    fn judge(&self, request: usize, status: u16, body: &[u8]) -> Result<(), Failure> {
+        match &self.script.expectation().body {
+            ExpectedBody::Same => self.references.judge(request, status, body),
+            ExpectedBody::Any => Ok(()),
+            ExpectedBody::Matching(expression) if expression.is_match(body) => Ok(()),
+            ExpectedBody::Matching(_) => {
+                Err(Failure::WrongBytes("the expected expression is not in the body"))
+            }
+        }
+    }
+
+    /// How the body of a reply is to be judged.
+    fn judgement(&self, request: usize, status: u16) -> Judgement {
+        match &self.script.expectation().body {
+            ExpectedBody::Any => Judgement::Any,
+            ExpectedBody::Matching(_) => Judgement::Whole,
+            ExpectedBody::Same => {
+                let reference = self.references.of(request, status);
+                reference.map_or(Judgement::Whole, Judgement::Same)
+            }
+        }
+    }
+}
+
+/// How a body is judged.
+enum Judgement {
+    /// It is correct.
+    Any,
+    /// It must be this one.
+    Same(Arc<[u8]>),
+    /// It must be collected first.
+    Whole,
 }
 
 /// The client of `http` on one connection.
 struct Http {
-    request: Arc<[u8]>,
-    /// The only correct body: that of the reply from which it was learnt.
-    reference: Arc<[u8]>,
+    common: Arc<Common>,
+    /// The requests of the row of this connection, and the number of the first among those of all
+    /// sheets.
+    sheet: Arc<Sheet>,
+    first: usize,
+    choice: Option<Choice>,
+    /// The request of the sheet that was sent last.
+    current: usize,
+    /// Requests that the connection has carried; counted where that is limited.
+    carried: u32,
     buffer: Box<[u8]>,
     known: KnownReply,
-}
-
-/// The last reply that was checked in full and was in the buffer as a whole.
-#[derive(Default)]
-struct KnownReply {
-    head: Vec<u8>,
-    /// Bytes of head and body; `None` when no reply is known.
-    length: Option<usize>,
-    closing: bool,
+    /// A buffer for bodies that are collected.
+    body: Vec<u8>,
 }
 
 impl Http {
-    /// A client that does not know the correct body yet; see [`learn`](Client::learn).
-    fn new(page: &Page, keep_alive: bool) -> Self {
+    /// The client that makes the first request of a load.
+    fn new(common: Arc<Common>) -> Self {
+        Self::with_buffer(common, 0, *BUFFER_SIZES.end())
+    }
+
+    fn with_buffer(common: Arc<Common>, connection: usize, size: usize) -> Self {
+        let row = connection % common.sheets.len();
         Self {
-            request: request(page, keep_alive),
-            reference: Arc::default(),
-            buffer: vec![0; *BUFFER_SIZES.end()].into(),
+            sheet: common.sheets[row].clone(),
+            first: row * common.script.len(),
+            choice: common.script.choice(common.seed, connection),
+            current: 0,
+            carried: 0,
+            buffer: vec![0; size].into(),
             known: KnownReply::default(),
+            body: Vec::new(),
+            common,
+        }
+    }
+
+    /// Whether the last request was the last that the connection carries.
+    #[inline]
+    fn is_last(&self) -> bool {
+        self.common.limit.is_some_and(|limit| self.carried >= limit)
+    }
+
+    /// Reads a reply that is not like the last one. Its first `filled` bytes are in the buffer.
+    async fn read(&mut self, stream: &mut TcpStream, filled: usize) -> Result<Whole, Failure> {
+        let asked = self.sheet[self.current].asked;
+        let begun = read_head(stream, &mut self.buffer, filled, asked).await?;
+        let status = begun.head.status;
+        if !self.common.script.expectation().statuses.contains(status) {
+            return Err(Failure::WrongStatus(status));
+        }
+        self.known.learn(&begun.head, asked, &self.buffer);
+        let request = self.first + self.current;
+        match self.common.judgement(request, status) {
+            Judgement::Any => begun.finish(stream, &mut self.buffer, |_| Ok(())).await,
+            Judgement::Same(reference) => {
+                let mut position = 0;
+                let compare = |data: &[u8]| {
+                    let end = position + data.len();
+                    if reference.get(position..end) != Some(data) {
+                        return Err(Failure::WrongBytes(
+                            "the body is not the one of the first reply",
+                        ));
+                    }
+                    position = end;
+                    Ok(())
+                };
+                let whole = begun.finish(stream, &mut self.buffer, compare).await?;
+                match position == reference.len() {
+                    true => Ok(whole),
+                    false => Err(Failure::WrongBytes(
+                        "the body is shorter than the one of the first reply",
+                    )),
+                }
+            }
+            Judgement::Whole => {
+                let mut body = std::mem::take(&mut self.body);
+                let collect = |data: &[u8]| {
+                    if body.len() + data.len() > LONGEST_BODY {
+                        return Err(Failure::Malformed("the body is longer than 1 GiB"));
+                    }
+                    body.extend_from_slice(data);
+                    Ok(())
+                };
+                let whole = begun.finish(stream, &mut self.buffer, collect).await?;
+                self.common.judge(request, status, &body)?;
+                if body.capacity() <= KEPT_BODY {
+                    body.clear();
+                    self.body = body;
+                }
+                Ok(whole)
+            }
         }
     }
 }
 
 impl Client for Http {
     async fn learn(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
-        let mut body = Vec::new();
-        let collect = |data: &[u8]| {
-            if body.len() + data.len() > LONGEST_BODY {
-                return Err(Failure::Malformed("the body is longer than 1 GiB"));
-            }
-            body.extend_from_slice(data);
-            Ok(())
-        };
-        self.send(stream).await?;
-        let known = &mut self.known;
-        let check = |head: &Head, bytes: &[u8]| check_head(head, bytes, known);
-        let reply = read_reply(stream, &mut self.buffer, 0, check, collect).await?;
-        self.reference = body.into();
+        send_all(stream, &self.sheet[self.current].bytes).await?;
+        let reply = self.receive(stream).await?;
         // Room for the whole reply with a longer head, and for an excess byte, in one read.
         let fitting = usize::try_from(reply.bytes).unwrap_or(usize::MAX).saturating_add(1024);
-        self.buffer = vec![0; fitting.clamp(*BUFFER_SIZES.start(), *BUFFER_SIZES.end())].into();
+        let is_single = self.common.script.len() == 1;
+        let least = if is_single { *BUFFER_SIZES.start() } else { BUFFER_OF_SEVERAL };
+        self.buffer = vec![0; fitting.clamp(least, *BUFFER_SIZES.end())].into();
         Ok(())
     }
 
+    fn for_connection(&self, number: usize) -> Self {
+        Self::with_buffer(self.common.clone(), number, self.buffer.len())
+    }
+
+    fn connected(&mut self) {
+        self.carried = 0;
+    }
+
     async fn send(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
-        send_all(stream, &self.request).await
+        if let Some(choice) = &mut self.choice {
+            self.current = choice.next();
+        }
+        if self.common.limit.is_some() {
+            self.carried += 1;
+        }
+        let request = &self.sheet[self.current];
+        let bytes = if self.is_last() { request.last() } else { &request.bytes };
+        send_all(stream, bytes).await
     }
 
     async fn receive(&mut self, stream: &mut TcpStream) -> Result<Reply, Failure> {
         let filled = read_more(stream, &mut self.buffer, 0).await?;
-        if let Some(body) = self.known.body_of(&self.buffer[..filled]) {
-            if *body != *self.reference {
-                return Err(Failure::WrongBytes("the body is not the one of the first reply"));
+        let asked = self.sheet[self.current].asked;
+        let reply = match self.known.body_of(&self.buffer[..filled], asked) {
+            Some(body) => {
+                self.common.judge(self.first + self.current, self.known.status, body)?;
+                end(stream, self.known.closing, filled as u64).await?
             }
-            return finish(stream, self.known.closing, filled as u64).await;
-        }
-        let reference = self.reference.clone();
-        let mut position = 0;
-        let compare = |data: &[u8]| {
-            let end = position + data.len();
-            if reference.get(position..end) != Some(data) {
-                return Err(Failure::WrongBytes("the body is not the one of the first reply"));
+            None => {
+                let read = self.read(stream, filled).await;
+                let Whole { reply, is_held_up } = read.inspect_err(|_| self.known.forget())?;
+                if is_held_up {
+                    self.common.held_up.fetch_add(1, Ordering::Relaxed);
+                }
+                reply
             }
-            position = end;
-            Ok(())
         };
-        let known = &mut self.known;
-        let check = |head: &Head, bytes: &[u8]| check_head(head, bytes, known);
-        let checked = read_reply(stream, &mut self.buffer, filled, check, compare).await;
-        let whole = position == reference.len();
-        match checked {
-            Ok(_) if !whole => {
-                Err(Failure::WrongBytes("the body is shorter than the one of the first reply"))
-            }
-            other => other,
-        }
-        .inspect_err(|_| self.known = KnownReply::default())
+        Ok(Reply { open: reply.open && !self.is_last(), ..reply })
     }
 }
 
 impl Clone for Http {
     fn clone(&self) -> Self {
-        Self {
-            request: self.request.clone(),
-            reference: self.reference.clone(),
-            buffer: vec![0; self.buffer.len()].into(),
-            known: KnownReply::default(),
-        }
+        self.for_connection(0)
     }
-}
-
-impl KnownReply {
-    /// Remembers the head at the start of `bytes`, and the length of the reply if the head declares
-    /// it.
-    fn learn(&mut self, head: &Head, bytes: &[u8]) {
-        self.length = None;
-        if let Framing::Length(body) = head.framing
-            && let Ok(body) = usize::try_from(body)
-        {
-            self.head.clear();
-            self.head.extend_from_slice(&bytes[..head.length]);
-            self.length = head.length.checked_add(body);
-            self.closing = head.closing;
-        }
-    }
-
-    /// The body of a reply with the same head, if `bytes` are the whole reply.
-    fn body_of<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
-        if self.length != Some(bytes.len()) {
-            return None;
-        }
-        bytes.strip_prefix(&*self.head)
-    }
-}
-
-/// Reads a reply. Its first `filled` bytes are in `buffer`. Passes the head and the bytes that came
-/// with it to `check`, and the body to `sink`. Skips interim replies.
-pub(super) async fn read_reply(
-    stream: &mut TcpStream,
-    buffer: &mut [u8],
-    mut filled: usize,
-    check: impl FnOnce(&Head, &[u8]) -> Result<(), Failure> + Send,
-    mut sink: impl FnMut(&[u8]) -> Result<(), Failure> + Send,
-) -> Result<Reply, Failure> {
-    let (mut interim, mut skipped) = (Interim::default(), 0);
-    let head = loop {
-        if let Some(head) = Head::parse(&buffer[..filled])? {
-            if !interim.is(&head)? {
-                break head;
-            }
-            buffer.copy_within(head.length..filled, 0);
-            filled -= head.length;
-            skipped += head.length as u64;
-            continue;
-        }
-        if filled == buffer.len() {
-            return Err(Failure::Malformed("the head is longer than the client's buffer"));
-        }
-        filled += read_more(stream, &mut buffer[filled..], skipped + filled as u64).await?;
-    };
-    check(&head, &buffer[..filled])?;
-    let mut received = skipped + filled as u64;
-    let mut body = Body::new(head.framing);
-    let mut piece = head.length..filled;
-    loop {
-        let taken = body.take(&buffer[piece.clone()], &mut sink)?;
-        if taken < piece.len() {
-            return Err(Failure::Malformed("bytes after the end of the reply"));
-        }
-        if body.is_complete() {
-            break;
-        }
-        match read_more(stream, buffer, received).await {
-            Ok(count) => {
-                received += count as u64;
-                piece = 0..count;
-            }
-            Err(Failure::ClosedEarly { .. }) if body.may_end() => {
-                return Ok(Reply { bytes: received, open: false });
-            }
-            Err(failure) => return Err(failure),
-        }
-    }
-    finish(stream, head.closing, received).await
 }
 
 /// What the crowd asks of a page.
 pub(super) fn question(page: &Page) -> Question {
-    Question::new(request(page, true), |stream| Box::pin(take_page(stream)))
+    let script = Script::of_page(page);
+    question_of(script.first(page), script.expectation().statuses)
 }
 
-/// Reads a reply. Its status must be 200; its body is not compared.
-async fn take_page(stream: &mut TcpStream) -> Result<Reply, Failure> {
+/// What the crowd asks, and the statuses that it accepts. Bodies are not compared.
+fn question_of(request: Written, statuses: Statuses) -> Question {
+    let asked = request.asked;
+    Question::new(request.bytes.into(), move |stream| Box::pin(take(stream, asked, statuses)))
+}
+
+async fn take(stream: &mut TcpStream, asked: Asked, statuses: Statuses) -> Result<Reply, Failure> {
     let mut buffer = vec![0; *BUFFER_SIZES.end()];
-    let check = |head: &Head, _: &[u8]| match head.status {
-        200 => Ok(()),
-        status => Err(Failure::WrongStatus(status)),
-    };
-    read_reply(stream, &mut buffer, 0, check, |_| Ok(())).await
-}
-
-/// Ends a correct reply. If the server closes the connection, the reply ends only then.
-async fn finish(stream: &mut TcpStream, closing: bool, received: u64) -> Result<Reply, Failure> {
-    if closing {
-        expect_end(stream).await?;
+    let begun = read_head(stream, &mut buffer, 0, asked).await?;
+    match begun.head.status {
+        status if !statuses.contains(status) => Err(Failure::WrongStatus(status)),
+        _ => Ok(begun.finish(stream, &mut buffer, |_| Ok(())).await?.reply),
     }
-    Ok(Reply { bytes: received, open: !closing })
-}
-
-/// Remembers a correct head.
-fn check_head(head: &Head, bytes: &[u8], known: &mut KnownReply) -> Result<(), Failure> {
-    if head.status != 200 {
-        return Err(Failure::WrongStatus(head.status));
-    }
-    known.learn(head, bytes);
-    Ok(())
 }
 
 /// The request for a page.
 pub(super) fn request(page: &Page, keep_alive: bool) -> Arc<[u8]> {
-    let Page { host, path } = page;
-    let connection = if keep_alive { "" } else { "Connection: close\r\n" };
-    let text = format!(
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: duality-load\r\n{connection}\r\n"
-    );
-    text.into_bytes().into()
+    let closing = if keep_alive { Closing::Never } else { Closing::Always };
+    let sheets = Script::of_page(page).write(page, 1, closing);
+    Arc::from(&*sheets[0][0].bytes)
+}
+
+/// The authority and the path of a URL without its scheme. A client does not send the fragment.
+pub(crate) fn authority_and_path(rest: &str) -> (&str, &str) {
+    let rest = rest.split('#').next().unwrap_or_default();
+    match rest.find(['/', '?']) {
+        Some(at) => rest.split_at(at),
+        None => (rest, ""),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody";
-
-    fn known() -> KnownReply {
-        let mut known = KnownReply::default();
-        known.learn(&Head::parse(REPLY).unwrap().unwrap(), REPLY);
-        known
-    }
-
-    #[test]
-    fn the_same_head_gives_the_body() {
-        assert_eq!(known().body_of(REPLY), Some(&b"body"[..]));
-    }
-
-    #[test]
-    fn any_other_head_or_length_is_unknown() {
-        for (index, _) in REPLY.iter().enumerate().take(REPLY.len() - 4) {
-            let mut other = REPLY.to_vec();
-            other[index] ^= 1;
-            assert_eq!(known().body_of(&other), None, "{index}");
-        }
-        assert_eq!(known().body_of(&REPLY[..REPLY.len() - 1]), None);
-        assert_eq!(known().body_of(&[REPLY, b"x"].concat()), None);
-        assert_eq!(known().body_of(b""), None);
-        assert_eq!(KnownReply::default().body_of(b""), None);
-    }
-
-    #[test]
-    fn a_reply_without_a_length_is_not_remembered() {
-        let mut known = known();
-        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-        known.learn(&Head::parse(chunked).unwrap().unwrap(), chunked);
-        assert_eq!(known.body_of(REPLY), None);
-    }
 
     #[test]
     fn the_request_says_when_it_is_the_last() {

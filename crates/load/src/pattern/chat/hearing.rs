@@ -9,37 +9,37 @@ use crate::failure::Failure;
 /// A line is shorter than this.
 const LONGEST_LINE: usize = 2 * 1024;
 
-/// What one member has heard of a round.
+/// The lines of a round that one member has heard.
 pub(super) struct Hearing {
     member: usize,
-    /// How many lines of each member.
+    /// The number of lines of each member.
     heard: Vec<u16>,
-    /// How many lines of present members are still due.
+    /// The number of lines of present members that are still due.
     due: u64,
     digest: Digest,
-    /// How many losses have been noted.
+    /// The number of losses noted so far.
     losses: usize,
 }
 
-/// What is known of a round when it begins.
+/// The facts about a round at its beginning.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Beginning {
-    /// How many lines are due to the member.
+    /// The number of lines that are due to the member.
     pub(super) due: u64,
-    /// How many members had been lost.
+    /// The number of lost members.
     pub(super) losses: usize,
     /// Members were lost in the last round, so the digest goes on.
     pub(super) open: bool,
 }
 
-/// What members must have heard alike.
+/// The part of a round that all members must have heard alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Digest {
     /// The order in which lines from members of the other parity were heard. No member of the own
     /// parity is among these senders. So all members of one parity have heard the same lines, and
     /// in one order if the room has one.
     pub(super) order: u64,
-    /// How many lines of lost members were heard in the rounds of their loss.
+    /// The number of lines of lost members that were heard in the rounds of their loss.
     pub(super) of_the_lost: u64,
 }
 
@@ -75,8 +75,8 @@ impl Hearing {
         self.due == 0
     }
 
-    /// What the others must have heard too, if the round is over. It counts the lines of members
-    /// that were lost in it or just before.
+    /// The lines that the other members must have heard too, if the round is over. These count the
+    /// lines of members that were lost in the round or just before.
     pub(super) fn digest(&self, said: &[Said]) -> Digest {
         let heard = self.heard.iter().zip(said);
         let of_the_lost = heard.filter(|(_, said)| said.speaker != Speaker::Present);
@@ -166,7 +166,7 @@ fn sender(line: &[u8]) -> Option<u64> {
     None
 }
 
-/// What a message of the server means if it is no welcome.
+/// The meaning of a server's message that is not a welcome.
 pub(super) fn word_of_server(line: &[u8]) -> Failure {
     match line {
         b"* too slow" => Failure::TooSlow,
@@ -197,7 +197,7 @@ mod tests {
         delivered(10 + member, &text(member, line))
     }
 
-    /// What member 0 makes of `bytes` that come `step` at a time: how many lines were right.
+    /// The number of lines that member 0 finds right in `bytes`, which come `step` at a time.
     fn hear(bytes: &[u8], step: usize) -> Result<(usize, Hearing), Failure> {
         let (numbers, said) = scene();
         let mut hearing = Hearing::new(0, 4);

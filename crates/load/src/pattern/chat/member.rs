@@ -1,5 +1,5 @@
-//! One member of a room. It says its lines of a round, hears the lines of the others, and waits for
-//! all members.
+//! One member of a room. The member says its lines of a round, hears the lines of the others, and
+//! waits for all members.
 
 use std::io;
 use std::net::Shutdown;
@@ -14,14 +14,14 @@ use super::room::{Broken, Room, Round};
 use crate::connection::Load;
 use crate::failure::Failure;
 
-/// What is read at once: many hundred lines.
+/// The number of bytes to read at once, which holds many hundred lines.
 const BUFFER_SIZE: usize = 16 * 1024;
 
 /// How soon a member that hears nothing notices that the room was broken off.
 const ATTENTION: Duration = Duration::from_millis(100);
 
-/// How long the members of a broken room wait for the server to close their connections. What the
-/// server still sends belongs to no room, and must not reach a room that is joined afterwards.
+/// The time that the members of a broken room wait for the server to close their connections. Late
+/// bytes belong to no room, and must not reach a room that is joined afterwards.
 const LONGEST_PARTING: Duration = Duration::from_secs(1);
 
 /// A member that has joined.
@@ -35,13 +35,13 @@ pub(super) struct Member {
     /// Bytes of a line that is not complete.
     filled: usize,
     starts: Vec<Instant>,
-    /// Start and end of the very last delivery. It is right only if nothing comes after it.
+    /// Start and end of the very last delivery. The delivery is right only if no bytes follow it.
     last: Option<(Instant, Instant)>,
-    /// What is wrong with the bytes after the last delivery, if any came.
+    /// The mistake in the bytes after the last delivery, if any came.
     excess: Option<Failure>,
 }
 
-/// Why a member stops talking before all is said.
+/// The reason why a member stops before it has said all its lines.
 enum End {
     /// The member had a failure of its own.
     Failed(Failure),
@@ -182,7 +182,7 @@ impl Member {
         match (failure, self.last) {
             (None, Some((start, end))) => recorder.replies(self.index, &[start], end, 0),
             (Some(failure), Some(_)) => recorder.failure(self.index, &failure),
-            // Nothing was due to this member in the last round.
+            // No line was due to this member in the last round.
             (Some(failure), None) => recorder.break_off(&failure),
             (None, None) => {}
         }

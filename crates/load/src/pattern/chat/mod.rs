@@ -25,7 +25,6 @@ mod member;
 mod room;
 mod said;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,30 +41,31 @@ use crate::connection::Load;
 use crate::edges::Edges;
 use crate::engine::{Engine, Outcome, not_started};
 use crate::failure::Failure;
+use crate::place::Place;
 use crate::request::decimal;
 use crate::request::line::Lines;
 use crate::sources::Route;
-use crate::sources::connect;
 use crate::{Error, Options, Stop};
 
 /// The longest welcome.
 const LONGEST_WELCOME: usize = 128;
 
-/// How many members join at a time. The server speaks first. If a connection overflows the accept
-/// queue, the server may never learn of it (`tcp_syncookies`), so it would stay silent for ever.
+/// The number of members that join at a time. The server speaks first. If a connection overflows
+/// the accept queue, the server may never learn of it (`tcp_syncookies`), so it would stay silent
+/// for ever.
 const JOINING: usize = 64;
 
-/// How long the members wait before they join once more. The pause doubles each time that they are
-/// not let in, up to a second.
+/// The time that the members wait before they join again. The wait doubles with each refusal, up to
+/// a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the members of a room do.
+/// The task of the members of a room.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// At most so many lines are said by each of them in a round.
     pub(crate) lines: u32,
-    /// How many deliveries there are to be, if there is to be an end.
+    /// The number of deliveries after which the load ends, if it has an end.
     pub(crate) deliveries: Option<u64>,
 }
 
@@ -79,9 +79,9 @@ struct Members {
 struct NotLetIn {
     /// How many could.
     joined: usize,
-    /// Why the first of the others could not, and at which server.
+    /// The reason of the first failed member, and its server.
     failure: Failure,
-    at: Option<SocketAddr>,
+    at: Option<Place>,
 }
 
 /// Runs a load with one chat's members as its connections. Each says at most `lines` lines in a
@@ -92,7 +92,7 @@ pub(crate) async fn load(
     hook: EdgeAnnouncer,
 ) -> Result<Outcome, Error> {
     let Options { connections, reply_timeout, .. } = engine.options;
-    let routes = engine.options.routes();
+    let routes = engine.routes();
     let joined = engine.attend(join(&routes, connections, reply_timeout)).await?;
     let members = joined.map_err(|refused| not_let_in(engine, &refused))?;
     let (edges, deliveries) = match engine.options.stop {
@@ -114,7 +114,7 @@ fn not_let_in(engine: &Engine, refused: &NotLetIn) -> Error {
     let members = engine.options.connections;
     let mut error = engine.unanswered(failure);
     if let (Error::Unanswered { problem, .. }, Some(at), 2..) =
-        (&mut error, at, engine.options.target.addresses().len())
+        (&mut error, at, engine.options.target.places().len())
     {
         *problem = format!("{at}: {failure}");
     }
@@ -134,7 +134,7 @@ fn not_let_in(engine: &Engine, refused: &NotLetIn) -> Error {
 /// Has `members` members join the chat, at each of its servers in turn. They have `limit` for it.
 async fn join(routes: &[Route], members: usize, limit: Duration) -> Result<Members, NotLetIn> {
     let joining = Arc::new(Semaphore::new(JOINING));
-    let enter = |route: &Route| task::spawn(enter(*route, limit, joining.clone()));
+    let enter = |route: &Route| task::spawn(enter(route.clone(), limit, joining.clone()));
     let entering: Vec<_> = routes.iter().cycle().take(members).map(enter).collect();
     let (mut streams, mut numbers, mut refused) = (Vec::new(), Vec::new(), None);
     for (entered, route) in entering.into_iter().zip(routes.iter().cycle()) {
@@ -148,7 +148,7 @@ async fn join(routes: &[Route], members: usize, limit: Duration) -> Result<Membe
                 numbers.push(number);
             }
             Err(failure) => {
-                refused.get_or_insert((failure, Some(route.address())));
+                refused.get_or_insert((failure, Some(route.place().clone())));
             }
         }
     }
@@ -204,7 +204,7 @@ async fn talk(members: Members, is_across: bool, plan: Plan, load: &Arc<Load>) -
     if let Some(failure) = room.loss()
         && plan.deliveries.is_some()
     {
-        // Those that were planned for members that were lost in the last round.
+        // The deliveries that were planned for members that were lost in the last round.
         load.recorder.break_off(&failure);
     }
     !room.is_broken()
@@ -212,13 +212,13 @@ async fn talk(members: Members, is_across: bool, plan: Plan, load: &Arc<Load>) -
 
 /// Has one member join. Returns its connection and its number.
 async fn enter(
-    address: Route,
+    route: Route,
     limit: Duration,
     joining: Arc<Semaphore>,
 ) -> Result<(TcpStream, u64), Failure> {
     let entering = async {
         let _permit = joining.acquire().await;
-        let mut stream = connect(address, limit).await?;
+        let mut stream = route.connect(limit).await?;
         let mut lines = Lines::new(LONGEST_WELCOME);
         let line = lines.only(&mut stream).await?;
         let number = line.strip_prefix(b"* you are ").and_then(decimal);

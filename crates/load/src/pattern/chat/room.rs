@@ -28,14 +28,14 @@ use crate::failure::Failure;
 /// this, which is well within the backlog of any server.
 const LONGEST_ROUND: usize = 64 * 1024;
 
-/// What the members share.
+/// The state that the members share.
 pub(super) struct Room {
     numbers: Numbers,
     /// Whether members may be lost.
     is_across: bool,
     /// The most slots of a round.
     slots_of_round: u64,
-    /// How many deliveries there are to be, if there is to be an end.
+    /// The number of deliveries after which the load ends, if it has an end.
     deliveries: Option<u64>,
     state: Mutex<State>,
     changed: Notify,
@@ -45,15 +45,15 @@ struct State {
     round: Round,
     /// The members that say something in this round, in the order of their slots.
     talking: Vec<usize>,
-    /// How many members have heard all of the round.
+    /// The number of members that have heard the whole round.
     done: usize,
-    /// How many members are there.
+    /// The number of present members.
     present: usize,
-    /// What each member has said in this round.
+    /// The lines that each member has said in this round.
     said: Vec<Said>,
     /// The members that were lost, each with its number of lines in the round of its loss.
     losses: Vec<(usize, u64)>,
-    /// How many there were when this round began, and when the last one did.
+    /// The number of members when this round began, and when the last round began.
     losses_before: [usize; 2],
     /// What this round's members of even index and those of odd index have heard, as the first of
     /// each to be done has it.
@@ -179,7 +179,7 @@ impl Room {
     /// False if the room cannot go on.
     pub(super) fn lose(&self, member: usize, failure: &Failure, ended: u64) -> bool {
         let mut state = self.lock();
-        // One alone has no other to hear.
+        // A member alone has no other member to hear.
         if state.broken || !self.is_across || !is_loss(failure) || state.present <= 2 {
             return false;
         }
@@ -315,7 +315,7 @@ mod tests {
             Self { hearings: hearings.collect(), room, ended: 0 }
         }
 
-        /// What `members` say, in one order.
+        /// The lines of `members`, in one order.
         fn say(&mut self, members: &[usize]) -> Vec<(usize, String)> {
             let mut chat = Vec::new();
             for &member in members {
@@ -418,7 +418,7 @@ mod tests {
         let mut chat = members.say(&[0, 1, 2, 3, 4]);
         // The last line of each has not reached the room.
         chat.retain(|(member, line)| ![2, 4].contains(member) || !line.contains(" 00000005 "));
-        // One has passed before the loss is known, and the others have not.
+        // One member has passed before the loss is known, and the others have not.
         let (soon, later) = chat.split_at(chat.len() - 2);
         assert!(!members.hear(1, soon)?);
         assert!(members.room.lose(2, &GONE, members.ended));
@@ -444,7 +444,7 @@ mod tests {
     #[test]
     fn a_room_goes_on_without_the_members_of_a_lost_server() {
         after_a_loss(|_, _| {}).unwrap();
-        // What some hear of the lost, all must hear, and at the same place.
+        // If a member hears a line of a lost member, all must hear it, and at the same place.
         assert!(
             after_a_loss(|member, heard| if member == 3 {
                 drop(heard.remove(1));

@@ -24,7 +24,7 @@ pub(super) struct Said {
     /// Its lines in their form for delivery, all equally long.
     pub(super) lines: Vec<u8>,
     pub(super) length: usize,
-    /// Where the member is now.
+    /// The present state of the member.
     pub(super) speaker: Speaker,
 }
 
@@ -32,9 +32,10 @@ pub(super) struct Said {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Speaker {
     Present,
-    /// It was lost with its server in this round. Its first lines may still be heard, in order.
+    /// The member was lost with its server in this round. Its first lines may still be heard, in
+    /// order.
     Lost,
-    /// It was lost in an earlier round. The lines of that round may still be heard.
+    /// The member was lost in an earlier round. The lines of that round may still be heard.
     LostEarlier,
 }
 
@@ -81,9 +82,9 @@ impl Numbers {
     }
 }
 
-/// What a member says in a line. The member and the number of the line tell if a server confuses
-/// them. Then come parts that a careless server would change: spaces, bytes beyond ASCII, and text
-/// that looks like a sender.
+/// The text of a member's line. The number of the member and of the line show whether a server
+/// confuses lines. Then come parts that a careless server would change: spaces, bytes beyond ASCII,
+/// and text that looks like a sender.
 pub(super) fn text(member: u64, line: u64) -> String {
     format!("{member}> {:08} é  chat ", line % 100_000_000)
 }

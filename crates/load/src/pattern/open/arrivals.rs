@@ -1,6 +1,6 @@
-//! When requests arrive in an open loop. It is a function of how many have arrived, of the time
-//! since the first could, and of a seeded generator of chance. Nothing here sleeps, or looks at a
-//! clock.
+//! The times at which requests arrive in an open loop. They are a function of the number of
+//! arrivals so far, the time since the start, and a seeded random generator. Nothing here sleeps,
+//! or reads a clock.
 //!
 //! ```text
 //!   constant     │   │   │   │   │   │   │   │   │   │     the k-th at k/R
@@ -49,7 +49,7 @@ pub enum Arrivals {
         shortest: Duration,
         /// The longest.
         longest: Duration,
-        /// How long the waits take to swing to and fro once.
+        /// The period of the waits.
         period: Duration,
     },
 }
@@ -89,7 +89,7 @@ impl Arrivals {
         }
     }
 
-    /// How many requests arrive in a second, on average.
+    /// The number of requests that arrive in a second, on average.
     ///
     /// For sinusoidal waits w(t) it is the mean of 1/w(t) over a period. For a cosine between a and
     /// b that is 1/√(a·b).
@@ -113,7 +113,7 @@ impl Arrivals {
         }
     }
 
-    /// What is wrong with these values, if something is.
+    /// The mistake in these values, if there is one.
     pub(crate) fn problem(&self) -> Option<&'static str> {
         match *self {
             Arrivals::Uniform { shortest, longest } if shortest > longest => Some(

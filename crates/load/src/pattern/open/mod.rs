@@ -40,7 +40,7 @@ use crate::measurement::Start;
 use crate::request::Client;
 use crate::{Error, Stop};
 
-/// How often it is looked whether all connections are open.
+/// The interval at which the load checks whether all connections are open.
 const GLANCE: Duration = Duration::from_millis(1);
 
 pub(super) const NAMED: Named = Named {
@@ -91,7 +91,7 @@ fn start<C: Client>(
     load: &Arc<Load>,
 ) -> io::Result<()> {
     for number in 0..connections {
-        let connection = Connection::new(number, client.clone());
+        let connection = Connection::new(number, client);
         task::spawn(run(connection, queue.clone(), load.clone()))?;
     }
     Ok(())

@@ -2,8 +2,9 @@
 //!
 //! The load's own loop keeps time to a millisecond. At a million requests a second a thousand may
 //! be due in it, and they would all begin at once. A thread that only sleeps until the next
-//! arrival, with a timer slack of a nanosecond, is late by some tens of microseconds. It catches up
-//! after it has overslept: no arrival is left out, and each keeps its due time.
+//! arrival, with a timer slack of a nanosecond, is late by some tens of microseconds. After the
+//! pacer has overslept, it catches up. It leaves out no arrival, and each arrival keeps its due
+//! time.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use super::arrivals::Schedule;
 use crate::due::Queue;
 use crate::edges::{EdgeHook, Moment};
 
-/// How soon a full queue is tried again. It cannot have emptied so soon.
+/// The wait before another attempt at a full queue, which cannot have emptied sooner.
 const FULL: Duration = Duration::from_millis(1);
 
 /// The time that a schedule runs on: it stands still while the load does.
@@ -149,7 +150,7 @@ mod tests {
         let start = *clock.start.lock().unwrap();
         let schedule = Arrivals::Poisson { rate: 10_000.0 }.schedule(1);
         let mut pacer = Pacer::start(schedule.clone(), 200, clock, queue.clone()).unwrap();
-        // It ends by itself after the last one.
+        // The pacer ends by itself after the last arrival.
         pacer.thread.take().unwrap().join().unwrap();
         let expected: Vec<_> = schedule.take(200).map(|offset| start + offset).collect();
         assert!(*expected.last().unwrap() <= Instant::now());

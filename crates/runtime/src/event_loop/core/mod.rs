@@ -32,8 +32,8 @@ use crate::remote::{self, LoopId, OwnInbox, TaskName};
 use crate::visibility::thread_slots::{self, ThreadSlot};
 use crate::visibility::{self, Label, Wait};
 
-/// How many operations a task may complete in one turn. Optimistic I/O never waits by itself, so a
-/// socket that is always ready would otherwise keep the loop to itself.
+/// The most operations that a task may complete in one turn. Optimistic I/O never waits by itself,
+/// so a socket that is always ready would otherwise keep the loop to itself.
 const BUDGET: u32 = 64;
 
 pub(crate) struct Core {
@@ -54,8 +54,7 @@ pub(crate) struct Core {
     /// Spare buffers for its sockets.
     pub(crate) spare: Spare,
     now: Cell<Instant>,
-    /// What is left of the running task's budget, if the task has spent any of it in the turn
-    /// `spent_in`.
+    /// The rest of the running task's budget, if the task has spent any in the turn `spent_in`.
     budget: Cell<u32>,
     spent_in: Cell<usize>,
     /// When it began to drain; `None` until then.
@@ -146,7 +145,7 @@ impl Core {
         &mut self.options
     }
 
-    // What operations ask of the loop.
+    // The functions of the loop that operations call.
 
     pub(crate) fn number(&self) -> u16 {
         self.inbox.number()
@@ -276,8 +275,8 @@ impl Core {
         self.running().set_wait(wait);
     }
 
-    /// Reserves a task for a connection that is being served. It may take some of the memory kept
-    /// in reserve.
+    /// Reserves a task for a connection that is being served. The task may take some of the memory
+    /// kept in reserve.
     pub(crate) fn reserve(&self) -> io::Result<ReservedTask> {
         self.reserve_leaving(self.reserve.bytes() / 2)
     }

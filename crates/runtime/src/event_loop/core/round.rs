@@ -19,7 +19,7 @@ use crate::visibility::thread_slots::{self, ThreadSlot};
 use crate::wait::set_ambient_deadline;
 use crate::{cold_path, visibility};
 
-/// The least number of turns in a round, if so many tasks become ready. The round then goes on for
+/// The least number of turns in a round, if enough tasks become ready. The round then goes on for
 /// as many turns again, up to `MORE`, until it has lasted a slice. A round ends with a system call,
 /// which costs as much as twenty switches between tasks that only wake one another. To read the
 /// clock costs as much as seven switches.
@@ -137,8 +137,8 @@ impl Core {
         Some(NonNull::from(fiber.expect("tasks of a loop whose tasks are fibers are fibers")))
     }
 
-    /// Prolongs a round that has used its turns. It does not if a task has used up its budget, or
-    /// if more tasks were ready at once than a round needs.
+    /// Prolongs a round that has used its turns. The round ends if a task has used up its budget,
+    /// or if more tasks were ready at once than a round needs.
     #[cold]
     fn prolong(&self) -> bool {
         let is_longer = self.last.get() != self.due.get() && self.now().elapsed() < SLICE;

@@ -17,10 +17,10 @@ use crate::net::injection::{Injected, Injections};
 use crate::tcp_info::tcp_info;
 use crate::visibility;
 
-/// What an attempt moved.
+/// The number of bytes that an attempt moved.
 pub(crate) struct Moved<T> {
     pub(crate) value: T,
-    /// It moved less than it could have, so that another attempt would block.
+    /// The attempt moved fewer bytes than it could have, so another attempt would block.
     pub(crate) short: bool,
 }
 
@@ -105,7 +105,7 @@ impl Access<'_> {
         let mut flags = flags | SendFlags::NOSIGNAL;
         if let Some((core, token)) = self.ring {
             core.with_ring(|ring| ring.all_sent(token))?;
-            // What a ring operates on is in blocking mode.
+            // A socket of a ring is in blocking mode.
             flags |= SendFlags::DONTWAIT;
         }
         let count = send(self.descriptor, bytes, flags)?;
@@ -187,7 +187,7 @@ impl Access<'_> {
     ) -> io::Result<Moved<T>> {
         let Some((core, token)) = self.ring else { return Ok(Moved::all(call(self.descriptor)?)) };
         core.with_ring(|ring| ring.all_sent(token))?;
-        // What a ring operates on is in blocking mode.
+        // A socket of a ring is in blocking mode.
         ioctl_fionbio(self.descriptor, true)?;
         let outcome = call(self.descriptor);
         ioctl_fionbio(self.descriptor, false)?;
@@ -202,7 +202,7 @@ impl<T> Moved<T> {
     }
 }
 
-/// How often a kernel thread looks for bytes that it cannot wait for.
+/// The interval at which a kernel thread looks for bytes that it cannot wait for.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// The state of a connection that its client has ended (`TCP_CLOSE_WAIT` of tcp(7)).

@@ -1,8 +1,8 @@
 //! The connections in a listener's accept queue when the process drains.
 //!
 //! These connections came before the drain, and their requests may be there with them. So they are
-//! accepted and served. Later connections are not accepted. Otherwise clients that come again and
-//! again would keep the server from its end.
+//! accepted and served. Later connections are not accepted. Otherwise clients that keep connecting
+//! would prevent the end of the server.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,8 +10,8 @@ use std::os::fd::BorrowedFd;
 use crate::drain;
 use crate::tcp_info::tcp_info;
 
-/// How many connections of a listener are still to be accepted; all of them until the process
-/// drains.
+/// The number of connections that a listener still accepts. Until the process drains, there is no
+/// limit.
 #[derive(Debug, Default)]
 pub(crate) struct Rest(Option<usize>);
 
@@ -45,9 +45,9 @@ impl Rest {
     }
 }
 
-/// How many connections wait in the accept queue of `listener`.
+/// The number of connections in the accept queue of `listener`.
 fn queued(listener: BorrowedFd<'_>) -> usize {
-    // For a listener, this is the length of its accept queue. What a child process has in its place
-    // has none.
+    // For a listener, this is the length of its accept queue. A child process's replacement of the
+    // listener has no accept queue.
     tcp_info(listener).map_or(0, |info| info.tcpi_unacked as usize)
 }

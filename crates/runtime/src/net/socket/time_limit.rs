@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How long one operation may wait; kept across the polls of that operation.
+/// The longest wait of an operation, kept across the polls of the operation.
 pub(crate) struct TimeLimit {
     limit: Option<Duration>,
     deadline: Option<Instant>,

@@ -1,4 +1,4 @@
-//! What a service says of its requests, for records
+//! A service's notes on its requests, for records
 //! ([`visibility::Record`](crate::visibility::Record)), the histogram of latencies and the request
 //! log.
 
@@ -22,8 +22,8 @@ impl TcpStream {
         }
     }
 
-    /// Notes that the oldest request that has begun on this handle and not ended is answered, its
-    /// reply written. One that is never answered is not recorded.
+    /// Notes that the reply to the oldest unanswered request of this handle has been written. A
+    /// request without a reply is not recorded.
     #[inline]
     pub fn end_request(&mut self) {
         if let Some(client) = &mut self.client {
@@ -55,7 +55,7 @@ impl TcpStream {
         self.client.get_or_insert_with(Client::new).hold(held);
     }
 
-    /// What [`hold`](TcpStream::hold) was given.
+    /// The argument of [`hold`](TcpStream::hold).
     #[doc(hidden)]
     pub fn release(&mut self) -> Option<Box<dyn Any + Send>> {
         self.client.as_mut().and_then(|client| client.release())

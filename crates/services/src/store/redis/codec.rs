@@ -67,7 +67,7 @@ pub(crate) fn decode_remark(element: &[u8]) -> Option<Remark> {
     Some(Remark { guest: guest.to_owned(), text: text.to_owned() })
 }
 
-/// Where the reply at the beginning of `bytes` ends.
+/// The end of the reply at the beginning of `bytes`.
 fn reply_end(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
     if bytes.first() != Some(&b'*') {
         return item_end(bytes, 0);
@@ -88,7 +88,7 @@ fn reply_end(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
     Ok(Some(end))
 }
 
-/// Where the reply that begins at `start`, and is no array, ends.
+/// The end of the reply that begins at `start` and is not an array.
 fn item_end(bytes: &[u8], start: usize) -> Result<Option<usize>, Malformed> {
     let Some(kind) = bytes.get(start) else { return Ok(None) };
     if !b"+-:$".contains(kind) {
@@ -112,7 +112,7 @@ fn item_end(bytes: &[u8], start: usize) -> Result<Option<usize>, Malformed> {
     }
 }
 
-/// Where the line that begins at `start` ends, CR and LF included.
+/// The end of the line that begins at `start`, CR and LF included.
 fn line_end(bytes: &[u8], start: usize) -> Result<Option<usize>, Malformed> {
     let line = &bytes[start..];
     let line = &line[..line.len().min(LONGEST_LINE)];

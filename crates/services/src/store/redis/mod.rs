@@ -52,22 +52,22 @@ const VISITORS: &[u8] = b"duality:visitors";
 const REMARKS: &[u8] = b"duality:remarks";
 const PHONE: &[u8] = b"duality:phone";
 
-/// How long Redis is left alone after it was found to be away.
+/// The pause before the next attempt after Redis was unreachable.
 const REST: Duration = Duration::from_millis(100);
 
-/// How long to wait where no descriptor was left for a connection.
+/// The wait if no descriptor was left for a connection.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A store in Redis.
 pub(super) struct Redis {
     addresses: Vec<SocketAddr>,
-    /// What is sent first on a connection.
+    /// The first commands on a connection.
     greeting: Commands,
     options: Options,
     groups: PerLoop<Group>,
 }
 
-/// What the tasks of one loop share, or those of a process without loops.
+/// The state that the tasks of one loop share, or the tasks of a process without loops.
 struct Group {
     pool: Pool<Connection>,
     /// Fails every call for a while, after Redis did not reply in time.
@@ -95,7 +95,7 @@ struct Commands {
     once: bool,
 }
 
-/// Why there is no result.
+/// The reason why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     #[error("it cannot be reached: {0}")]

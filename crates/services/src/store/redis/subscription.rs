@@ -1,7 +1,7 @@
 //! A connection on which Redis says what is published to a channel.
 //!
 //! Redis sends every message to each of its subscriptions in the order in which it executed
-//! PUBLISH, and the connection keeps that order. Where a subscriber is too slow, Redis closes the
+//! PUBLISH, and the connection keeps that order. If a subscriber is too slow, Redis closes the
 //! connection (`client-output-buffer-limit pubsub`). So a subscription is without gaps until it
 //! ends. After that it is unknown what was missed.
 
@@ -16,7 +16,7 @@ use super::codec::{Reply, decode_reply, push_command};
 /// Bytes that are read at a time.
 const ROOM: usize = 16 << 10;
 
-/// How long Redis may say nothing before it is asked whether it is there.
+/// The silence after which the subscriber pings Redis.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// A subscription to one channel; one that fails is to be dropped.
@@ -26,15 +26,15 @@ pub(in crate::store) struct Subscription {
     /// The bytes that have come and are not decoded are those from `decoded` to `filled`.
     decoded: usize,
     filled: usize,
-    /// How long Redis may take to reply.
+    /// The time that Redis may take to reply.
     limit: Duration,
     /// Until when it must reply, if it has been asked whether it is there.
     asked: Option<Instant>,
 }
 
-/// What Redis says to a subscriber.
+/// A message of Redis to a subscriber.
 enum Said {
-    /// It has subscribed us.
+    /// Redis has confirmed the subscription.
     Subscribed,
     /// A message was published.
     Message(Vec<u8>),
@@ -98,7 +98,7 @@ impl Subscription {
         }
     }
 
-    /// What Redis says next; `None` after a silence.
+    /// The next message of Redis. `None` after a silence.
     async fn said(&mut self) -> Result<Option<Said>, Fault> {
         loop {
             if let Some((reply, length)) = decode_reply(&self.input[self.decoded..self.filled])? {

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use super::{Sqlite, Synchronous, is_busy, pause};
 
-/// What marks a file as ours (`PRAGMA application_id`): "Dual" in ASCII.
+/// The mark of our files (`PRAGMA application_id`): "Dual" in ASCII.
 const APPLICATION: i32 = 0x4475_616c;
 
 const SCHEMA: &str = "
@@ -37,10 +37,10 @@ const SCHEMA: &str = "
     ) STRICT, WITHOUT ROWID;
 ";
 
-/// How many tables the schema has.
+/// The number of tables in the schema.
 const TABLES: i64 = 3;
 
-/// Why the file cannot be used.
+/// The reason why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error("the file belongs to another program: name another file")]
@@ -114,8 +114,7 @@ impl Sqlite {
         }
     }
 
-    /// Finds out whether the file is ours and whole. One that is a database without tables becomes
-    /// ours.
+    /// Finds out whether the file is ours and whole. A database without tables becomes ours.
     fn examine(&self) -> Result<(), Refused> {
         let mut connection = self.open(OpenFlags::empty())?;
         // A refused file stays unchanged, and so does its log.
@@ -176,7 +175,7 @@ fn make_ours(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// What is wrong with a file of ours, if anything is. Reads all of it.
+/// The damage of a file of ours, if there is any. Reads the whole file.
 pub(super) fn flaw(connection: &Connection) -> rusqlite::Result<Option<String>> {
     let look = || -> rusqlite::Result<Option<String>> {
         let found: String = connection.query_one("PRAGMA quick_check(1)", (), |row| row.get(0))?;

@@ -27,32 +27,32 @@ use rustix::io::Errno;
 /// The next look comes after this many times the time that the last look took.
 const REST: u32 = 100;
 
-/// How long a process waits for another that has begun a look.
+/// The time that a process waits for another process that has begun a look.
 const LOOKING: Duration = Duration::from_secs(1);
 
 /// In place of a stamp: the file is unfit whatever happens to it.
 const FOR_EVER: u64 = u64::MAX;
 
-/// What is known about a file. Child processes share the numbers.
+/// The shared facts about a file. Child processes share the numbers.
 pub(super) struct Guard {
     path: PathBuf,
     /// The write-ahead log beside it.
     log: PathBuf,
     began: Instant,
-    /// Which file it is.
+    /// The identity of the file.
     identity: &'static AtomicU64,
     /// The stamp of the file when it was last whole.
     whole: &'static AtomicU64,
     /// The stamp of the file when it was found unfit, or [`FOR_EVER`]. 0 is none.
     unfit: &'static AtomicU64,
-    /// How often it was looked through. A connection from before a look may have read what is no
-    /// longer there.
+    /// The number of looks through the file. A connection from before a look may have read data
+    /// that no longer exist.
     looks: &'static AtomicU64,
     /// When it may be looked through again, in milliseconds.
     next_look: &'static AtomicU64,
 }
 
-/// What `stat(2)` says of the file.
+/// The result of `stat(2)` for the file.
 #[derive(Clone, Copy)]
 pub(super) struct Sight {
     /// The device and the inode.
@@ -63,7 +63,7 @@ pub(super) struct Sight {
     stamp: u64,
 }
 
-/// Why nothing is to be written.
+/// The reason why the store must not write.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfit {
     #[error("the file is gone: put it back")]
@@ -145,7 +145,7 @@ impl Guard {
         self.next_look.store(self.now() + rest, Relaxed);
     }
 
-    /// How often it was looked through.
+    /// The number of looks through the file.
     pub(super) fn looks(&self) -> u64 {
         self.looks.load(Relaxed)
     }
@@ -177,7 +177,7 @@ impl Guard {
         Ok(log_now.length)
     }
 
-    /// Which log there is now.
+    /// The present log.
     pub(super) fn log_identity(&self) -> Result<LogIdentity, Unfit> {
         see(&self.log).map(|sight| LogIdentity(sight.identity)).map_err(|_| Unfit::LogLost)
     }

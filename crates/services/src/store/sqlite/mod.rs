@@ -36,7 +36,7 @@ const READERS: usize = 4;
 /// pause now and then, SQLite itself keeps the log at a quarter of this.
 const LONGEST_LOG: u64 = 16 << 20;
 
-/// How long emptying the log may wait for those that use it.
+/// The time that emptying the log may wait for users of the log.
 const EMPTYING: Duration = Duration::from_secs(1);
 
 /// A store in a file.
@@ -45,7 +45,7 @@ pub(super) struct Sqlite {
     path: PathBuf,
     guard: Guard,
     synchronous: Synchronous,
-    /// How long to wait for a turn, and again for the lock.
+    /// The longest wait for a turn, and then for the lock.
     limit: Duration,
     writer: Pool<Opened>,
     readers: Pool<Opened>,
@@ -55,11 +55,11 @@ pub(super) struct Sqlite {
 struct Opened {
     connection: Connection,
     log: LogIdentity,
-    /// How often the file had been looked through.
+    /// The number of looks through the file at that time.
     looks: u64,
 }
 
-/// What a call does to the file.
+/// The access of a call to the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
     Read,
@@ -76,7 +76,7 @@ struct Job<W> {
     log: u64,
 }
 
-/// Why an attempt came to nothing.
+/// The reason why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -152,8 +152,8 @@ impl Sqlite {
         .await
     }
 
-    /// Does `work`, which is one transaction or less, without holding up other tasks. It tries
-    /// again while another process has the lock, until the limit has passed.
+    /// Does `work`, which is one transaction or less, without holding up other tasks. The call
+    /// tries again while another process has the lock, until the limit has passed.
     async fn call<T: Send + 'static>(
         self: &Arc<Self>,
         access: Access,
@@ -319,7 +319,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
-/// How long to wait before asking for the lock again, having waited for so long.
+/// The pause before the next attempt to take the lock, after a wait of the given length.
 ///
 /// A writer that has waited long asks more often than a newcomer, except for the newcomer's quick
 /// second attempt. SQLite's own handler does the opposite, so newcomers overtake. With it, some of

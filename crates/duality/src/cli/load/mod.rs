@@ -1,15 +1,28 @@
 //! `duality load`.
 
+mod output;
+mod requests;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use duality_lab::ask::clients;
-use duality_lab::ask::settings::{check_warm_up, check_window, parse_duration, parse_slo};
+use duality_lab::ask::replay::read_trace;
+use duality_lab::ask::settings::{
+    check_warm_up, check_window, parse_duration, parse_place, parse_slo,
+};
+use duality_lab::ask::thresholds::Threshold;
 use duality_lab::measure::behaviour::Behaviour;
-use duality_load::{Error, Observer, Options, Probe, Slo, Stop, Target, peak_goodput};
+use duality_load::{
+    At, Cut, Error, Observer, Options, Pattern, Piece, Probe, Report, Slo, Stop, peak_goodput,
+    write_files,
+};
 use duality_runtime::log;
 
+use self::output::Format;
+use self::requests::RequestFlags;
 use super::{ClientFlags, Failure, flag, heading, print};
 
 /// Where a search for a rate begins by default, in requests a second.
@@ -33,15 +46,26 @@ Examples:
       waits between requests that swing from 2 ms to 100 µs and back, every 2 s
   duality load --slo p99=10ms http://127.0.0.1:8080/
       the highest rate at which 99 % of all requests are answered within 10 ms
+  duality load -H 'Accept: application/json' --expect-status 2xx \\
+          --expect-body any --fail-if 'p99>10ms' http://127.0.0.1:8080/api
+      exit code 1 if p99 is above 10 ms, or if the load failed
+  duality load --urls urls.txt --values users.csv http://127.0.0.1:8080
+      requests from a file, each connection with the values of one line
 
-docs/load.md explains what each of these measures.")]
+  duality load --trace my.trace --users 10 http://127.0.0.1:8080/
+      the load of an access log, as ten times as many people would make it
+      (docs/replay.md)
+
+docs/load.md explains what each of these measures, docs/requests.md what an
+http load may ask.")]
 pub(super) struct Arguments {
     /// What to ask: SERVICE://HOST:PORT, for http and guestbook with a /PATH
     ///
-    /// The services are http, echo, time, quote, game, chat, phone, guestbook and blocks.
-    /// localhost:8080, :8080 and 8080 are http servers too. A chat or a game on several
-    /// servers is chat://HOST:PORT,HOST:PORT: the clients go to each in turn.
-    target: Target,
+    /// The services are http, echo, time, quote, game, chat, phone, guestbook and blocks. A target
+    /// of http may be localhost:8080, :8080 or 8080, or http+unix:///PATH/TO.SOCK:/URL. A chat or a
+    /// game on several servers is chat://HOST:PORT,HOST:PORT: the clients go to each in turn.
+    #[arg(required_unless_present_any = ["urls", "files"])]
+    target: Option<String>,
     /// Connections that are open at once
     #[arg(short, long, default_value_t = 100)]
     connections: usize,
@@ -56,6 +80,15 @@ pub(super) struct Arguments {
     warm_up: Duration,
     #[command(flatten)]
     clients: ClientFlags,
+    #[command(flatten)]
+    requests_of: RequestFlags,
+    /// Fail if a figure passes its limit, such as 'p99>10ms'; may be given again
+    ///
+    /// Figures are p50 to p99.99, max and mean, with a duration. Further ones are errors
+    /// ('errors>0'), failures as a share of all requests ('failures>1%') and rate ('rate<1000/s').
+    /// The exit code is then 1. It is also 1 where a rate (-R) was not kept.
+    #[arg(long, value_name = "CONDITION", conflicts_with = "slo", help_heading = heading::CHECKS)]
+    fail_if: Vec<Threshold>,
     /// Search for the highest rate that keeps this, such as p99=10ms
     ///
     /// One of p50, p90, p99, p99.9, p99.99 and max, counted from when a request was due. Nothing
@@ -65,6 +98,24 @@ pub(super) struct Arguments {
     /// --duration, and the last one up to three times as long.
     #[arg(long, value_name = "PERCENTILE=LIMIT", value_parser = parse_slo, conflicts_with = "requests")]
     slo: Option<Slo>,
+    /// Replay a recorded load: connections come, ask, think and stay as they did
+    ///
+    /// `duality trace from` makes a recording of an access log. The piece that is replayed is as
+    /// long as --duration. With --close, each request has a connection of its own (docs/replay.md).
+    #[arg(long, value_name = "TRACE", conflicts_with_all = ["requests", "slo", "connections"], help_heading = heading::CLIENTS)]
+    trace: Option<PathBuf>,
+    /// Replay so many times the users, by pieces from as many places of the recording [default: 1]
+    #[arg(long, value_name = "N", requires = "trace", conflicts_with = "speed", help_heading = heading::CLIENTS)]
+    users: Option<usize>,
+    /// Replay the recording so many times as fast: a what-if, since users do not think faster
+    #[arg(long, value_name = "X", requires = "trace", help_heading = heading::CLIENTS)]
+    speed: Option<f64>,
+    /// Replay the piece from there: busiest, median, or a time such as 90s [default: anywhere]
+    #[arg(long, value_name = "PLACE", requires = "trace", value_parser = parse_place, help_heading = heading::CLIENTS)]
+    at: Option<At>,
+    /// Write the files that --trace asks for into DIR, to be served by --root, and do nothing else
+    #[arg(long, value_name = "DIR", requires = "trace", help_heading = heading::CLIENTS)]
+    files: Option<PathBuf>,
     /// What chance depends on: the same seed gives the same arrivals
     #[arg(long, default_value_t = 1, help_heading = heading::MEASURING)]
     seed: u64,
@@ -74,8 +125,11 @@ pub(super) struct Arguments {
     /// Processors to run on, such as 1 or 1,3
     #[arg(long, value_delimiter = ',', value_name = "CPU,…", help_heading = heading::MEASURING)]
     cpus: Vec<usize>,
-    /// Print JSON (format version 1)
-    #[arg(long)]
+    /// How to write the report: text, json, csv or prometheus
+    #[arg(long, value_enum, default_value_t = Format::Text, hide_possible_values = true)]
+    format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
     json: bool,
 }
 
@@ -90,29 +144,37 @@ fn parse_warm_up(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let (Some(folder), Some(trace)) = (&arguments.files, &arguments.trace) {
+        let trace = read_trace(trace).map_err(Failure::misuse)?;
+        let count = write_files(&trace, folder)
+            .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
+        let folder = folder.display();
+        return print(&format!(
+            "{count} files in {folder}: serve them by `duality serve http --root {folder}`"
+        ));
+    }
     let options = arguments.options()?;
     let interrupted = on_interrupt()?;
-    let (text, failed) = match &arguments.slo {
+    let format = if arguments.json { Format::Json } else { arguments.format };
+    let unreadable = |error: duality_load::HistogramError| Failure::failed(error.to_string());
+    let (text, failures) = match &arguments.slo {
         None => {
             let report = duality_load::run(&options, &mut (), &interrupted).map_err(failure)?;
-            let text = match arguments.json {
-                true => serde_json::to_string(&report),
-                false => Ok(report.render_text()),
-            };
-            (text, report.failure())
+            let failures = arguments.failures(&report).map_err(unreadable)?;
+            (output::report(&report, format), failures)
         }
         Some(slo) => {
             let found = peak_goodput(&options, slo, &mut Progress(0), &interrupted);
             let found = found.map_err(failure)?;
-            let text = match arguments.json {
-                true => serde_json::to_string(&found),
-                false => Ok(found.render_text()),
-            };
-            (text, found.failure())
+            (output::goodput(&found, format), Vec::from_iter(found.failure()))
         }
     };
-    print(&text.expect("a report is plain data"))?;
-    failed.map_or(Ok(()), |why| Err(Failure::failed(why)))
+    print(&text.map_err(unreadable)?)?;
+    let Some((last, others)) = failures.split_last() else { return Ok(()) };
+    for why in others {
+        log::tell(format_args!("duality: {why}"));
+    }
+    Err(Failure::failed(last))
 }
 
 fn failure(error: Error) -> Failure {
@@ -122,7 +184,7 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-/// Tells of each probe of a search, by its number.
+/// Prints each probe of a search, with its number.
 struct Progress(usize);
 
 impl Observer for Progress {
@@ -133,8 +195,25 @@ impl Observer for Progress {
 }
 
 impl Arguments {
+    /// Why the load has failed: what is wrong with it, and the thresholds that it has passed.
+    fn failures(&self, report: &Report) -> Result<Vec<String>, duality_load::HistogramError> {
+        let mut failures: Vec<String> = report
+            .failure()
+            .map(|why| format!("{why}{}", self.requests_of.hint(report)))
+            .into_iter()
+            .collect();
+        for threshold in &self.fail_if {
+            let broken = threshold.broken(report)?;
+            failures.extend(broken.map(|told| format!("{}: {told}", report.target)));
+        }
+        Ok(failures)
+    }
+
     fn options(&self) -> Result<Options, Failure> {
         let mut settings = self.clients.settings();
+        if self.trace.is_some() {
+            settings.pattern.get_or_insert_with(|| Pattern::Trace.name().to_owned());
+        }
         if self.slo.is_some() {
             let named = settings.pattern.get_or_insert_with(|| "open".to_owned());
             if named != "open" {
@@ -148,7 +227,8 @@ impl Arguments {
         }
         let Behaviour { pattern, keep_alive, crowd, sources } =
             clients::behaviour(&settings).map_err(flag)?;
-        Ok(Options {
+        let target = self.requests_of.target(self.target.as_deref())?;
+        let options = Options {
             pattern,
             connections: self.connections,
             stop: self.requests.map_or(Stop::After(self.duration), Stop::Requests),
@@ -159,8 +239,26 @@ impl Arguments {
             seed: self.seed,
             sources,
             crowd,
-            ..Options::new(self.target.clone())
-        })
+            requests_per_connection: self.requests_of.requests_per_connection,
+            ..Options::new(target)
+        };
+        let Some(trace) = &self.trace else { return Ok(options) };
+        if pattern != Pattern::Trace {
+            return Err(Failure::misuse(format!(
+                "--trace has a pattern of its own: leave out --pattern {}",
+                pattern.name()
+            )));
+        }
+        let trace = read_trace(trace).map_err(Failure::misuse)?;
+        let cut = Cut {
+            users: self.users.unwrap_or(1),
+            speed: self.speed.unwrap_or(1.0),
+            at: self.at,
+            seed: self.seed,
+            keep_alive,
+            ..Cut::of(self.duration)
+        };
+        Ok(options.replaying(Arc::new(Piece::cut(&trace, &cut))))
     }
 }
 

@@ -1,0 +1,164 @@
+//! `duality trace`: makes traces of how clients behaved from logs, and shows what is in them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
+use duality_lab::page::write_whole;
+use duality_lab::traffic::{self, Summary};
+use duality_lab::units::{parse_bytes, parse_duration};
+use duality_runtime::log;
+use duality_trace::readers::{self, Error, Format, Made, Rules, Stamp};
+use duality_trace::{Trace, file};
+
+use super::runs::unwritten;
+use super::{Failure, print};
+
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Make a trace from logs of a server, or from a capture
+    From(Box<From>),
+    /// Show what is in a trace
+    Show(Show),
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+A trace says when connections came, how many requests each made with which
+pauses, and how large the replies were. It has no address and no header, and no
+path without --paths.
+
+Examples:
+  duality trace from access.log -o my.trace
+  duality trace from access.log.2.gz access.log.1 access.log -o week.trace
+  duality trace from access.log --paths -o own.trace
+      keeps paths and their queries, for a server of your own
+  tcpdump -i eth0 -s 128 -w - tcp port 443 | duality trace from - -o my.trace
+  duality trace show my.trace
+
+docs/trace.md says what each format tells, and how nginx writes one that tells
+more.")]
+struct From {
+    /// Logs of one server in any order, also compressed by gzip; - is standard input
+    #[arg(required = true, value_name = "LOG")]
+    logs: Vec<PathBuf>,
+    /// The trace to write
+    #[arg(short, long, value_name = "FILE", default_value = "my.trace")]
+    out: PathBuf,
+    /// What the logs are: auto finds it by their first bytes
+    #[arg(long, default_value = "auto", value_parser = formats())]
+    format: String,
+    /// How long the server keeps idle connections, where a log does not name connections; 0 is a
+    /// connection for each request
+    #[arg(long, value_name = "TIME", default_value = "75s", value_parser = parse_duration)]
+    keep_alive: Duration,
+    /// Keep paths with their queries. They may hold names and tokens
+    #[arg(long)]
+    paths: bool,
+    /// Count larger replies as so many bytes
+    #[arg(long, value_name = "BYTES", default_value = "1MiB", value_parser = parse_bytes)]
+    max_size: u64,
+    /// What stamps of a common or combined log are of: nginx writes ends, Apache begins [default:
+    /// by the order of the lines]
+    #[arg(long, value_parser = ["start", "end"])]
+    stamp: Option<String>,
+    /// Count only requests to this host, of a HAR [default: the host of the first request]
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+    /// The port of the server, of a capture [default: the one with most connections]
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+}
+
+#[derive(clap::Args)]
+struct Show {
+    /// The trace
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// Write a page with charts
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+    /// Print JSON (format version 1)
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.command {
+        Command::From(arguments) => from(arguments),
+        Command::Show(arguments) => show(arguments),
+    }
+}
+
+fn formats() -> PossibleValuesParser {
+    PossibleValuesParser::new(["auto"].into_iter().chain(Format::ALL.map(Format::name)))
+}
+
+fn from(arguments: &From) -> Result<(), Failure> {
+    let rules = Rules {
+        keep_alive: arguments.keep_alive,
+        paths: arguments.paths,
+        max_size: arguments.max_size,
+        stamp: arguments.stamp.as_deref().map(|stamp| match stamp {
+            "start" => Stamp::Start,
+            _ => Stamp::End,
+        }),
+        host: arguments.host.clone(),
+        port: arguments.port,
+    };
+    let format = Format::ALL.into_iter().find(|format| format.name() == arguments.format);
+    let made = readers::make(&arguments.logs, format, &rules).map_err(|error| match error {
+        Error::Unreadable { .. } | Error::Mixed { .. } => Failure::misuse(error.to_string()),
+        error => Failure::failed(error.to_string()),
+    })?;
+    let Made { trace, rejected, .. } = made;
+    for line in &rejected.first {
+        log::tell(format_args!("left out: {line}"));
+    }
+    if rejected.count > rejected.first.len() as u64 {
+        log::tell(format_args!("left out: {} in all", rejected.count));
+    }
+    let bytes = save(&arguments.out, &trace)?;
+    for warning in &trace.head.warnings {
+        log::tell(format_args!("to know: {warning}"));
+    }
+    let head = &trace.head;
+    print(&format!(
+        "{}: {} requests on {} connections in {:.0} s, from {}; {bytes} bytes\n\
+         What was inferred, and the rest: duality trace show {}",
+        arguments.out.display(),
+        head.requests,
+        head.connections,
+        trace.seconds(),
+        head.source,
+        arguments.out.display(),
+    ))
+}
+
+/// Writes a trace, and returns the size of its file.
+pub(super) fn save(path: &Path, trace: &Trace) -> Result<usize, Failure> {
+    let mut bytes = Vec::new();
+    file::encode(trace, &mut bytes).map_err(|error| Failure::failed(error.to_string()))?;
+    write_whole(path, &bytes).map_err(|error| unwritten(path, &error))?;
+    Ok(bytes.len())
+}
+
+fn show(arguments: &Show) -> Result<(), Failure> {
+    let trace = file::read(&arguments.trace).map_err(|error| Failure::misuse(error.to_string()))?;
+    let summary = Summary::of(&trace);
+    if let Some(path) = &arguments.page {
+        let title = arguments.trace.file_name().unwrap_or_default().to_string_lossy();
+        traffic::write(path, &title, &summary).map_err(|error| unwritten(path, &error))?;
+        log::tell(format_args!("page: {}", path.display()));
+    }
+    match arguments.json {
+        true => print(&summary.json()),
+        false => print(&summary.text()),
+    }
+}

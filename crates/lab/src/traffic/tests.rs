@@ -1,0 +1,88 @@
+//! A summary of a known trace, and how it is shown.
+
+use super::*;
+use duality_trace::{Head, Step};
+
+/// A trace of 1,000 s: a connection each 10 s, each with three requests 2 s apart, open for 5 s
+/// more.
+fn trace() -> Trace {
+    let seconds = Duration::from_secs;
+    let class = |reply, count| Class {
+        method: Method::Get,
+        request: 0,
+        reply,
+        status: 2,
+        count,
+        path: None,
+    };
+    let step = |think, class| Step { think: seconds(think), class };
+    let connections = (0..100).map(|number| Connection {
+        start: seconds(10 * number),
+        rate: (number == 0).then_some(1000),
+        steps: vec![step(0, 0), step(2, 1), step(2, 1)],
+        open_after: seconds(5),
+    });
+    let inferred = vec![Inferred {
+        what: "times".to_owned(),
+        value: "at random within the second, in the order of lines".to_owned(),
+        why: "stamps are of one second, and <b>so</b> they are spread".to_owned(),
+    }];
+    let head = Head {
+        length: seconds(1000),
+        source: "combined log".to_owned(),
+        inferred,
+        warnings: vec!["12 lines are no request, and are left out; 300 requests are in".to_owned()],
+        classes: vec![class(512, 0), class(65_536, 0)],
+        ..Head::default()
+    };
+    Trace::new(head, connections.collect())
+}
+
+#[test]
+fn a_summary_has_what_is_in_the_trace() {
+    let summary = Summary::of(&trace());
+    assert_eq!((summary.requests, summary.connections), (300, 100));
+    assert_eq!(summary.arrivals.iter().sum::<u64>(), 300);
+    assert!((summary.open_mean - 0.9).abs() < 1e-6, "{}", summary.open_mean);
+    assert_eq!((summary.open_most, summary.limited), (1, 1));
+    assert_eq!((summary.per_connection.mean, summary.per_connection.p50), (3.0, 3.0));
+    assert_eq!((summary.think_us.count, summary.think_us.most), (200, 2e6));
+    assert_eq!((summary.reply.p50, summary.reply.most), (65_536.0, 65_536.0));
+    assert_eq!(summary.methods, [(Method::Get, 300)]);
+    assert_eq!(summary.status, [0, 0, 300, 0, 0, 0]);
+    // Exactly three in each 10 s.
+    assert_eq!(summary.dispersion[1], Some(0.0));
+}
+
+#[test]
+fn text_fits_80_columns() {
+    let text = Summary::of(&trace()).text();
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    for told in ["300 requests", "combined log", "times: at random", "12 lines", "Slow clients: 1"]
+    {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+}
+
+#[test]
+fn an_empty_trace_has_a_summary() {
+    let summary = Summary::of(&Trace::new(Head::default(), Vec::new()));
+    assert_eq!((summary.requests, summary.open_most), (0, 0));
+    assert!(summary.text().contains("0 requests"));
+    page::render("empty", &summary);
+}
+
+#[test]
+fn a_page_has_its_charts_and_no_mark_up_of_the_trace() {
+    let page = page::render("my.trace", &Summary::of(&trace()));
+    assert_eq!(page.matches("<svg").count(), 5 - 2, "one value makes no line");
+    assert!(page.contains("&lt;b&gt;so") && !page.contains("<b>so"));
+    assert!(!page.contains("<script") && page.contains("12 lines"));
+}
+
+#[test]
+fn json_has_a_version() {
+    let json: serde_json::Value = serde_json::from_str(&Summary::of(&trace()).json()).unwrap();
+    assert_eq!((&json["version"], &json["requests"]), (&1.into(), &300.into()));
+    assert_eq!(json["think_us"]["p50"], 2e6);
+}

@@ -1,0 +1,650 @@
+//! Which connections a replay opens, and when: pieces of a recorded load, laid over each other.
+//!
+//! ```text
+//!   the recording   ──┼───a────┼──────────────────┼───b────┼─────────────────┼───c────┼──
+//!                     └ a piece, at random        └ another                  └ a third
+//!   the replay of 3 users   a, b and c at the same time
+//! ```
+//!
+//! Ten times the users are ten pieces of the recording from random places. Ten times as many
+//! independent people would be as bursty. A faster clock makes the load burstier than that, and
+//! many copies of one piece make it burstier still. The recording has no end here: its beginning
+//! follows its end, so that each of its requests is as likely as the others.
+//!
+//! All of this is arithmetic on the recording. `sender.rs` has the sockets.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duality_trace::{Connection, Trace};
+use serde::{Deserialize, Serialize};
+
+use crate::random::SplitMix64;
+
+/// Where many users' pieces come from, if a place is named: from such a part of the recording
+/// around it. In a recording of a day, that is an hour.
+const PART_OF_RECORDING: u32 = 24;
+
+/// The least length of a recording, which follows itself. So one request is not one each
+/// microsecond.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// More connections of a piece are not planned.
+const MOST: usize = 4_000_000;
+
+/// More copies of a recording are not looked at, to either side.
+const MOST_COPIES: f64 = 1e6;
+
+/// Which piece of a recording is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cut {
+    /// How many times the users of the recording, at least 1. The piece of each is from another
+    /// place.
+    pub users: usize,
+    /// How many times as fast the clock runs. A what-if: users do not think faster.
+    pub speed: f64,
+    /// Where in the recording; anywhere if it is not said.
+    pub at: Option<At>,
+    /// What chance depends on.
+    pub seed: u64,
+    /// How long the piece is.
+    pub length: Duration,
+    /// Whether connections carry what they carried when they were recorded. If not, each request
+    /// has a connection of its own. A what-if.
+    pub keep_alive: bool,
+}
+
+/// A place in a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum At {
+    /// Where most requests come.
+    Busiest,
+    /// Where as many come as in the median piece.
+    Median,
+    /// So long after the beginning.
+    Time(Duration),
+}
+
+impl fmt::Display for At {
+    /// `busiest`, `median` or the seconds, as in `90s`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            At::Busiest => formatter.write_str("busiest"),
+            At::Median => formatter.write_str("median"),
+            At::Time(time) => write!(formatter, "{}s", time.as_secs_f64()),
+        }
+    }
+}
+
+impl Cut {
+    /// The piece of one user, from anywhere, as it was recorded.
+    #[must_use]
+    pub fn of(length: Duration) -> Self {
+        Self { users: 1, speed: 1.0, at: None, seed: 1, length, keep_alive: true }
+    }
+
+    /// What makes no sense, and the remedy.
+    fn problem(&self) -> Option<&'static str> {
+        if self.users == 0 {
+            Some("0 users make no load: give at least 1")
+        } else if !(self.speed.is_finite() && self.speed >= 0.001 && self.speed <= 1e6) {
+            Some("a speed is between 0.001 and 1000000, and 1 is as recorded")
+        } else if self.length.is_zero() {
+            Some("a piece of no length has no requests: give it a duration")
+        } else {
+            None
+        }
+    }
+
+    /// How much of the recording a piece is.
+    fn span(&self) -> Duration {
+        self.length.mul_f64(self.speed)
+    }
+}
+
+/// A piece of a recorded load, ready to be sent: the connections that are open in it.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    pub(super) trace: Arc<Trace>,
+    pub(super) cut: Cut,
+    /// In the order of their times.
+    pub(super) connections: Vec<Planned>,
+}
+
+/// A connection of a piece. Times are those of the replay, from the beginning of the piece.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Planned {
+    /// When its first request is due. Of one without a request, when it ends.
+    pub(super) start: Duration,
+    /// Which connection of the recording it is.
+    pub(super) connection: u32,
+    /// The first of its steps, and the one after its last.
+    pub(super) from: u32,
+    pub(super) to: u32,
+    /// It was open already when the piece begins.
+    pub(super) before: bool,
+    /// How long it stays open after its last reply; none until the end of the piece.
+    pub(super) stays: Option<Duration>,
+}
+
+impl Planned {
+    /// How many requests it has.
+    pub(super) fn requests(&self) -> usize {
+        (self.to - self.from) as usize
+    }
+}
+
+impl Piece {
+    /// Cuts a piece out of a recording. The same cut gives the same piece.
+    #[must_use]
+    pub fn cut(trace: &Arc<Trace>, cut: &Cut) -> Self {
+        let mut piece = Self { trace: trace.clone(), cut: *cut, connections: Vec::new() };
+        if cut.problem().is_some() {
+            return piece;
+        }
+        let recording = Recording::new(trace);
+        let mut random = SplitMix64::new(cut.seed);
+        let connections = &mut piece.connections;
+        let part = recording.part(cut);
+        for _ in 0..cut.users {
+            let at = match part {
+                None => recording.length.mul_f64(random.fraction()),
+                Some((begin, width)) => begin + width.mul_f64(random.fraction()),
+            };
+            recording.layer(at, cut, connections);
+            if connections.len() >= MOST {
+                break;
+            }
+        }
+        connections.sort_by_key(|planned| (planned.start, planned.connection));
+        piece
+    }
+
+    /// What makes no sense, and the remedy.
+    pub(super) fn problem(&self) -> Option<&'static str> {
+        if let Some(problem) = self.cut.problem() {
+            return Some(problem);
+        }
+        if let Some(At::Time(time)) = self.cut.at
+            && time > self.trace.head.length
+        {
+            return Some("the recording is shorter than that: choose an earlier time");
+        }
+        if self.connections.len() >= MOST {
+            return Some(
+                "the piece has 4000000 connections or more: give fewer users or less time",
+            );
+        }
+        (self.requests() == 0).then_some(
+            "no request is in this piece of the recording: give more users, another place or more time",
+        )
+    }
+
+    /// How long it takes.
+    #[must_use]
+    pub fn length(&self) -> Duration {
+        self.cut.length
+    }
+
+    /// How many connections are open in it at any time; at least that many are needed.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// How many requests it has.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.connections.iter().map(Planned::requests).sum()
+    }
+
+    /// The most connections that are open at a time if each request is answered at once. A quarter
+    /// is added, since a slow server has more open.
+    #[must_use]
+    pub fn open_at_once(&self) -> usize {
+        let mut edges: Vec<(Duration, isize)> = Vec::with_capacity(2 * self.connections.len());
+        for planned in &self.connections {
+            let begun = if planned.before { Duration::ZERO } else { planned.start };
+            edges.push((begun, 1));
+            if let Some(stays) = planned.stays {
+                let steps = planned.from.saturating_add(1)..planned.to;
+                let thinking: Duration = steps.map(|step| self.think(planned, step)).sum();
+                edges.push((planned.start + thinking + stays, -1));
+            }
+        }
+        // Where one ends when another begins, both are open.
+        edges.sort_by_key(|(time, change)| (*time, -change));
+        let mut open = 0;
+        let counts = edges.iter().map(|(_, change)| {
+            open += change;
+            open
+        });
+        let most = counts.max().unwrap_or(0).unsigned_abs();
+        most + most.div_ceil(4)
+    }
+
+    /// The class of its first request.
+    pub(super) fn first_class(&self) -> usize {
+        let first = self.connections.iter().find(|planned| planned.requests() > 0);
+        first.map_or(0, |planned| {
+            usize::from(self.recorded(planned).steps[planned.from as usize].class)
+        })
+    }
+
+    /// How many of its connections are open when it begins.
+    #[must_use]
+    pub fn open_before(&self) -> usize {
+        self.connections.iter().filter(|planned| planned.before).count()
+    }
+
+    /// When its requests are due if each is answered at once, in order.
+    #[must_use]
+    pub fn arrivals(&self) -> Vec<Duration> {
+        let mut all = Vec::with_capacity(self.requests());
+        for planned in &self.connections {
+            let mut at = planned.start;
+            for step in planned.from..planned.to {
+                if step > planned.from {
+                    at += self.think(planned, step);
+                }
+                all.push(at);
+            }
+        }
+        all.sort();
+        all
+    }
+
+    /// How long after the reply before a step of a connection its request is due.
+    pub(super) fn think(&self, planned: &Planned, step: u32) -> Duration {
+        let think = self.recorded(planned).steps[step as usize].think;
+        think.div_f64(self.cut.speed)
+    }
+
+    pub(super) fn recorded(&self, planned: &Planned) -> &Connection {
+        &self.trace.connections[planned.connection as usize]
+    }
+}
+
+/// A recording, as pieces are cut from it.
+struct Recording<'a> {
+    connections: &'a [Connection],
+    length: Duration,
+    /// For each connection, when the last of it and of all before it has ended.
+    ended: Vec<Duration>,
+}
+
+impl<'a> Recording<'a> {
+    fn new(trace: &'a Trace) -> Self {
+        let connections = trace.connections.as_slice();
+        let mut latest = Duration::ZERO;
+        let mut length = trace.head.length.max(SHORTEST);
+        let mut ended = Vec::with_capacity(connections.len());
+        for connection in connections {
+            length = length.max(connection.last_request());
+            latest = latest.max(connection.end());
+            ended.push(latest);
+        }
+        Self { connections, length, ended }
+    }
+
+    /// From when on, and within what width, pieces begin; none for all of the recording.
+    fn part(&self, cut: &Cut) -> Option<(Duration, Duration)> {
+        let span = cut.span();
+        // The piece of one user is where it is said.
+        let width = match cut.users {
+            1 => span,
+            _ => span.max(self.length / PART_OF_RECORDING),
+        };
+        let begin = match cut.at? {
+            At::Time(time) => time,
+            At::Busiest => self.ranked(width).last().copied().unwrap_or_default(),
+            At::Median => {
+                let ranked = self.ranked(width);
+                ranked.get(ranked.len() / 2).copied().unwrap_or_default()
+            }
+        };
+        Some((begin, width.saturating_sub(span)))
+    }
+
+    /// Where parts of such a width begin, half of it apart: that with the fewest requests first.
+    fn ranked(&self, width: Duration) -> Vec<Duration> {
+        /// More parts are not looked at.
+        const MOST: u128 = 1 << 20;
+        let half = (width / 2).max(SHORTEST);
+        let count = self.length.as_nanos().div_ceil(half.as_nanos()).clamp(1, MOST) as usize;
+        let half = if count as u128 == MOST { self.length / MOST as u32 } else { half };
+        let mut halves = vec![0_u64; count];
+        for connection in self.connections {
+            for time in connection.request_times() {
+                let place = time.as_nanos() / half.as_nanos().max(1);
+                halves[(place as usize).min(count - 1)] += 1;
+            }
+        }
+        let mut ranked: Vec<usize> = (0..count).collect();
+        let of = |place: usize| halves[place] + halves.get(place + 1).copied().unwrap_or(0);
+        ranked.sort_by_key(|&place| of(place));
+        ranked.into_iter().map(|place| half.mul_f64(place as f64)).collect()
+    }
+
+    /// Adds what is open in the piece that begins at `at`.
+    fn layer(&self, at: Duration, cut: &Cut, into: &mut Vec<Planned>) {
+        let span = cut.span();
+        let length = self.length.as_secs_f64();
+        // The recording follows itself. Its copies are looked at that reach into the piece.
+        let last_end = self.ended.last().copied().unwrap_or_default().as_secs_f64();
+        let begin = at.as_secs_f64().rem_euclid(length);
+        let first = -(last_end / length).ceil().min(MOST_COPIES);
+        let last = ((begin + span.as_secs_f64()) / length).ceil().min(MOST_COPIES);
+        let mut copy = first;
+        while copy <= last {
+            self.copy(begin - copy * length, cut, into);
+            copy += 1.0;
+        }
+    }
+
+    /// The same of one copy of the recording: `begin` is where the piece begins in it, in seconds.
+    fn copy(&self, begin: f64, cut: &Cut, into: &mut Vec<Planned>) {
+        let span = cut.span().as_secs_f64();
+        let starts_in_time =
+            |connection: &Connection| connection.start.as_secs_f64() < begin + span;
+        let until = self.connections.partition_point(starts_in_time);
+        for index in (0..until).rev() {
+            // No earlier connection reaches into the piece.
+            if self.ended[index].as_secs_f64() < begin || into.len() >= MOST {
+                return;
+            }
+            self.place(index, begin, cut, into);
+        }
+    }
+
+    /// Adds a connection, if it is open in the piece.
+    fn place(&self, index: usize, begin: f64, cut: &Cut, into: &mut Vec<Planned>) {
+        let connection = &self.connections[index];
+        let span = cut.span().as_secs_f64();
+        let in_piece = |time: f64| Duration::from_secs_f64(time.max(0.0) / cut.speed);
+        let (mut from, mut to, mut first) = (None, 0, 0.0);
+        let count = connection.steps.len() as u32;
+        for (step, time) in (0_u32..).zip(connection.request_times()) {
+            let at = time.as_secs_f64() - begin;
+            if at >= 0.0 && at < span {
+                if from.is_none() {
+                    (from, first) = (Some(step), at);
+                }
+                to = step + 1;
+                if !cut.keep_alive {
+                    into.push(Planned {
+                        start: in_piece(at),
+                        connection: index as u32,
+                        from: step,
+                        to: step + 1,
+                        before: false,
+                        stays: Some(Duration::ZERO),
+                    });
+                }
+            } else if at < 0.0 {
+                to = step + 1;
+            }
+        }
+        let start = connection.start.as_secs_f64() - begin;
+        let end = connection.end().as_secs_f64() - begin;
+        let is_over = start < 0.0 && end <= 0.0;
+        if count == 0 || !cut.keep_alive || is_over || start >= span {
+            return;
+        }
+        let goes_on = to < count || end >= span;
+        let stays = (!goes_on).then(|| connection.open_after.div_f64(cut.speed));
+        let idle = Planned {
+            start: in_piece(end),
+            connection: index as u32,
+            from: to,
+            to,
+            before: true,
+            // It ends at its time.
+            stays: stays.map(|_| Duration::ZERO),
+        };
+        into.push(match from {
+            Some(from) => {
+                Planned { start: in_piece(first), from, before: start < 0.0, stays, ..idle }
+            }
+            None => idle,
+        });
+    }
+}
+
+#[cfg(test)]
+pub(in crate::pattern::trace) mod tests {
+    use duality_trace::{Class, Head, Method, Step};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fidelity::{dispersion, distance};
+
+    /// A connection: the start, the steps as think time and bytes of the reply, and the time that
+    /// it stays open. All times are in milliseconds.
+    type Recorded<'a> = (u64, &'a [(u64, u64)], u64);
+
+    /// A recording of these connections.
+    pub(in crate::pattern::trace) fn trace(connections: &[Recorded<'_>]) -> Trace {
+        let mut classes: Vec<Class> = Vec::new();
+        let mut class = |reply: u64| {
+            let place = classes.iter().position(|known| known.reply == reply);
+            let place = place.unwrap_or_else(|| {
+                classes.push(Class {
+                    method: Method::Get,
+                    request: 0,
+                    reply,
+                    status: 2,
+                    count: 0,
+                    path: None,
+                });
+                classes.len() - 1
+            });
+            u16::try_from(place).unwrap()
+        };
+        let connections = connections.iter().map(|(start, steps, open_after)| Connection {
+            start: Duration::from_millis(*start),
+            rate: None,
+            steps: steps
+                .iter()
+                .map(|(think, reply)| Step {
+                    think: Duration::from_millis(*think),
+                    class: class(*reply),
+                })
+                .collect(),
+            open_after: Duration::from_millis(*open_after),
+        });
+        let connections: Vec<Connection> = connections.collect();
+        let last = connections.iter().map(Connection::last_request).max().unwrap_or_default();
+        Trace::new(Head { length: last, classes, ..Head::default() }, connections)
+    }
+
+    fn cut(length: u64) -> Cut {
+        Cut::of(Duration::from_millis(length))
+    }
+
+    fn at(cut: Cut, milliseconds: u64) -> Cut {
+        Cut { at: Some(At::Time(Duration::from_millis(milliseconds))), ..cut }
+    }
+
+    /// Start, steps, whether it was open before and how long it stays, in milliseconds.
+    fn told(piece: &Piece) -> Vec<(u64, u32, bool, Option<u64>)> {
+        let told = |planned: &Planned| {
+            let stays = planned.stays.map(|time| (time.as_secs_f64() * 1e3).round() as u64);
+            let start = (planned.start.as_secs_f64() * 1e3).round() as u64;
+            (start, planned.to - planned.from, planned.before, stays)
+        };
+        piece.connections.iter().map(told).collect()
+    }
+
+    #[test]
+    fn a_piece_has_what_is_open_in_it() {
+        let trace = Arc::new(trace(&[
+            (0, &[(0, 64)], 500),
+            (1_000, &[(0, 64), (2_000, 64), (500, 64)], 4_000),
+            (3_200, &[(0, 64), (100, 64)], 100),
+            (3_900, &[(0, 64), (700, 64)], 0),
+            (10_000, &[(0, 64)], 0),
+        ]));
+        let piece = Piece::cut(&trace, &at(cut(1_000), 3_000));
+        assert_eq!(
+            told(&piece),
+            [(0, 2, true, None), (200, 2, false, Some(100)), (900, 1, false, None)]
+        );
+        assert_eq!((piece.requests(), piece.open_before(), piece.connections()), (5, 1, 3));
+        // It is idle, and ends within the piece.
+        let piece = Piece::cut(&trace, &at(cut(2_000), 6_000));
+        assert_eq!(told(&piece), [(1_500, 0, true, Some(0))]);
+        // The recording follows itself.
+        let piece = Piece::cut(&trace, &at(cut(2_000), 9_500));
+        assert_eq!(
+            told(&piece),
+            [(500, 1, false, Some(500)), (500, 1, false, Some(0)), (1_500, 1, false, None)]
+        );
+        let close = Cut { keep_alive: false, ..at(cut(1_000), 3_000) };
+        let piece = Piece::cut(&trace, &close);
+        assert_eq!(piece.connections(), 5);
+        assert!(told(&piece).iter().all(|(_, steps, before, _)| *steps == 1 && !before));
+    }
+
+    #[test]
+    fn a_faster_clock_is_one_for_all_times() {
+        let trace = Arc::new(trace(&[(0, &[(0, 64), (2_000, 64)], 1_000), (8_000, &[(0, 64)], 0)]));
+        let fast = Cut { speed: 4.0, ..at(cut(2_000), 0) };
+        let piece = Piece::cut(&trace, &fast);
+        // The last one comes as the recording begins again.
+        assert_eq!(told(&piece), [(0, 2, false, Some(250)), (0, 1, false, Some(0))]);
+        let arrivals: Vec<u128> = piece.arrivals().iter().map(Duration::as_millis).collect();
+        assert_eq!(arrivals, [0, 0, 500]);
+    }
+
+    #[test]
+    fn places_are_found_by_how_busy_they_are() {
+        // One request a second, but for 20 s with ten.
+        let mut connections: Vec<Recorded<'_>> = Vec::new();
+        for second in 0..200_u64 {
+            let count = if (100..120).contains(&second) { 10 } else { 1 };
+            (0..count).for_each(|place| connections.push((second * 1000 + place, &[(0, 64)], 0)));
+        }
+        let trace = Arc::new(trace(&connections));
+        let requests =
+            |place| Piece::cut(&trace, &Cut { at: Some(place), ..cut(10_000) }).requests();
+        assert_eq!((requests(At::Busiest), requests(At::Median)), (100, 10));
+        // Those of many users are around it.
+        let many = Cut { users: 20, at: Some(At::Busiest), ..cut(2_000) };
+        assert!(Piece::cut(&trace, &many).requests() > 20 * 2 * 4);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told() {
+        let trace = Arc::new(trace(&[(0, &[(0, 64)], 0), (100_000, &[(0, 64)], 0)]));
+        let problem = |cut: &Cut| Piece::cut(&trace, cut).problem();
+        assert_eq!(problem(&at(cut(1_000), 0)), None);
+        for (cut, told) in [
+            (Cut { users: 0, ..cut(1_000) }, "0 users"),
+            (Cut { speed: f64::NAN, ..cut(1_000) }, "a speed is"),
+            (cut(0), "no length"),
+            (at(cut(1_000), 200_000), "shorter than that"),
+            (at(cut(1_000), 50_000), "no request is in this piece"),
+        ] {
+            assert!(problem(&cut).is_some_and(|problem| problem.contains(told)), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_stays_for_ever_takes_no_time_to_plan() {
+        let ever = u64::from(u32::MAX) * 100_000;
+        let trace = Arc::new(trace(&[(0, &[(0, 64)], ever)]));
+        let piece = Piece::cut(&trace, &cut(10_000));
+        assert!(piece.connections() <= MOST + 1);
+    }
+
+    /// Sessions in bursts: people come one by one, and each opens some connections.
+    fn bursty(seed: u64) -> Trace {
+        let mut random = SplitMix64::new(seed);
+        let (mut now, mut connections) = (0.0, Vec::new());
+        while now < 20_000.0 {
+            now += random.exponential() * 2.0;
+            let mut own = now;
+            for _ in 0..1 + random.next() % 6 {
+                own += random.exponential() * 0.4;
+                let steps: Vec<(u64, u64)> = (0..1 + random.next() % 5)
+                    .map(|step| (if step == 0 { 0 } else { random.next() % 8_000 }, 64))
+                    .collect();
+                connections.push(((own * 1e3) as u64, steps, 5_000));
+            }
+        }
+        let borrowed: Vec<_> = connections
+            .iter()
+            .map(|(start, steps, open)| (*start, steps.as_slice(), *open))
+            .collect();
+        trace(&borrowed)
+    }
+
+    #[test]
+    fn ten_times_the_users_are_as_bursty_and_a_faster_clock_is_not() {
+        let trace = Arc::new(bursty(5));
+        let seconds =
+            |times: &[Duration]| -> Vec<f64> { times.iter().map(Duration::as_secs_f64).collect() };
+        let of_log = seconds(&trace.request_times());
+        for (scale, length, pieces) in [(1.0, 600.0, 8), (10.0, 2_000.0, 16)] {
+            let log = dispersion(&of_log, scale, trace.seconds()).unwrap();
+            assert!(log > 1.5, "it is bursty: {log}");
+            let mean = |users: usize, speed: f64| {
+                let found = (0..pieces).map(|seed| {
+                    let length = Duration::from_secs_f64(length / speed);
+                    let cut = Cut { users, speed, seed, ..Cut::of(length) };
+                    let arrivals = seconds(&Piece::cut(&trace, &cut).arrivals());
+                    dispersion(&arrivals, scale, length.as_secs_f64()).unwrap()
+                });
+                found.sum::<f64>() / pieces as f64
+            };
+            for users in [1, 10] {
+                let found = mean(users, 1.0);
+                assert!((found / log - 1.0).abs() < 0.25, "{found} of {log} at {scale} s");
+            }
+            let fast = mean(1, 4.0);
+            assert!(fast > 1.25 * log, "{fast} of {log} at {scale} s");
+        }
+    }
+
+    #[test]
+    fn connections_carry_as_many_requests_as_in_the_recording() {
+        let trace = Arc::new(bursty(6));
+        let count = |one: &Connection| one.steps.len() as f64;
+        let recorded: Vec<f64> = trace.iter().map(count).collect();
+        let piece = Piece::cut(&trace, &Cut { users: 3, ..Cut::of(trace.head.length) });
+        let whole = piece.connections.iter().filter(|planned| {
+            !planned.before && planned.to as usize == piece.recorded(planned).steps.len()
+        });
+        let planned: Vec<f64> = whole.map(|planned| planned.requests() as f64).collect();
+        assert!(distance(&recorded, &planned) < 0.01);
+    }
+
+    proptest! {
+        #[test]
+        fn a_piece_as_long_as_the_recording_has_each_request_once(seed: u64, users in 1_usize..4) {
+            let trace = Arc::new(bursty(seed % 8));
+            let piece = Piece::cut(&trace, &Cut { seed, users, ..Cut::of(trace.head.length) });
+            // A last request at the very end of the recording may be one with its beginning.
+            let expected = users * trace.requests() as usize;
+            prop_assert!(piece.requests().abs_diff(expected) <= users);
+        }
+
+        #[test]
+        fn pieces_are_in_order_within_their_length_and_the_same_for_a_seed(
+            seed: u64, users in 1_usize..20, length in 1_u64..100_000, speed in 0.1_f64..10.0,
+        ) {
+            let trace = Arc::new(bursty(seed % 4));
+            let cut = Cut { seed, users, speed, ..cut(length) };
+            let piece = Piece::cut(&trace, &cut);
+            prop_assert!(piece.connections.is_sorted_by_key(|planned| planned.start));
+            let limit = piece.length() + Duration::from_micros(1);
+            prop_assert!(piece.arrivals().iter().all(|time| *time < limit));
+            prop_assert!(piece.connections.iter().all(|one| one.from > 0 || !one.before));
+            prop_assert_eq!(&piece.connections, &Piece::cut(&trace, &cut).connections);
+            prop_assert!(piece.open_at_once() >= piece.open_before());
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Where a server listens: at an internet address, or at a Unix socket.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The most bytes of a Unix socket's path (unix(7)).
+pub(crate) const LONGEST_PATH: usize = 107;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Internet(SocketAddr),
+    /// The path of a socket, of 1 to [`LONGEST_PATH`] bytes.
+    Unix(Arc<Path>),
+}
+
+impl Place {
+    /// The Unix socket of this path.
+    ///
+    /// # Errors
+    ///
+    /// No socket can have this path.
+    pub(crate) fn unix(path: &Path) -> Result<Self, String> {
+        let length = path.as_os_str().len();
+        if length == 0 {
+            return Err("the path of the Unix socket is missing".to_owned());
+        }
+        if length > LONGEST_PATH {
+            return Err(format!(
+                "the path of a Unix socket has at most {LONGEST_PATH} bytes, and this has {length}: \
+                 use a shorter one, such as a symbolic link in /tmp"
+            ));
+        }
+        Ok(Self::Unix(path.into()))
+    }
+
+    /// The internet address, if it is one.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Internet(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Whether connections to it may come from many addresses: IPv6 has but one of the loopback
+    /// device.
+    pub(crate) fn has_many_sources(&self) -> bool {
+        self.address().is_some_and(|address| address.is_ipv4() && address.ip().is_loopback())
+    }
+}
+
+impl From<SocketAddr> for Place {
+    fn from(address: SocketAddr) -> Self {
+        Self::Internet(address)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Internet(address) => write!(formatter, "{address}"),
+            Self::Unix(path) => write!(formatter, "{}", path.display()),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! A stream over a Unix socket (unix(7)), for clients of servers on this machine that listen at
+//! one.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+use super::super::socket::{Socket, nonblocking_here};
+use super::TcpStream;
+use crate::time::sleep;
+
+/// How soon a connect is tried again that found the accept queue full.
+const QUEUE_FULL: Duration = Duration::from_millis(1);
+
+impl TcpStream {
+    /// Opens a connection to the server that listens at the Unix socket `path`.
+    ///
+    /// Reads, writes and their time-outs are those of a TCP connection. Such a stream has no
+    /// addresses and none of TCP's options: these functions return errors. While the server's
+    /// accept queue is full, this waits.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `connect(2)`, among them `NotFound`. `InvalidInput` or `ENAMETOOLONG` for a
+    /// path that no socket can have, such as one of more than 107 bytes.
+    pub async fn connect_unix(path: &Path) -> io::Result<Self> {
+        let address = SocketAddrUnix::new(path)?;
+        let nonblocking = nonblocking_here();
+        let mut flags = SocketFlags::CLOEXEC;
+        flags.set(SocketFlags::NONBLOCK, nonblocking);
+        let descriptor = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        loop {
+            match connect(&descriptor, &address) {
+                Ok(()) => break,
+                Err(Errno::INTR) => {}
+                // No poller tells when the queue has room again.
+                Err(Errno::AGAIN) if nonblocking => sleep(QUEUE_FULL).await,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Self::from_socket(Socket::new(descriptor, nonblocking)))
+    }
+}

@@ -1,0 +1,336 @@
+//! Readers of logs and captures: what is in a file becomes a trace.
+//!
+//! A reader gives each request that it finds to the gathering, and counts each line that is none.
+//! The format is found by the first bytes of a file. A file may be compressed by gzip.
+
+mod combined;
+mod har;
+mod json_lines;
+mod lines;
+mod pcap;
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+
+use crate::file::GZIP;
+use crate::gather::{Gathering, MOST, Source};
+use crate::trace::Trace;
+
+pub use crate::gather::{Rules, Stamp};
+
+/// The format is found in so many bytes.
+const START: u64 = 1 << 16;
+/// So many lines that are no record are shown.
+const SHOWN: usize = 3;
+
+/// What a log is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The common and the combined log format of Apache and nginx.
+    Combined,
+    /// A line of JSON for each request: that of nginx in the format of `docs/trace.md`, Duality's
+    /// own access log, and Caddy's.
+    Json,
+    /// HAR 1.2, as browsers export it.
+    Har,
+    /// A capture of packets: pcap or pcapng.
+    Pcap,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Self; 4] = [Self::Combined, Self::Json, Self::Har, Self::Pcap];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Combined => "combined",
+            Self::Json => "json",
+            Self::Har => "har",
+            Self::Pcap => "pcap",
+        }
+    }
+
+    /// The format of a file that begins with these bytes.
+    fn of(start: &[u8]) -> Self {
+        if pcap::begins(start) {
+            return Self::Pcap;
+        }
+        // A byte order mark comes before some HARs.
+        let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
+        match text.strip_prefix(b"{") {
+            Some(rest) if rest.trim_ascii_start().starts_with(b"\"log\"") => Self::Har,
+            Some(_) => Self::Json,
+            None => Self::Combined,
+        }
+    }
+}
+
+/// A trace from logs, and what was left out.
+#[derive(Debug)]
+pub struct Made {
+    /// The trace.
+    pub trace: Trace,
+    /// The format of the logs.
+    pub format: Format,
+    /// What was no record.
+    pub rejected: Rejected,
+}
+
+/// Lines, packets or entries that are no request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rejected {
+    /// How many.
+    pub count: u64,
+    /// The first few, each with its file, its number and why: `access.log: line 7: no time`.
+    pub first: Vec<String>,
+}
+
+impl Rejected {
+    /// Counts one, of this file, with its place and why.
+    fn add(&mut self, file: &str, place: std::fmt::Arguments<'_>, why: &str) {
+        self.count += 1;
+        if self.first.len() < SHOWN {
+            self.first.push(format!("{file}: {place}: {why}"));
+        }
+    }
+}
+
+/// Why there is no trace. One line, with the file and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be read.
+    #[error("{file}: {error}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// A file is damaged, or no log at all.
+    #[error("{file}: {what}")]
+    Damaged {
+        /// The file.
+        file: String,
+        /// What is wrong, where, and what to do.
+        what: String,
+    },
+    /// Files of two formats.
+    #[error("{file}: this is {format}, and the file before is not; make a trace of each")]
+    Mixed {
+        /// The file.
+        file: String,
+        /// Its format.
+        format: &'static str,
+    },
+    /// There are too many requests.
+    #[error("{file}: more than {MOST} requests; give a shorter log")]
+    TooMany {
+        /// The file.
+        file: String,
+    },
+    /// No request was found.
+    #[error("{0}")]
+    Empty(String),
+}
+
+/// Makes a trace from logs, all of one format: this one, or the one that the first bytes of each
+/// file show. `-` is standard input.
+pub fn make(paths: &[PathBuf], format: Option<Format>, rules: &Rules) -> Result<Made, Error> {
+    let mut making: Option<Making> = None;
+    for path in in_order(paths, format, rules) {
+        let file = path.display().to_string();
+        let unreadable = |error| Error::Unreadable { file: file.clone(), error };
+        let input: Box<dyn Read + Send> = match &*file {
+            "-" => Box::new(io::stdin()),
+            _ => Box::new(File::open(path).map_err(unreadable)?),
+        };
+        read_one(input, &file, format, rules, &mut making)?;
+    }
+    let all = || paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+    making.ok_or_else(|| Error::Empty(format!("{}: it is empty", all())))?.finish()
+}
+
+/// Makes a trace from the bytes of one log; `name` is what errors call it.
+pub fn make_of(
+    input: impl Read + Send + 'static,
+    name: &str,
+    format: Option<Format>,
+    rules: &Rules,
+) -> Result<Made, Error> {
+    let mut making = None;
+    read_one(Box::new(input), name, format, rules, &mut making)?;
+    making.ok_or_else(|| Error::Empty(format!("{name}: it is empty")))?.finish()
+}
+
+/// A log that is being read.
+type Input = BufReader<Box<dyn Read + Send>>;
+
+/// The trace so far, and its reader.
+struct Making {
+    format: Format,
+    reader: Reader,
+    rejected: Rejected,
+    /// The files so far, for an error.
+    files: Vec<String>,
+}
+
+enum Reader {
+    Combined(combined::Reader),
+    Json(json_lines::Reader),
+    Har(har::Reader),
+    Pcap(Box<pcap::Reader>),
+}
+
+impl Making {
+    fn new(format: Format, rules: &Rules) -> Self {
+        let reader = match format {
+            Format::Combined => Reader::Combined(combined::Reader::new(rules)),
+            Format::Json => Reader::Json(json_lines::Reader::new(rules)),
+            Format::Har => Reader::Har(har::Reader::new(rules)),
+            Format::Pcap => Reader::Pcap(Box::new(pcap::Reader::new(rules))),
+        };
+        Self { format, reader, rejected: Rejected::default(), files: Vec::new() }
+    }
+
+    fn read(&mut self, input: Input, file: &str) -> Result<(), Error> {
+        self.files.push(file.to_owned());
+        let rejected = &mut self.rejected;
+        match &mut self.reader {
+            Reader::Combined(reader) => reader.read(input, file, rejected),
+            Reader::Json(reader) => reader.read(input, file, rejected),
+            Reader::Har(reader) => reader.read(input, file, rejected),
+            Reader::Pcap(reader) => reader.read(input, file, rejected),
+        }
+    }
+
+    fn finish(self) -> Result<Made, Error> {
+        let Self { format, reader, rejected, files } = self;
+        let trace = match reader {
+            Reader::Combined(reader) => reader.finish(),
+            Reader::Json(reader) => reader.finish(),
+            Reader::Har(reader) => reader.finish(),
+            Reader::Pcap(reader) => reader.finish(),
+        };
+        let Some(mut trace) = trace else {
+            let first = rejected.first.into_iter().next();
+            let first = first.unwrap_or_else(|| format!("{}: it is empty", files.join(", ")));
+            return Err(Error::Empty(format!(
+                "{first}; no request was found (read as {}; --format names another)",
+                format.name()
+            )));
+        };
+        if rejected.count > 0 {
+            let unit = match format {
+                Format::Pcap => "packets",
+                Format::Har => "entries",
+                Format::Combined | Format::Json => "lines",
+            };
+            let requests = trace.requests();
+            trace.head.warnings.push(format!(
+                "{unit} that are no request, which are left out: {}, beside {requests} requests",
+                rejected.count,
+            ));
+        }
+        Ok(Made { trace, format, rejected })
+    }
+}
+
+/// Reads one file into the trace. The first one decides on the format.
+fn read_one(
+    input: Box<dyn Read + Send>,
+    file: &str,
+    format: Option<Format>,
+    rules: &Rules,
+    making: &mut Option<Making>,
+) -> Result<(), Error> {
+    let unreadable = |error| Error::Unreadable { file: file.to_owned(), error };
+    let (input, start) = unfolded(input).map_err(unreadable)?;
+    if start.is_empty() {
+        return Ok(());
+    }
+    let found = format.unwrap_or_else(|| Format::of(&start));
+    let making = making.get_or_insert_with(|| Making::new(found, rules));
+    if making.format != found {
+        return Err(Error::Mixed { file: file.to_owned(), format: found.name() });
+    }
+    making.read(input, file)
+}
+
+/// What is in a file, without its gzip, and how it begins.
+fn unfolded(mut input: Box<dyn Read + Send>) -> io::Result<(Input, Vec<u8>)> {
+    let mut start = Vec::new();
+    (&mut input).take(START).read_to_end(&mut start)?;
+    let is_folded = start.starts_with(&GZIP);
+    let mut input: Box<dyn Read + Send> = Box::new(Cursor::new(start.clone()).chain(input));
+    if is_folded {
+        input = Box::new(MultiGzDecoder::new(input));
+        start.clear();
+        (&mut input).take(START).read_to_end(&mut start)?;
+        input = Box::new(Cursor::new(start.clone()).chain(input));
+    }
+    Ok((BufReader::with_capacity(START as usize, input), start))
+}
+
+/// Files in the order of their first requests, as rotated logs are given in any. Those that are no
+/// files stay where they are.
+fn in_order<'p>(paths: &'p [PathBuf], format: Option<Format>, rules: &Rules) -> Vec<&'p Path> {
+    let mut paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    if paths.len() > 1 && paths.iter().all(|path| path.is_file()) {
+        paths.sort_by_cached_key(|path| begin(path, format, rules));
+    }
+    paths
+}
+
+/// The time of the first requests of a file, in seconds since 1970. `None` if there is no telling.
+fn begin(path: &Path, format: Option<Format>, rules: &Rules) -> Option<u64> {
+    let (_, start) = unfolded(Box::new(File::open(path).ok()?)).ok()?;
+    // The last line is cut off, which does no harm here.
+    make_of(Cursor::new(start), "", format, rules).ok()?.trace.head.began
+}
+
+/// Whether a trace has room for another request.
+fn check_room(gathering: &Gathering, file: &str) -> Result<(), Error> {
+    match gathering.requests() < MOST {
+        true => Ok(()),
+        false => Err(Error::TooMany { file: file.to_owned() }),
+    }
+}
+
+/// Reads lines: gives each one to `take`, which says why if it is no request.
+fn each_line(
+    input: impl BufRead,
+    file: &str,
+    rejected: &mut Rejected,
+    gathering: &mut Gathering,
+    mut take: impl FnMut(&[u8], &mut Gathering) -> Result<(), &'static str>,
+) -> Result<(), Error> {
+    let mut lines = lines::Lines::new(input);
+    loop {
+        let number = lines.number() + 1;
+        let taken = match lines.next() {
+            Err(error) => {
+                let what = format!("line {number}: {error}; the lines before it can be read alone");
+                return Err(Error::Damaged { file: file.to_owned(), what });
+            }
+            Ok(None) => return Ok(()),
+            Ok(Some([])) => continue,
+            Ok(Some(line)) => {
+                check_room(gathering, file)?;
+                take(line, gathering)
+            }
+        };
+        if let Err(why) = taken {
+            rejected.add(file, format_args!("line {number}"), why);
+        }
+    }
+}
+
+/// What a trace from a log is made from.
+fn source(name: &str) -> Source {
+    Source { name: name.to_owned(), inferred: Vec::new() }
+}

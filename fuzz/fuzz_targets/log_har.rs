@@ -1,0 +1,12 @@
+//! HARs, which a browser exports, up to the trace.
+//!
+//! A trace keeps its promises, and is read back from its file as it was written. An error is one
+//! line.
+
+#![no_main]
+
+use duality_fuzz::check_log;
+use duality_trace::readers::Format;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| check_log(bytes, Format::Har));

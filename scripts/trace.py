@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""How fast `duality trace from` reads: a log of a million lines in each format.
+
+    cargo build --release && python3 scripts/trace.py [--lines N] [--program PATH]
+
+Prints, for each format, the seconds, the peak memory, and the bytes of a request in the trace.
+docs/trace.md has the figures.
+"""
+
+import argparse
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+CLIENTS = 20_000
+
+
+def requests(lines):
+    """Requests at 100 a second, each of a random client: when, from where, and what."""
+    chance = random.Random(1)
+    at = 1_795_593_284.0
+    for number in range(lines):
+        at += chance.expovariate(100)
+        client = chance.randrange(CLIENTS)
+        yield number, at, client, int(2 ** chance.uniform(6, 18))
+
+
+def combined(lines, to):
+    for _, at, client, size in requests(lines):
+        stamp = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(at))
+        address = f"10.0.{client >> 8}.{client & 255}"
+        to.write(
+            f'{address} - - [{stamp}] "GET /pages/{size % 997}.html HTTP/1.1" 200 {size} '
+            f'"https://example.org/" "Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101"\n'.encode()
+        )
+
+
+def nginx(lines, to):
+    counts = [0] * CLIENTS
+    for _, at, client, size in requests(lines):
+        counts[client] += 1
+        to.write(
+            f'{{"ts":{at:.3f},"rt":0.002,"conn":{client},"n":{counts[client]},"m":"GET",'
+            f'"u":"/pages/{size % 997}.html","s":200,"b":{size},"p":"HTTP/1.1","rtt":"130"}}\n'.encode()
+        )
+
+
+def caddy(lines, to):
+    for _, at, client, size in requests(lines):
+        to.write(
+            json.dumps(
+                {
+                    "level": "info",
+                    "ts": at,
+                    "msg": "handled request",
+                    "request": {
+                        "remote_ip": f"10.0.{client >> 8}.{client & 255}",
+                        "remote_port": "41342",
+                        "proto": "HTTP/1.1",
+                        "method": "GET",
+                        "uri": f"/pages/{size % 997}.html",
+                        "headers": {"User-Agent": ["Mozilla/5.0 (X11; Linux x86_64)"]},
+                    },
+                    "duration": 0.002,
+                    "size": size,
+                    "status": 200,
+                }
+            ).encode()
+            + b"\n"
+        )
+
+
+def pcap(lines, to):
+    """Two packets a request: what the client sends, and a reply of one segment."""
+    to.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 128, 101))
+    sent = [[1, 1] for _ in range(CLIENTS)]
+    for _, at, client, size in requests(lines):
+        ends = (bytes([10, 0, client >> 8, client & 255]), bytes([192, 0, 2, 1]))
+        ports = (1024 + client, 80)
+        for way, (length, late) in enumerate([(300, 0.0), (min(size, 60_000), 0.002)]):
+            moment = at + late
+            tcp = struct.pack(
+                ">HHIIBBHHH", ports[way], ports[1 - way], sent[client][way], 0, 5 << 4, 0x18, 999, 0, 0
+            )
+            sent[client][way] = (sent[client][way] + length) % (1 << 32)
+            address = (ends[way], ends[1 - way])
+            ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 40 + length, 0, 0, 64, 6, 0, *address)
+            head = struct.pack("<IIII", int(moment), int(moment % 1 * 1e6), 40, 40 + length)
+            to.write(head + ip + tcp)
+
+
+FORMATS = {"combined": combined, "nginx": nginx, "caddy": caddy, "pcap": pcap}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lines", type=int, default=1_000_000)
+    parser.add_argument("--program", default="target/release/duality")
+    arguments = parser.parse_args()
+    print(f"{arguments.lines} requests; {arguments.program}")
+    print(f"{'format':10}{'log':>10}{'time':>10}{'memory':>10}{'a request':>12}")
+    with tempfile.TemporaryDirectory() as folder:
+        log, trace = os.path.join(folder, "log"), os.path.join(folder, "trace")
+        for name, write in FORMATS.items():
+            with open(log, "wb") as to:
+                write(arguments.lines, to)
+            begin = time.monotonic()
+            child = subprocess.Popen(
+                [arguments.program, "trace", "from", log, "-o", trace],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            _, status, usage = os.wait4(child.pid, 0)
+            took = time.monotonic() - begin
+            if status != 0:
+                sys.exit(f"{name}: exit status {status}")
+            print(
+                f"{name:10}{os.path.getsize(log) / 1e6:>7.0f} MB{took:>8.1f} s"
+                f"{usage.ru_maxrss / 1e3:>7.0f} MB{os.path.getsize(trace) / arguments.lines:>10.1f} B"
+            )
+
+
+if __name__ == "__main__":
+    main()
