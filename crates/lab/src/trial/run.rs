@@ -204,6 +204,9 @@ impl Trial<'_> {
             sequential::judge(&self.costs, &servers, self.candidates.len(), &self.setup.rule);
         let standings = self.standings();
         self.tell(Event::Block(Block { number, dropped, seconds, order, measured, standings }));
+        if let [only] = servers[..] {
+            return Ok(Some(Finding::LastOne { candidate: self.name(only) }));
+        }
         let finding = match self.judgement.decision.clone() {
             Some(Decision::Winner(place)) => Finding::Winner { candidate: self.name(place) },
             Some(Decision::Level(places)) => Finding::Level {
