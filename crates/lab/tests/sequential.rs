@@ -1,10 +1,12 @@
 //! How often the verdict of a trial is wrong, and how soon it is right: a thousand trials of equal
 //! servers, judged after each block, with several kinds of noise, and with that of recorded runs.
 
+#![expect(clippy::print_stdout, reason = "how often it was wrong is the result")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use duality_lab::judge::sequential::{Decision, PROMISE, Rule, interval, judge};
+use duality_lab::judge::sequential::{Decision, PROMISE, Rule, Standing, interval, judge};
 use duality_lab::random::SplitMix64;
 use duality_lab::record::results;
 
@@ -48,7 +50,7 @@ fn is_wrong(blocks: &[Vec<f64>], count: usize) -> bool {
         blocks.iter().map(|block| block.iter().map(|noise| Some(noise.exp())).collect()).collect();
     (1..=blocks.len()).any(|end| {
         let judged = judge(&blocks[..end], &servers, count, &STRICT);
-        judged.standings.iter().any(|standing| standing.is_behind())
+        judged.standings.iter().any(Standing::is_behind)
     })
 }
 

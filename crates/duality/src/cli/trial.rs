@@ -147,7 +147,7 @@ fn setup_of(catalogue: &Catalogue, arguments: &Arguments) -> Result<Setup, Failu
     setup::check_files(&setup).map_err(flag)?;
     arguments.tuning.check(&listed).map_err(flag)?;
     // Candidates are processes, as those of prefork are.
-    let processes = find("prefork").map(|prefork| prefork.gives());
+    let processes = find("prefork").map(Architecture::gives);
     if let Some(reason) = processes.and_then(|given| listed.missing_from(given)) {
         return Err(Failure::failed(format!("{name} on trial: {reason}")));
     }
