@@ -185,7 +185,8 @@ fn equal_candidates_are_not_told_apart() {
     let get =
         || ask(address, b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n", "</p>\n");
     // Clients stop before the trial ends in order.
-    let (verdict, _, lost) = with_clients(get, |_| (0..3).map(|_| trial.event("block")).last());
+    let (verdict, _, lost) =
+        with_clients(get, |_| (0..3).map(|_| trial.event("block")).next_back());
     assert!(lost.is_empty() && verdict.is_some(), "{lost:?}");
     let verdict = trial.event("decided");
     assert_eq!(verdict["finding"]["finding"], "out_of_time", "{verdict}");
@@ -252,7 +253,7 @@ fn a_candidate_that_dies_is_started_again_once() {
     assert_eq!(trial.end().0.code(), Some(0));
 }
 
-/// Whoever is connected gets a reply; only new connections are refused, at the end.
+/// Each client that is connected gets a reply; only new connections are refused, at the end.
 #[test]
 fn a_signal_in_mid_load_loses_nothing() {
     for by in ["slot", "connection"] {

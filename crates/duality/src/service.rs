@@ -181,7 +181,7 @@ impl Service {
         ALL.iter().filter(carries).map(|architecture| architecture.name()).collect()
     }
 
-    /// Runs the command line of this service (`serve`, `compare`, `trial`, `architectures` …) and returns
+    /// Runs the command line of this service (`serve`, `compare`, `trial` …) and returns
     /// what `main` is to return. Needs the feature `tool`, which is on by default.
     #[cfg(feature = "tool")]
     pub fn main(self) -> ExitCode {

@@ -1,5 +1,5 @@
-//! How often the verdict of a trial is wrong, and how soon it is right: a thousand trials of equal
-//! servers, judged after each block, with several kinds of noise, and with that of recorded runs.
+//! How often the verdict of a trial is wrong, and how soon it is right. A thousand trials of equal
+//! servers are judged after each block, with several kinds of noise and that of recorded runs.
 
 #![expect(clippy::print_stdout, reason = "how often it was wrong is the result")]
 

@@ -1,10 +1,10 @@
 //! Notices that too large a share of requests goes wrong, as soon as it is sure enough.
 //!
 //! The share of one look is up to chance: one error of two requests is no 50 %. So each look is
-//! evidence for a larger share against the limit, a likelihood ratio. The sum of its logarithms never
-//! falls below zero, so that a long good time does not hide what goes wrong now. The sum of a server
-//! that keeps to the limit passes [`ENOUGH`] once in a million requests at most, on average
-//! (Page's CUSUM; Shin, Ramdas & Rinaldo, *E-detectors*, 2023).
+//! evidence for a larger share against the limit, a likelihood ratio. The sum of its logarithms
+//! never falls below zero, so a long good time does not hide what goes wrong now. For a server that
+//! keeps to the limit, the sum passes `ENOUGH` once in a million requests on average. It is Page's
+//! CUSUM (Shin, Ramdas & Rinaldo, *E-detectors*, 2023).
 
 /// Larger shares that are looked for, as multiples of the limit.
 const ALTERNATIVES: [f64; 3] = [2.0, 5.0, 20.0];

@@ -7,8 +7,8 @@
 //!                 └────▶ verdict   the best set, and what is out for sure
 //! ```
 //!
-//! A trial on live traffic has a verdict at any time ([`sequential`]), and limits that a server must
-//! keep ([`guard`]).
+//! A trial on live traffic has a verdict at any time ([`sequential`]). It also has limits that a
+//! server must keep ([`guard`]).
 //!
 //! Nothing here is a sentence: `tell` has the words.
 

@@ -1,23 +1,26 @@
-//! A verdict that may be looked at at any time: which of several servers takes least processor time
-//! a request, from blocks that come one after the other.
+//! A verdict that may be looked at at any time. It says which of several servers takes least
+//! processor time for a request, from blocks that come one after the other.
 //!
-//! An ordinary interval is right for one look. If it is looked at after each block, until it names a
-//! winner, it names a false one in the end. The interval here holds the true value at *all* looks
+//! An ordinary interval is right for one look. If it is looked at after each block, until it names
+//! a winner, it names a false one in the end. The interval here holds the true value at *all* looks
 //! together, with the promised probability.
 //!
 //! - In each block, the difference of two servers is that of the logarithms of their costs. What
 //!   drifts on the machine is in both, and so in no difference.
 //!
-//! - The mean of the differences is tested by a t-test whose effect size has a normal prior, and its
-//!   standard deviation the scale-free prior. Its Bayes factor has a closed form (Gönen et al., *The
-//!   American Statistician* 59, 2005). It is a martingale if the true mean is the one tested, for any
-//!   standard deviation (Hendriksen, de Heide & Grünwald, *Bayesian Analysis* 16, 2021; Wang &
-//!   Ramdas, *Anytime-valid t-tests*, 2025). So by Ville's inequality it reaches `1/a` at any look
-//!   with probability `a` at most. The means that it does not reject are an interval: Robbins's
-//!   normal mixture (1970), for a standard deviation that has to be estimated.
+//! - A t-test tests the mean of the differences. Its effect size has a normal prior, and its standard
+//!   deviation the scale-free one. The Bayes factor has a closed form (Gönen et al., *The American
+//!   Statistician* 59, 2005).
 //!
-//! - Each of `k` servers is compared with each other one, so each pair has `a = promise / (k(k-1)/2)`
-//!   (Bonferroni).
+//! - Under the tested mean the factor is a martingale, for any standard deviation (Hendriksen, de
+//!   Heide & Grünwald, *Bayesian Analysis* 16, 2021; Wang & Ramdas, *Anytime-valid t-tests*, 2025).
+//!   So by Ville's inequality it reaches `1/a` at any look with probability `a` at most.
+//!
+//! - The means that the test does not reject are an interval. It is Robbins's normal mixture (1970),
+//!   for a standard deviation that has to be estimated.
+//!
+//! - Each of `k` servers is compared with each other one. So each pair has
+//!   `a = promise / (k(k-1)/2)` (Bonferroni).
 //!
 //! The differences should be normal. Heavy tails make the intervals wider, and so keep the promise.
 //! Successive differences may depend on each other, since a connection can outlast a block. Then
@@ -87,7 +90,7 @@ pub enum Decision {
 }
 
 /// Judges the blocks until now. A block has the cost of each server, above zero; it has none of a
-/// server that was not there. `servers` are those that are in the trial, of `candidates` that began.
+/// server that was not there. `servers` are those still in the trial, of `candidates` that began.
 /// Blocks without one of them do not count.
 pub fn judge(
     blocks: &[Vec<Option<f64>>],
@@ -150,9 +153,9 @@ pub fn interval(differences: &[f64], alpha: f64) -> Option<Interval> {
     let centre = mean(differences.iter().copied());
     let squares: f64 = differences.iter().map(|value| (value - centre).powi(2)).sum();
     let variance = squares / (count - 1.0) * inflation(differences, centre, squares);
-    // The Bayes factor of a mean `m`, with t² = count (centre - m)² / variance and `spread` g, is
-    // g^(-1/2) ((1 + t²/(n-1)) / (1 + t²/((n-1) g)))^(n/2). It is below 1/alpha where the fraction
-    // is below `most`, which is solved for t².
+    // The Bayes factor of a mean `m` is g^(-1/2) ((1 + t²/(n-1)) / (1 + t²/((n-1) g)))^(n/2).
+    // Here t² = count (centre - m)² / variance, and `spread` is g. The factor is below 1/alpha where
+    // the fraction is below `most`. That is solved for t².
     let spread = 1.0 + count * EFFECT;
     let most = (spread.sqrt() / alpha).powf(2.0 / count);
     if most >= spread {
@@ -185,7 +188,7 @@ mod tests {
 
     const RULE: Rule = Rule { promise: PROMISE, margin: 0.05 };
 
-    /// Blocks of servers whose costs are these, up and down by `noise` in turn.
+    /// Blocks of servers that have these costs, up and down by `noise` in turn.
     fn blocks(costs: &[f64], noise: f64, count: usize) -> Vec<Vec<Option<f64>>> {
         let cost = |block: usize, server: usize, cost: f64| {
             let sign = if (block * 7 + server * 3) % 4 < 2 { noise } else { -noise };

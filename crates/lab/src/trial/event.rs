@@ -123,7 +123,7 @@ pub struct Block {
     pub dropped: Option<Dropped>,
     /// How long it took, in seconds.
     pub seconds: f64,
-    /// Whose turn it was; empty where each connection was drawn.
+    /// The candidates in the order of their turns; empty where each connection was drawn.
     pub order: Vec<String>,
     /// What each candidate that is in the trial did meanwhile.
     pub measured: BTreeMap<String, Measured>,

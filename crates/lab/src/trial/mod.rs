@@ -8,7 +8,7 @@
 //!   run: turns, looks, limits ──▶ blocks ──▶ judge::sequential ──▶ events ──▶ text, page, records
 //! ```
 //!
-//! Time is cut into turns in mirrored random order ([`plan`]). A connection stays with the server
+//! Time is cut into turns in mirrored random order (`plan`). A connection stays with the server
 //! that accepted it, so each server's processor time and requests count at all times. A block is one
 //! mirrored pair of turns of each candidate. docs/trial.md explains the method.
 //!

@@ -360,7 +360,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Tells the kernel whose turn it is.
+    /// Tells the kernel which candidate has its turn.
     pub(super) fn direct(&self) -> Result<(), String> {
         let told = |error: io::Error| format!("cannot direct connections: {error}");
         match self.selected {
