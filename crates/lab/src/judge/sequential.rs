@@ -8,16 +8,16 @@
 //! - In each block, the difference of two servers is that of the logarithms of their costs. What
 //!   drifts on the machine is in both, and so in no difference.
 //!
-//! - A t-test tests the mean of the differences. Its effect size has a normal prior, and its standard
-//!   deviation the scale-free one. The Bayes factor has a closed form (Gönen et al., *The American
-//!   Statistician* 59, 2005).
+//! - A t-test tests the mean of the differences. Its effect size has a normal prior, and its
+//!   standard deviation the scale-free one. The Bayes factor has a closed form (Gönen et al., *The
+//!   American Statistician* 59, 2005).
 //!
-//! - Under the tested mean the factor is a martingale, for any standard deviation (Hendriksen, de
+//! - The factor is a martingale under the tested mean (Hendriksen, de
 //!   Heide & Grünwald, *Bayesian Analysis* 16, 2021; Wang & Ramdas, *Anytime-valid t-tests*, 2025).
 //!   So by Ville's inequality it reaches `1/a` at any look with probability `a` at most.
 //!
-//! - The means that the test does not reject are an interval. It is Robbins's normal mixture (1970),
-//!   for a standard deviation that has to be estimated.
+//! - The means that the test does not reject are an interval. It is Robbins's normal mixture
+//!   (1970), for a standard deviation that has to be estimated.
 //!
 //! - Each of `k` servers is compared with each other one. So each pair has
 //!   `a = promise / (k(k-1)/2)` (Bonferroni).

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Time is cut into turns in mirrored random order (`plan`). A connection stays with the server
-//! that accepted it, so each server's processor time and requests count at all times. A block is one
-//! mirrored pair of turns of each candidate. docs/trial.md explains the method.
+//! that accepted it, so each server's processor time and requests count at all times. A block is
+//! one mirrored pair of turns of each candidate. docs/trial.md explains the method.
 //!
 //! The trial itself listens, by the [`Door`] that the command gives it. So a server can die, or end
 //! in order, and no queued connection is lost.

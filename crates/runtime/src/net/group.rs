@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The program is classic BPF (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)) and needs no privilege. The
-//! kernel counts the sockets of a group in the order of their listen(2). When a socket of a group is
-//! closed, the last one takes its index. So a group here closes its sockets together.
+//! kernel counts the sockets of a group in the order of their listen(2). When a socket of a group
+//! is closed, the last one takes its index. So a group here closes its sockets together.
 //!
 //! A program is replaced in one step. A connection stays with the socket that got its SYN.
 
