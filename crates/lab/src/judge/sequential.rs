@@ -153,9 +153,9 @@ pub fn interval(differences: &[f64], alpha: f64) -> Option<Interval> {
     let centre = mean(differences.iter().copied());
     let squares: f64 = differences.iter().map(|value| (value - centre).powi(2)).sum();
     let variance = squares / (count - 1.0) * inflation(differences, centre, squares);
-    // The Bayes factor of a mean `m` is g^(-1/2) ((1 + t²/(n-1)) / (1 + t²/((n-1) g)))^(n/2).
-    // Here t² = count (centre - m)² / variance, and `spread` is g. The factor is below 1/alpha where
-    // the fraction is below `most`. That is solved for t².
+    // The Bayes factor of a mean `m` is g^(-1/2) ((1 + t²/(n-1)) / (1 + t²/((n-1) g)))^(n/2). Here
+    // t² = count (centre - m)² / variance, and `spread` is g. The factor is below 1/alpha where the
+    // fraction is below `most`. That is solved for t².
     let spread = 1.0 + count * EFFECT;
     let most = (spread.sqrt() / alpha).powf(2.0 / count);
     if most >= spread {
