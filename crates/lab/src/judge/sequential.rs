@@ -173,7 +173,7 @@ fn inflation(values: &[f64], centre: f64, squares: f64) -> f64 {
         return 1.0;
     }
     let products: f64 = values.windows(2).map(|pair| (pair[0] - centre) * (pair[1] - centre)).sum();
-    // An estimate from few values is too low, so it counts with two standard errors (Bartlett 1946).
+    // An estimate from few values is too low: it counts with two standard errors (Bartlett 1946).
     let error = 2.0 / (values.len() as f64).sqrt();
     let correlation = (products / squares + error).clamp(0.0, MOST_CORRELATION);
     (1.0 + correlation) / (1.0 - correlation)
