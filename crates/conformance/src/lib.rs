@@ -237,6 +237,16 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// The lines of a load's standard error that are about the server. Left out is what a busy machine
+/// does to a load that is too short for figures.
+pub fn complaints_of_load(said: &str) -> Vec<&str> {
+    let is_busy = |line: &&str| {
+        line.contains("the figures are invalid")
+            || line.contains("requests that were due were answered")
+    };
+    said.lines().filter(|line| !is_busy(line)).collect()
+}
+
 /// Says that a test is skipped here, and why, past its captured output: `cargo xtask test` counts
 /// these lines.
 pub fn skip(reason: std::fmt::Arguments<'_>) {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use duality_conformance::skip;
+use duality_conformance::{complaints_of_load, skip};
 use tempfile::TempDir;
 
 /// A short load, for what a window does not matter to.
@@ -25,15 +25,6 @@ fn run(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
         .unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
-
-/// What a load complains of, but for what a busy machine does to so short a load.
-fn complaints(said: &str) -> Vec<&str> {
-    let is_busy = |line: &&str| {
-        line.contains("the figures are invalid")
-            || line.contains("requests that were due were answered")
-    };
-    said.lines().filter(|line| !is_busy(line)).collect()
 }
 
 /// Answers the requests of one connection: 404 to `/absent`, and otherwise 200. The body is the
@@ -165,12 +156,12 @@ fn conditions_that_are_met_are_a_line_each_and_exit_code_1() {
     let run = |more: &[&str]| run(directory.path(), &[&SHORT[..], more, &[target]].concat());
     let (code, _, said) =
         run(&["--fail-if", "p99>1m", "--fail-if", "errors>0", "--fail-if", "rate<1/s"]);
-    assert!(complaints(&said).is_empty() && (code == 0 || !said.is_empty()), "{said}");
+    assert!(complaints_of_load(&said).is_empty() && (code == 0 || !said.is_empty()), "{said}");
     let (code, output, said) =
         run(&["--fail-if", "max>1us", "--fail-if", "p50>1m", "--fail-if", "rate>1/s"]);
     assert_eq!(code, 1, "{said}");
     assert!(output.contains("200 correct, none failed"), "{output}");
-    let lines = complaints(&said);
+    let lines = complaints_of_load(&said);
     assert_eq!(lines.len(), 2, "{said}");
     assert!(lines[0].starts_with(&format!("duality: {target}: max is ")), "{said}");
     assert!(lines[0].ends_with("--fail-if 'max>1us'"), "{said}");
@@ -196,7 +187,7 @@ fn what_is_not_expected_fails_the_load_with_a_hint() {
     };
     let (code, _, said) = run("/absent", &[]);
     assert!(code == 1 && said.contains("unexpected status 404"), "{said}");
-    let is_correct = |path: &str, more: &[&str]| complaints(&run(path, more).2).is_empty();
+    let is_correct = |path: &str, more: &[&str]| complaints_of_load(&run(path, more).2).is_empty();
     assert!(is_correct("/absent", &["--expect-status", "404"]));
     let (code, _, said) = run("/counter", &[]);
     assert!(code == 1 && said.contains("give --expect-body any"), "{said}");
@@ -215,7 +206,7 @@ fn each_format_can_be_read() {
     let run = |format: &[&str]| {
         let arguments = [&SHORT[..], &["--close"], format, &[target]].concat();
         let (_, output, said) = run(directory.path(), &arguments);
-        assert!(complaints(&said).is_empty(), "{format:?}: {said}");
+        assert!(complaints_of_load(&said).is_empty(), "{format:?}: {said}");
         output
     };
     let json: serde_json::Value = serde_json::from_str(&run(&["--format", "json"])).unwrap();
@@ -291,7 +282,7 @@ fn every_command_of_the_page_works() {
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        let is_clean = complaints(&said).is_empty();
+        let is_clean = complaints_of_load(&said).is_empty();
         assert!(is_clean && (output.status.success() || !said.is_empty()), "{command}: {said}");
     }
 }
