@@ -12,8 +12,9 @@ use pin_project_lite::pin_project;
 
 use crate::visibility::Wait;
 use crate::visibility::graph;
-use crate::wait::{ambient_deadline, earlier, set_ambient_deadline};
-use crate::world;
+use crate::wait::{Ambient, ambient, earlier, gathers, set_ambient};
+use crate::world::gather::{self, Key};
+use crate::world::{self, Here};
 
 /// Waits for at least `duration` from this call on.
 ///
@@ -28,7 +29,7 @@ use crate::world;
 /// ```
 pub fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
     // A duration beyond what the clock can tell is for ever.
-    Sleep { deadline: Instant::now().checked_add(duration) }
+    Sleep { deadline: Instant::now().checked_add(duration), is_noted: false }
 }
 
 /// Waits until `deadline`, or not at all if it has passed.
@@ -45,20 +46,52 @@ pub fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
 #[track_caller]
 pub fn sleep_until(deadline: Instant) -> impl Future<Output = ()> + Send {
     graph::arrive("sleep", Location::caller());
-    Sleep { deadline: Some(deadline) }
+    Sleep { deadline: Some(deadline), is_noted: false }
 }
 
 /// As small as can be, by hand: a parked task is as large as what it waits in.
 struct Sleep {
     deadline: Option<Instant>,
+    /// Whether it is among the deadlines of gathered waits.
+    is_noted: bool,
 }
 
 impl Future for Sleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if gathers() {
+            return self.get_mut().poll_gathered(context);
+        }
         let slept = world::wait_until(context, Wait::Time, self.deadline, |_| Poll::<()>::Pending);
         slept.map(|_| graph::depart())
+    }
+}
+
+impl Sleep {
+    #[cold]
+    fn poll_gathered(&mut self, context: &Context<'_>) -> Poll<()> {
+        let Some(deadline) = self.deadline else { return Poll::Pending };
+        if world::now() >= deadline {
+            graph::depart();
+            return Poll::Ready(());
+        }
+        self.is_noted = true;
+        gather::note_time(self.key(), deadline, context);
+        Poll::Pending
+    }
+
+    /// It is polled where it stays.
+    fn key(&self) -> Key {
+        Key::Future(std::ptr::from_ref(self).addr())
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if self.is_noted {
+            gather::forget_time(self.key());
+        }
     }
 }
 
@@ -87,7 +120,7 @@ pub fn timeout<F: Future>(
     limit: Duration,
     future: F,
 ) -> impl Future<Output = Result<F::Output, Elapsed>> {
-    Timeout { deadline: Instant::now().checked_add(limit), future: Some(future) }
+    Timeout { deadline: Instant::now().checked_add(limit), is_noted: false, future: Some(future) }
 }
 
 pin_project! {
@@ -95,9 +128,26 @@ pin_project! {
     /// polled.
     struct Timeout<F> {
         deadline: Option<Instant>,
+        // Whether it is among the deadlines of gathered waits.
+        is_noted: bool,
         // `None` when it has ended.
         #[pin]
         future: Option<F>,
+    }
+
+    impl<F> PinnedDrop for Timeout<F> {
+        fn drop(this: Pin<&mut Self>) {
+            if this.is_noted {
+                gather::forget_time(this.key());
+            }
+        }
+    }
+}
+
+impl<F> Timeout<F> {
+    /// It is polled where it stays.
+    fn key(&self) -> Key {
+        Key::Future(std::ptr::from_ref(&self.deadline).addr())
     }
 }
 
@@ -105,11 +155,14 @@ impl<F: Future> Future for Timeout<F> {
     type Output = Result<F::Output, Elapsed>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let key = self.key();
         let mut this = self.project();
         let running = this.future.as_mut().as_pin_mut().expect("not polled again after its end");
         let polled = poll_before(*this.deadline, running, context);
         if polled.is_ready() {
             this.future.set(None);
+        } else if let Some(deadline) = *this.deadline {
+            *this.is_noted |= be_polled_at(deadline, key, context);
         }
         polled
     }
@@ -139,15 +192,36 @@ fn poll_before<F: Future>(
     future: Pin<&mut F>,
     context: &mut Context<'_>,
 ) -> Poll<Result<F::Output, Elapsed>> {
-    let outer = ambient_deadline();
-    set_ambient_deadline(earlier(deadline, outer));
+    let outer = ambient();
+    set_ambient(match outer {
+        Ambient::Never => deadline.into(),
+        Ambient::Before(outer) => earlier(deadline, Some(outer)).into(),
+        Ambient::Gather => Ambient::Gather,
+    });
     let polled = future.poll(context);
-    set_ambient_deadline(outer);
+    set_ambient(outer);
     match polled {
         Poll::Ready(output) => Poll::Ready(Ok(output)),
         Poll::Pending if deadline.is_some_and(|deadline| world::now() >= deadline) => {
             Poll::Ready(Err(Elapsed))
         }
         Poll::Pending => Poll::Pending,
+    }
+}
+
+/// Sees to it that a future that has returned `Pending` is polled at its `deadline`. Whether it has
+/// noted the deadline under `key`.
+///
+/// A single wait ends at the ambient deadline by itself, and in the block and the park world it
+/// returns `Pending` only then. So what is left are gathered waits, and futures of other libraries.
+fn be_polled_at(deadline: Instant, key: Key, context: &Context<'_>) -> bool {
+    // SAFETY: the references end with this call.
+    match unsafe { Here::find() } {
+        Here::Loop(core) if !gathers() && core.wakes_running_by(deadline) => false,
+        Here::Reactor(task, reactor) if !gathers() && task.is_woken_by(reactor, deadline) => false,
+        _ => {
+            gather::note_time(key, deadline, context);
+            true
+        }
     }
 }

@@ -1,35 +1,34 @@
-//! The common part of waits in all worlds: how a wait ends, and the ambient deadline.
+//! The common part of waits in all worlds: how a wait ends, and what else ends it.
 
 use std::cell::Cell;
-use std::sync::Arc;
-use std::task::{Wake, Waker};
-use std::thread::{self, Thread};
 use std::time::Instant;
 
 thread_local! {
-    /// When the innermost `time::timeout` around the running task gives up.
-    static AMBIENT_DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// Lets go a wait in [`thread::park`].
-    static WAKER: Waker = Waker::from(Arc::new(Unpark(thread::current())));
+    static AMBIENT: Cell<Ambient> = const { Cell::new(Ambient::Never) };
 }
 
-/// Wakes a kernel thread that waits in [`thread::park`].
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.unpark();
-    }
+/// What ends the waits of the running task, besides what they wait for.
+///
+/// Both variants without data are niches of the nanoseconds. So a wait outside all time limits
+/// compares one word, as it would with an `Option<Instant>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ambient {
+    /// Nothing.
+    Never,
+    /// The time at which the innermost `time::timeout` gives up.
+    Before(Instant),
+    /// The waits are [gathered](crate::world::gather): each notes what it waits for, and returns
+    /// `Pending` at once. The code that set this waits for all that was noted.
+    Gather,
 }
 
-/// Calls `operation` with the waker of what waits in place: this kernel thread, in
-/// [`thread::park`].
-pub(crate) fn with_waker_of_this_thread<R>(operation: impl FnOnce(&Waker) -> R) -> R {
-    WAKER.with(operation)
+const _: () = assert!(size_of::<Ambient>() == size_of::<Option<Instant>>());
+
+impl From<Option<Instant>> for Ambient {
+    #[inline]
+    fn from(deadline: Option<Instant>) -> Self {
+        deadline.map_or(Self::Never, Self::Before)
+    }
 }
 
 /// How a wait ended.
@@ -41,17 +40,32 @@ pub(crate) enum Waited {
     Pending,
 }
 
-/// The ambient deadline of the running task.
+/// What ends the waits of the running task.
 #[inline]
-pub(crate) fn ambient_deadline() -> Option<Instant> {
-    AMBIENT_DEADLINE.get()
+pub(crate) fn ambient() -> Ambient {
+    AMBIENT.get()
 }
 
-/// Sets the ambient deadline and returns the one before. The park world saves it across its
-/// switches.
+/// Sets what ends the waits of the running task, and returns what did before. The park world saves
+/// it across its switches.
 #[inline]
-pub(crate) fn set_ambient_deadline(deadline: Option<Instant>) -> Option<Instant> {
-    AMBIENT_DEADLINE.replace(deadline)
+pub(crate) fn set_ambient(ambient: Ambient) -> Ambient {
+    AMBIENT.replace(ambient)
+}
+
+/// The ambient deadline of the running task. There is none where waits are gathered.
+#[inline]
+pub(crate) fn ambient_deadline() -> Option<Instant> {
+    match AMBIENT.get() {
+        Ambient::Before(deadline) => Some(deadline),
+        Ambient::Never | Ambient::Gather => None,
+    }
+}
+
+/// Whether the waits of the running task are gathered.
+#[inline]
+pub(crate) fn gathers() -> bool {
+    AMBIENT.get() == Ambient::Gather
 }
 
 /// The earlier of two deadlines, or the shorter of two times, where `None` means never.

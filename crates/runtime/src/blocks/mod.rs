@@ -32,7 +32,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use async_task::Runnable;
@@ -41,9 +40,9 @@ use rustix::process::getpid;
 use crate::drain::{self, Scope};
 use crate::visibility::survey::TaskReport;
 use crate::visibility::{self, Label, Wait, thread_slots, waits};
-use crate::wait::{
-    Waited, ambient_deadline, earlier, set_ambient_deadline, with_waker_of_this_thread,
-};
+use crate::wait::{Ambient, Waited, ambient_deadline, earlier, set_ambient};
+use crate::world::gather;
+use crate::world::thread_waker::with_waker_of_this_thread;
 
 pub use reactor::Reactor;
 pub(crate) use reactor::Source;
@@ -284,7 +283,12 @@ impl TaskState {
         Waited::Pending
     }
 
-    fn set_wait(&self, wait: Wait) {
+    /// Whether a timer wakes the running task at `deadline`, or before.
+    pub(crate) fn is_woken_by(&self, reactor: &Reactor, deadline: Instant) -> bool {
+        reactor.is_due_by(self.slot.load(Ordering::Relaxed), deadline)
+    }
+
+    pub(crate) fn set_wait(&self, wait: Wait) {
         self.wait.store(wait.pack(), Ordering::Relaxed);
         self.since.store(thread_slots::coarse_milliseconds(), Ordering::Relaxed);
     }
@@ -327,13 +331,13 @@ impl Future for BlockByBlock {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let Self { future, state } = self.get_mut();
         let _running = running::enter(Some(state));
-        let outer = set_ambient_deadline(None);
+        let outer = set_ambient(Ambient::Never);
         let polled = match (&mut *future, &state.group.waits) {
             (None, _) => Poll::Ready(()),
             (Some(future), Waits::Suspend(_)) => future.as_mut().poll(context),
             (Some(future), Waits::InPlace) => poll_in_place(future.as_mut(), state),
         };
-        set_ambient_deadline(outer);
+        set_ambient(outer);
         if polled.is_ready() {
             // Its destructors run as the task.
             *future = None;
@@ -356,8 +360,8 @@ fn poll_in_place(
             if polled.is_ready() || state.leaves.load(Ordering::Relaxed) {
                 return polled;
             }
-            // Beside `timeout`, only a foreign future comes here.
-            thread::park();
+            // Beside `timeout`, a foreign future comes here, and one that has gathered its waits.
+            gather::wait_in_place(Ambient::Never);
         }
     })
 }

@@ -17,8 +17,10 @@
 //! Source: epoll(7); the shape is that of every library that shares one epoll among threads, since
 //! libevent.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -37,6 +39,8 @@ use crate::drain;
 use crate::remote::wakeup::{Wakeup, WakeupSender};
 use crate::visibility::survey::{self, LoopReport};
 use crate::visibility::{self, thread_slots};
+use crate::wait::earlier;
+use crate::world::gather::{Deadlines, Key, TICK};
 
 /// Wakes tasks on any kernel thread when descriptors are ready and when timers expire.
 #[derive(Clone)]
@@ -49,6 +53,8 @@ struct Inner {
     wakeup: Wakeup,
     interrupt: WakeupSender,
     sources: Mutex<Slab<Arc<Source>>>,
+    /// The wakers of what waits for the drain.
+    drains: Mutex<BTreeMap<Key, Waker>>,
     tasks: Mutex<TaskTable>,
     is_draining: AtomicBool,
     /// Set before `is_draining` is.
@@ -56,8 +62,10 @@ struct Inner {
     is_stopped: AtomicBool,
 }
 
-/// The tasks that wait here, each with at most one deadline.
+/// The tasks that wait here, each with at most one deadline for single waits.
 struct TaskTable {
+    /// The deadlines of gathered waits.
+    gathered: Deadlines,
     /// Indexed by the slots of the tasks.
     timers: Timers,
     slots: Slab<Slot>,
@@ -93,6 +101,7 @@ impl Reactor {
         let wakeup = Wakeup::new()?;
         epoll::add(&epoll, &wakeup, EventData::new_u64(WAKEUP), EventFlags::IN)?;
         let tasks = TaskTable {
+            gathered: Deadlines::default(),
             timers: Timers::new(Instant::now()),
             slots: Slab::new(),
             sleeps_until: None,
@@ -102,6 +111,7 @@ impl Reactor {
             interrupt: wakeup.sender(),
             wakeup,
             sources: Mutex::default(),
+            drains: Mutex::default(),
             tasks: Mutex::new(tasks),
             is_draining: AtomicBool::new(false),
             drain_began: OnceLock::new(),
@@ -204,19 +214,57 @@ impl Reactor {
     /// had.
     pub(super) fn set_timer(&self, slot: u32, deadline: Instant, waker: &Waker) {
         let mut tasks = lock(&self.inner.tasks);
-        let TaskTable { timers, slots, sleeps_until } = &mut *tasks;
+        let TaskTable { timers, slots, .. } = &mut *tasks;
         let kept = &mut slots[slot as usize].waker;
         if !kept.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
             *kept = Some(waker.clone());
         }
         timers.set(slot, deadline);
-        let is_late = sleeps_until.is_some_and(|until| until.is_none_or(|until| deadline < until));
-        if is_late {
+        self.look_at(deadline, tasks);
+    }
+
+    /// Interrupts the reactor, if it sleeps for longer than until `deadline`.
+    fn look_at(&self, deadline: Instant, mut tasks: MutexGuard<'_, TaskTable>) {
+        let until = &mut tasks.sleeps_until;
+        if until.is_some_and(|until| until.is_none_or(|until| deadline < until)) {
             // Once is enough.
-            *sleeps_until = None;
+            *until = None;
             drop(tasks);
             self.inner.interrupt.send();
         }
+    }
+
+    /// Whether the timer of that slot fires at `deadline`, or before.
+    pub(super) fn is_due_by(&self, slot: u32, deadline: Instant) -> bool {
+        let due = lock(&self.inner.tasks).timers.deadline(slot);
+        due.is_some_and(|due| due <= deadline + TICK)
+    }
+
+    /// Has `waker` used at a deadline of gathered waits.
+    pub(crate) fn note_time(&self, key: Key, deadline: Instant, waker: &Waker) {
+        let mut tasks = lock(&self.inner.tasks);
+        let replaced = tasks.gathered.set(key, deadline, Some(waker.clone()));
+        self.look_at(deadline, tasks);
+        // Not under the lock: the last waker of a task frees it.
+        drop(replaced);
+    }
+
+    pub(crate) fn forget_time(&self, key: Key) {
+        let forgotten = lock(&self.inner.tasks).gathered.forget(key);
+        drop(forgotten);
+    }
+
+    /// Has `waker` used when the reactor drains. False if it does already.
+    pub(crate) fn note_drain(&self, key: Key, waker: &Waker) -> bool {
+        let replaced = lock(&self.inner.drains).insert(key, waker.clone());
+        drop(replaced);
+        // A drain that this does not see finds the waker.
+        !self.draining()
+    }
+
+    pub(crate) fn forget_drain(&self, key: Key) {
+        let forgotten = lock(&self.inner.drains).remove(&key);
+        drop(forgotten);
     }
 
     /// The waits of the tasks, the longest wait first.
@@ -239,7 +287,7 @@ impl Reactor {
     fn await_events(&self, events: &mut Vec<epoll::Event>) {
         let until = {
             let mut tasks = lock(&self.inner.tasks);
-            let until = tasks.timers.next_expiry();
+            let until = earlier(tasks.timers.next_expiry(), tasks.gathered.next());
             tasks.sleeps_until = Some(until);
             until
         };
@@ -275,6 +323,7 @@ impl Reactor {
         tasks.timers.expire(Instant::now(), fired);
         let slots = &mut tasks.slots;
         woken.extend(fired.drain(..).filter_map(|slot| slots.get_mut(slot as usize)?.waker.take()));
+        tasks.gathered.expire(Instant::now(), woken);
     }
 
     /// The process drains: each task that waits to read looks again.
@@ -285,6 +334,8 @@ impl Reactor {
             let woken = source.readiness.note([true, false], false);
             woken.into_iter().flatten().for_each(Waker::wake);
         }
+        let drains = mem::take(&mut *lock(&self.inner.drains));
+        drains.into_values().for_each(Waker::wake);
     }
 }
 

@@ -24,7 +24,8 @@ use super::LoopWorld;
 use super::core::Core;
 use super::current;
 use crate::visibility::graph;
-use crate::wait::{Waited, ambient_deadline, earlier, set_ambient_deadline};
+use crate::wait::{Ambient, Waited, ambient, earlier, set_ambient};
+use crate::world::gather;
 
 impl Core {
     /// Leaves the running task until it is woken, `deadline` passes or the ambient deadline does.
@@ -32,7 +33,11 @@ impl Core {
     /// Inlined into its callers, as [`suspend_for`] is.
     #[inline(always)]
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> Waited {
-        let ambient = ambient_deadline();
+        let ambient = match ambient() {
+            Ambient::Never => None,
+            Ambient::Before(ambient) => Some(ambient),
+            Ambient::Gather => return Waited::Pending,
+        };
         if let Some(deadline) = earlier(deadline, ambient)
             && let Some(name) = self.tasks.running().name()
         {
@@ -45,9 +50,13 @@ impl Core {
 
     /// Leaves the running task until the others that are ready have had a turn.
     #[inline(always)]
-    pub(crate) fn wait_for_turn(&self) -> Waited {
+    pub(crate) fn wait_for_turn(&self, context: &Context<'_>) -> Waited {
         self.tasks.requeue_running();
-        self.leave(ambient_deadline())
+        match ambient() {
+            Ambient::Never => self.leave(None),
+            Ambient::Before(ambient) => self.leave(Some(ambient)),
+            Ambient::Gather => gather::leave_turn(context),
+        }
     }
 
     /// Leaves the running task until its next turn. `ambient` is its ambient deadline.
@@ -71,9 +80,9 @@ impl Core {
     /// between, each with its own deadline.
     #[cold]
     fn park_before(&self, deadline: Instant) -> Waited {
-        set_ambient_deadline(None);
+        set_ambient(Ambient::Never);
         self.leave(None);
-        set_ambient_deadline(Some(deadline));
+        set_ambient(Ambient::Before(deadline));
         if self.now() >= deadline { Waited::Pending } else { Waited::Again }
     }
 }
@@ -88,7 +97,7 @@ pub(super) fn fiber<F: Future<Output = ()> + 'static>(
 ) -> Fiber {
     Fiber::with(stack, make, move |mut future| {
         let mut context = Context::from_waker(&waker);
-        // `Pending` comes only from a foreign future, which will use the waker.
+        // `Pending` comes from a foreign future, or where waits were gathered. Both use the waker.
         while future.as_mut().poll(&mut context).is_pending() {
             // SAFETY: the reference ends with this call. The loop that has given this fiber a turn
             // lives until the fiber has ended or is dropped. A drop unwinds from here without

@@ -4,6 +4,7 @@
 
 mod access;
 mod blocking;
+mod gathered;
 mod rest;
 mod suspended;
 mod time_limit;
@@ -28,8 +29,8 @@ use crate::event_loop::core::Core;
 use crate::event_loop::current;
 use crate::remote::{self, LoopId};
 use crate::visibility;
-use crate::wait::{Waited, earlier};
-use crate::world::{Here, foreign};
+use crate::wait::{Waited, earlier, gathers};
+use crate::world::{Here, foreign, gather};
 
 /// A socket, and the state that its last world keeps for it.
 pub(crate) struct Socket {
@@ -57,6 +58,12 @@ pub(crate) struct Socket {
     listed: Option<Listed>,
     /// Whether it is an accepted connection that has sent nothing yet.
     is_new: bool,
+    /// Whether gathered waits have noted it, in a way that ends with the socket.
+    is_noted: bool,
+    /// Whether the last read of a gathered wait has taken all there was.
+    was_short: bool,
+    /// Whether a drain does not end its input, because its user is told of the drain.
+    outlives_drain: bool,
 }
 
 /// How an operation ended.
@@ -82,6 +89,9 @@ impl Socket {
             ends_at_drain: None,
             listed: None,
             is_new: false,
+            is_noted: false,
+            was_short: false,
+            outlives_drain: false,
         }
     }
 
@@ -105,6 +115,12 @@ impl Socket {
             let ours = core.filter(|core| core.id() == watcher && core.has_ring());
             ours.map(|core| core.with_ring(|ring| ring.stop_accepting(token))).is_some()
         })
+    }
+
+    /// Leaves the end of its input, at a drain, to its user.
+    pub(super) fn outlive_drain(&mut self) {
+        self.outlives_drain = true;
+        self.listed = None;
     }
 
     /// Lets the other kernel threads go that wait for a connection of this listener. Its accept
@@ -136,6 +152,9 @@ impl Socket {
         // SAFETY: the references end with this call.
         let core = match unsafe { Here::find() } {
             Here::Loop(core) => core,
+            Here::Block if gathers() => {
+                return self.poll_gathered(context, direction, time_limit, attempt);
+            }
             Here::Block => return self.poll_blocking(direction, time_limit, attempt),
             Here::Reactor(task, reactor) => {
                 let running = (task, reactor);
@@ -156,7 +175,10 @@ impl Socket {
                 if !core.spend() {
                     match core.wait(None) {
                         Waited::Again => continue,
-                        Waited::Pending => return Poll::Pending,
+                        Waited::Pending => {
+                            gather::leave_turn(context);
+                            return Poll::Pending;
+                        }
                     }
                 }
                 visibility::count(|counters| counters.attempts.add(1));
@@ -189,7 +211,12 @@ impl Socket {
             core.wake_when(self.as_fd(), token, direction)?;
             foreign::check(context, core.running_waker());
             let first = self.first_bytes_end(direction, core.first_bytes_until(), core.now());
-            match core.wait(earlier(deadline, first)) {
+            let deadline = earlier(deadline, first);
+            if gathers() {
+                self.note_on_loop((core, token), direction, deadline, context);
+                return Poll::Pending;
+            }
+            match core.wait(deadline) {
                 Waited::Again => {}
                 Waited::Pending => return Poll::Pending,
             }
@@ -200,6 +227,7 @@ impl Socket {
     #[inline]
     fn drains(&self, core: &Core, direction: Direction) -> bool {
         self.ends_at_drain.is_some()
+            && !self.outlives_drain
             && direction == Direction::Read
             && core.draining()
             && self.first_bytes_end(direction, core.first_bytes_until(), core.now()).is_none()
@@ -309,8 +337,11 @@ impl AsFd for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Off the list before the number can mean something else.
+        // Off the lists before the number can mean something else.
         self.listed = None;
+        if self.is_noted {
+            self.forget_noted();
+        }
         if let (Some(source), Some(descriptor)) = (self.source.take(), &self.descriptor) {
             source.deregister(descriptor.as_fd(), self.duplicated);
         }

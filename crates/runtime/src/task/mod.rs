@@ -2,14 +2,18 @@
 
 mod join;
 mod offload;
+mod several;
 // For the architectures. What is hidden here and below may change without notice.
 #[doc(hidden)]
 pub mod thread;
 
+pub use crate::world::gather::gather;
 pub use offload::offload;
 pub(crate) use offload::on_disk;
 #[doc(hidden)]
 pub use offload::{HELPERS, limit_helpers, submit};
+#[doc(hidden)]
+pub use several::{Either, Joined, race};
 
 use std::fmt;
 use std::future::Future;
@@ -29,7 +33,7 @@ use crate::event_loop::{ReservedTask, current};
 use crate::visibility::graph::{self, Trace};
 use crate::visibility::{self, Label, Wait, thread_slots};
 use crate::wait::Waited;
-use crate::world::{self, Here, block};
+use crate::world::{self, Here, block, gather};
 
 #[doc(hidden)]
 pub use crate::blocks::BoxedFuture;
@@ -130,14 +134,14 @@ impl Future for YieldNow {
     type Output = ();
 
     #[inline(always)]
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if self.has_yielded {
             graph::depart();
             return Poll::Ready(());
         }
         // SAFETY: the references end with this call.
         let here = unsafe { Here::find() };
-        match here.wait_for_turn() {
+        match here.wait_for_turn(context) {
             Waited::Again => {
                 graph::depart();
                 Poll::Ready(())
@@ -297,7 +301,7 @@ impl Future for Stage {
     type Output = ();
 
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if self.has_left {
             graph::depart();
             return Poll::Ready(());
@@ -309,6 +313,7 @@ impl Future for Stage {
             };
             self.has_left = true;
             task.reach(self.label, self.priority.map(|priority| priority.get() - 1));
+            gather::leave_turn(context);
             Poll::Pending
         })
     }

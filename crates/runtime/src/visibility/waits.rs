@@ -36,6 +36,8 @@ pub enum Wait {
     Turn,
     /// A future that is not this crate's.
     Foreign,
+    /// Several things at once, by [`gather`](crate::task::gather).
+    Several,
 }
 
 const DESCRIPTOR: u32 = (1 << 28) - 1;
@@ -67,6 +69,7 @@ impl Wait {
             Self::Offload => (11, 0),
             Self::Turn => (12, 0),
             Self::Foreign => (13, 0),
+            Self::Several => (14, 0),
         };
         (kind << 28) | (detail as u32 & DESCRIPTOR)
     }
@@ -87,6 +90,7 @@ impl Wait {
             11 => Self::Offload,
             12 => Self::Turn,
             13 => Self::Foreign,
+            14 => Self::Several,
             _ => return None,
         })
     }

@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 use duality_poller::Direction;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::gather;
+use super::thread_waker::with_waker_of_this_thread;
 use crate::event_loop::current;
 use crate::places::Place;
 use crate::visibility::{self, thread_slots};
-use crate::wait::{
-    Waited, ambient_deadline, earlier, set_ambient_deadline, with_waker_of_this_thread,
-};
+use crate::wait::{Ambient, Waited, ambient, ambient_deadline, earlier, set_ambient};
 
 thread_local! {
     /// The address of the waker's data in the innermost [`block_on`]. 0 without a `block_on`.
@@ -44,7 +44,7 @@ pub(super) fn waker_here() -> usize {
 pub fn block_on<F: Future>(future: F) -> F::Output {
     current::enter(None, || {
         let _seen = thread_slots::run_task();
-        let outer = set_ambient_deadline(None);
+        let outer = set_ambient(Ambient::Never);
         let mut future = pin!(future);
         let output = with_waker_of_this_thread(|waker| {
             let _outer = Outer(WAKER.replace(waker.data().addr()));
@@ -52,12 +52,13 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
             loop {
                 match future.as_mut().poll(&mut context) {
                     Poll::Ready(output) => break output,
-                    // Our own operations do not do this outside `timeout`. A foreign future may.
-                    Poll::Pending => thread::park(),
+                    // Our own operations do this only within `timeout` and where waits are
+                    // gathered. A foreign future may.
+                    Poll::Pending => drop(gather::wait_in_place(Ambient::Never)),
                 }
             }
         });
-        set_ambient_deadline(outer);
+        set_ambient(outer);
         output
     })
 }
@@ -73,7 +74,11 @@ impl Drop for Outer {
 
 /// Sleeps until this kernel thread's waker is used or `deadline` passes. May return early.
 pub(crate) fn wait(deadline: Option<Instant>) -> Waited {
-    let ambient = ambient_deadline();
+    let ambient = match ambient() {
+        Ambient::Never => None,
+        Ambient::Before(ambient) => Some(ambient),
+        Ambient::Gather => return Waited::Pending,
+    };
     match earlier(deadline, ambient) {
         None => thread::park(),
         Some(end) => thread::park_timeout(end.saturating_duration_since(Instant::now())),

@@ -1,7 +1,7 @@
 //! Finds futures of other libraries that poll several of ours at a time, such as
-//! `FuturesUnordered`.
+//! `FuturesUnordered`, outside [`gather`](super::gather).
 //!
-//! A task waits for one thing at a time. In the block and the park world each wait happens within
+//! A straight-line task waits for one thing at a time. In the block and the park world each wait happens within
 //! `poll`. So the futures of such a combinator run one after the other, and deadlock where one of
 //! them needs another. On a loop, a wait for a socket or a time wakes the task and not the waker of
 //! the combinator. The combinator then may never poll the future again.
@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Context;
 
 use crate::log;
+use crate::wait::gathers;
 
 /// Checks that a wait is polled with the waker of its task, with its data at `own`; 0 where no task
 /// of ours runs.
@@ -29,10 +30,10 @@ pub(crate) fn check(context: &Context<'_>, own: usize) {
 #[inline(never)]
 fn warn_once(own: usize) {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    if own != 0 && !TOLD.swap(true, Ordering::Relaxed) {
+    if own != 0 && !gathers() && !TOLD.swap(true, Ordering::Relaxed) {
         log::warn(
             "a combinator of another library (such as FuturesUnordered or join_all) waits for several futures in one \
-             task: they run one after the other or never end; use task::spawn for each of them",
+             task: they run one after the other or never end; put it into task::gather, or use task::spawn for each",
         );
     }
 }

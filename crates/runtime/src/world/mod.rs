@@ -32,6 +32,8 @@
 
 pub mod block;
 pub(crate) mod foreign;
+pub(crate) mod gather;
+pub(crate) mod thread_waker;
 
 use std::task::{Context, Poll};
 use std::thread;
@@ -141,16 +143,16 @@ impl<'a> Here<'a> {
 
     /// Waits until other tasks have had a turn.
     #[inline(always)]
-    pub(crate) fn wait_for_turn(self) -> Waited {
+    pub(crate) fn wait_for_turn(self, context: &Context<'_>) -> Waited {
         match self {
             Self::Block => {
                 thread::yield_now();
                 Waited::Again
             }
-            Self::Loop(core) => core.wait_for_turn(),
+            Self::Loop(core) => core.wait_for_turn(context),
             Self::Reactor(task, _) => {
                 task.leave();
-                Waited::Pending
+                gather::leave_turn(context)
             }
         }
     }

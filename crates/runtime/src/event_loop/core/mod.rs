@@ -3,6 +3,7 @@
 //! Tasks call in here through [`current`] while the round that runs them is on the stack below. So
 //! every field is a cell, and no borrow is held while a task runs.
 
+mod gathered;
 mod round;
 
 use std::cell::{Cell, RefCell};
@@ -17,6 +18,7 @@ use duality_fiber::overflow::{self, Watch};
 use duality_fiber::{Stack, StackPool};
 use duality_poller::{Direction, Poller, Ring, Timers, Token};
 
+use self::gathered::Gathered;
 use super::current;
 use super::park;
 use super::report::ReportState;
@@ -31,6 +33,7 @@ use crate::memory::Reserve;
 use crate::remote::{self, LoopId, OwnInbox, TaskName};
 use crate::visibility::thread_slots::{self, ThreadSlot};
 use crate::visibility::{self, Label, Wait};
+use crate::world::gather::TICK;
 
 /// The most operations that a task may complete in one turn. Optimistic I/O never waits by itself,
 /// so a socket that is always ready would otherwise keep the loop to itself.
@@ -47,6 +50,8 @@ pub(crate) struct Core {
     sources: RefCell<Sources>,
     pub(super) tasks: Tasks,
     pub(super) timers: RefCell<Timers>,
+    /// What gathered waits have noted beyond that.
+    pub(crate) gathered: Gathered,
     pub(crate) report_state: ReportState,
     stacks: RefCell<StackPool>,
     /// The memory that stacks leave to the rest of the process.
@@ -116,6 +121,7 @@ impl Core {
             has_ring,
             sources: RefCell::new(sources),
             timers: RefCell::new(Timers::new(now)),
+            gathered: Gathered::default(),
             report_state: ReportState::new(now),
             stacks: RefCell::new(stacks),
             reserve: Reserve::of_this_process(),
@@ -158,6 +164,13 @@ impl Core {
     #[inline]
     pub(crate) fn now(&self) -> Instant {
         self.now.get()
+    }
+
+    /// Whether a timer wakes the running task at `deadline`, or before.
+    pub(crate) fn wakes_running_by(&self, deadline: Instant) -> bool {
+        let name = self.running().name();
+        let due = name.and_then(|name| self.timers.borrow().deadline(name.slot()));
+        due.is_some_and(|due| due <= deadline + TICK)
     }
 
     pub(crate) fn draining(&self) -> bool {
@@ -267,6 +280,7 @@ impl Core {
             }
         }
         self.sources.borrow_mut().remove(token);
+        self.gathered.forget_descriptor(token);
     }
 
     /// Notes what the running task is about to wait for.

@@ -16,7 +16,7 @@ use crate::event_loop::tasks::Task;
 use crate::event_loop::{report, waker};
 use crate::remote::{Message, TaskName};
 use crate::visibility::thread_slots::{self, ThreadSlot};
-use crate::wait::set_ambient_deadline;
+use crate::wait::{Ambient, earlier, set_ambient};
 use crate::{cold_path, visibility};
 
 /// The least number of turns in a round, if enough tasks become ready. The round then goes on for
@@ -47,12 +47,14 @@ impl Core {
             for slot in fired.drain(..) {
                 self.tasks.wake_slot(slot);
             }
+            self.gathered.expire(self.now());
             if self.report_state.is_asked() {
                 report::answer(self);
             }
             if drain::requested() && !self.draining() {
                 self.drain_began.set(Some(self.now()));
                 self.wake_readers();
+                self.gathered.wake_at_drain();
             }
         }
     }
@@ -69,7 +71,7 @@ impl Core {
         // The panic hook has reported the panic. The task's connection closes, and the other tasks
         // go on.
         while catch_unwind(AssertUnwindSafe(run)).is_err() {
-            set_ambient_deadline(None);
+            set_ambient(Ambient::Never);
             self.end(self.running());
         }
         self.tasks.set_idle();
@@ -172,7 +174,7 @@ impl Core {
 
     /// Waits until there is an event, or a timer is due: first by busy polling, then asleep.
     fn await_first_event(&self, from: Instant, events: &mut Vec<Event>) -> io::Result<()> {
-        let expiry = self.timers.borrow_mut().next_expiry();
+        let expiry = earlier(self.timers.borrow_mut().next_expiry(), self.gathered.next());
         let mut poller = self.poller.borrow_mut();
         let mut now = from;
         while now - from < self.options.busy_poll {
@@ -187,6 +189,7 @@ impl Core {
 
     fn dispatch(&self, events: &[Event], woken: &mut Vec<TaskName>) {
         self.sources.borrow_mut().note(events, woken);
+        self.gathered.wake_ready(events);
         for (index, &name) in woken.iter().enumerate() {
             self.tasks.prefetch_woken(woken, index);
             self.wake(name);

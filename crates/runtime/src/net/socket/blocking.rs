@@ -38,8 +38,14 @@ impl Socket {
 
     fn prepare_to_block(&mut self) -> io::Result<()> {
         self.make_blocking()?;
+        self.list()
+    }
+
+    /// Lists the socket for a drain to end, if a drain ends it.
+    pub(super) fn list(&mut self) -> io::Result<()> {
         if let Some(input) = self.ends_at_drain
             && self.listed.is_none()
+            && !self.outlives_drain
         {
             self.listed = Some(Listed::new(self.as_fd(), input)?);
         }

@@ -12,7 +12,7 @@ use rustix::io::ioctl_fionbio;
 use super::{Access, Done, Moved, Socket, TimeLimit};
 use crate::blocks::{Reactor, Source, TaskState};
 use crate::visibility::{self, Wait};
-use crate::wait::{Waited, earlier};
+use crate::wait::{Waited, earlier, gathers};
 
 impl Socket {
     /// Performs one operation of `task`, as [`Socket::poll`] does.
@@ -64,7 +64,11 @@ impl Socket {
             if source.poll_ready(context, direction).is_pending() {
                 let wait = Wait::descriptor(direction, self.as_fd().as_raw_fd());
                 let first = self.first_bytes_end(direction, reactor.first_bytes_until(), now);
-                match task.wait(context, reactor, wait, earlier(deadline, first)) {
+                let mut deadline = earlier(deadline, first);
+                if gathers() {
+                    self.note_deadline(direction, deadline.take(), context);
+                }
+                match task.wait(context, reactor, wait, deadline) {
                     Waited::Again => {}
                     Waited::Pending => return Poll::Pending,
                 }
@@ -75,6 +79,7 @@ impl Socket {
     /// Whether an operation ends because its reactor drains, once there is nothing left for it.
     fn drains_on(&self, reactor: &Reactor, direction: Direction) -> bool {
         self.ends_at_drain.is_some()
+            && !self.outlives_drain
             && direction == Direction::Read
             && reactor.draining()
             && self

@@ -1,0 +1,110 @@
+//! A socket whose waits are [gathered](crate::world::gather): an attempt notes what it would wait
+//! for.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use duality_poller::{Direction, Token};
+use rustix::io::ioctl_fionbio;
+
+use super::{Access, Done, Moved, Socket, TimeLimit};
+use crate::event_loop::core::Core;
+use crate::visibility;
+use crate::world::gather::{self, Key};
+
+impl Socket {
+    /// Performs one operation in the block world, as [`Socket::poll`] does.
+    ///
+    /// poll(2) is level-triggered. So a read that comes after a short one waits first, and spares
+    /// the attempt.
+    pub(super) fn poll_gathered<T>(
+        &mut self,
+        context: &Context<'_>,
+        direction: Direction,
+        time_limit: &mut TimeLimit,
+        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
+    ) -> Poll<io::Result<Done<T>>> {
+        self.prepare_to_gather()?;
+        let was_short = direction == Direction::Read && std::mem::take(&mut self.was_short);
+        while !was_short {
+            visibility::count(|counters| counters.attempts.add(1));
+            match attempt(self.access(None, direction)) {
+                Ok(moved) => {
+                    self.was_short = moved.short && direction == Direction::Read;
+                    self.is_new &= direction == Direction::Write;
+                    return Poll::Ready(Ok(Done::Moved(moved.value)));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    visibility::count(|counters| counters.would_blocks.add(1));
+                    break;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        let now = Instant::now();
+        let deadline = time_limit.deadline(now);
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        gather::note_descriptor(self.as_fd().as_raw_fd(), direction, context);
+        self.note_deadline(direction, deadline, context);
+        self.is_noted = true;
+        Poll::Pending
+    }
+
+    /// Notes a wait of a loop's socket. The poller has been told of it.
+    #[cold]
+    pub(super) fn note_on_loop(
+        &mut self,
+        (core, token): (&Core, Token),
+        direction: Direction,
+        deadline: Option<Instant>,
+        context: &Context<'_>,
+    ) {
+        if context.waker().data().addr() != core.running_waker() {
+            core.gathered.note_foreign(token, direction, context.waker());
+        }
+        self.note_deadline(direction, deadline, context);
+    }
+
+    /// Notes the deadline of an operation; the next operation of its direction replaces it.
+    pub(super) fn note_deadline(
+        &mut self,
+        direction: Direction,
+        deadline: Option<Instant>,
+        context: &Context<'_>,
+    ) {
+        if let Some(deadline) = deadline {
+            gather::note_time(self.key(direction), deadline, context);
+            self.is_noted = true;
+        }
+    }
+
+    /// Takes the socket off what is noted, before its number can mean something else.
+    #[cold]
+    pub(super) fn forget_noted(&mut self) {
+        gather::forget_descriptor(self.as_fd().as_raw_fd());
+        for direction in [Direction::Read, Direction::Write] {
+            gather::forget_time(self.key(direction));
+        }
+        self.is_noted = false;
+    }
+
+    fn key(&self, direction: Direction) -> Key {
+        Key::Descriptor(self.as_fd().as_raw_fd(), direction as u8)
+    }
+
+    fn prepare_to_gather(&mut self) -> io::Result<()> {
+        self.leave_loop()?;
+        self.leave_reactor();
+        if !self.nonblocking {
+            visibility::count(|counters| counters.other_calls.add(1));
+            ioctl_fionbio(self.as_fd(), true)?;
+            self.nonblocking = true;
+        }
+        self.list()
+    }
+}

@@ -1,0 +1,161 @@
+//! The block world's gathered waits: one poll(2) for all that was noted on this kernel thread.
+
+use std::cell::RefCell;
+use std::os::fd::{AsRawFd, RawFd};
+use std::task::{Context, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use duality_poller::Direction;
+
+use super::deadlines::{Deadlines, Key};
+use crate::visibility::{self, Wait, thread_slots};
+use crate::wait::{Ambient, Waited, earlier};
+use crate::world::block;
+use crate::world::thread_waker::sleep_in_poll;
+
+/// What the task of this kernel thread waits for. The wakers are those that are not the task's own.
+#[derive(Default)]
+struct Set {
+    descriptors: Vec<Noted>,
+    deadlines: Deadlines,
+    /// The argument of poll(2), kept for its memory.
+    polled: Vec<libc::pollfd>,
+    /// Wakers to use, kept for its memory.
+    woken: Vec<Waker>,
+}
+
+struct Noted {
+    number: RawFd,
+    direction: Direction,
+    waker: Option<Waker>,
+}
+
+thread_local! {
+    static SET: RefCell<Set> = RefCell::default();
+}
+
+/// Calls `change` with the set, and drops its result afterwards: what drops may change the set.
+/// Where the thread ends, there is no set any more.
+fn with_set<R>(change: impl FnOnce(&mut Set) -> R) {
+    let changed = SET.try_with(|set| change(&mut set.borrow_mut()));
+    drop(changed);
+}
+
+fn foreign(context: &Context<'_>) -> Option<Waker> {
+    let waker = context.waker();
+    (waker.data().addr() != block::waker_here()).then(|| waker.clone())
+}
+
+pub(crate) fn note_descriptor(number: RawFd, direction: Direction, context: &Context<'_>) {
+    let waker = foreign(context);
+    with_set(|set| {
+        let is_it = |noted: &&mut Noted| (noted.number, noted.direction) == (number, direction);
+        match set.descriptors.iter_mut().find(is_it) {
+            Some(noted) => std::mem::replace(&mut noted.waker, waker),
+            None => {
+                set.descriptors.push(Noted { number, direction, waker });
+                None
+            }
+        }
+    });
+}
+
+pub(crate) fn forget_descriptor(number: RawFd) {
+    with_set(|set| {
+        let of_it = set.descriptors.extract_if(.., |noted| noted.number == number);
+        of_it.collect::<Vec<_>>()
+    });
+}
+
+pub(super) fn note_time(key: Key, deadline: Instant, context: &Context<'_>) {
+    let waker = foreign(context);
+    with_set(|set| set.deadlines.set(key, deadline, waker));
+}
+
+pub(super) fn forget_time(key: Key) {
+    with_set(|set| set.deadlines.forget(key));
+}
+
+/// Waits for all that was noted, for the waker of this kernel thread, and for the ambient deadline.
+/// May return early.
+pub(crate) fn wait_in_place(ambient: Ambient) -> Waited {
+    let end = match ambient {
+        Ambient::Gather => return Waited::Pending,
+        Ambient::Before(end) => Some(end),
+        Ambient::Never => None,
+    };
+    let _seen = thread_slots::show_wait(Wait::Several);
+    let (has_descriptors, first) =
+        SET.with_borrow(|set| (!set.descriptors.is_empty(), set.deadlines.next()));
+    let until = earlier(first, end);
+    if has_descriptors {
+        wait_in_poll(until);
+    } else {
+        match until {
+            None => thread::park(),
+            Some(until) => thread::park_timeout(until.saturating_duration_since(Instant::now())),
+        }
+    }
+    let now = (until.is_some()).then(Instant::now);
+    let mut woken = SET.with_borrow_mut(|set| {
+        if let Some(now) = now {
+            set.deadlines.expire(now, &mut set.woken);
+        }
+        std::mem::take(&mut set.woken)
+    });
+    woken.drain(..).for_each(Waker::wake);
+    SET.with_borrow_mut(|set| set.woken = woken);
+    match (end, now) {
+        (Some(end), Some(now)) if now >= end => Waited::Pending,
+        _ => Waited::Again,
+    }
+}
+
+/// Sleeps until one of the descriptors is ready, the waker is used, or `until`. Takes those that
+/// are ready off the set: their operations note them again.
+fn wait_in_poll(until: Option<Instant>) {
+    SET.with_borrow_mut(|set| {
+        let Set { descriptors, polled, woken, .. } = set;
+        polled.clear();
+        polled.extend(descriptors.iter().map(|noted| {
+            let events = match noted.direction {
+                Direction::Read => libc::POLLIN,
+                Direction::Write => libc::POLLOUT,
+            };
+            libc::pollfd { fd: noted.number, events, revents: 0 }
+        }));
+        sleep_in_poll(|event, limit| {
+            polled.extend(event.map(|event| libc::pollfd {
+                fd: event.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            }));
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            visibility::count(|counters| counters.other_calls.add(1));
+            poll(polled, earlier(left, limit));
+        });
+        let mut ready = polled.iter().map(|polled| polled.revents != 0);
+        descriptors.retain_mut(|noted| {
+            let is_ready = ready.next() == Some(true);
+            if is_ready {
+                woken.extend(noted.waker.take());
+            }
+            !is_ready
+        });
+    });
+}
+
+/// poll(2), which a signal may end early. A number that has been closed is ready.
+fn poll(polled: &mut [libc::pollfd], limit: Option<Duration>) {
+    let limit = limit.map(|limit| libc::timespec {
+        tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    });
+    let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the array has as many entries as are said, and it and the limit outlive the call. The
+    // numbers are only looked up.
+    unsafe {
+        libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit, std::ptr::null())
+    };
+}

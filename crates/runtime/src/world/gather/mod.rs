@@ -1,0 +1,169 @@
+//! Gathered waits: one task waits for several things at once.
+//!
+//! A straight-line task waits for one thing at a time, within `poll` in the block and the park
+//! world. While waits are *gathered*, a wait notes what it waits for and returns `Pending`, in
+//! every world. So a combinator of any library may poll several futures. [`gather`] then waits once
+//! for all that they noted:
+//!
+//! ```text
+//!   gather(future) ──polls──▶ future ──polls──▶ read: would block: noted, Pending
+//!        ▲  │                        ╰─polls──▶ sleep: noted, Pending
+//!        │  ▼ all are pending
+//!        │  wait:  block    one poll(2) over the noted descriptors and deadlines
+//!        │         park     a switch; an event, a time or a waker wakes the task
+//!        ╰──       suspend, reactor    Pending; they wake the task
+//! ```
+//!
+//! The mode is the ambient deadline at its extreme, one that has always passed. It is looked at
+//! where the deadline is. So a wait outside [`gather`] costs what it did.
+//!
+//! A combinator may poll a future with a waker of its own, and polls the future again only if that
+//! was used. So each note has the waker that it was made with. What is noted stays until it comes
+//! true, or its future or socket is dropped: a combinator need not poll a future again that it has
+//! polled before.
+
+mod deadlines;
+mod in_place;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use pin_project_lite::pin_project;
+
+pub(crate) use deadlines::{Deadlines, Key};
+pub(crate) use in_place::{forget_descriptor, note_descriptor, wait_in_place};
+
+use super::Here;
+use crate::visibility::Wait;
+use crate::wait::{Ambient, Waited, gathers, set_ambient};
+
+/// The rounding of a task's one timer, in [`Timers`](duality_poller::Timers).
+pub(crate) const TICK: Duration = Duration::from_millis(1);
+
+/// Waits for everything that `future` waits for at once. So it may poll several futures, by a
+/// combinator of any library: `FuturesUnordered`, `select`, `join_all`.
+///
+/// [`select!`](crate::select) and [`join!`](crate::join) do this by themselves.
+///
+/// A future that is dropped before it is ready loses nothing: a read that has not returned has
+/// taken no bytes.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use std::future::{Future, poll_fn};
+/// use std::pin::pin;
+/// use std::task::Poll;
+/// use std::time::Duration;
+///
+/// use duality::{block_on, task, time::sleep};
+///
+/// block_on(task::gather(async {
+///     let mut short = pin!(sleep(Duration::from_millis(1)));
+///     let mut long = pin!(sleep(Duration::from_secs(3600)));
+///     poll_fn(|context| match long.as_mut().poll(context) {
+///         Poll::Pending => short.as_mut().poll(context),
+///         ready => ready,
+///     })
+///     .await;
+/// }));
+/// ```
+pub fn gather<F: Future>(future: F) -> impl Future<Output = F::Output> {
+    Gather { future }
+}
+
+pin_project! {
+    struct Gather<F> {
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F: Future> Future for Gather<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let mut future = self.project().future;
+        loop {
+            if let Poll::Ready(output) = poll_gathering(|| future.as_mut().poll(context)) {
+                return Poll::Ready(output);
+            }
+            // SAFETY: the references end with this call.
+            let here = unsafe { Here::find() };
+            match here.wait_for_several() {
+                Waited::Again => {}
+                Waited::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+/// Calls `poll` with waits gathered. The code that drives the task waits for what was noted. So a
+/// method such as `poll_read` of another library's trait is one attempt by this.
+#[inline]
+pub fn poll_gathering<T>(poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
+    let _restore = Restore(set_ambient(Ambient::Gather));
+    poll()
+}
+
+/// Restores what ended waits before, also after a panic.
+struct Restore(Ambient);
+
+impl Drop for Restore {
+    #[inline]
+    fn drop(&mut self) {
+        set_ambient(self.0);
+    }
+}
+
+/// Where waits are gathered: has the future polled again that gives up its turn, and not only its
+/// task.
+#[inline]
+pub(crate) fn leave_turn(context: &Context<'_>) -> Waited {
+    if gathers() {
+        context.waker().wake_by_ref();
+    }
+    Waited::Pending
+}
+
+/// Has the waker of `context` used at `deadline`.
+#[cold]
+pub(crate) fn note_time(key: Key, deadline: Instant, context: &Context<'_>) {
+    // SAFETY: the references end with this call.
+    match unsafe { Here::find() } {
+        Here::Block => in_place::note_time(key, deadline, context),
+        Here::Loop(core) => core.gathered.note_time(key, deadline, context.waker()),
+        Here::Reactor(_, reactor) => reactor.note_time(key, deadline, context.waker()),
+    }
+}
+
+/// Forgets the deadline of that key. Where a task is dropped outside its world, the deadline stays,
+/// and wakes in vain.
+#[cold]
+pub(crate) fn forget_time(key: Key) {
+    // SAFETY: the references end with this call.
+    match unsafe { Here::find() } {
+        Here::Block => in_place::forget_time(key),
+        Here::Loop(core) => core.gathered.forget_time(key),
+        Here::Reactor(_, reactor) => reactor.forget_time(key),
+    }
+}
+
+impl Here<'_> {
+    /// Waits for what was noted.
+    #[inline]
+    fn wait_for_several(self) -> Waited {
+        match self {
+            Self::Block => wait_in_place(crate::wait::ambient()),
+            Self::Loop(core) => {
+                core.set_wait(Wait::Several);
+                core.wait(None)
+            }
+            Self::Reactor(task, _) => {
+                task.set_wait(Wait::Several);
+                Waited::Pending
+            }
+        }
+    }
+}

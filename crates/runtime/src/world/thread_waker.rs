@@ -1,0 +1,230 @@
+//! The waker of a kernel thread that waits in place. It ends a park, or a poll(2) for gathered
+//! waits.
+//!
+//! ```text
+//!   a waker, on any thread                the kernel thread, before and after its poll(2)
+//!   ring:  rung ← true                    alone?   no other thread has a clone: no event
+//!          in_poll? ─yes─▶ the event      prepare: in_poll ← true; rung? ─yes─▶ no sleep
+//!                   └─no─▶ unpark         finish:  in_poll ← false; rung ← false
+//! ```
+//!
+//! The event is an eventfd(2). It is made, and polled, only while another thread can use the waker.
+//! So a connection whose waits are all its own has no second descriptor.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use self::shim::{AtomicBool, Ordering, fence};
+
+#[cfg(all(test, loom))]
+use loom::sync::atomic as shim;
+#[cfg(not(all(test, loom)))]
+use std::sync::atomic as shim;
+
+thread_local! {
+    static SHARED: Arc<ThreadWaker> = Arc::new(ThreadWaker {
+        thread: thread::current(),
+        bell: Bell::new(),
+        event: OnceLock::new(),
+    });
+    static WAKER: Waker = Waker::from(SHARED.with(Arc::clone));
+}
+
+/// The references of this kernel thread itself: [`SHARED`] and [`WAKER`].
+const OWN: usize = 2;
+
+/// The longest sleep where no descriptor is left for an event: wakers cannot end it.
+const WITHOUT_EVENT: Duration = Duration::from_millis(2);
+
+struct ThreadWaker {
+    thread: Thread,
+    bell: Bell,
+    event: OnceLock<OwnedFd>,
+}
+
+impl ThreadWaker {
+    fn let_go(&self) {
+        match self.bell.ring() {
+            Sleeps::InPoll => {
+                if let Some(event) = self.event.get() {
+                    // It fails only where it is readable already.
+                    let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+                }
+            }
+            Sleeps::InPark => self.thread.unpark(),
+        }
+    }
+
+    fn event(&self) -> Option<BorrowedFd<'_>> {
+        if self.event.get().is_none() {
+            let made = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).ok()?;
+            // Only this thread makes one.
+            let _ = self.event.set(made);
+        }
+        self.event.get().map(AsFd::as_fd)
+    }
+}
+
+impl Wake for ThreadWaker {
+    fn wake(self: Arc<Self>) {
+        self.let_go();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.let_go();
+    }
+}
+
+/// Calls `operation` with the waker of this kernel thread.
+pub(crate) fn with_waker_of_this_thread<R>(operation: impl FnOnce(&Waker) -> R) -> R {
+    WAKER.with(operation)
+}
+
+/// Calls `sleep`, unless the waker of this kernel thread has been used since the last call. Its
+/// arguments are the event that ends the sleep, and the longest time that it may take.
+pub(super) fn sleep_in_poll(sleep: impl FnOnce(Option<BorrowedFd<'_>>, Option<Duration>)) {
+    SHARED.with(|shared| {
+        if Arc::strong_count(shared) <= OWN {
+            if shared.bell.is_silent_alone() {
+                sleep(None, None);
+            }
+            return;
+        }
+        let Some(event) = shared.event() else { return sleep(None, Some(WITHOUT_EVENT)) };
+        if shared.bell.prepare() {
+            sleep(Some(event), None);
+        }
+        if shared.bell.finish() {
+            // A write that is still to come ends a later sleep in vain.
+            let _ = rustix::io::read(event, &mut [0; 8]);
+        }
+    });
+}
+
+/// How the kernel thread sleeps, if it does.
+#[derive(Debug, PartialEq, Eq)]
+enum Sleeps {
+    InPark,
+    InPoll,
+}
+
+struct Bell {
+    /// A wake that no sleep in poll(2) has seen.
+    rung: AtomicBool,
+    /// The thread is in poll(2) with the event, or about to be.
+    in_poll: AtomicBool,
+}
+
+impl Bell {
+    fn new() -> Self {
+        Self { rung: AtomicBool::new(false), in_poll: AtomicBool::new(false) }
+    }
+
+    /// Wakes the thread: how it sleeps is how it is to be let go.
+    fn ring(&self) -> Sleeps {
+        self.rung.store(true, Ordering::SeqCst);
+        match self.in_poll.swap(false, Ordering::SeqCst) {
+            true => Sleeps::InPoll,
+            false => Sleeps::InPark,
+        }
+    }
+
+    /// Whether the thread may sleep without the event. It has seen that no other thread has the
+    /// waker. A thread that had it may have rung before it dropped it.
+    fn is_silent_alone(&self) -> bool {
+        fence(Ordering::Acquire);
+        !self.rung.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether the thread may sleep with the event.
+    fn prepare(&self) -> bool {
+        self.in_poll.store(true, Ordering::SeqCst);
+        !self.rung.swap(false, Ordering::SeqCst)
+    }
+
+    /// Ends what [`prepare`](Bell::prepare) began. True if the event has been used, or will be.
+    fn finish(&self) -> bool {
+        let is_used = !self.in_poll.swap(false, Ordering::SeqCst);
+        // Whatever has rung until now is looked at after this.
+        self.rung.swap(false, Ordering::SeqCst);
+        is_used
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wake_ends_the_sleep_that_is_and_else_the_next_one() {
+        let (mut sleeps, waker) = (0, WAKER.with(Waker::clone));
+        waker.wake_by_ref();
+        sleep_in_poll(|_, _| sleeps += 1);
+        assert_eq!(sleeps, 0, "it was woken before");
+        sleep_in_poll(|event, limit| {
+            sleeps += 1;
+            assert!(event.is_some() && limit.is_none());
+            thread::spawn(move || waker.wake()).join().unwrap();
+        });
+        assert_eq!(sleeps, 1);
+        // All clones are gone, and the wake has been seen.
+        sleep_in_poll(|event, _| {
+            sleeps += 1;
+            assert!(event.is_none());
+        });
+        assert_eq!(sleeps, 2);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::{Arc, Condvar, Mutex};
+    use loom::thread;
+
+    use super::*;
+
+    /// A wake, by a thread that then drops its clone, ends the wait of the thread that sleeps in
+    /// poll(2). A wake that is lost is a deadlock.
+    #[test]
+    fn loom_a_wake_ends_the_sleep_in_poll() {
+        loom::model(|| {
+            let bell = Arc::new(Bell::new());
+            // The event: an eventfd that poll(2) waits for.
+            let event = Arc::new((Mutex::new(false), Condvar::new()));
+            let is_done = Arc::new(AtomicBool::new(false));
+            let waker = {
+                let (bell, event, is_done) = (bell.clone(), event.clone(), is_done.clone());
+                thread::spawn(move || {
+                    is_done.store(true, Ordering::Release);
+                    if bell.ring() == Sleeps::InPoll {
+                        *event.0.lock().unwrap() = true;
+                        event.1.notify_one();
+                    }
+                    drop(bell);
+                })
+            };
+            while !is_done.load(Ordering::Acquire) {
+                if Arc::strong_count(&bell) == 1 {
+                    // To sleep now would be for ever.
+                    assert!(!bell.is_silent_alone() || is_done.load(Ordering::Acquire));
+                    continue;
+                }
+                if bell.prepare() {
+                    let mut is_readable = event.0.lock().unwrap();
+                    while !*is_readable {
+                        is_readable = event.1.wait(is_readable).unwrap();
+                    }
+                }
+                if bell.finish() {
+                    *event.0.lock().unwrap() = false;
+                }
+            }
+            waker.join().unwrap();
+        });
+    }
+}
