@@ -1,6 +1,7 @@
 //! What a ring performs, besides reporting readiness as every poller does (`conformance.rs`).
 
 use std::io::{self, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
@@ -59,8 +60,14 @@ fn try_receive(
     token: Token,
     buffer: &mut [u8],
 ) -> io::Result<usize> {
+    let mut room = vec![MaybeUninit::uninit(); buffer.len()];
     // SAFETY: no test closes a descriptor before a wait has passed on what names it.
-    unsafe { poller.ring().unwrap().receive(descriptor.as_fd(), token, buffer) }
+    let count = unsafe { poller.ring().unwrap().receive(descriptor.as_fd(), token, &mut room) }?;
+    for (to, from) in buffer.iter_mut().zip(&room[..count]) {
+        // SAFETY: the ring has written so many.
+        *to = unsafe { from.assume_init() };
+    }
+    Ok(count)
 }
 
 fn send_all(

@@ -29,9 +29,14 @@
 //! [`request`] is async-signal-safe, so a SIGTERM handler can call it and do nothing else. It
 //! drains the whole process.
 //!
+//! What waits for something else than input, or is told of a drain in another way, waits for the
+//! drain itself ([`drained`]).
+//!
 //! A program may run several servers. A [`Scope`] is the kernel threads of one of them, and drains
 //! them alone. A kernel thread knows its scope, and each listed descriptor is marked with the scope
 //! of the thread that listed it.
+
+mod told;
 
 use std::cell::Cell;
 use std::io;
@@ -51,6 +56,8 @@ use rustix::net::{
 use rustix::process::{Pid, getpid};
 use rustix::thread::gettid;
 
+pub use self::told::drained;
+pub(crate) use self::told::events;
 use crate::remote;
 
 #[cfg(all(test, loom))]
@@ -97,6 +104,7 @@ pub fn requested_before_wakeup() -> bool {
 /// Asks this process to drain. There is no way back. Async-signal-safe.
 pub fn request() {
     PROCESS.request(end_input);
+    told::tell_process();
     remote::interrupt_all();
 }
 
@@ -114,6 +122,8 @@ struct Part {
     /// Tells its descriptors from others; never 0, which marks descriptors outside all scopes.
     number: u64,
     requested: AtomicBool,
+    /// Made when it is first waited for in place ([`drained`]).
+    event: OnceLock<OwnedFd>,
 }
 
 impl Scope {
@@ -122,7 +132,8 @@ impl Scope {
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Self { part: Arc::new(Part { number, requested: AtomicBool::new(false) }) }
+        let part = Part { number, requested: AtomicBool::new(false), event: OnceLock::new() };
+        Self { part: Arc::new(part) }
     }
 
     /// Runs `body` on this kernel thread, as one of the scope.
@@ -138,6 +149,7 @@ impl Scope {
     /// Asks the threads of the scope to drain. There is no way back. Not for signal handlers.
     pub fn request(&self) {
         PROCESS.request_part(&self.part, end_input);
+        told::tell_part(&self.part.event);
         remote::interrupt_all();
     }
 
@@ -539,7 +551,7 @@ mod loom_tests {
     const OPEN: DrainTarget = DrainTarget::Connection;
 
     fn part(number: u64) -> Arc<Part> {
-        Arc::new(Part { number, requested: AtomicBool::new(false) })
+        Arc::new(Part { number, requested: AtomicBool::new(false), event: OnceLock::new() })
     }
 
     fn count(ended: &[AtomicU32; 2]) -> impl Fn(RawFd, DrainTarget) {

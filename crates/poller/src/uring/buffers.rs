@@ -13,6 +13,7 @@
 
 use std::ffi::c_void;
 use std::io;
+use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -98,12 +99,14 @@ impl Buffers {
 
     /// Moves bytes out of the chain, as many as there are or as `target` has room for, and gives
     /// empty buffers back to the kernel.
-    pub(super) fn read(&mut self, chain: &mut Chain, target: &mut [u8]) -> usize {
+    pub(super) fn read(&mut self, chain: &mut Chain, target: &mut [MaybeUninit<u8>]) -> usize {
         let mut filled = 0;
         while chain.count > 0 && filled < target.len() {
             let rest = &self.bytes(chain.first)[usize::from(chain.consumed)..];
             let count = rest.len().min(target.len() - filled);
-            target[filled..filled + count].copy_from_slice(&rest[..count]);
+            for (to, from) in target[filled..].iter_mut().zip(&rest[..count]) {
+                to.write(*from);
+            }
             filled += count;
             if count == rest.len() {
                 self.drop_first(chain);
@@ -216,14 +219,16 @@ mod tests {
             buffers.append(chain, number, 10);
         }
         assert!(!buffers.any_left());
-        let mut target = [1; 25];
+        let mut target = [MaybeUninit::new(1); 25];
         assert_eq!(buffers.read(&mut one, &mut target), 25);
-        assert_eq!((target, one.count()), ([0; 25], FIRST / 2 - 2));
+        // SAFETY: they were initialised before, too.
+        let bytes = target.map(|byte| unsafe { byte.assume_init() });
+        assert_eq!((bytes, one.count()), ([0; 25], FIRST / 2 - 2));
         assert!(buffers.any_left());
         buffers.append(&mut other, 0, 3);
         buffers.clear(&mut other);
         assert_eq!(buffers.read(&mut other, &mut target), 0);
-        let mut rest = vec![1; 5000];
+        let mut rest = vec![MaybeUninit::uninit(); 5000];
         assert_eq!(buffers.read(&mut one, &mut rest), usize::from(FIRST / 2) * 10 - 25);
         assert_eq!(buffers.held, 0);
         buffers.grow();

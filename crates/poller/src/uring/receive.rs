@@ -1,6 +1,7 @@
 //! Receiving: bytes that the kernel has received by itself, and bytes that are still in the socket.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
@@ -11,7 +12,8 @@ use super::{Reading, Ring, find};
 use crate::Token;
 
 impl Ring {
-    /// Takes bytes that have come. 0 is the end of the stream.
+    /// Takes bytes that have come, and says how many of the first bytes of `buffer` they are. 0 is
+    /// the end of the stream.
     ///
     /// # Errors
     ///
@@ -25,7 +27,7 @@ impl Ring {
         &mut self,
         socket: BorrowedFd<'_>,
         token: Token,
-        buffer: &mut [u8],
+        buffer: &mut [MaybeUninit<u8>],
     ) -> io::Result<usize> {
         if let Some(taken) = self.take_received(token, buffer) {
             return taken;
@@ -35,7 +37,7 @@ impl Ring {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         // The first bytes of a connection are often there already, and may be the only ones.
-        let attempt = recv(socket, buffer, RecvFlags::DONTWAIT).map(|(count, _)| count);
+        let attempt = recv(socket, buffer, RecvFlags::DONTWAIT).map(|(_, count)| count);
         source.starved &= !self.queue.buffers.any_left();
         if attempt == Err(Errno::AGAIN) && !source.starved {
             source.reading = Reading::Goes;
@@ -56,14 +58,14 @@ impl Ring {
         &mut self,
         socket: BorrowedFd<'_>,
         token: Token,
-        buffer: &mut [u8],
+        buffer: &mut [MaybeUninit<u8>],
     ) -> io::Result<usize> {
         if let Some(taken) = self.take_received(token, buffer) {
             return taken;
         }
         let source = find(&mut self.sources, token);
         if source.reading == Reading::Not {
-            return Ok(recv(socket, buffer, RecvFlags::DONTWAIT)?.0);
+            return Ok(recv(socket, buffer, RecvFlags::DONTWAIT)?.1);
         }
         if source.reading == Reading::Goes {
             source.reading = Reading::Stops;
@@ -80,7 +82,11 @@ impl Ring {
 
     /// Takes bytes that the kernel has received, or else the end of the stream.
     #[inline]
-    fn take_received(&mut self, token: Token, buffer: &mut [u8]) -> Option<io::Result<usize>> {
+    fn take_received(
+        &mut self,
+        token: Token,
+        buffer: &mut [MaybeUninit<u8>],
+    ) -> Option<io::Result<usize>> {
         let source = find(&mut self.sources, token);
         if source.received.count() > 0 {
             return Some(Ok(self.queue.buffers.read(&mut source.received, buffer)));

@@ -13,6 +13,7 @@
 //! Source: Truppel & Abreu, section V.A.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -132,7 +133,7 @@ pub(super) struct Injected {
 impl Injected {
     /// The client's input: bytes that look random and follow from its number (SplitMix64, Steele,
     /// Lea & Flood 2014), and the end.
-    pub(super) fn receive(&self, buffer: &mut [u8]) -> usize {
+    pub(super) fn receive(&self, buffer: &mut [MaybeUninit<u8>]) -> usize {
         let mut mixed = self.number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -140,7 +141,9 @@ impl Injected {
         let before = self.read.load(Ordering::Relaxed) as usize;
         let rest = &request[before..];
         let count = rest.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&rest[..count]);
+        for (to, from) in buffer.iter_mut().zip(&rest[..count]) {
+            to.write(*from);
+        }
         self.read.store((before + count) as u64, Ordering::Relaxed);
         count
     }

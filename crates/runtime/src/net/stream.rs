@@ -1,6 +1,7 @@
 //! A TCP connection.
 
 mod local;
+mod polled;
 mod requests;
 mod settings;
 
@@ -61,6 +62,8 @@ pub struct TcpStream {
     write_timeout: Option<Duration>,
     /// The record of requests of an accepted connection, if requests are recorded.
     client: Option<Box<Client>>,
+    /// The time limits of what waits by the poll-style methods.
+    limits: Option<Box<polled::Limits>>,
 }
 
 impl fmt::Debug for TcpStream {
@@ -89,7 +92,7 @@ impl TcpStream {
     }
 
     fn from_socket(socket: Socket) -> Self {
-        Self { socket, read_timeout: None, write_timeout: None, client: None }
+        Self { socket, read_timeout: None, write_timeout: None, client: None, limits: None }
     }
 
     /// Opens a connection. `TCP_NODELAY` is set.

@@ -2,12 +2,12 @@
 
 use std::future::Future;
 use std::sync::mpsc;
-use std::thread;
 
 use duality_poller::Kind;
 use duality_runtime::block_on;
 use duality_runtime::blocks::{Reactor, Tasks, Waits};
 use duality_runtime::event_loop::{EventLoop, LoopWorld};
+use duality_runtime::task::thread::{self, ThreadStack};
 use duality_runtime::world::{self, World};
 
 /// A world, and the poller of its loop where it has one.
@@ -60,19 +60,20 @@ where
         let _ = queue.send(block);
     };
     let tasks = Tasks::new(Waits::Suspend(reactor.clone()), dispatch);
-    thread::scope(|scope| {
-        scope.spawn(|| reactor.run());
-        tasks.start(Box::pin(async move { tell.send(body.await).unwrap() }));
-        let outcome = loop {
-            blocks.recv().unwrap().run();
-            match told.try_recv() {
-                Err(mpsc::TryRecvError::Empty) => {}
-                outcome => break outcome,
-            }
-        };
-        reactor.stop();
-        outcome.expect("the body has panicked")
-    })
+    let running = reactor.clone();
+    // In the scope of this kernel thread, as the thread of a staged server is.
+    const STACK: ThreadStack = ThreadStack::fixed(256 * 1024, "the reactor's thread");
+    thread::start(STACK, Box::new(move || running.run())).map_err(|refused| refused.error).unwrap();
+    tasks.start(Box::pin(async move { tell.send(body.await).unwrap() }));
+    let outcome = loop {
+        blocks.recv().unwrap().run();
+        match told.try_recv() {
+            Err(mpsc::TryRecvError::Empty) => {}
+            outcome => break outcome,
+        }
+    };
+    reactor.stop();
+    outcome.expect("the body has panicked")
 }
 
 /// Makes each `async fn` that is named a test in every world: block, park, suspend and reactor.

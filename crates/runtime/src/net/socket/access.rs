@@ -2,6 +2,7 @@
 //! from the ring's queues and adds to them. The shape is the same.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
@@ -45,12 +46,22 @@ impl Access<'_> {
     /// Receives bytes.
     #[inline]
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Moved<usize>> {
+        let bytes = std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>];
+        // SAFETY: bytes are bytes that may be uninitialised, of the same layout. `receive_into` only
+        // writes initialised ones.
+        self.receive_into(unsafe { &mut *bytes })
+    }
+
+    /// Receives bytes into memory that need not be initialised. The first bytes are, as many as it
+    /// returns.
+    #[inline]
+    pub(crate) fn receive_into(&self, buffer: &mut [MaybeUninit<u8>]) -> io::Result<Moved<usize>> {
         if let Some(client) = self.injected {
             return Ok(Moved::all(client.receive(buffer)));
         }
         let Some((core, token)) = self.ring else {
             let room = buffer.len();
-            let (mut count, _) = recv(self.descriptor, &mut *buffer, RecvFlags::empty())?;
+            let (_, mut count) = recv(self.descriptor, &mut *buffer, RecvFlags::empty())?;
             if count == 0 && self.may_begin && drain::requested() {
                 count = first_bytes(self.descriptor, buffer)?;
             }
@@ -212,12 +223,12 @@ const CLOSED_BY_CLIENT: u8 = 8;
 ///
 /// shutdown(2) has ended the input, so no wait ends when bytes come. But they can be read.
 #[cold]
-fn first_bytes(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+fn first_bytes(socket: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
     let end = Instant::now() + FIRST_BYTES;
     loop {
         let is_over = Instant::now() >= end
             || tcp_info(socket).is_none_or(|info| info.tcpi_state == CLOSED_BY_CLIENT);
-        let (count, _) = recv(socket, &mut *buffer, RecvFlags::DONTWAIT)?;
+        let (_, count) = recv(socket, &mut *buffer, RecvFlags::DONTWAIT)?;
         if count > 0 || is_over {
             return Ok(count);
         }

@@ -1,6 +1,8 @@
 //! The block world's gathered waits: one poll(2) for all that was noted on this kernel thread.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::mem;
 use std::os::fd::{AsRawFd, RawFd};
 use std::task::{Context, Waker};
 use std::thread;
@@ -9,6 +11,7 @@ use std::time::{Duration, Instant};
 use duality_poller::Direction;
 
 use super::deadlines::{Deadlines, Key};
+use crate::drain;
 use crate::visibility::{self, Wait, thread_slots};
 use crate::wait::{Ambient, Waited, earlier};
 use crate::world::block;
@@ -19,6 +22,8 @@ use crate::world::thread_waker::sleep_in_poll;
 struct Set {
     descriptors: Vec<Noted>,
     deadlines: Deadlines,
+    /// What waits for the drain.
+    drains: BTreeMap<Key, Option<Waker>>,
     /// The argument of poll(2), kept for its memory.
     polled: Vec<libc::pollfd>,
     /// Wakers to use, kept for its memory.
@@ -30,6 +35,9 @@ struct Noted {
     direction: Direction,
     waker: Option<Waker>,
 }
+
+/// The interval between looks at the drain, where no descriptor is left to wait for it.
+const WITHOUT_EVENTS: Duration = Duration::from_millis(100);
 
 thread_local! {
     static SET: RefCell<Set> = RefCell::default();
@@ -52,7 +60,7 @@ pub(crate) fn note_descriptor(number: RawFd, direction: Direction, context: &Con
     with_set(|set| {
         let is_it = |noted: &&mut Noted| (noted.number, noted.direction) == (number, direction);
         match set.descriptors.iter_mut().find(is_it) {
-            Some(noted) => std::mem::replace(&mut noted.waker, waker),
+            Some(noted) => mem::replace(&mut noted.waker, waker),
             None => {
                 set.descriptors.push(Noted { number, direction, waker });
                 None
@@ -77,6 +85,16 @@ pub(super) fn forget_time(key: Key) {
     with_set(|set| set.deadlines.forget(key));
 }
 
+/// Has the task polled when a drain concerns it.
+pub(crate) fn note_drain(key: Key, context: &Context<'_>) {
+    let waker = foreign(context);
+    with_set(|set| set.drains.insert(key, waker));
+}
+
+pub(crate) fn forget_drain(key: Key) {
+    with_set(|set| set.drains.remove(&key));
+}
+
 /// Waits for all that was noted, for the waker of this kernel thread, and for the ambient deadline.
 /// May return early.
 pub(crate) fn wait_in_place(ambient: Ambient) -> Waited {
@@ -86,8 +104,9 @@ pub(crate) fn wait_in_place(ambient: Ambient) -> Waited {
         Ambient::Never => None,
     };
     let _seen = thread_slots::show_wait(Wait::Several);
-    let (has_descriptors, first) =
-        SET.with_borrow(|set| (!set.descriptors.is_empty(), set.deadlines.next()));
+    let (has_descriptors, first) = SET.with_borrow(|set| {
+        (!set.descriptors.is_empty() || !set.drains.is_empty(), set.deadlines.next())
+    });
     let until = earlier(first, end);
     if has_descriptors {
         wait_in_poll(until);
@@ -102,7 +121,7 @@ pub(crate) fn wait_in_place(ambient: Ambient) -> Waited {
         if let Some(now) = now {
             set.deadlines.expire(now, &mut set.woken);
         }
-        std::mem::take(&mut set.woken)
+        mem::take(&mut set.woken)
     });
     woken.drain(..).for_each(Waker::wake);
     SET.with_borrow_mut(|set| set.woken = woken);
@@ -116,7 +135,7 @@ pub(crate) fn wait_in_place(ambient: Ambient) -> Waited {
 /// are ready off the set: their operations note them again.
 fn wait_in_poll(until: Option<Instant>) {
     SET.with_borrow_mut(|set| {
-        let Set { descriptors, polled, woken, .. } = set;
+        let Set { descriptors, drains, polled, woken, .. } = set;
         polled.clear();
         polled.extend(descriptors.iter().map(|noted| {
             let events = match noted.direction {
@@ -125,16 +144,28 @@ fn wait_in_poll(until: Option<Instant>) {
             };
             libc::pollfd { fd: noted.number, events, revents: 0 }
         }));
+        let to_read = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut look = None;
+        if !drains.is_empty() {
+            match drain::events() {
+                Ok((process, scope)) => {
+                    polled.extend([Some(process), scope].into_iter().flatten().map(to_read))
+                }
+                Err(_) => look = Some(WITHOUT_EVENTS),
+            }
+            if drain::requested() {
+                look = Some(Duration::ZERO);
+            }
+        }
         sleep_in_poll(|event, limit| {
-            polled.extend(event.map(|event| libc::pollfd {
-                fd: event.as_raw_fd(),
-                events: libc::POLLIN,
-                revents: 0,
-            }));
+            polled.extend(event.map(|event| to_read(event.as_raw_fd())));
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             visibility::count(|counters| counters.other_calls.add(1));
-            poll(polled, earlier(left, limit));
+            poll(polled, earlier(earlier(left, limit), look));
         });
+        if drain::requested() {
+            woken.extend(mem::take(drains).into_values().flatten());
+        }
         let mut ready = polled.iter().map(|polled| polled.revents != 0);
         descriptors.retain_mut(|noted| {
             let is_ready = ready.next() == Some(true);

@@ -33,7 +33,9 @@ use std::time::{Duration, Instant};
 use pin_project_lite::pin_project;
 
 pub(crate) use deadlines::{Deadlines, Key};
-pub(crate) use in_place::{forget_descriptor, note_descriptor, wait_in_place};
+pub(crate) use in_place::{
+    forget_descriptor, forget_drain, note_descriptor, note_drain, wait_in_place,
+};
 
 use super::Here;
 use crate::visibility::Wait;
@@ -102,7 +104,7 @@ impl<F: Future> Future for Gather<F> {
 /// Calls `poll` with waits gathered. The code that drives the task waits for what was noted. So a
 /// method such as `poll_read` of another library's trait is one attempt by this.
 #[inline]
-pub fn poll_gathering<T>(poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
+pub(crate) fn poll_gathering<T>(poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
     let _restore = Restore(set_ambient(Ambient::Gather));
     poll()
 }

@@ -1,0 +1,178 @@
+//! Waiting for the drain: for what is to do something at it by itself.
+
+use std::future::Future;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::getpid;
+
+use super::{Scope, requested};
+use crate::world::Here;
+use crate::world::gather::{self, Key};
+
+/// Waits until this process, or the [`Scope`] of this kernel thread, is asked to drain.
+///
+/// A service that reads straight-line needs it not: the drain ends its input. It is for tasks that
+/// wait for something else, or that use the poll-style methods of a stream.
+///
+/// ```
+/// # use duality_runtime as duality;
+/// use duality::time::{Duration, sleep};
+/// use duality::{block_on, drain};
+///
+/// # fn main() {
+/// block_on(async {
+///     duality::select! {
+///         () = drain::drained() => println!("no more of this"),
+///         () = sleep(Duration::from_millis(1)) => println!("a piece of work"),
+///     }
+/// });
+/// # }
+/// ```
+pub fn drained() -> impl Future<Output = ()> + Send {
+    Drained { is_noted: false }
+}
+
+struct Drained {
+    is_noted: bool,
+}
+
+impl Drained {
+    /// It is polled where it stays.
+    fn key(&self) -> Key {
+        Key::Future(std::ptr::from_ref(self).addr())
+    }
+}
+
+impl Future for Drained {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if requested() {
+            return Poll::Ready(());
+        }
+        self.is_noted = true;
+        // SAFETY: the references end with this call.
+        match unsafe { Here::find() } {
+            Here::Block => gather::note_drain(self.key(), context),
+            Here::Loop(core) => core.gathered.note_drain(self.key(), context.waker()),
+            Here::Reactor(_, reactor) => {
+                if !reactor.note_drain(self.key(), context.waker()) {
+                    return Poll::Ready(());
+                }
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Drained {
+    fn drop(&mut self) {
+        if !self.is_noted {
+            return;
+        }
+        // SAFETY: the references end with this call.
+        match unsafe { Here::find() } {
+            Here::Block => gather::forget_drain(self.key()),
+            Here::Loop(core) => core.gathered.forget_drain(self.key()),
+            Here::Reactor(_, reactor) => reactor.forget_drain(self.key()),
+        }
+    }
+}
+
+/// An eventfd(2) that is readable from the drain on: what a kernel thread polls that waits in
+/// place.
+///
+/// The event of the process is made when it is first waited for. It has the process with it: a
+/// child that shares it would tell its parent.
+static PROCESS: AtomicU64 = AtomicU64::new(NONE);
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// Neither a process nor a descriptor.
+const NONE: u64 = u64::MAX;
+
+fn pack(process: i32, event: RawFd) -> u64 {
+    u64::from(process.cast_unsigned()) << 32 | u64::from(event.cast_unsigned())
+}
+
+fn unpack(packed: u64) -> (i32, RawFd) {
+    (((packed >> 32) as u32).cast_signed(), (packed as u32).cast_signed())
+}
+
+/// The event of this process, if it has one.
+fn event_of_process() -> Option<RawFd> {
+    let (process, event) = unpack(PROCESS.load(Ordering::SeqCst));
+    (process == getpid().as_raw_pid()).then_some(event)
+}
+
+/// Makes the events of this kernel thread readable that the drain of the process concerns.
+/// Async-signal-safe. The flag of the drain has been set.
+pub(super) fn tell_process() {
+    fence(Ordering::SeqCst);
+    if let Some(event) = event_of_process() {
+        write(event);
+    }
+}
+
+/// Makes the event of a part of the process readable. The flag of its drain has been set.
+pub(super) fn tell_part(event: &OnceLock<OwnedFd>) {
+    fence(Ordering::SeqCst);
+    if let Some(event) = event.get() {
+        write(event.as_raw_fd());
+    }
+}
+
+fn write(event: RawFd) {
+    let one = 1u64;
+    // SAFETY: write(2) reads the eight bytes. The number is that of an event, which nothing closes.
+    let _ = unsafe { libc::write(event, std::ptr::from_ref(&one).cast(), size_of::<u64>()) };
+}
+
+/// The events that become readable when a drain concerns this kernel thread: of the process, and of
+/// the thread's scope. One that has been asked for already has to be looked for after this.
+///
+/// # Errors
+///
+/// When no descriptor is left.
+pub(crate) fn events() -> io::Result<(RawFd, Option<RawFd>)> {
+    let process = match event_of_process() {
+        Some(event) => event,
+        None => make_event_of_process()?,
+    };
+    let scope = Scope::here();
+    let part = scope.map(|scope| {
+        let event = &scope.part.event;
+        if event.get().is_none() {
+            // Another thread may have been quicker; then its event is as good.
+            let _ = event.set(new_event()?);
+        }
+        Ok::<_, io::Error>(event.get().map(AsRawFd::as_raw_fd))
+    });
+    let part = part.transpose()?.flatten();
+    fence(Ordering::SeqCst);
+    Ok((process, part))
+}
+
+fn make_event_of_process() -> io::Result<RawFd> {
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(event) = event_of_process() {
+        return Ok(event);
+    }
+    let event = std::os::fd::IntoRawFd::into_raw_fd(new_event()?);
+    let before = PROCESS.swap(pack(getpid().as_raw_pid(), event), Ordering::SeqCst);
+    if before != NONE {
+        // SAFETY: the event of the parent of this process. This process has a descriptor of it that
+        // nothing else closes.
+        drop(unsafe { OwnedFd::from_raw_fd(unpack(before).1) });
+    }
+    Ok(event)
+}
+
+fn new_event() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)
+}

@@ -1,0 +1,119 @@
+//! The poll-style face of a connection, for traits of other libraries: each method is one attempt
+//! with [waits gathered](crate::task::gather).
+//!
+//! A drain is no end of input here. A library takes the end of input for a client that has left,
+//! and drops the reply that it is making. [`drain::drained`](crate::drain::drained) tells of the
+//! drain.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::task::{Context, Poll};
+
+use duality_poller::Direction;
+
+use super::TcpStream;
+use crate::net::socket::{Access, Done, Moved, TimeLimit};
+use crate::world::gather::poll_gathering;
+
+/// The time limits of the operation that waits in each direction, kept across its polls.
+#[derive(Default)]
+pub(super) struct Limits([Option<TimeLimit>; 2]);
+
+impl TcpStream {
+    /// Reads what is there into `buffer`, or has the task polled when there is something. 0 is the
+    /// end.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`read`](TcpStream::read).
+    pub fn poll_read(
+        &mut self,
+        context: &Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_one(context, Direction::Read, |socket| socket.receive(buffer))
+    }
+
+    /// As [`poll_read`](TcpStream::poll_read), into memory that need not be initialised. The first
+    /// bytes are afterwards, as many as it returns.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`read`](TcpStream::read).
+    #[inline]
+    pub fn poll_read_into(
+        &mut self,
+        context: &Context<'_>,
+        buffer: &mut [MaybeUninit<u8>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_one(context, Direction::Read, |socket| socket.receive_into(buffer))
+    }
+
+    /// Writes some of `bytes` and says how many, or has the task polled when there is room.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`write`](TcpStream::write).
+    #[inline]
+    pub fn poll_write(&mut self, context: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_one(context, Direction::Write, |socket| socket.send(bytes))
+    }
+
+    /// Writes some of the bytes of `buffers`, as [`poll_write`](TcpStream::poll_write) does.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`write_vectored`](TcpStream::write_vectored).
+    #[inline]
+    pub fn poll_write_vectored(
+        &mut self,
+        context: &Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_one(context, Direction::Write, |socket| socket.send_vectored(buffers))
+    }
+
+    /// Ends writing after all written bytes.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`shutdown`](TcpStream::shutdown).
+    pub fn poll_shutdown(&mut self, context: &Context<'_>) -> Poll<io::Result<()>> {
+        let how = rustix::net::Shutdown::Write;
+        let end = |descriptor: BorrowedFd<'_>| rustix::net::shutdown(descriptor, how);
+        self.poll_one(context, Direction::Write, |socket| socket.call(end))
+    }
+
+    #[inline]
+    fn poll_one<T: Default>(
+        &mut self,
+        context: &Context<'_>,
+        direction: Direction,
+        attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
+    ) -> Poll<io::Result<T>> {
+        self.socket.outlive_drain();
+        let timeout = match direction {
+            Direction::Read => self.read_timeout,
+            Direction::Write => self.write_timeout,
+        };
+        let mut unlimited = TimeLimit::new(None);
+        let limit = match timeout {
+            None => &mut unlimited,
+            Some(_) => self.limits.get_or_insert_default().0[direction as usize]
+                .get_or_insert_with(|| TimeLimit::new(timeout)),
+        };
+        let socket = &mut self.socket;
+        let done = poll_gathering(|| socket.poll(context, direction, limit, attempt));
+        if done.is_ready()
+            && let Some(limits) = &mut self.limits
+        {
+            limits.0[direction as usize] = None;
+        }
+        done.map_ok(|done| match done {
+            Done::Moved(value) => value,
+            // Other clients want the place of this one.
+            Done::Drained => T::default(),
+        })
+    }
+}
