@@ -11,6 +11,7 @@ mod fuzz;
 mod hosts;
 mod miri;
 mod outcome;
+mod package;
 mod peers;
 mod soak;
 mod steps;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         ["tidy", "--shrink"] => steps::shrink(&workspace),
         ["convert"] => steps::run_convert(&workspace),
         ["convert", "--test"] => steps::run_by_name(&workspace, "convert-test"),
+        ["package"] => steps::run_package(&workspace),
         ["soak", ref rest @ ..] => steps::run_soak(&workspace, rest),
         [name] => match STEPS.iter().position(|step| step.name == name) {
             Some(index) => steps::run(&workspace, &STEPS[index..=index]),
@@ -97,6 +99,7 @@ fn help() -> String {
     text += &entry(SOAK.name, 12, SOAK.about);
     text += &entry("convert", 12, "builds the pass of `duality cc`");
     text += &entry("hosts", 12, hosts::ABOUT);
+    text += &entry("package", 12, "builds the Debian package, and the folder that it is made of");
     text += "\nRules of `tidy`; xtask/src/tidy/mod.rs has the exceptions, and why:\n";
     for rule in tidy::RULES {
         text += &entry(rule.name, 16, rule.demand);
@@ -128,7 +131,7 @@ mod tests {
         let help = help();
         let names =
             STEPS.iter().map(|step| step.name).chain(tidy::RULES.iter().map(|rule| rule.name));
-        for name in names.chain(["test", "soak", "convert", "hosts"]) {
+        for name in names.chain(["test", "soak", "convert", "hosts", "package"]) {
             assert!(help.contains(&format!("\n  {name} ")), "{name}");
         }
         let wide = help.lines().find(|line| line.chars().count() > COLUMNS);

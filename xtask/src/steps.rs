@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::outcome::Outcome::{self, Failed, Partly, Passed, Skipped};
 use crate::outcome::{cargo_command, execute, execute_tests};
 use crate::tidy::{self, Tree};
-use crate::{Workspace, convert, fuzz, miri, peers, soak, tools};
+use crate::{Workspace, convert, fuzz, miri, package, peers, soak, tools};
 
 /// One check of the workspace, a command of its own.
 pub(crate) struct Step {
@@ -79,6 +79,13 @@ pub(crate) fn run_fuzz(workspace: &Workspace, options: &fuzz::Options) -> ExitCo
 /// Builds the pass of `duality cc`, without its tests.
 pub(crate) fn run_convert(workspace: &Workspace) -> ExitCode {
     run_by(&[step("convert", "builds the pass of `duality cc`", convert::build)], |step| {
+        (step.run)(workspace)
+    })
+}
+
+/// Builds what an installation has, and a package of it.
+pub(crate) fn run_package(workspace: &Workspace) -> ExitCode {
+    run_by(&[step("package", "builds what an installation has", package::run)], |step| {
         (step.run)(workspace)
     })
 }

@@ -88,7 +88,8 @@ pub(crate) fn test(workspace: &Workspace) -> Outcome {
     }
 }
 
-fn folder(workspace: &Workspace) -> PathBuf {
+/// What is built for conversions.
+pub(crate) fn folder(workspace: &Workspace) -> PathBuf {
     workspace.target.join("convert")
 }
 

@@ -28,6 +28,7 @@ mod run;
 mod runs;
 mod serve;
 mod setup;
+mod shell;
 mod signals;
 mod trace;
 mod trial;
@@ -121,6 +122,11 @@ enum Command {
     Architectures(list::Arguments),
     /// List the services
     Services(list::Arguments),
+    /// Print what a shell needs to complete this command's flags
+    Completions(shell::Completions),
+    /// Write the manual pages into a folder, for packages
+    #[command(hide = true)]
+    Manual(shell::Manual),
     /// Carry out what a comparison asks of this host, over standard input and output
     #[command(hide = true)]
     Agent,
@@ -170,6 +176,8 @@ fn run_command(own: Option<Service>) -> ExitCode {
         Command::Cc(arguments) => return end(cc::run(&arguments)),
         Command::Architectures(arguments) => list::architectures(&arguments),
         Command::Services(arguments) => list::services(&catalogue, &arguments),
+        Command::Completions(arguments) => shell::completions(&arguments),
+        Command::Manual(arguments) => shell::manual(&arguments),
         Command::Agent => agent::run(),
     };
     end(result.map(|()| ExitCode::SUCCESS))
