@@ -1,7 +1,7 @@
 //! The services that this program can serve: those that come with Duality, or one of the user's
 //! own.
 
-use duality_architectures::{Needs, Served};
+use duality_architectures::{Needs, Registry, Served};
 use duality_handwritten as handwritten;
 use duality_lab::ask::settings::Misfit;
 use duality_services::{ALL, Entry, Setup, SetupError, find, http, store};
@@ -27,6 +27,8 @@ pub(crate) struct Listed {
     pub(crate) persistent: bool,
     /// Whether the service keeps data in a store.
     pub(crate) store: bool,
+    /// A foreign runtime that the service uses beside architectures of ours.
+    pub(crate) beside: Option<&'static str>,
     /// Whether the service describes its requests, for an access log.
     pub(crate) logs_requests: bool,
     /// The smallest stack that can serve it, in bytes.
@@ -72,6 +74,7 @@ impl Catalogue {
                     is_own: false,
                     persistent: entry.persistent,
                     store: entry.keeps,
+                    beside: None,
                     logs_requests: entry.logs_requests,
                     stack: entry.stack,
                     descriptors: entry.descriptors,
@@ -84,11 +87,28 @@ impl Catalogue {
                 is_own: true,
                 persistent: true,
                 store: false,
+                beside: service.beside,
                 logs_requests: false,
                 // The service knows the number. This program does not.
                 stack: 0,
                 descriptors: 1,
             }],
+        }
+    }
+
+    /// The architectures that its services can be served under.
+    pub(crate) fn architectures(&self) -> Registry {
+        match self {
+            Self::BuiltIn => Registry::default(),
+            Self::Own(service) => service.architectures,
+        }
+    }
+
+    /// The page that `compare` asks of a service of the user's own that speaks HTTP.
+    pub(crate) fn page(&self) -> Option<String> {
+        match self {
+            Self::BuiltIn => None,
+            Self::Own(service) => service.page.clone(),
         }
     }
 

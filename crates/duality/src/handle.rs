@@ -5,7 +5,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::thread::{self, JoinHandle};
 
-use duality_architectures::{ALL, Architecture, Options, Server, find};
+use duality_architectures::{Architecture, Options, Server};
 use duality_runtime::drain::Scope;
 use duality_runtime::log;
 
@@ -34,7 +34,7 @@ impl Handle {
         address: impl ToSocketAddrs,
         options: &Options,
     ) -> io::Result<Self> {
-        let architecture = named(architecture)
+        let architecture = (service.architectures.named(architecture))
             .map_err(|problem| io::Error::new(io::ErrorKind::InvalidInput, problem))?;
         if let Some(reason) = refusal(service, architecture, options) {
             let (service, name) = (service.served.name(), architecture.name());
@@ -133,15 +133,6 @@ pub(crate) fn refusal(
     }
     let missing = service.served.needs().missing_from(architecture.gives());
     missing.map(str::to_owned).or_else(|| architecture.unavailable(options))
-}
-
-/// The architecture of that name, or one line that lists them.
-pub(crate) fn named(name: &str) -> Result<&'static dyn Architecture, String> {
-    find(name).ok_or_else(|| {
-        let names: Vec<&str> = ALL.iter().map(|architecture| architecture.name()).collect();
-        let names = names.join(", ");
-        format!("there is no architecture `{name}`: choose one of {names}")
-    })
 }
 
 /// Listens at the first of the addresses that allows it.

@@ -168,7 +168,7 @@ fn run_command(own: Option<Service>) -> ExitCode {
         Command::Model(arguments) => model::run(&catalogue, &arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Cc(arguments) => return end(cc::run(&arguments)),
-        Command::Architectures(arguments) => list::architectures(&arguments),
+        Command::Architectures(arguments) => list::architectures(&catalogue, &arguments),
         Command::Services(arguments) => list::services(&catalogue, &arguments),
         Command::Agent => agent::run(),
     };

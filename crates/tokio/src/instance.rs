@@ -1,0 +1,126 @@
+//! An application as it was made for one runtime: what it does with a connection.
+//!
+//! ```text
+//!   hyper or tower service ── Instance::new ──▶ Instance ── serve_on_tokio ──▶ a connection's future
+//!                                                        └─ serve_on_ours ───▶ the same, on our stream
+//! ```
+//!
+//! One generic function, [`serve`], reads requests by hyper and calls the application. It is
+//! compiled for either kind of stream. Requests pass through no other layer of ours than
+//! [`Requests`].
+
+use std::error::Error;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use duality_runtime::drain::FIRST_BYTES;
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::rt::{Read, Timer, Write};
+use hyper::service::Service;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::{Builder, HttpServerConnExec};
+use tokio::net::TcpStream;
+use tokio::time::Duration;
+
+use crate::door::Closing;
+use crate::failure::of_connection;
+use crate::requests::{Begun, Requests};
+
+/// The time in which a client must send the head of a request.
+const HEAD: Duration = Duration::from_secs(30);
+
+/// A connection that is being served, until it ends.
+pub(crate) type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
+
+type OnTokio = dyn Fn(TcpStream, Closing) -> Serving + Send + Sync;
+
+/// See the [module](self). A clone is the same instance.
+#[derive(Clone)]
+pub(crate) struct Instance {
+    on_tokio: Arc<OnTokio>,
+}
+
+impl Instance {
+    /// An instance of a service of hyper's, which is cloned for each connection.
+    pub(crate) fn new<S, B>(service: S) -> Self
+    where
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<Box<dyn Error + Send + Sync>>,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let on_tokio = Arc::new(move |stream, closing: Closing| -> Serving {
+            let service = service.clone();
+            Box::pin(async move {
+                let served = (TokioIo::new(stream), service);
+                serve(served, TokioExecutor::new(), TokioTimer::new(), closing.requested()).await
+            })
+        });
+        Self { on_tokio }
+    }
+
+    /// Serves a connection on the runtime of tokio's that this is called on.
+    pub(crate) fn serve_on_tokio(&self, stream: TcpStream, closing: Closing) -> Serving {
+        (self.on_tokio)(stream, closing)
+    }
+}
+
+impl fmt::Debug for Instance {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Instance").finish_non_exhaustive()
+    }
+}
+
+/// Serves a connection until its client closes it, or until it is told to close: then it answers
+/// the request under way first. A connection without any request has a second to send one, as
+/// everywhere ([`FIRST_BYTES`]).
+async fn serve<I, S, B, E>(
+    (stream, service): (I, S),
+    executor: E,
+    timer: impl Timer + Clone + Send + Sync + 'static,
+    close: impl Future<Output = ()>,
+) -> io::Result<()>
+where
+    I: Read + Write + Unpin + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Future: 'static,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+    E: HttpServerConnExec<crate::requests::Answer<S::Future>, B>,
+{
+    let mut builder = Builder::new(executor);
+    builder.http1().timer(timer.clone()).header_read_timeout(HEAD);
+    // As `axum::serve` does, for WebSockets over HTTP/2.
+    builder.http2().timer(timer.clone()).enable_connect_protocol();
+    let begun = Begun::default();
+    let requests = Requests::new(service, begun.clone());
+    let mut connection = pin!(builder.serve_connection_with_upgrades(stream, requests));
+    let mut close = pin!(close);
+    let ended = poll_fn(|context| match connection.as_mut().poll(context) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending => close.as_mut().poll(context).map(|()| None),
+    });
+    if let Some(ended) = ended.await {
+        return of_connection(ended);
+    }
+    let mut patience = timer.sleep(FIRST_BYTES);
+    let ended = poll_fn(|context| match connection.as_mut().poll(context) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending if begun.is_true() => Poll::Ready(None),
+        Poll::Pending => patience.as_mut().poll(context).map(|()| None),
+    });
+    if let Some(ended) = ended.await {
+        return of_connection(ended);
+    }
+    connection.as_mut().graceful_shutdown();
+    of_connection(connection.await)
+}
