@@ -13,7 +13,7 @@ use crate::setup;
 /// The services of this program.
 pub(crate) enum Catalogue {
     BuiltIn,
-    Own(Service),
+    Own(Box<Service>),
 }
 
 /// The entry of a service in lists.

@@ -102,7 +102,10 @@ async fn router(shop: Arc<Shop>) -> io::Result<Router> {
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(Duration::from_millis(100));
         while let Some(shop) = counted.upgrade() {
-            shop.stock.store(1000_u64.saturating_sub(shop.sold.load(Ordering::Relaxed)), Ordering::Relaxed);
+            shop.stock.store(
+                1000_u64.saturating_sub(shop.sold.load(Ordering::Relaxed)),
+                Ordering::Relaxed,
+            );
             drop(shop);
             ticks.tick().await;
         }
@@ -119,7 +122,5 @@ async fn router(shop: Arc<Shop>) -> io::Result<Router> {
 
 fn main() -> ExitCode {
     let shop = Arc::new(Shop { stock: AtomicU64::new(1000), sold: AtomicU64::new(0) });
-    duality_tokio::App::axum("shop", move || router(shop.clone()))
-        .request("GET /catalogue")
-        .main()
+    duality_tokio::App::axum("shop", move || router(shop.clone())).request("GET /catalogue").main()
 }

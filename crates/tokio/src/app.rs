@@ -93,7 +93,8 @@ impl App {
 
     fn new(name: &str, form: Form) -> Self {
         // What an application holds is shared, and it may send requests to itself.
-        let needs = Needs { straight_line: true, shared_memory: true, concurrent_connections: true };
+        let needs =
+            Needs { straight_line: true, shared_memory: true, concurrent_connections: true };
         Self { name: name.to_owned(), form, needs, page: None }
     }
 

@@ -15,7 +15,7 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream as StdStream};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -30,8 +30,6 @@ use duality_runtime::net::TcpListener;
 use duality_runtime::visibility;
 use rustix::io::ioctl_fionbio;
 use rustix::net::{SocketFlags, accept_with, getpeername};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use tokio::task::coop::consume_budget;
@@ -39,11 +37,13 @@ use tokio::time::{sleep_until, timeout};
 
 use crate::drain::Stop;
 use crate::instance::Instance;
+use crate::readable::Readable;
 use crate::refusal;
 
 /// Accepts for a layout.
 pub(crate) struct Door {
-    listener: AsyncFd<Listener>,
+    listener: TcpListener,
+    readable: Readable,
     service: Served,
     admission: Admission,
     addresses: Addresses,
@@ -55,14 +55,6 @@ pub(crate) struct Door {
     stop: Stop,
     /// The listener accepts no more.
     is_over: bool,
-}
-
-struct Listener(TcpListener);
-
-impl AsRawFd for Listener {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
-    }
 }
 
 /// What the door found out.
@@ -90,9 +82,10 @@ impl Door {
         stop: Stop,
     ) -> io::Result<Self> {
         ioctl_fionbio(&listener, true)?;
-        let listener = AsyncFd::with_interest(Listener(listener), Interest::READABLE)?;
+        let readable = Readable::watch(&listener)?;
         Ok(Self {
             listener,
+            readable,
             service: service.clone(),
             admission,
             addresses: limit.addresses(),
@@ -161,7 +154,7 @@ impl Door {
         tokio::select! {
             biased;
             () = self.stop.requested(), if !drains => Event::Drains,
-            accepted = accept(&mut self.listener, drains), if may_accept => accepted,
+            accepted = accept(&mut self.listener, &self.readable, drains), if may_accept => accepted,
             () = self.slots.ended.notified(), if is_full => Event::Look,
             () = self.refusing.ended.notified(), if is_full => Event::Look,
             () = sleep_until(patience.into()), if is_full => Event::Look,
@@ -220,8 +213,8 @@ impl Door {
 
     /// Closes the listener, and waits until all connections have ended.
     pub(crate) async fn close(self) {
-        let Self { listener, slots, refusing, line, .. } = self;
-        drop((listener, line));
+        let Self { listener, readable, slots, refusing, line, .. } = self;
+        drop((listener, readable, line));
         slots.close();
         slots.all_ended().await;
         refusing.all_ended().await;
@@ -229,31 +222,17 @@ impl Door {
 }
 
 /// Accepts a connection. A door that drains accepts only those that have come before.
-async fn accept(listener: &mut AsyncFd<Listener>, drains: bool) -> Event {
+async fn accept(listener: &mut TcpListener, readable: &Readable, drains: bool) -> Event {
     // So that a flood of connections leaves the runtime's other tasks their turns.
     consume_budget().await;
-    loop {
-        if drains {
-            return match listener.get_mut().accept() {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => Event::Over,
-                accepted => Event::Came(accepted),
-            };
-        }
-        match listener.readable_mut().await {
-            Err(error) => return Event::Came(Err(error)),
-            Ok(mut ready) => {
-                if let Ok(accepted) = ready.try_io(|listener| listener.get_mut().accept()) {
-                    return Event::Came(accepted);
-                }
-            }
-        }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let mut attempt = || listener.accept_before_drain(|listener| Ok(accept_with(listener, flags)?));
+    if !drains {
+        return Event::Came(readable.attempt(attempt).await);
     }
-}
-
-impl Listener {
-    fn accept(&mut self) -> io::Result<OwnedFd> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        self.0.accept_before_drain(|listener| Ok(accept_with(listener, flags)?))
+    match attempt() {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Event::Over,
+        accepted => Event::Came(accepted),
     }
 }
 

@@ -2,14 +2,13 @@
 
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::pin::pin;
 
 use duality_runtime::drain;
 use duality_runtime::wakeup::Wakeup;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
+
+use crate::readable::Readable;
 
 /// Tells an acceptor to stop.
 #[derive(Clone)]
@@ -37,32 +36,27 @@ pub(crate) async fn told_of_drains<F>(body: impl FnOnce(Stop) -> F) -> io::Resul
 where
     F: Future<Output = io::Result<()>>,
 {
-    let wakeup = AsyncFd::with_interest(Inbox(Wakeup::new()?), Interest::READABLE)?;
+    let wakeup = Wakeup::new()?;
+    let readable = Readable::watch(&wakeup)?;
     let (tell, stop) = watch::channel(false);
     let mut body = pin!(body(Stop(stop)));
     tokio::select! {
         ended = body.as_mut() => return ended,
-        drained = requested(&wakeup) => drained?,
+        drained = requested(&wakeup, &readable) => drained?,
     }
     tell.send_replace(true);
     body.await
 }
 
-async fn requested(wakeup: &AsyncFd<Inbox>) -> io::Result<()> {
+async fn requested(wakeup: &Wakeup, readable: &Readable) -> io::Result<()> {
     // A drain that was requested before there was a wakeup has sent none.
     let mut is_over = drain::requested_before_wakeup();
-    while !is_over {
-        wakeup.readable().await?.clear_ready();
-        wakeup.get_ref().0.clear();
-        is_over = drain::requested();
-    }
-    Ok(())
-}
-
-struct Inbox(Wakeup);
-
-impl AsRawFd for Inbox {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
-    }
+    let look = || {
+        wakeup.clear();
+        match std::mem::replace(&mut is_over, false) || drain::requested() {
+            true => Ok(()),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    };
+    readable.attempt(look).await
 }

@@ -11,7 +11,7 @@
 //!                ours: Handler ────────────────┘   in a world of Duality's, tokio beside
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
 mod app;
@@ -22,6 +22,8 @@ mod form;
 mod instance;
 pub mod layouts;
 mod ours;
+#[expect(unsafe_code, reason = "tokio watches foreign descriptors only by an unsafe call")]
+mod readable;
 mod refusal;
 mod requests;
 mod runtimes;

@@ -185,7 +185,9 @@ fn carrier(
     let poller = architecture.poller(options);
     let world = architecture.world();
     let foreign = match architecture.foreign_runtime() {
-        Some(runtime) => Some((runtime.name, if runtime.steals { Part::Steals } else { Part::Carries })),
+        Some(runtime) => {
+            Some((runtime.name, if runtime.steals { Part::Steals } else { Part::Carries }))
+        }
         None => beside.map(|runtime| (runtime, Part::Beside)),
     };
     Carrier {

@@ -48,7 +48,8 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
-    let architecture = catalogue.architectures().named(&arguments.architecture).map_err(Failure::misuse)?;
+    let architecture =
+        catalogue.architectures().named(&arguments.architecture).map_err(Failure::misuse)?;
     let setup = arguments.setup.setup();
     let listed = catalogue.look_up(&arguments.service, &setup).map_err(flag)?;
     if listed.is_own {

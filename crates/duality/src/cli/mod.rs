@@ -153,7 +153,7 @@ fn run_command(own: Option<Service>) -> ExitCode {
         Ok(command) => command,
         Err(error) => return explain(&error),
     };
-    let catalogue = own.map_or(Catalogue::BuiltIn, Catalogue::Own);
+    let catalogue = own.map_or(Catalogue::BuiltIn, |service| Catalogue::Own(Box::new(service)));
     let result = match command {
         Command::Serve(arguments) => serve::run(&catalogue, &arguments),
         Command::Load(arguments) => load::run(&arguments),

@@ -82,7 +82,8 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
-    let architecture = catalogue.architectures().named(&arguments.architecture).map_err(Failure::misuse)?;
+    let architecture =
+        catalogue.architectures().named(&arguments.architecture).map_err(Failure::misuse)?;
     if architecture.forks() {
         children::may_fork()
             .map_err(|error| Failure::failed(format!("{}: {error}", architecture.name())))?;

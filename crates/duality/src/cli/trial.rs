@@ -152,7 +152,8 @@ fn setup_of(catalogue: &Catalogue, arguments: &Arguments) -> Result<Setup, Failu
     }
     let candidates = candidates(arguments)?;
     for Candidate { name, architecture, .. } in &candidates {
-        let architecture = catalogue.architectures().named(architecture).map_err(Failure::misuse)?;
+        let architecture =
+            catalogue.architectures().named(architecture).map_err(Failure::misuse)?;
         suits(architecture, &listed, arguments)
             .map_err(|reason| Failure::failed(format!("{name}: {reason}")))?;
     }

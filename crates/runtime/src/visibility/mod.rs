@@ -47,8 +47,8 @@ pub use request_log::{RequestLog, dropped_log_lines, prepare_request_log};
 pub use requests::{Timing, time_request};
 pub use survey::{LoopReport, Survey, TaskReport, survey};
 pub use thread_slots::{
-    ChildSlot, LoopTurn, Occupancy, TaskTurn, ThreadReport, Threads, loops, occupy, threads, totals,
-    uncounted_threads,
+    ChildSlot, LoopTurn, Occupancy, TaskTurn, ThreadReport, Threads, loops, occupy, threads,
+    totals, uncounted_threads,
 };
 pub use trace::{Trace, install_sampling, name_frames, name_instruction, sample};
 pub use waits::Wait;
