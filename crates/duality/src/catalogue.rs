@@ -1,13 +1,14 @@
 //! The services that this program can serve: those that come with Duality, or one of the user's
 //! own.
 
-use duality_architectures::{Needs, Registry, Served};
+use duality_architectures::{Architecture, Needs, Registry, Served};
 use duality_handwritten as handwritten;
 use duality_lab::ask::settings::Misfit;
 use duality_services::{ALL, Entry, Setup, SetupError, find, http, store};
 
 use crate::Service;
 use crate::failure::{Failure, flag};
+use crate::service;
 use crate::setup;
 
 /// The services of this program.
@@ -38,8 +39,13 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
-    /// The service's needs that the architecture does not meet, in words, with the remedy if there
-    /// is one.
+    /// The reason why the architecture cannot carry the service, with the remedy if there is one.
+    pub(crate) fn refusal(&self, architecture: &dyn Architecture) -> Option<String> {
+        let polled = self.beside.and_then(|_| service::refusal_of_polled(architecture));
+        self.missing_from(architecture.gives()).or(polled)
+    }
+
+    /// The service's needs that `given` does not meet, in words, with the remedy if there is one.
     pub(crate) fn missing_from(&self, given: Needs) -> Option<String> {
         let missing = self.needs.missing_from(given)?;
         let needs_only_memory = Needs { shared_memory: false, ..self.needs };

@@ -11,7 +11,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -20,17 +20,18 @@ use std::task::Poll;
 use duality_runtime::drain::FIRST_BYTES;
 use http_body::Body;
 use hyper::body::Incoming;
-use hyper::rt::{Read, Timer, Write};
+use hyper::rt::{Read, Write};
 use hyper::service::Service;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::{Builder, HttpServerConnExec};
 use tokio::net::TcpStream;
-use tokio::time::Duration;
+use tokio::time::{Duration, sleep};
 
 use crate::door::Closing;
 use crate::failure::of_connection;
-use crate::requests::{Begun, Requests};
+use crate::ours::{Stream, Tasks};
+use crate::requests::{Answer, Begun, Requests};
 
 /// The time in which a client must send the head of a request.
 const HEAD: Duration = Duration::from_secs(30);
@@ -38,12 +39,14 @@ const HEAD: Duration = Duration::from_secs(30);
 /// A connection that is being served, until it ends.
 pub(crate) type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
+type OnOurs = dyn Fn(duality_runtime::net::TcpStream) -> Serving + Send + Sync;
 type OnTokio = dyn Fn(TcpStream, Closing) -> Serving + Send + Sync;
 
 /// See the [module](self). A clone is the same instance.
 #[derive(Clone)]
 pub(crate) struct Instance {
     on_tokio: Arc<OnTokio>,
+    on_ours: Arc<OnOurs>,
 }
 
 impl Instance {
@@ -57,19 +60,34 @@ impl Instance {
         B::Data: Send,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
+        let of_ours = service.clone();
         let on_tokio = Arc::new(move |stream, closing: Closing| -> Serving {
             let service = service.clone();
             Box::pin(async move {
-                let served = (TokioIo::new(stream), service);
-                serve(served, TokioExecutor::new(), TokioTimer::new(), closing.requested()).await
+                let builder = builder(TokioExecutor::new());
+                serve(&builder, TokioIo::new(stream), service, closing.requested()).await
             })
         });
-        Self { on_tokio }
+        let on_ours = Arc::new(move |stream| -> Serving {
+            let service = of_ours.clone();
+            Box::pin(async move {
+                let mut builder = builder(Tasks);
+                // A drain ends the input. hyper is to answer what has come before.
+                builder.http1().half_close(true);
+                serve(&builder, Stream(stream), service, pending()).await
+            })
+        });
+        Self { on_tokio, on_ours }
     }
 
     /// Serves a connection on the runtime of tokio's that this is called on.
     pub(crate) fn serve_on_tokio(&self, stream: TcpStream, closing: Closing) -> Serving {
         (self.on_tokio)(stream, closing)
+    }
+
+    /// Serves a connection in a world of ours, on a kernel thread that has entered tokio.
+    pub(crate) fn serve_on_ours(&self, stream: duality_runtime::net::TcpStream) -> Serving {
+        (self.on_ours)(stream)
     }
 }
 
@@ -79,13 +97,22 @@ impl fmt::Debug for Instance {
     }
 }
 
+/// What reads requests, as `axum::serve` has it, and with a limit on the time of their heads.
+fn builder<E>(executor: E) -> Builder<E> {
+    let mut builder = Builder::new(executor);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+    // For WebSockets over HTTP/2.
+    builder.http2().timer(TokioTimer::new()).enable_connect_protocol();
+    builder
+}
+
 /// Serves a connection until its client closes it, or until it is told to close: then it answers
 /// the request under way first. A connection without any request has a second to send one, as
 /// everywhere ([`FIRST_BYTES`]).
 async fn serve<I, S, B, E>(
-    (stream, service): (I, S),
-    executor: E,
-    timer: impl Timer + Clone + Send + Sync + 'static,
+    builder: &Builder<E>,
+    stream: I,
+    service: S,
     close: impl Future<Output = ()>,
 ) -> io::Result<()>
 where
@@ -95,12 +122,8 @@ where
     S::Error: Into<Box<dyn Error + Send + Sync>>,
     B: Body + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
-    E: HttpServerConnExec<crate::requests::Answer<S::Future>, B>,
+    E: HttpServerConnExec<Answer<S::Future>, B>,
 {
-    let mut builder = Builder::new(executor);
-    builder.http1().timer(timer.clone()).header_read_timeout(HEAD);
-    // As `axum::serve` does, for WebSockets over HTTP/2.
-    builder.http2().timer(timer.clone()).enable_connect_protocol();
     let begun = Begun::default();
     let requests = Requests::new(service, begun.clone());
     let mut connection = pin!(builder.serve_connection_with_upgrades(stream, requests));
@@ -112,7 +135,7 @@ where
     if let Some(ended) = ended.await {
         return of_connection(ended);
     }
-    let mut patience = timer.sleep(FIRST_BYTES);
+    let mut patience = pin!(sleep(FIRST_BYTES));
     let ended = poll_fn(|context| match connection.as_mut().poll(context) {
         Poll::Ready(ended) => Poll::Ready(Some(ended)),
         Poll::Pending if begun.is_true() => Poll::Ready(None),

@@ -136,9 +136,7 @@ impl resolve::Program for Program {
         let options = tuning.options();
         Ok(Architecture {
             carrier: carrier(found, &options, self.listed.beside),
-            unavailable: found
-                .unavailable(&options)
-                .or_else(|| self.listed.missing_from(found.gives())),
+            unavailable: found.unavailable(&options).or_else(|| self.listed.refusal(found)),
             degraded: found.degraded(&options),
             workers: found.places(&options),
             max_connections: options.max_connections,

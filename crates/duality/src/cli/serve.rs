@@ -105,8 +105,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let control = take_control(arguments)?;
     let options = arguments.tuning.options();
     let injected = arguments.injection.load(name, architecture, &options)?;
-    let reason =
-        architecture.unavailable(&options).or_else(|| listed.missing_from(architecture.gives()));
+    let reason = architecture.unavailable(&options).or_else(|| listed.refusal(architecture));
     if let Some(reason) = reason {
         if let Some(control) = control {
             let _ = control.unavailable(&reason);

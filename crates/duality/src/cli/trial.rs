@@ -246,8 +246,10 @@ fn suits(
     if !architecture.gives().straight_line {
         return Err("it does not count its requests: choose another architecture".to_owned());
     }
-    let missing = listed.missing_from(architecture.gives());
-    missing.or_else(|| architecture.unavailable(&arguments.tuning.options())).map_or(Ok(()), Err)
+    listed
+        .refusal(architecture)
+        .or_else(|| architecture.unavailable(&arguments.tuning.options()))
+        .map_or(Ok(()), Err)
 }
 
 /// The address of the trial.
