@@ -119,7 +119,11 @@ pub(crate) fn run_event_loops(server: Server, poller: Kind, world: LoopWorld) ->
 /// Runs a loop for each listener: the first on this kernel thread, the others on threads of their
 /// own, each confined to a processor. Loops share nothing. `open` makes a loop ready, and returns
 /// what runs it.
-pub(crate) fn run_loops<R: FnOnce(TcpListener, Admission)>(
+///
+/// # Errors
+///
+/// Those of `open`, and of a thread that could not be made or confined.
+pub fn run_loops<R: FnOnce(TcpListener, Admission)>(
     server: Server,
     open: impl Fn(&Served, Limit) -> io::Result<R> + Clone + Send + 'static,
 ) -> io::Result<()> {

@@ -18,7 +18,8 @@
 //! | [`handwritten`] | a state machine written by hand | the loop |
 //!
 //! A new architecture is a file with a type that implements [`Architecture`], and a line in the
-//! registry, [`ALL`]. Help, comparison, tests and report take it from there.
+//! registry, [`ALL`]. Help, comparison, tests and report take it from there. A crate of its own can
+//! add further ones to a program's [`Registry`].
 
 #![warn(missing_debug_implementations)]
 
@@ -30,6 +31,7 @@ pub mod handwritten;
 pub mod iterative;
 pub mod pool;
 pub mod prefork;
+mod registry;
 pub mod staged;
 pub mod threads;
 pub mod uthreads;
@@ -45,6 +47,7 @@ pub use common::options::{Disk, GcdQueues, HandOver, Options, Prefer, WhenFull};
 pub use common::served::{ByHand, Needs, OpenedByHand, Served};
 pub use common::server::Server;
 pub use common::{signals, usage};
+pub use registry::Registry;
 
 /// Makes the registry: [`ALL`], and macros by which tests have a case for each member.
 macro_rules! registry {
@@ -109,6 +112,12 @@ pub trait Architecture: Sync {
     /// How its service waits. `None` if it runs no straight-line service.
     fn world(&self) -> Option<World>;
 
+    /// The runtime that runs its tasks, where that is none of ours. Connections and requests are
+    /// counted there. Tasks and their waits are not seen.
+    fn foreign_runtime(&self) -> Option<ForeignRuntime> {
+        None
+    }
+
     /// The poller of its loops with these options. `None` without loops.
     fn poller(&self, options: &Options) -> Option<Kind> {
         let _ = options;
@@ -156,6 +165,15 @@ pub trait Architecture: Sync {
     /// If it cannot begin. Once it serves, a lack of descriptors, memory, threads or processes
     /// makes it wait, not fail.
     fn serve(&self, server: Server) -> io::Result<()>;
+}
+
+/// A runtime that is none of ours, as an architecture uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForeignRuntime {
+    /// Its name, such as `tokio`.
+    pub name: &'static str,
+    /// Whether an idle kernel thread takes tasks from busy ones.
+    pub steals: bool,
 }
 
 /// How a service waits: the three worlds of `duality-runtime`.

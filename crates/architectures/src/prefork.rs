@@ -13,19 +13,16 @@
 //! memory is shared. Source: ZeroHTTPd, `03_preforking`; Apache's prefork in Kerneis & Chroboczek
 //! 2009.
 
-use std::fmt;
 use std::io;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use duality_runtime::handler::Connections;
 use duality_runtime::net::TcpListener;
-use duality_runtime::visibility::totals;
-use duality_runtime::{block_on, drain, log, task};
-use rustix::process::WaitStatus;
+use duality_runtime::{block_on, drain, task};
 
 use crate::common::accept::{Members, accept_and_serve};
-use crate::common::children::{Children, Ended, ROUND};
+use crate::common::children::{Children, ROUND};
+use crate::common::losses::Losses;
 use crate::common::pressure::Pressure;
 use crate::{Architecture, Footprint, Needs, Options, Served, Server, World};
 
@@ -77,7 +74,7 @@ impl Architecture for Prefork {
         let mut children = Children::new()?;
         let connections = Connections::default();
         let mut pressure = Pressure::new(&connections);
-        let mut losses = Losses::new(workers);
+        let mut losses = Losses::new("prefork", workers);
         while !drain::requested() {
             while let Some(ended) = children.reap() {
                 losses.count(&ended)?;
@@ -88,7 +85,7 @@ impl Architecture for Prefork {
                     accept_and_serve(listener, &service, &members, None);
                 });
                 match started {
-                    Ok(()) => pressure.relieved(),
+                    Ok(_) => pressure.relieved(),
                     Err(error) if children.count() == 0 => return Err(error),
                     Err(error) => block_on(pressure.wait_out("fork", &error)),
                 }
@@ -132,99 +129,4 @@ fn serve_the_rest(
             }
         }
     });
-}
-
-/// Children that end by themselves. If several in a row end soon after their start, they are
-/// replaced more and more slowly, and in the end no longer. The cause would most likely end the
-/// next one too.
-struct Losses {
-    workers: usize,
-    /// Young children that ended in a row, without a connection accepted in between.
-    young: usize,
-    /// How many connections had been accepted when the last of them ended.
-    accepted: u64,
-    /// When the next child may be started.
-    until: Option<Instant>,
-    said: Option<Instant>,
-}
-
-impl Losses {
-    /// A child that ends before this age is young.
-    const YOUNG: Duration = Duration::from_secs(1);
-    /// The longest pause. Each pause is twice the last one.
-    const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-    /// The most young children in a row, beyond the number of workers. The pauses take six seconds
-    /// in all.
-    const TOO_MANY: usize = 12;
-    /// How long a report of a loss covers further losses.
-    const QUIET: Duration = Duration::from_secs(10);
-
-    fn new(workers: usize) -> Self {
-        Self { workers, young: 0, accepted: 0, until: None, said: None }
-    }
-
-    /// Counts a child that has ended.
-    ///
-    /// # Errors
-    ///
-    /// If there were too many.
-    fn count(&mut self, ended: &Ended) -> io::Result<()> {
-        let accepted = totals().connections_accepted;
-        if ended.age >= Self::YOUNG || accepted != self.accepted {
-            self.young = 0;
-        }
-        (self.accepted, self.young) = (accepted, self.young + 1);
-        let how = How(ended.status);
-        // A single cause may have ended all workers at once.
-        let Some(pauses) = self.young.checked_sub(self.workers + 1) else {
-            if !self.quiet() {
-                log::warn(format_args!("prefork: a worker process {how}; another takes its place"));
-            }
-            return Ok(());
-        };
-        if pauses >= Self::TOO_MANY {
-            return Err(io::Error::other(format!(
-                "{} worker processes in a row ended within {} s of their start, before they accepted a \
-                 connection: the last one {how}",
-                self.young,
-                Self::YOUNG.as_secs()
-            )));
-        }
-        let pause = Duration::from_millis(10 << pauses.min(10)).min(Self::LONGEST_PAUSE);
-        self.until = Some(Instant::now() + pause);
-        if pauses == 0 || !self.quiet() {
-            log::warn(format_args!(
-                "prefork: worker processes end soon after their start: the last one {how}; \
-                 starting others more slowly"
-            ));
-        }
-        Ok(())
-    }
-
-    /// Whether another child may be started.
-    fn are_over(&self) -> bool {
-        self.until.is_none_or(|until| Instant::now() >= until)
-    }
-
-    /// Whether a recent report covers this loss.
-    fn quiet(&mut self) -> bool {
-        let quiet = self.said.is_some_and(|said| said.elapsed() < Self::QUIET);
-        if !quiet {
-            self.said = Some(Instant::now());
-        }
-        quiet
-    }
-}
-
-/// How a child ended, in words.
-struct How(WaitStatus);
-
-impl fmt::Display for How {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.0.terminating_signal(), self.0.exit_status()) {
-            (Some(signal), _) => write!(formatter, "was killed by signal {signal}"),
-            (None, Some(status)) => write!(formatter, "exited with {status}"),
-            (None, None) => formatter.write_str("ended"),
-        }
-    }
 }

@@ -1,19 +1,20 @@
 //! The services that this program can serve: those that come with Duality, or one of the user's
 //! own.
 
-use duality_architectures::{Needs, Served};
+use duality_architectures::{Architecture, Needs, Registry, Served};
 use duality_handwritten as handwritten;
 use duality_lab::ask::settings::Misfit;
 use duality_services::{ALL, Entry, Setup, SetupError, find, http, store};
 
 use crate::Service;
 use crate::failure::{Failure, flag};
+use crate::service;
 use crate::setup;
 
 /// The services of this program.
 pub(crate) enum Catalogue {
     BuiltIn,
-    Own(Service),
+    Own(Box<Service>),
 }
 
 /// The entry of a service in lists.
@@ -27,6 +28,8 @@ pub(crate) struct Listed {
     pub(crate) persistent: bool,
     /// Whether the service keeps data in a store.
     pub(crate) store: bool,
+    /// A foreign runtime that the service uses beside architectures of ours.
+    pub(crate) beside: Option<&'static str>,
     /// Whether the service describes its requests, for an access log.
     pub(crate) logs_requests: bool,
     /// The smallest stack that can serve it, in bytes.
@@ -36,8 +39,13 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
-    /// The service's needs that the architecture does not meet, in words, with the remedy if there
-    /// is one.
+    /// The reason why the architecture cannot carry the service, with the remedy if there is one.
+    pub(crate) fn refusal(&self, architecture: &dyn Architecture) -> Option<String> {
+        let polled = self.beside.and_then(|_| service::refusal_of_polled(architecture));
+        self.missing_from(architecture.gives()).or(polled)
+    }
+
+    /// The service's needs that `given` does not meet, in words, with the remedy if there is one.
     pub(crate) fn missing_from(&self, given: Needs) -> Option<String> {
         let missing = self.needs.missing_from(given)?;
         let needs_only_memory = Needs { shared_memory: false, ..self.needs };
@@ -72,6 +80,7 @@ impl Catalogue {
                     is_own: false,
                     persistent: entry.persistent,
                     store: entry.keeps,
+                    beside: None,
                     logs_requests: entry.logs_requests,
                     stack: entry.stack,
                     descriptors: entry.descriptors,
@@ -84,11 +93,28 @@ impl Catalogue {
                 is_own: true,
                 persistent: true,
                 store: false,
+                beside: service.beside,
                 logs_requests: false,
                 // The service knows the number. This program does not.
                 stack: 0,
                 descriptors: 1,
             }],
+        }
+    }
+
+    /// The architectures that its services can be served under.
+    pub(crate) fn architectures(&self) -> Registry {
+        match self {
+            Self::BuiltIn => Registry::default(),
+            Self::Own(service) => service.architectures,
+        }
+    }
+
+    /// The page that `compare` asks of a service of the user's own that speaks HTTP.
+    pub(crate) fn page(&self) -> Option<String> {
+        match self {
+            Self::BuiltIn => None,
+            Self::Own(service) => service.page.clone(),
         }
     }
 

@@ -5,11 +5,12 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::thread::{self, JoinHandle};
 
-use duality_architectures::{ALL, Architecture, Options, Server, find};
+use duality_architectures::{Architecture, Options, Server};
 use duality_runtime::drain::Scope;
 use duality_runtime::log;
 
 use crate::Service;
+use crate::service::refusal_of_polled;
 
 /// A service that is being served; made by [`Service::serve`].
 ///
@@ -34,7 +35,7 @@ impl Handle {
         address: impl ToSocketAddrs,
         options: &Options,
     ) -> io::Result<Self> {
-        let architecture = named(architecture)
+        let architecture = (service.architectures.named(architecture))
             .map_err(|problem| io::Error::new(io::ErrorKind::InvalidInput, problem))?;
         if let Some(reason) = refusal(service, architecture, options) {
             let (service, name) = (service.served.name(), architecture.name());
@@ -132,16 +133,8 @@ pub(crate) fn refusal(
         ));
     }
     let missing = service.served.needs().missing_from(architecture.gives());
-    missing.map(str::to_owned).or_else(|| architecture.unavailable(options))
-}
-
-/// The architecture of that name, or one line that lists them.
-pub(crate) fn named(name: &str) -> Result<&'static dyn Architecture, String> {
-    find(name).ok_or_else(|| {
-        let names: Vec<&str> = ALL.iter().map(|architecture| architecture.name()).collect();
-        let names = names.join(", ");
-        format!("there is no architecture `{name}`: choose one of {names}")
-    })
+    let polled = service.beside.and_then(|_| refusal_of_polled(architecture));
+    missing.map(str::to_owned).or(polled).or_else(|| architecture.unavailable(options))
 }
 
 /// Listens at the first of the addresses that allows it.

@@ -8,17 +8,30 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use duality_architectures::{ALL, Architecture, Handler, Needs, Options, Served};
+use duality_architectures::{Architecture, Handler, Needs, Options, Registry, Served, World};
 use duality_runtime::net::TcpStream;
 
 #[cfg(feature = "tool")]
 use crate::cli;
 use crate::handle::{self, Handle};
 
+/// Why an architecture cannot carry a service that polls several waits at once, as hyper does.
+pub(crate) fn refusal_of_polled(architecture: &dyn Architecture) -> Option<String> {
+    (architecture.world() != Some(World::Suspend)).then(|| {
+        "waits for several things at once, which only state machines can: choose an event loop"
+            .to_owned()
+    })
+}
+
 /// A service, with the facts that a load generator needs.
 pub struct Service {
     pub(crate) served: Served,
     pub(crate) exchange: Option<(Vec<u8>, Vec<u8>)>,
+    /// The page that `compare` asks for, of a service that speaks HTTP.
+    pub(crate) page: Option<String>,
+    pub(crate) architectures: Registry,
+    /// A foreign runtime that the service uses beside architectures of ours.
+    pub(crate) beside: Option<&'static str>,
 }
 
 impl fmt::Debug for Service {
@@ -49,7 +62,33 @@ impl Service {
         F: Future<Output = io::Result<()>> + Send + 'static,
     {
         let needs = Needs { straight_line: true, ..needs };
-        Self { served: Served::new(name, needs, Handler::new(serve)), exchange: None }
+        Self::of(Served::new(name, needs, Handler::new(serve)))
+    }
+
+    /// A service that another crate has put together, such as `duality-tokio` of an application.
+    pub fn of(served: Served) -> Self {
+        let architectures = Registry::default();
+        Self { served, exchange: None, page: None, architectures, beside: None }
+    }
+
+    /// Says that the service uses a runtime of that name beside the architectures of ours, and polls
+    /// several waits at once, as code for that runtime does. Results show it. Architectures whose
+    /// tasks wait in place are refused.
+    #[must_use]
+    pub fn beside(mut self, runtime: &'static str) -> Self {
+        self.beside = Some(runtime);
+        self
+    }
+
+    /// Adds architectures of another crate to those that the service can be served under.
+    ///
+    /// # Panics
+    ///
+    /// If two architectures have the same name.
+    #[must_use]
+    pub fn with_architectures(mut self, added: &'static [&'static dyn Architecture]) -> Self {
+        self.architectures = Registry::with(added);
+        self
     }
 
     /// Says that no connection sees another connection's changes in memory. Each may then be served
@@ -100,6 +139,14 @@ impl Service {
     #[must_use]
     pub fn exchange(mut self, request: impl Into<Vec<u8>>, reply: impl Into<Vec<u8>>) -> Self {
         self.exchange = Some((request.into(), reply.into()));
+        self
+    }
+
+    /// The page that `compare` asks for, if the service speaks HTTP. Each reply must have the
+    /// status 200 and the body of the first reply.
+    #[must_use]
+    pub fn page(mut self, path: &str) -> Self {
+        self.page = Some(path.to_owned());
         self
     }
 
@@ -175,10 +222,10 @@ impl Service {
     /// this machine.
     pub fn architectures(&self) -> Vec<&'static str> {
         let options = Options::default();
-        let carries = |architecture: &&&dyn Architecture| {
-            handle::refusal(self, **architecture, &options).is_none()
+        let carries = |architecture: &&dyn Architecture| {
+            handle::refusal(self, *architecture, &options).is_none()
         };
-        ALL.iter().filter(carries).map(|architecture| architecture.name()).collect()
+        self.architectures.iter().filter(carries).map(Architecture::name).collect()
     }
 
     /// Runs the command line of this service (`serve`, `compare`, `trial` …) and returns

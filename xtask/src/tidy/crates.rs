@@ -7,7 +7,7 @@ use super::{Tree, Violation};
 /// is above may use what is below.
 ///
 /// ```text
-///   duality        conformance
+///   duality        conformance, tokio
 ///      |
 ///    costs ──────────────────────────┐
 ///     lab ── load, trace       handwritten
@@ -65,6 +65,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "duality",
         ],
     ),
+    ("tokio", &["poller", "runtime", "architectures", "duality"]),
     ("xtask", &[]),
 ];
 

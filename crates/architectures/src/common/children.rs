@@ -69,6 +69,8 @@ struct Child {
 /// A child that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
+    /// Which one.
+    pub process: Pid,
     /// How, as wait(2) says.
     pub status: WaitStatus,
     /// The time that the child lived.
@@ -91,11 +93,11 @@ impl Children {
     /// # Errors
     ///
     /// `EAGAIN` and `ENOMEM`: processes or memory have run out.
-    pub fn start(&mut self, body: impl FnOnce()) -> io::Result<()> {
-        self.fork(body).map(drop)
+    pub fn start(&mut self, body: impl FnOnce()) -> io::Result<Pid> {
+        self.fork(body).map(|(process, _)| process)
     }
 
-    fn fork(&mut self, body: impl FnOnce()) -> io::Result<&mut Child> {
+    fn fork(&mut self, body: impl FnOnce()) -> io::Result<(Pid, &mut Child)> {
         let parent = getpid();
         let slot = ChildSlot::reserve();
         processor::detect_features();
@@ -116,7 +118,7 @@ impl Children {
                 let child = Pid::from_raw(child).expect("fork(2) returns a process");
                 let started = Instant::now();
                 let born = Child { _slot: slot, started, held: None };
-                Ok(self.living.entry(child).insert_entry(born).into_mut())
+                Ok((child, self.living.entry(child).insert_entry(born).into_mut()))
             }
         }
     }
@@ -137,7 +139,7 @@ impl Children {
         stream: &mut Option<TcpStream>,
         serve: impl FnOnce(TcpStream),
     ) -> io::Result<()> {
-        let child = self.fork(|| {
+        let (_, child) = self.fork(|| {
             if let Some(stream) = stream.take() {
                 serve(stream);
             }
@@ -153,10 +155,10 @@ impl Children {
     /// Reaps a child that has ended, if there is one. Does not wait.
     pub fn reap(&mut self) -> Option<Ended> {
         loop {
-            let Ok(Some((child, status))) = wait(WaitOptions::NOHANG) else { return None };
+            let Ok(Some((process, status))) = wait(WaitOptions::NOHANG) else { return None };
             // The process may have other children, which are not this server's.
-            if let Some(child) = self.living.remove(&child) {
-                return Some(Ended { status, age: child.started.elapsed() });
+            if let Some(child) = self.living.remove(&process) {
+                return Some(Ended { process, status, age: child.started.elapsed() });
             }
         }
     }

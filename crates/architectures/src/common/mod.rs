@@ -9,6 +9,7 @@ pub mod children;
 pub(crate) mod door;
 pub mod footprint;
 pub mod line;
+pub mod losses;
 pub mod options;
 pub mod pressure;
 pub mod refusals;

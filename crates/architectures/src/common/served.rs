@@ -1,10 +1,12 @@
 //! A service as architectures see it: its handler of connections, and its needs.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use duality_runtime::handler::{Active, ErrorHook, Handler};
+use duality_runtime::handler::{Active, ErrorHook, Handler, Peer};
 use duality_runtime::net::{TcpListener, TcpStream};
 use duality_runtime::task::BoxedFuture;
 
@@ -73,6 +75,8 @@ pub struct Served {
     needs: Needs,
     handler: Handler,
     by_hand: Option<ByHand>,
+    /// The service in the form that a foreign runtime runs.
+    foreign: Option<Arc<dyn Any + Send + Sync>>,
     on_error: Option<ErrorHook>,
     /// How many descriptors a connection has, its socket included.
     descriptors: usize,
@@ -81,7 +85,15 @@ pub struct Served {
 impl Served {
     /// A service that calls `handler` for each connection.
     pub fn new(name: &str, needs: Needs, handler: Handler) -> Self {
-        Self { name: name.into(), needs, handler, by_hand: None, on_error: None, descriptors: 1 }
+        Self {
+            name: name.into(),
+            needs,
+            handler,
+            by_hand: None,
+            foreign: None,
+            on_error: None,
+            descriptors: 1,
+        }
     }
 
     /// Adds a state machine written by hand to the service. It must give the same answers.
@@ -89,6 +101,32 @@ impl Served {
     pub fn by_hand(mut self, program: ByHand) -> Self {
         self.by_hand = Some(program);
         self
+    }
+
+    /// Adds the form of the service that architectures of a foreign runtime run. It must give the
+    /// same answers.
+    #[must_use]
+    pub fn with_foreign<T: Any + Send + Sync>(mut self, form: T) -> Self {
+        self.foreign = Some(Arc::new(form));
+        self
+    }
+
+    /// The form that was added by [`with_foreign`](Self::with_foreign).
+    ///
+    /// # Errors
+    ///
+    /// If the service has no form of this type.
+    pub fn foreign<T: Any + Send + Sync>(&self) -> io::Result<&T> {
+        let form = self.foreign.as_ref().and_then(|form| form.downcast_ref());
+        form.ok_or_else(|| {
+            let name = &self.name;
+            io::Error::other(format!("{name} does not run here: choose another architecture"))
+        })
+    }
+
+    /// The client of a connection that begins, which is told of by its errors.
+    pub fn peer(&self, socket: BorrowedFd<'_>) -> Peer {
+        Peer::of(socket, self.on_error.as_ref())
     }
 
     /// Calls `hook` for each error of the service, instead of logging the first few.
@@ -116,7 +154,8 @@ impl Served {
     }
 
     /// How many descriptors a connection keeps.
-    pub(crate) fn descriptors(&self) -> usize {
+    #[must_use]
+    pub fn descriptors(&self) -> usize {
         self.descriptors
     }
 

@@ -123,7 +123,8 @@ impl Server {
     }
 
     /// The limit on the connections of each listener.
-    pub(crate) fn limit(&self) -> Limit {
+    #[must_use]
+    pub fn limit(&self) -> Limit {
         let Options { max_connections, when_full, .. } = self.options;
         let most = max_connections.div_ceil(self.listeners.len());
         Limit::new(most, when_full).with_addresses(self.addresses)

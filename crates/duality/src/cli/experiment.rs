@@ -3,21 +3,20 @@
 use std::time::Duration;
 
 use duality_architectures::common::admission;
-use duality_architectures::{self as architectures, ALL, Options};
+use duality_architectures::{self as architectures, Options, Registry};
 use duality_lab::ask::footprint::Footprint;
 use duality_lab::ask::resolve::{self, Architecture, ServiceFacts};
 use duality_lab::ask::settings::{Misfit, Settings};
 use duality_lab::ask::variant::Choice;
 use duality_lab::measure::experiment::Experiment;
 use duality_lab::measure::store::Store;
-use duality_lab::record::{Carrier, Design, Peer, World};
+use duality_lab::record::{Carrier, Design, Foreign, Part, Peer, World};
 use duality_poller::Kind;
 use duality_services::store::Location;
 use duality_services::{Setting, Setup, http};
 
 use super::Tuning;
 use crate::catalogue::{Catalogue, Listed};
-use crate::handle::named;
 use crate::setup;
 
 /// Makes an experiment; see [`resolve::experiment`]. A flag in `tuning` overrides the same flag in
@@ -83,6 +82,7 @@ impl resolve::Program for Recorded {
 /// This program, as its servers are set up for an experiment.
 struct Program {
     listed: Listed,
+    registry: Registry,
     service: ServiceFacts,
     tuning: Tuning,
     setup: Setup,
@@ -112,10 +112,11 @@ impl Program {
             concurrent_connections: listed.needs.concurrent_connections,
             store: listed.store,
             exchange: catalogue.exchange(),
+            page: catalogue.page(),
             demo_files: http::demo_files(),
             server_arguments: [tuning.to_arguments(), setup::to_arguments(&setup)].concat(),
         };
-        Ok(Self { listed, service, tuning, setup })
+        Ok(Self { listed, registry: catalogue.architectures(), service, tuning, setup })
     }
 }
 
@@ -125,19 +126,17 @@ impl resolve::Program for Program {
     }
 
     fn architectures(&self) -> Vec<&'static str> {
-        ALL.iter().map(|architecture| architecture.name()).collect()
+        self.registry.iter().map(architectures::Architecture::name).collect()
     }
 
     fn architecture(&self, choice: &Choice) -> Result<Architecture, String> {
-        let found = named(&choice.architecture)?;
+        let found = self.registry.named(&choice.architecture)?;
         let own = Tuning::parse(&choice.options);
         let tuning = own.map_err(|problem| format!("{}: {problem}", choice.name))?.or(self.tuning);
         let options = tuning.options();
         Ok(Architecture {
-            carrier: carrier(found, &options),
-            unavailable: found
-                .unavailable(&options)
-                .or_else(|| self.listed.missing_from(found.gives())),
+            carrier: carrier(found, &options, self.listed.beside),
+            unavailable: found.unavailable(&options).or_else(|| self.listed.refusal(found)),
             degraded: found.degraded(&options),
             workers: found.places(&options),
             max_connections: options.max_connections,
@@ -174,10 +173,21 @@ fn footprint(
     }
 }
 
-/// Describes how an architecture carries connections.
-fn carrier(architecture: &dyn architectures::Architecture, options: &Options) -> Carrier {
+/// Describes how an architecture carries connections. The runtime `beside` it is one that the
+/// service uses.
+fn carrier(
+    architecture: &dyn architectures::Architecture,
+    options: &Options,
+    beside: Option<&str>,
+) -> Carrier {
     let poller = architecture.poller(options);
     let world = architecture.world();
+    let foreign = match architecture.foreign_runtime() {
+        Some(runtime) => {
+            Some((runtime.name, if runtime.steals { Part::Steals } else { Part::Carries }))
+        }
+        None => beside.map(|runtime| (runtime, Part::Beside)),
+    };
     Carrier {
         world: world.map(|world| match world {
             architectures::World::Block => World::Block,
@@ -189,5 +199,6 @@ fn carrier(architecture: &dyn architectures::Architecture, options: &Options) ->
         processes: architecture.forks(),
         beside_others: world == Some(architectures::World::Block)
             && architecture.gives().concurrent_connections,
+        foreign: foreign.map(|(runtime, part)| Foreign { runtime: runtime.to_owned(), part }),
     }
 }

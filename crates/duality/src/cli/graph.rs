@@ -13,7 +13,6 @@ use duality_runtime::log;
 
 use super::{Failure, SetupFlags, Tuning, flag, load, print};
 use crate::catalogue::Catalogue;
-use crate::handle::named;
 use crate::setup;
 use crate::watch::GraphFile;
 
@@ -49,7 +48,8 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
-    let architecture = named(&arguments.architecture).map_err(Failure::misuse)?;
+    let architecture =
+        catalogue.architectures().named(&arguments.architecture).map_err(Failure::misuse)?;
     let setup = arguments.setup.setup();
     let listed = catalogue.look_up(&arguments.service, &setup).map_err(flag)?;
     if listed.is_own {

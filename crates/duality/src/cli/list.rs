@@ -1,6 +1,6 @@
 //! `duality architectures` and `duality services`.
 
-use duality_architectures::{ALL, Needs, Options};
+use duality_architectures::{Needs, Options};
 use serde_json::{Value, json};
 
 use super::{Failure, paragraph, print};
@@ -13,9 +13,10 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) fn architectures(arguments: &Arguments) -> Result<(), Failure> {
+pub(super) fn architectures(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
+    let registry = catalogue.architectures();
     if arguments.json {
-        let list: Vec<Value> = ALL
+        let list: Vec<Value> = registry
             .iter()
             .map(|architecture| {
                 let Needs { straight_line, shared_memory, concurrent_connections } =
@@ -27,6 +28,7 @@ pub(super) fn architectures(arguments: &Arguments) -> Result<(), Failure> {
                     "straight_line": straight_line,
                     "shared_memory": shared_memory,
                     "concurrent_connections": concurrent_connections,
+                    "foreign_runtime": architecture.foreign_runtime().map(|runtime| runtime.name),
                     "unavailable": architecture.unavailable(&Options::default()),
                     "degraded": architecture.degraded(&Options::default()),
                 })
@@ -34,9 +36,9 @@ pub(super) fn architectures(arguments: &Arguments) -> Result<(), Failure> {
             .collect();
         return print(&json!({ "version": 1, "architectures": list }).to_string());
     }
-    let width = ALL.iter().map(|architecture| architecture.name().len()).max().unwrap_or(0);
+    let width = registry.iter().map(|architecture| architecture.name().len()).max().unwrap_or(0);
     let mut text = String::new();
-    for architecture in ALL {
+    for architecture in registry.iter() {
         let gives = architecture.gives();
         let mut remarks = Vec::new();
         if !gives.straight_line {

@@ -159,7 +159,7 @@ fn run_command(own: Option<Service>) -> ExitCode {
         Ok(command) => command,
         Err(error) => return explain(&error),
     };
-    let catalogue = own.map_or(Catalogue::BuiltIn, Catalogue::Own);
+    let catalogue = own.map_or(Catalogue::BuiltIn, |service| Catalogue::Own(Box::new(service)));
     let result = match command {
         Command::Serve(arguments) => serve::run(&catalogue, &arguments),
         Command::Load(arguments) => load::run(&arguments),
@@ -174,7 +174,7 @@ fn run_command(own: Option<Service>) -> ExitCode {
         Command::Model(arguments) => model::run(&catalogue, &arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Cc(arguments) => return end(cc::run(&arguments)),
-        Command::Architectures(arguments) => list::architectures(&arguments),
+        Command::Architectures(arguments) => list::architectures(&catalogue, &arguments),
         Command::Services(arguments) => list::services(&catalogue, &arguments),
         Command::Completions(arguments) => shell::completions(&arguments),
         Command::Manual(arguments) => shell::manual(&arguments),

@@ -15,7 +15,6 @@ use duality_services::Setup;
 
 use super::{Failure, Tuning, compare, load, print};
 use crate::catalogue::Catalogue;
-use crate::handle::named;
 
 /// What `compare` does with such a plan.
 pub(super) struct Invocation<'r> {
@@ -72,7 +71,8 @@ pub(super) fn read(catalogue: &Catalogue, file: &Path, text: &str) -> Result<Pla
         .look_up(&plan.service, &Setup::default())
         .map_err(|misfit| misuse(format!("{}: {}", misfit.key, misfit.problem)))?;
     for Choice { name, architecture, options } in &plan.subjects {
-        let problem = named(architecture).err().or_else(|| Tuning::parse(options).err());
+        let found = catalogue.architectures().named(architecture);
+        let problem = found.err().or_else(|| Tuning::parse(options).err());
         if let Some(problem) = problem {
             return Err(misuse(format!("subjects: {name}: {problem}")));
         }

@@ -22,7 +22,6 @@ use super::visibility::Visibility;
 use super::{Failure, SetupFlags, Tuning, flag, heading};
 use crate::catalogue::{Catalogue, Listed};
 use crate::control::Control;
-use crate::handle::named;
 use crate::metrics::Metrics;
 use crate::watch::{Subject, Watch};
 
@@ -83,7 +82,8 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
-    let architecture = named(&arguments.architecture).map_err(Failure::misuse)?;
+    let architecture =
+        catalogue.architectures().named(&arguments.architecture).map_err(Failure::misuse)?;
     if architecture.forks() {
         children::may_fork()
             .map_err(|error| Failure::failed(format!("{}: {error}", architecture.name())))?;
@@ -105,8 +105,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let control = take_control(arguments)?;
     let options = arguments.tuning.options();
     let injected = arguments.injection.load(name, architecture, &options)?;
-    let reason =
-        architecture.unavailable(&options).or_else(|| listed.missing_from(architecture.gives()));
+    let reason = architecture.unavailable(&options).or_else(|| listed.refusal(architecture));
     if let Some(reason) = reason {
         if let Some(control) = control {
             let _ = control.unavailable(&reason);
@@ -151,7 +150,11 @@ fn check_visibility(
     architecture: &dyn Architecture,
     listed: &Listed,
 ) -> Result<(), Failure> {
-    if let Some(flag) = visibility.flag().filter(|_| !architecture.gives().straight_line) {
+    let is_blind = |flag: &&str| match architecture.foreign_runtime() {
+        Some(_) => !Visibility::OF_COUNTERS.contains(flag),
+        None => !architecture.gives().straight_line,
+    };
+    if let Some(flag) = visibility.flags().find(is_blind) {
         return Err(Failure::misuse(format!(
             "{flag}: {} has no tasks to tell of: choose another architecture",
             architecture.name()

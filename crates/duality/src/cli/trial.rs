@@ -22,7 +22,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::address::listen_address;
 use super::{Failure, SetupFlags, Tuning, flag, heading, load, print, serve};
 use crate::catalogue::{Catalogue, Listed};
-use crate::handle::named;
 use crate::setup;
 
 /// The most candidates: each takes a share of the traffic, and all pairs are compared.
@@ -153,7 +152,8 @@ fn setup_of(catalogue: &Catalogue, arguments: &Arguments) -> Result<Setup, Failu
     }
     let candidates = candidates(arguments)?;
     for Candidate { name, architecture, .. } in &candidates {
-        let architecture = named(architecture).map_err(Failure::misuse)?;
+        let architecture =
+            catalogue.architectures().named(architecture).map_err(Failure::misuse)?;
         suits(architecture, &listed, arguments)
             .map_err(|reason| Failure::failed(format!("{name}: {reason}")))?;
     }
@@ -246,8 +246,10 @@ fn suits(
     if !architecture.gives().straight_line {
         return Err("it does not count its requests: choose another architecture".to_owned());
     }
-    let missing = listed.missing_from(architecture.gives());
-    missing.or_else(|| architecture.unavailable(&arguments.tuning.options())).map_or(Ok(()), Err)
+    listed
+        .refusal(architecture)
+        .or_else(|| architecture.unavailable(&arguments.tuning.options()))
+        .map_or(Ok(()), Err)
 }
 
 /// The address of the trial.

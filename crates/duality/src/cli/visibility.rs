@@ -60,8 +60,11 @@ pub(super) struct Visibility {
 }
 
 impl Visibility {
-    /// The flag that asks about tasks, if one does.
-    pub(super) fn flag(&self) -> Option<&'static str> {
+    /// The flags that the counters of a foreign runtime's kernel threads can answer.
+    pub(super) const OF_COUNTERS: [&str; 2] = ["--metrics", "--stats"];
+
+    /// The flags that ask about tasks, of those that were given.
+    pub(super) fn flags(&self) -> impl Iterator<Item = &'static str> {
         let said = [
             ("--metrics", self.metrics.is_some()),
             ("--access-log", self.access_log.is_some()),
@@ -71,7 +74,7 @@ impl Visibility {
             ("--records", self.records.is_some()),
             ("--graph", self.graph.is_some()),
         ];
-        said.into_iter().find(|(_, is_said)| *is_said).map(|(flag, _)| flag)
+        said.into_iter().filter(|(_, is_said)| *is_said).map(|(flag, _)| flag)
     }
 
     /// Starts to serve metrics, if they are asked for.

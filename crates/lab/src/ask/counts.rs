@@ -15,7 +15,10 @@ pub(super) fn concurrency(
     experiment: &Experiment,
     settings: &Settings,
 ) -> Result<Vec<usize>, Misfit> {
-    let told = |problem: String| match is_own && experiment.exchange.is_none() {
+    let told = |problem: String| match is_own
+        && experiment.exchange.is_none()
+        && !experiment.speaks_http
+    {
         true => Misfit::new(
             Misfit::WHOLE,
             format!("{problem}; give a service of your own an exchange(request, reply)"),

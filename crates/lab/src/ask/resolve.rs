@@ -66,6 +66,8 @@ pub struct ServiceFacts {
     pub store: bool,
     /// What to send to a service of the user's own, and the reply to expect.
     pub exchange: Option<(Vec<u8>, Vec<u8>)>,
+    /// The page to ask for, of a service of the user's own that speaks HTTP.
+    pub page: Option<String>,
     /// The built-in pages, which peers also serve if no directory is named.
     pub demo_files: Vec<(String, Vec<u8>)>,
     /// The arguments of all its servers.
@@ -125,6 +127,7 @@ pub fn experiment(
     let mut experiment = Experiment {
         design: Design { peers, store: store_name, ..design },
         exchange: service.exchange.clone(),
+        speaks_http: service.page.is_some(),
         behaviour,
         site: site(service, settings, replay.as_ref()),
         replay,
@@ -368,7 +371,7 @@ fn unavailable_peers(design: &Design, is_demo: bool) -> BTreeMap<(String, usize)
 }
 
 fn path(service: &ServiceFacts, settings: &Settings) -> Result<String, Misfit> {
-    let page = Target::default_page(&service.name);
+    let page = service.page.as_deref().or_else(|| Target::default_page(&service.name));
     match &settings.path {
         Some(_) if page.is_none() => {
             let problem = format!("the service `{}` has no pages: leave it out", service.name);
@@ -455,6 +458,8 @@ fn command(settings: &Settings) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
     use crate::record::World;
 
@@ -483,6 +488,7 @@ mod tests {
                     looks_at_all: false,
                     processes: false,
                     beside_others: !is_loop,
+                    foreign: None,
                 },
                 unavailable: None,
                 degraded: is_loop.then(|| "runs on half a poller".to_owned()),
@@ -506,6 +512,7 @@ mod tests {
             concurrent_connections: false,
             store: false,
             exchange: None,
+            page: None,
             demo_files: vec![],
             server_arguments: vec!["--workers=10".to_owned()],
         })
@@ -585,5 +592,18 @@ mod tests {
         assert!(misfit.problem.ends_with("give a service of your own an exchange(request, reply)"));
         program.0.exchange = Some((b"a".to_vec(), b"A".to_vec()));
         assert!(experiment(&Settings::default(), &program, &[], None).is_ok());
+    }
+
+    #[test]
+    fn a_service_of_the_users_own_that_speaks_http_is_asked_for_its_page() {
+        let mut program = sample("shop");
+        program.0.page = Some("/json".to_owned());
+        let asked = |path: Option<&str>| {
+            let settings = Settings { path: path.map(str::to_owned), ..Settings::default() };
+            let experiment = experiment(&settings, &program, &[], None).unwrap();
+            experiment.target(SocketAddr::from((Ipv4Addr::LOCALHOST, 8080))).unwrap().to_string()
+        };
+        assert_eq!(asked(None), "http://127.0.0.1:8080/json");
+        assert_eq!(asked(Some("/other")), "http://127.0.0.1:8080/other");
     }
 }

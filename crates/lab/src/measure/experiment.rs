@@ -21,6 +21,9 @@ pub struct Experiment {
     pub design: Design,
     /// What to send to a service of the user's own, and the reply to expect.
     pub exchange: Option<(Vec<u8>, Vec<u8>)>,
+    /// Whether a service of the user's own is asked for a page, by the client of http.
+    #[serde(default)]
+    pub speaks_http: bool,
     /// How clients behave.
     pub behaviour: Behaviour,
     /// What peers serve.
@@ -223,7 +226,7 @@ impl Experiment {
         if let Some((request, reply)) = self.exchange.clone() {
             return Ok(Target::exchange(address, request, reply));
         }
-        let service = self.design.service.as_str();
+        let service = if self.speaks_http { "http" } else { self.design.service.as_str() };
         let path = Target::default_page(service).map_or("", |_| &self.design.path);
         let target = format!("{service}://{address}{path}");
         target.parse().map_err(|error: TargetError| error.to_string())
@@ -275,6 +278,7 @@ pub(crate) mod tests {
         Experiment {
             design: design(),
             exchange: None,
+            speaks_http: false,
             behaviour: Behaviour::default(),
             site: Site::Files(vec![]),
             programs: PathBuf::new(),

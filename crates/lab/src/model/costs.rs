@@ -54,9 +54,12 @@ pub struct Carrier {
 const POLLERS: [&str; 4] = ["select", "poll", "epoll", "uring"];
 
 impl Carrier {
-    /// The carrier that results tell of; none where nothing is counted, or its poller has no unit
-    /// costs.
+    /// The carrier that results tell of; none where nothing is counted, or its poller or runtime
+    /// has no unit costs.
     pub fn of(recorded: &record::Carrier) -> Option<Self> {
+        if recorded.foreign.is_some() {
+            return None;
+        }
         let priced = |name: &str| POLLERS.into_iter().find(|poller| *poller == name);
         Some(Self {
             world: recorded.world?,

@@ -18,6 +18,31 @@ pub struct Carrier {
     /// Whether kernel threads of the server wait side by side, so that another may run when one
     /// waits.
     pub beside_others: bool,
+    /// The runtime that takes part, where one does that is none of ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<Foreign>,
+}
+
+/// A runtime that is none of ours, and its part in a subject.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Foreign {
+    /// Its name, such as `tokio`.
+    pub runtime: String,
+    /// Its part.
+    pub part: Part,
+}
+
+/// What a foreign runtime does in a subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// It carries connections, and each stays on its kernel thread.
+    Carries,
+    /// It carries connections, and an idle kernel thread takes tasks from busy ones.
+    Steals,
+    /// An architecture of ours carries connections. The runtime's reactor runs beside, for what
+    /// the service uses of it.
+    Beside,
 }
 
 /// What a wait is underneath.
@@ -52,6 +77,7 @@ impl Carrier {
             looks_at_all: false,
             processes: false,
             beside_others: true,
+            foreign: None,
         };
         let on = |world: World, poller: &str| Self {
             world: Some(world),

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 pub use block::{Block, Disturbance, Processor, Slice};
-pub use carrier::{Carrier, World};
+pub use carrier::{Carrier, Foreign, Part, World};
 pub use constraints::{Constraints, kept_slo};
 pub use design::{CellKey, Clients, Design, Variant, cells};
 pub use listen_queue::ListenQueue;

@@ -44,9 +44,11 @@ pub use latencies::{Latencies, count_late_requests, latencies, prepare_latencies
 pub use queues::{QueueGauges, QueueReport, queues};
 pub use records::{Record, prepare_records, records};
 pub use request_log::{RequestLog, dropped_log_lines, prepare_request_log};
+pub use requests::{Timing, time_request};
 pub use survey::{LoopReport, Survey, TaskReport, survey};
 pub use thread_slots::{
-    ChildSlot, LoopTurn, TaskTurn, ThreadReport, Threads, loops, threads, totals, uncounted_threads,
+    ChildSlot, LoopTurn, Occupancy, TaskTurn, ThreadReport, Threads, loops, occupy, threads,
+    totals, uncounted_threads,
 };
 pub use trace::{Trace, install_sampling, name_frames, name_instruction, sample};
 pub use waits::Wait;
@@ -62,6 +64,11 @@ pub(crate) use trace::capture;
 #[inline]
 pub(crate) fn count(change: impl FnOnce(&Counters)) {
     thread_slots::with(|slot| change(&slot.counters));
+}
+
+/// Counts a connection that this kernel thread has accepted by a call of its own.
+pub fn connection_accepted() {
+    count(|counters| counters.connections_accepted.add(1));
 }
 
 /// Counts a connection as its service begins on this kernel thread, with the bytes of its task's

@@ -137,6 +137,27 @@ impl Client {
     }
 }
 
+/// A request that is under way on a stream of a foreign runtime.
+#[derive(Debug)]
+#[must_use = "a request that does not end is not counted"]
+pub struct Timing(Option<u64>);
+
+/// Notes that a request begins, for the histogram of latencies; without one, a branch.
+#[inline]
+pub fn time_request() -> Timing {
+    Timing(latencies::are_kept().then(records::now))
+}
+
+impl Timing {
+    /// Notes that the request is answered.
+    #[inline]
+    pub fn ends(&self) {
+        if let Some(began) = self.0 {
+            latencies::add(records::now().saturating_sub(began));
+        }
+    }
+}
+
 impl fmt::Debug for Client {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Client").finish_non_exhaustive()

@@ -9,6 +9,7 @@
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::fmt;
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::ptr;
 use std::sync::OnceLock;
@@ -134,17 +135,27 @@ pub(crate) fn unused() -> &'static ThreadSlot {
     UNUSED.get_or_init(ThreadSlot::default)
 }
 
-/// This kernel thread's hold on its slot, given back on drop.
-pub(crate) struct Occupancy(&'static ThreadSlot);
+/// This kernel thread's hold on its slot, given back on drop. It stays on its thread.
+pub struct Occupancy(&'static ThreadSlot, PhantomData<*const ()>);
 
-/// Takes a slot for this kernel thread, unless it has one.
-pub(crate) fn occupy() -> Option<Occupancy> {
+impl fmt::Debug for Occupancy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Occupancy").finish_non_exhaustive()
+    }
+}
+
+/// Takes a slot for this kernel thread, unless it has one. A thread without a slot counts nothing.
+///
+/// Threads that the runtime or an architecture makes have one. A foreign runtime's threads take it
+/// as they start, and drop it before they end.
+#[must_use]
+pub fn occupy() -> Option<Occupancy> {
     if !SLOT.get().is_null() {
         return None;
     }
     let slot = table()?.take()?;
     slot.occupy();
-    Some(Occupancy(slot))
+    Some(Occupancy(slot, PhantomData))
 }
 
 impl Drop for Occupancy {

@@ -1,0 +1,96 @@
+//! The application of the tests: what axum, tokio and hyper offer, in one page each.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, header};
+use axum::routing::{get, post};
+use duality_runtime::drain;
+use http_body::Frame;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Interval, interval, sleep};
+
+/// A reply in two parts. The second part comes once the server drains.
+struct UntilDrained {
+    has_begun: bool,
+    has_ended: bool,
+    looks: Interval,
+}
+
+impl http_body::Body for UntilDrained {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let frame =
+            |text: &'static [u8]| Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(text)))));
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        if !self.has_begun {
+            self.has_begun = true;
+            return frame(b"begun\n");
+        }
+        while !drain::requested() {
+            ready!(self.looks.poll_tick(context));
+        }
+        self.has_ended = true;
+        frame(b"answered in full\n")
+    }
+}
+
+async fn until_drained() -> Body {
+    let looks = interval(Duration::from_millis(5));
+    Body::new(UntilDrained { has_begun: false, has_ended: false, looks })
+}
+
+/// A timer and a spawned task.
+async fn spawned() -> &'static str {
+    let slept = tokio::spawn(async {
+        sleep(Duration::from_millis(1)).await;
+        "slept"
+    });
+    slept.await.unwrap_or("the task panicked")
+}
+
+/// Asks this server for its first page.
+async fn outgoing(headers: HeaderMap) -> String {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    ask(host).await.unwrap_or_else(|error| error.to_string())
+}
+
+async fn ask(host: &str) -> io::Result<String> {
+    let mut server = TcpStream::connect(host).await?;
+    server.write_all(b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").await?;
+    let mut reply = String::new();
+    server.read_to_string(&mut reply).await?;
+    Ok(reply.lines().last().unwrap_or_default().to_owned())
+}
+
+async fn panics() -> &'static str {
+    panic!("as the test asks for")
+}
+
+async fn router() -> io::Result<Router> {
+    Ok(Router::new()
+        .route("/", get(async || "hello"))
+        .route("/echo", post(async |body: Bytes| body))
+        .route("/spawned", get(spawned))
+        .route("/outgoing", get(outgoing))
+        .route("/until-drained", get(until_drained))
+        .route("/panics", get(panics)))
+}
+
+fn main() -> ExitCode {
+    duality_tokio::App::axum("application", router).independent_connections().main()
+}

@@ -1,0 +1,343 @@
+//! The door of a layout: it accepts connections on a runtime of tokio's, within the limits that
+//! every architecture has.
+//!
+//! ```text
+//!   accept queue ─▶ admission ─▶ address ─┬─ a slot is free ──────────▶ Accepted
+//!                                         ├─▶ line ── a slot ─────────▶ Accepted
+//!                                         └─▶ refused: 503, at most 64 at a time
+//! ```
+//!
+//! The rules are those of `duality_architectures::common`: what may be accepted, which connection is
+//! served next, and which one is refused. Only the waits are tokio's.
+//!
+//! A *slot* counts a connection until it ends. It also tells the connection to close, once the
+//! server drains.
+
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpStream as StdStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use duality_architectures::Served;
+use duality_architectures::common::addresses::{Addresses, Counted};
+use duality_architectures::common::admission::Admission;
+use duality_architectures::common::line::{Limit, Line, MOST_REFUSALS, Turn};
+use duality_architectures::common::pressure::{PAUSE, Pressure};
+use duality_architectures::common::refusals::{self, Reason};
+use duality_runtime::handler::{Connections, Peer};
+use duality_runtime::net::TcpListener;
+use duality_runtime::visibility;
+use rustix::io::ioctl_fionbio;
+use rustix::net::{SocketFlags, accept_with, getpeername};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, watch};
+use tokio::task::coop::consume_budget;
+use tokio::time::{sleep_until, timeout};
+
+use crate::drain::Stop;
+use crate::instance::Instance;
+use crate::readable::Readable;
+use crate::refusal;
+
+/// Accepts for a layout.
+pub(crate) struct Door {
+    listener: TcpListener,
+    readable: Readable,
+    service: Served,
+    admission: Admission,
+    addresses: Addresses,
+    line: Line<Waiting>,
+    pressure: Pressure,
+    slots: Slots,
+    /// The connections that are being refused. They have no slot.
+    refusing: Slots,
+    stop: Stop,
+    /// The listener accepts no more.
+    is_over: bool,
+}
+
+/// What the door found out.
+enum Event {
+    Came(io::Result<OwnedFd>),
+    /// All that came before the drain has been accepted.
+    Over,
+    /// The line needs a look.
+    Look,
+    /// The server drains.
+    Drains,
+}
+
+impl Door {
+    /// A door of the runtime that this is called on.
+    ///
+    /// # Errors
+    ///
+    /// When no descriptor is left.
+    pub(crate) fn new(
+        listener: TcpListener,
+        service: &Served,
+        limit: Limit,
+        admission: Admission,
+        stop: Stop,
+    ) -> io::Result<Self> {
+        ioctl_fionbio(&listener, true)?;
+        let readable = Readable::watch(&listener)?;
+        Ok(Self {
+            listener,
+            readable,
+            service: service.clone(),
+            admission,
+            addresses: limit.addresses(),
+            line: Line::new(limit),
+            pressure: Pressure::new(&Connections::default()),
+            slots: Slots::new(),
+            refusing: Slots::new(),
+            stop,
+            is_over: false,
+        })
+    }
+
+    /// The next connection to be served. `None` if there will be none.
+    pub(crate) async fn next(&mut self) -> Option<Accepted> {
+        loop {
+            let may_refuse = self.refusing.count() < MOST_REFUSALS;
+            match self.line.turn(self.slots.count(), may_refuse, Instant::now()) {
+                Turn::Serve(waiting) => return Some(self.begin(waiting)),
+                Turn::Refuse(waiting) => {
+                    refusals::count(Reason::Full);
+                    self.refuse(waiting.stream);
+                    continue;
+                }
+                Turn::Wait if self.is_over && self.line.is_empty() => return None,
+                Turn::Wait => {}
+            }
+            self.admit().await;
+            match self.event().await {
+                Event::Came(Ok(socket)) => {
+                    self.pressure.relieved();
+                    if let Some(waiting) = self.arrive(socket) {
+                        return Some(self.begin(waiting));
+                    }
+                }
+                Event::Came(Err(error)) => self.wait_out("accept", &error).await,
+                Event::Over => self.is_over = true,
+                Event::Drains => self.slots.close(),
+                Event::Look => {}
+            }
+        }
+    }
+
+    /// Waits until `what` may be tried again, after it failed with `error`.
+    pub(crate) async fn wait_out(&mut self, what: &str, error: &io::Error) {
+        if self.pressure.is_lack(what, error) {
+            let _ = timeout(PAUSE, self.slots.ended.notified()).await;
+        }
+    }
+
+    /// Waits until there are descriptors and memory for another connection.
+    async fn admit(&mut self) {
+        let held = |door: &Self| door.slots.count() + door.refusing.count() + door.line.len();
+        while let Err(lack) = self.admission.check(held(self)) {
+            if self.stop.is_requested() {
+                return;
+            }
+            self.wait_out("accept", &lack).await;
+        }
+    }
+
+    async fn event(&mut self) -> Event {
+        let is_full = !self.line.is_empty();
+        let may_accept = !self.is_over && self.line.has_room();
+        let patience = self.line.end_of_patience().unwrap_or_else(Instant::now);
+        let drains = self.slots.are_closing();
+        tokio::select! {
+            biased;
+            () = self.stop.requested(), if !drains => Event::Drains,
+            accepted = accept(&mut self.listener, &self.readable, drains), if may_accept => accepted,
+            () = self.slots.ended.notified(), if is_full => Event::Look,
+            () = self.refusing.ended.notified(), if is_full => Event::Look,
+            () = sleep_until(patience.into()), if is_full => Event::Look,
+        }
+    }
+
+    /// Returns a connection for which there is a slot. Otherwise lets it wait for one, or refuses it
+    /// because of its address.
+    fn arrive(&mut self, socket: OwnedFd) -> Option<Waiting> {
+        visibility::connection_accepted();
+        let counted = match self.count(&socket) {
+            Ok(counted) => counted,
+            Err(reason) => {
+                refusals::count(reason);
+                if self.refusing.count() < MOST_REFUSALS {
+                    self.refuse(socket.into());
+                } else {
+                    visibility::connection_ended();
+                }
+                return None;
+            }
+        };
+        let peer = self.service.peer(socket.as_fd());
+        let waiting = Waiting { stream: socket.into(), peer, counted };
+        if self.line.passes(self.slots.count()) {
+            return Some(waiting);
+        }
+        self.line.join(waiting, Instant::now());
+        None
+    }
+
+    fn begin(&self, Waiting { stream, peer, counted }: Waiting) -> Accepted {
+        Accepted { stream, peer, slot: self.slots.take(counted) }
+    }
+
+    fn count(&self, socket: &OwnedFd) -> Result<Option<Counted>, Reason> {
+        if !self.addresses.are_limited() {
+            return Ok(None);
+        }
+        // A client that has reset the connection has no address any more.
+        let peer = getpeername(socket).ok().flatten();
+        let address = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+        address.map_or(Ok(None), |address| self.addresses.count(address.ip()))
+    }
+
+    /// Refuses a connection beside the others, in the words of HTTP.
+    fn refuse(&self, stream: StdStream) {
+        let Slot { closing, end } = self.refusing.take(None);
+        tokio::spawn(async move {
+            // Whatever goes wrong, the connection closes.
+            let _ = refusal::send(stream).await;
+            drop(closing);
+            drop(end);
+        });
+    }
+
+    /// Closes the listener, and waits until all connections have ended.
+    pub(crate) async fn close(self) {
+        let Self { listener, readable, slots, refusing, line, .. } = self;
+        drop((listener, readable, line));
+        slots.close();
+        slots.all_ended().await;
+        refusing.all_ended().await;
+    }
+}
+
+/// Accepts a connection. A door that drains accepts only those that have come before.
+async fn accept(listener: &mut TcpListener, readable: &Readable, drains: bool) -> Event {
+    // So that a flood of connections leaves the runtime's other tasks their turns.
+    consume_budget().await;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let mut attempt = || listener.accept_before_drain(|listener| Ok(accept_with(listener, flags)?));
+    if !drains {
+        return Event::Came(readable.attempt(attempt).await);
+    }
+    match attempt() {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Event::Over,
+        accepted => Event::Came(accepted),
+    }
+}
+
+/// A connection that waits for a slot.
+struct Waiting {
+    stream: StdStream,
+    /// The client, which is told of by its errors.
+    peer: Peer,
+    /// Counts the connection for its address, where that is limited.
+    counted: Option<Counted>,
+}
+
+/// A connection with a slot, to be served on any runtime.
+pub(crate) struct Accepted {
+    stream: StdStream,
+    peer: Peer,
+    slot: Slot,
+}
+
+impl Accepted {
+    /// Serves the connection on the runtime that this is called on.
+    pub(crate) async fn serve(self, instance: Instance) {
+        let Self { stream, peer, slot: Slot { closing, end } } = self;
+        let served = match TcpStream::from_std(stream) {
+            Ok(stream) => {
+                let connection = instance.serve_on_tokio(stream, closing);
+                visibility::connection_began(size_of_val(&*connection));
+                connection.await
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = served {
+            peer.tell(&error);
+        }
+        drop(end);
+    }
+
+    /// Closes the connection, since it cannot be served.
+    pub(crate) fn fail(self, error: &io::Error) {
+        self.peer.tell(error);
+    }
+}
+
+/// The slots of a door.
+struct Slots {
+    /// Each slot has a receiver. It is true once the door drains.
+    closing: watch::Sender<bool>,
+    /// A slot has become free.
+    ended: Arc<Notify>,
+}
+
+impl Slots {
+    fn new() -> Self {
+        Self { closing: watch::Sender::new(false), ended: Arc::default() }
+    }
+
+    fn take(&self, counted: Option<Counted>) -> Slot {
+        let closing = Closing(self.closing.subscribe());
+        Slot { closing, end: End { ended: self.ended.clone(), _counted: counted } }
+    }
+
+    fn count(&self) -> usize {
+        self.closing.receiver_count()
+    }
+
+    fn are_closing(&self) -> bool {
+        *self.closing.borrow()
+    }
+
+    /// Tells all connections to close, those of later slots too.
+    fn close(&self) {
+        self.closing.send_replace(true);
+    }
+
+    async fn all_ended(&self) {
+        self.closing.closed().await;
+    }
+}
+
+/// A slot, taken until both parts are dropped. The order matters: the end is told last.
+struct Slot {
+    closing: Closing,
+    end: End,
+}
+
+/// Tells a connection that it must close.
+pub(crate) struct Closing(watch::Receiver<bool>);
+
+impl Closing {
+    /// Waits until the connection must close.
+    pub(crate) async fn requested(mut self) {
+        // A door that has gone closes its connections, too.
+        let _ = self.0.wait_for(|closes| *closes).await;
+    }
+}
+
+/// Tells the door, and the counters, that a connection has ended.
+struct End {
+    ended: Arc<Notify>,
+    _counted: Option<Counted>,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        visibility::connection_ended();
+        self.ended.notify_one();
+    }
+}

@@ -1,0 +1,55 @@
+//! The form of an application that architectures run: it makes an instance for each runtime.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::failure::in_full;
+use crate::instance::Instance;
+
+type Making = Pin<Box<dyn Future<Output = io::Result<Instance>> + Send>>;
+
+/// See the [module](self). A clone is the same application.
+#[derive(Clone)]
+pub(crate) struct Form {
+    make: Arc<dyn Fn() -> Making + Send + Sync>,
+}
+
+impl Form {
+    /// An application that `factory` makes, and that `instance` turns into one of ours.
+    pub(crate) fn new<F, M, A, E>(factory: F, instance: fn(A) -> Instance) -> Self
+    where
+        F: Fn() -> M + Send + Sync + 'static,
+        M: Future<Output = Result<A, E>> + Send + 'static,
+        A: 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let make = Arc::new(move || -> Making {
+            let made = factory();
+            Box::pin(async move { made.await.map(instance).map_err(cannot_be_made) })
+        });
+        Self { make }
+    }
+
+    /// An instance for the runtime that this is called on.
+    ///
+    /// # Errors
+    ///
+    /// The application's own.
+    pub(crate) fn instance(&self) -> impl Future<Output = io::Result<Instance>> + Send + use<> {
+        (self.make)()
+    }
+}
+
+impl fmt::Debug for Form {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Form").finish_non_exhaustive()
+    }
+}
+
+fn cannot_be_made<E: Into<Box<dyn Error + Send + Sync>>>(error: E) -> io::Error {
+    io::Error::other(format!("the application cannot be made: {}", in_full(&*error.into())))
+}

@@ -1,0 +1,149 @@
+//! An application as it was made for one runtime: what it does with a connection.
+//!
+//! ```text
+//!   hyper or tower service ── Instance::new ──▶ Instance ── serve_on_tokio ──▶ a connection's future
+//!                                                        └─ serve_on_ours ───▶ the same, on our stream
+//! ```
+//!
+//! One generic function, [`serve`], reads requests by hyper and calls the application. It is
+//! compiled for either kind of stream. Requests pass through no other layer of ours than
+//! [`Requests`].
+
+use std::error::Error;
+use std::fmt;
+use std::future::{Future, pending, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use duality_runtime::drain::FIRST_BYTES;
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::rt::{Read, Write};
+use hyper::service::Service;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::{Builder, HttpServerConnExec};
+use tokio::net::TcpStream;
+use tokio::time::{Duration, sleep};
+
+use crate::door::Closing;
+use crate::failure::of_connection;
+use crate::ours::{Stream, Tasks};
+use crate::requests::{Answer, Begun, Requests};
+
+/// The time in which a client must send the head of a request.
+const HEAD: Duration = Duration::from_secs(30);
+
+/// A connection that is being served, until it ends.
+pub(crate) type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
+
+type OnOurs = dyn Fn(duality_runtime::net::TcpStream) -> Serving + Send + Sync;
+type OnTokio = dyn Fn(TcpStream, Closing) -> Serving + Send + Sync;
+
+/// See the [module](self). A clone is the same instance.
+#[derive(Clone)]
+pub(crate) struct Instance {
+    on_tokio: Arc<OnTokio>,
+    on_ours: Arc<OnOurs>,
+}
+
+impl Instance {
+    /// An instance of a service of hyper's, which is cloned for each connection.
+    pub(crate) fn new<S, B>(service: S) -> Self
+    where
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<Box<dyn Error + Send + Sync>>,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let of_ours = service.clone();
+        let on_tokio = Arc::new(move |stream, closing: Closing| -> Serving {
+            let service = service.clone();
+            Box::pin(async move {
+                let builder = builder(TokioExecutor::new());
+                serve(&builder, TokioIo::new(stream), service, closing.requested()).await
+            })
+        });
+        let on_ours = Arc::new(move |stream| -> Serving {
+            let service = of_ours.clone();
+            Box::pin(async move {
+                let mut builder = builder(Tasks);
+                // A drain ends the input. hyper is to answer what has come before.
+                builder.http1().half_close(true);
+                serve(&builder, Stream(stream), service, pending()).await
+            })
+        });
+        Self { on_tokio, on_ours }
+    }
+
+    /// Serves a connection on the runtime of tokio's that this is called on.
+    pub(crate) fn serve_on_tokio(&self, stream: TcpStream, closing: Closing) -> Serving {
+        (self.on_tokio)(stream, closing)
+    }
+
+    /// Serves a connection in a world of ours, on a kernel thread that has entered tokio.
+    pub(crate) fn serve_on_ours(&self, stream: duality_runtime::net::TcpStream) -> Serving {
+        (self.on_ours)(stream)
+    }
+}
+
+impl fmt::Debug for Instance {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Instance").finish_non_exhaustive()
+    }
+}
+
+/// What reads requests, as `axum::serve` has it, and with a limit on the time of their heads.
+fn builder<E>(executor: E) -> Builder<E> {
+    let mut builder = Builder::new(executor);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+    // For WebSockets over HTTP/2.
+    builder.http2().timer(TokioTimer::new()).enable_connect_protocol();
+    builder
+}
+
+/// Serves a connection until its client closes it, or until it is told to close: then it answers
+/// the request under way first. A connection without any request has a second to send one, as
+/// everywhere ([`FIRST_BYTES`]).
+async fn serve<I, S, B, E>(
+    builder: &Builder<E>,
+    stream: I,
+    service: S,
+    close: impl Future<Output = ()>,
+) -> io::Result<()>
+where
+    I: Read + Write + Unpin + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Future: 'static,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+    E: HttpServerConnExec<Answer<S::Future>, B>,
+{
+    let begun = Begun::default();
+    let requests = Requests::new(service, begun.clone());
+    let mut connection = pin!(builder.serve_connection_with_upgrades(stream, requests));
+    let mut close = pin!(close);
+    let ended = poll_fn(|context| match connection.as_mut().poll(context) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending => close.as_mut().poll(context).map(|()| None),
+    });
+    if let Some(ended) = ended.await {
+        return of_connection(ended);
+    }
+    let mut patience = pin!(sleep(FIRST_BYTES));
+    let ended = poll_fn(|context| match connection.as_mut().poll(context) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending if begun.is_true() => Poll::Ready(None),
+        Poll::Pending => patience.as_mut().poll(context).map(|()| None),
+    });
+    if let Some(ended) = ended.await {
+        return of_connection(ended);
+    }
+    connection.as_mut().graceful_shutdown();
+    of_connection(connection.await)
+}

@@ -1,0 +1,85 @@
+//! Tokio's layouts: how its runtimes are laid over kernel threads and processes.
+//!
+//! | file | runtimes | who accepts | a connection stays |
+//! | --- | --- | --- | --- |
+//! | [`multi`] | one, of N threads | one task, as in `axum::serve` | with no thread: idle ones steal |
+//! | [`multi_reuseport`] | one, of N threads | a task for each thread | with no thread |
+//! | [`per_core`] | one for each of N threads | each thread | on its thread |
+//! | [`no_steal`] | one for each of N threads | one further thread, in turn | on its thread |
+//! | [`prefork`] | one for each of N processes | each process | in its process |
+//! | [`thread_per_connection`] | one for each connection | one further thread | on its thread |
+//!
+//! All of them run the same application, unmodified. Each asks it for an instance for every runtime,
+//! since pools of clients belong to a runtime. N is `--cores`. A further layout is a file with a
+//! type that implements [`Architecture`], and a line in [`ALL`].
+
+pub mod multi;
+pub mod multi_reuseport;
+pub mod no_steal;
+pub mod per_core;
+pub mod prefork;
+pub mod thread_per_connection;
+
+use std::io;
+
+use duality_architectures::common::admission::Admission;
+use duality_architectures::common::line::Limit;
+use duality_architectures::{Architecture, ForeignRuntime, Served};
+use duality_runtime::net::TcpListener;
+use duality_runtime::visibility::occupy;
+use tokio::runtime::Runtime;
+
+use crate::door::Door;
+use crate::drain::told_of_drains;
+use crate::instance::Instance;
+
+/// Every layout, in the order in which they are shown.
+pub static ALL: &[&dyn Architecture] = &[
+    &multi::Multi,
+    &multi_reuseport::MultiReuseport,
+    &per_core::PerCore,
+    &no_steal::NoSteal,
+    &prefork::Prefork,
+    &thread_per_connection::ThreadPerConnection,
+];
+
+/// The runtime's name.
+pub(crate) const RUNTIME: &str = "tokio";
+
+/// Tokio, where connections stay on their kernel threads.
+const STAYS: ForeignRuntime = ForeignRuntime { name: RUNTIME, steals: false };
+/// Tokio, where idle kernel threads take tasks from busy ones.
+const STEALS: ForeignRuntime = ForeignRuntime { name: RUNTIME, steals: true };
+
+/// Where the layouts are described.
+const SOURCE: &str = "tokio, axum::serve";
+
+/// What an acceptor accepts from, and how much.
+struct Entrance {
+    listener: TcpListener,
+    service: Served,
+    limit: Limit,
+    admission: Admission,
+}
+
+/// Accepts on `runtime`, and serves each connection as a task there, until the process drains.
+fn accept_and_spawn(runtime: Runtime, instance: Instance, entrance: Entrance) -> io::Result<()> {
+    let _counted = occupy();
+    let Entrance { listener, service, limit, admission } = entrance;
+    let served = runtime.block_on(told_of_drains(async move |stop| {
+        let door = Door::new(listener, &service, limit, admission, stop)?;
+        spawn_accepted(door, instance).await;
+        Ok(())
+    }));
+    // What the application has spawned ends with it.
+    runtime.shutdown_background();
+    served
+}
+
+/// Spawns a task for each connection that comes, and returns when all have ended.
+async fn spawn_accepted(mut door: Door, instance: Instance) {
+    while let Some(accepted) = door.next().await {
+        tokio::spawn(accepted.serve(instance.clone()));
+    }
+    door.close().await;
+}

@@ -1,0 +1,93 @@
+//! `tokio-multi-reuseport`: one runtime of N kernel threads, with N acceptors.
+//!
+//! ```text
+//!   accept queue 1 ▶▶ ┌─ acceptor 1 ─┬───────────────────────────────┐
+//!   accept queue 2 ▶▶ │  acceptor 2  │ ( worker 1 ) ◀─ steals ─▶ ( N ) │
+//!   accept queue N ▶▶ │  acceptor N  │   tasks: conn 1 │ conn 2 │ …   │
+//!                     └──────────────┴───────────────────────────────┘
+//! ```
+//!
+//! The runtime is that of `tokio-multi`. The kernel spreads connections over N listeners at one
+//! address (`SO_REUSEPORT`), and a task accepts from each. So accepting is no longer the work of one
+//! task, and the connections are stolen as before. What waits, the cost of a connection, and what
+//! breaks first: as in `tokio-multi`. Source: tokio's multi-thread scheduler; socket(7).
+
+use std::io;
+
+use duality_architectures::common::admission::Admission;
+use duality_architectures::{
+    Architecture, Footprint, ForeignRuntime, Needs, Options, Server, World,
+};
+use duality_poller::Kind;
+use duality_runtime::visibility::occupy;
+use tokio::task::JoinSet;
+
+use super::{SOURCE, STEALS, spawn_accepted};
+use crate::door::Door;
+use crate::drain::told_of_drains;
+use crate::form::Form;
+use crate::runtimes;
+
+/// See the [module](self).
+#[derive(Clone, Copy, Debug)]
+pub struct MultiReuseport;
+
+impl Architecture for MultiReuseport {
+    fn name(&self) -> &'static str {
+        "tokio-multi-reuseport"
+    }
+
+    fn summary(&self) -> &'static str {
+        "tokio's threads steal tasks from one another; a task for each accepts (--cores)"
+    }
+
+    fn source(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn gives(&self) -> Needs {
+        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
+    }
+
+    fn world(&self) -> Option<World> {
+        Some(World::Suspend)
+    }
+
+    fn poller(&self, _: &Options) -> Option<Kind> {
+        Some(Kind::Epoll)
+    }
+
+    fn foreign_runtime(&self) -> Option<ForeignRuntime> {
+        Some(STEALS)
+    }
+
+    fn replicates(&self) -> bool {
+        true
+    }
+
+    fn footprint(&self, _: &Options) -> Footprint {
+        Footprint::STATE
+    }
+
+    fn serve(&self, server: Server) -> io::Result<()> {
+        let _counted = occupy();
+        let runtime = runtimes::multi_thread(server.options.cores)?;
+        let (service, limit) = (server.service.clone(), server.limit());
+        let instance = runtime.block_on(service.foreign::<Form>()?.instance())?;
+        let listeners = server.into_listeners();
+        let loops = listeners.len();
+        let served = runtime.block_on(told_of_drains(async move |stop| {
+            let mut acceptors = JoinSet::new();
+            for listener in listeners {
+                let admission = Admission::new(&listener, service.descriptors(), loops);
+                let door = Door::new(listener, &service, limit, admission, stop.clone())?;
+                acceptors.spawn(spawn_accepted(door, instance.clone()));
+            }
+            // An acceptor that panics ends the server, as in the other layouts.
+            acceptors.join_all().await;
+            Ok(())
+        }));
+        runtime.shutdown_background();
+        served
+    }
+}

@@ -1,0 +1,83 @@
+//! `tokio-per-core`: a runtime for each of N kernel threads, each with its own listener.
+//!
+//! ```text
+//!   accept queue 1 ▶▶ ( thread 1, on processor 1: accept │ conn 1 │ conn 2 │ … )
+//!   accept queue 2 ▶▶ ( thread 2, on processor 2: accept │ conn 3 │ … )
+//!   accept queue N ▶▶ ( thread N, on processor N: … )
+//! ```
+//!
+//! Nothing is shared, and nothing is stolen: a connection stays on the kernel thread that accepted
+//! it, which is confined to its processor. The kernel spreads connections by their addresses
+//! (`SO_REUSEPORT`). One thread may get more of them, or busier ones, than another. What waits: each
+//! thread, in epoll_wait(2), for its connections. Cost of a connection: the state of its task. What
+//! breaks first: descriptors. Where connections are unequal, it is the busiest thread. Source:
+//! actix-server; thread per core.
+
+use std::io;
+
+use duality_architectures::event_loop::run_loops;
+use duality_architectures::{
+    Architecture, Footprint, ForeignRuntime, Needs, Options, Server, World,
+};
+use duality_poller::Kind;
+use duality_runtime::log;
+
+use super::{Entrance, SOURCE, STAYS, accept_and_spawn};
+use crate::form::Form;
+use crate::runtimes;
+
+/// See the [module](self).
+#[derive(Clone, Copy, Debug)]
+pub struct PerCore;
+
+impl Architecture for PerCore {
+    fn name(&self) -> &'static str {
+        "tokio-per-core"
+    }
+
+    fn summary(&self) -> &'static str {
+        "a tokio runtime for each core, each with its own listener (--cores)"
+    }
+
+    fn source(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn gives(&self) -> Needs {
+        Needs { straight_line: true, shared_memory: true, concurrent_connections: true }
+    }
+
+    fn world(&self) -> Option<World> {
+        Some(World::Suspend)
+    }
+
+    fn poller(&self, _: &Options) -> Option<Kind> {
+        Some(Kind::Epoll)
+    }
+
+    fn foreign_runtime(&self) -> Option<ForeignRuntime> {
+        Some(STAYS)
+    }
+
+    fn replicates(&self) -> bool {
+        true
+    }
+
+    fn footprint(&self, _: &Options) -> Footprint {
+        Footprint::STATE
+    }
+
+    fn serve(&self, server: Server) -> io::Result<()> {
+        run_loops(server, |service, limit| {
+            let runtime = runtimes::current_thread()?;
+            let instance = runtime.block_on(service.foreign::<Form>()?.instance())?;
+            let service = service.clone();
+            Ok(move |listener, admission| {
+                let entrance = Entrance { listener, service, limit, admission };
+                if let Err(error) = accept_and_spawn(runtime, instance, entrance) {
+                    log::warn(format_args!("tokio-per-core: a core has ended: {error}"));
+                }
+            })
+        })
+    }
+}

@@ -1,0 +1,31 @@
+//! Runs an application of axum's, hyper's or tower's under tokio's layouts, and under every
+//! architecture of Duality, and measures which one is best.
+//!
+//! [`App`] is the whole of what a program needs. Its `main` has the commands `serve`, `compare`,
+//! `load` and the others of `duality`. The page docs/axum.md leads through them.
+//!
+//! ```text
+//!   App ── Form ─ makes, for each runtime ─▶ Instance ─ serves ─▶ a connection
+//!                                              ▲
+//!                layouts: Door ─ accepts ──────┤   on a runtime of tokio's
+//!                ours: Handler ────────────────┘   in a world of Duality's, tokio beside
+//! ```
+
+#![deny(unsafe_code)]
+#![warn(missing_debug_implementations)]
+
+mod app;
+mod door;
+mod drain;
+mod failure;
+mod form;
+mod instance;
+pub mod layouts;
+mod ours;
+#[expect(unsafe_code, reason = "tokio watches foreign descriptors only by an unsafe call")]
+mod readable;
+mod refusal;
+mod requests;
+mod runtimes;
+
+pub use app::App;

@@ -1,0 +1,66 @@
+//! Counts the requests of a connection, around an application.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use duality_runtime::visibility::{Timing, time_request};
+use hyper::service::Service;
+use pin_project_lite::pin_project;
+
+/// Whether a connection has carried a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Begun(Arc<AtomicBool>);
+
+impl Begun {
+    pub(crate) fn is_true(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The service of a connection, with its requests counted. An answer counts once its head is ready:
+/// hyper sends the rest.
+#[derive(Debug)]
+pub(crate) struct Requests<S> {
+    service: S,
+    begun: Begun,
+}
+
+impl<S> Requests<S> {
+    pub(crate) fn new(service: S, begun: Begun) -> Self {
+        Self { service, begun }
+    }
+}
+
+impl<S: Service<Request>, Request> Service<Request> for Requests<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Answer<S::Future>;
+
+    fn call(&self, request: Request) -> Self::Future {
+        self.begun.0.store(true, Ordering::Relaxed);
+        Answer { timing: time_request(), future: self.service.call(request) }
+    }
+}
+
+pin_project! {
+    /// An answer that is being made.
+    pub(crate) struct Answer<F> {
+        timing: Timing,
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F: Future> Future for Answer<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let answer = self.project();
+        let output = ready!(answer.future.poll(context));
+        answer.timing.ends();
+        Poll::Ready(output)
+    }
+}
