@@ -8,7 +8,6 @@ use duality_services::{ALL, Entry, Setup, SetupError, find, http, store};
 
 use crate::Service;
 use crate::failure::{Failure, flag};
-use crate::service;
 use crate::setup;
 
 /// The services of this program.
@@ -41,8 +40,7 @@ pub(crate) struct Listed {
 impl Listed {
     /// The reason why the architecture cannot carry the service, with the remedy if there is one.
     pub(crate) fn refusal(&self, architecture: &dyn Architecture) -> Option<String> {
-        let polled = self.beside.and_then(|_| service::refusal_of_polled(architecture));
-        self.missing_from(architecture.gives()).or(polled)
+        self.missing_from(architecture.gives())
     }
 
     /// The service's needs that `given` does not meet, in words, with the remedy if there is one.

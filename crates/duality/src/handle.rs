@@ -10,7 +10,6 @@ use duality_runtime::drain::Scope;
 use duality_runtime::log;
 
 use crate::Service;
-use crate::service::refusal_of_polled;
 
 /// A service that is being served; made by [`Service::serve`].
 ///
@@ -133,8 +132,7 @@ pub(crate) fn refusal(
         ));
     }
     let missing = service.served.needs().missing_from(architecture.gives());
-    let polled = service.beside.and_then(|_| refusal_of_polled(architecture));
-    missing.map(str::to_owned).or(polled).or_else(|| architecture.unavailable(options))
+    missing.map(str::to_owned).or_else(|| architecture.unavailable(options))
 }
 
 /// Listens at the first of the addresses that allows it.

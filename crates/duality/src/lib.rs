@@ -51,45 +51,43 @@
 //!
 //! Three rules make a service work the same in all worlds:
 //!
-//! - A task waits for one thing at a time. Run work in parallel with [`task::spawn`].
+//! - A straight-line task waits for one thing at a time. [`select!`] and [`join!`] wait for several;
+//!   work in parallel is [`task::spawn`].
 //! - Set time limits with [`time::timeout`], or on the stream
 //!   ([`set_read_timeout`](net::TcpStream::set_read_timeout)).
 //! - Run blocking or long computations with [`task::offload`].
 //!
 //! # Traps
 //!
-//! **`join!` and `select!` of other crates.** Do not use `join!`, `select!`, `join_all`,
-//! `FuturesUnordered` or any other combinator that polls several futures in one task. In the block
-//! and park worlds a wait happens inside `poll`. The combinator polls its first future, and that
-//! call returns only when the future is done. So the futures run one after the other, `select!`
-//! never takes the faster branch, and two futures that need each other deadlock. In the suspend
-//! world a task has one timer, so one of two sleeps ends late. Spawn a task for each future
-//! instead:
+//! **Combinators of other crates.** `FuturesUnordered`, `join_all`, `tokio::join!` and all others
+//! that poll several futures in one task belong into [`task::gather`]. Outside it, a wait happens
+//! inside `poll` in the block and park worlds. So the futures run one after the other, and two that
+//! need each other deadlock. [`select!`] and [`join!`] of this crate gather by themselves:
 //!
 //! ```
-//! use duality::{block_on, task};
+//! use duality::block_on;
+//! use duality::time::{Duration, sleep};
 //!
-//! async fn twice(number: u32) -> u32 {
-//!     2 * number
-//! }
-//!
-//! # fn main() -> std::io::Result<()> {
+//! # fn main() {
 //! block_on(async {
-//!     // Not: join!(twice(1), twice(2))
-//!     let (one, two) = (task::spawn(twice(1))?, task::spawn(twice(2))?);
-//!     assert_eq!(one.await.unwrap() + two.await.unwrap(), 6);
-//!     Ok(())
-//! })
+//!     let first = duality::select! {
+//!         () = sleep(Duration::from_millis(1)) => "short",
+//!         () = sleep(Duration::from_secs(3600)) => "long",
+//!     };
+//!     assert_eq!(first, "short");
+//!     let (one, two) = duality::join!(async { 1 }, async { 2 });
+//!     assert_eq!(one + two, 3);
+//! });
 //! # }
 //! ```
 //!
-//! A combinator that polls with a waker of its own (`FuturesUnordered`, `join_all` of many) is
-//! detected at a wait and logged once. Two cases are not detected: combinators that pass the waker
-//! of the task on (`join!`, `select!`), and waits for a socket in the block world.
+//! A combinator that polls with a waker of its own outside `gather` is detected at a wait and logged
+//! once. Combinators that pass the waker of the task on are not, and neither are waits for a socket
+//! in the block world.
 //!
 //! **Futures that need another runtime.** `tokio::net`, `tokio::time`, `async-std` and clients
-//! built on them wait for their own reactor, which does not run here. Call a blocking client
-//! through [`task::offload`].
+//! built on them wait for their own reactor, which does not run here. The crate `duality-tokio` has
+//! tokio's run beside. Or call a blocking client through [`task::offload`].
 //!
 //! **Blocking calls on a loop.** Under uthreads and the event loops, a task that blocks holds up
 //! all connections of its loop. Examples are `std::fs`, `std::thread::sleep`, a lock that another
@@ -117,7 +115,8 @@
 //!   service finishes its current request, writes the reply and returns. No code is needed for
 //!   this.
 //!
-//! - Other waits go on: sleeps, locks, connections that the service has opened itself.
+//! - Other waits go on: sleeps, locks, connections that the service has opened itself. Add
+//!   [`drained`] to a [`select!`] where they should end.
 //!
 //! - When all connections have ended, the server ends. On a loop, spawned tasks that are left are
 //!   dropped. In the block world they are kernel threads, and run on.
@@ -204,6 +203,9 @@ mod setup;
 mod watch;
 
 pub use duality_architectures::{Needs, Options};
-pub use duality_runtime::{block_on, fs, net, sync, task, time};
+pub use duality_runtime::drain::drained;
+#[cfg(feature = "hyper")]
+pub use duality_runtime::hyper;
+pub use duality_runtime::{block_on, fs, join, net, select, sync, task, time};
 pub use handle::Handle;
 pub use service::Service;

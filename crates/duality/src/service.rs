@@ -8,20 +8,12 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use duality_architectures::{Architecture, Handler, Needs, Options, Registry, Served, World};
+use duality_architectures::{Architecture, Handler, Needs, Options, Registry, Served};
 use duality_runtime::net::TcpStream;
 
 #[cfg(feature = "tool")]
 use crate::cli;
 use crate::handle::{self, Handle};
-
-/// Why an architecture cannot carry a service that polls several waits at once, as hyper does.
-pub(crate) fn refusal_of_polled(architecture: &dyn Architecture) -> Option<String> {
-    (architecture.world() != Some(World::Suspend)).then(|| {
-        "waits for several things at once, which only state machines can: choose an event loop"
-            .to_owned()
-    })
-}
 
 /// A service, with the facts that a load generator needs.
 pub struct Service {
@@ -71,9 +63,8 @@ impl Service {
         Self { served, exchange: None, page: None, architectures, beside: None }
     }
 
-    /// Says that the service uses a runtime of that name beside the architectures of ours, and polls
-    /// several waits at once, as code for that runtime does. Results show it. Architectures whose
-    /// tasks wait in place are refused.
+    /// Says that the service uses a runtime of that name beside the architectures of ours. Results
+    /// show it.
     #[must_use]
     pub fn beside(mut self, runtime: &'static str) -> Self {
         self.beside = Some(runtime);

@@ -11,8 +11,9 @@
 //! | suspend | tries, and on "would block" is `Pending` | [`event_loop`], `LoopWorld::Suspend` |
 //! | reactor | tries, and on "would block" leaves its kernel thread | [`blocks`], the reactor |
 //!
-//! These rules keep the worlds equivalent. A task waits for one thing at a time, as a thread does.
-//! Parallel work is [`task::spawn`]. Work that would hold up a loop goes through [`task::offload`].
+//! These rules keep the worlds equivalent. A straight-line task waits for one thing at a time, as a
+//! thread does. [`select!`], [`join!`] and [`task::gather`] wait for several. Parallel work is
+//! [`task::spawn`]. Work that would hold up a loop goes through [`task::offload`].
 //!
 //! Start reading at [`world`], where an operation meets its world; `event_loop` is the machine that
 //! the park and suspend worlds share.
@@ -25,6 +26,8 @@ pub mod event_loop;
 pub mod fs;
 #[doc(hidden)]
 pub mod handler;
+#[cfg(feature = "hyper")]
+pub mod hyper;
 pub mod log;
 pub mod memory;
 pub mod net;

@@ -278,7 +278,9 @@ impl Accepted {
 
 /// The slots of a door.
 struct Slots {
-    /// Each slot has a receiver. It is true once the door drains.
+    /// Each slot has a receiver.
+    taken: watch::Sender<()>,
+    /// True once the door drains.
     closing: watch::Sender<bool>,
     /// A slot has become free.
     ended: Arc<Notify>,
@@ -286,16 +288,18 @@ struct Slots {
 
 impl Slots {
     fn new() -> Self {
-        Self { closing: watch::Sender::new(false), ended: Arc::default() }
+        let (taken, closing) = (watch::Sender::new(()), watch::Sender::new(false));
+        Self { taken, closing, ended: Arc::default() }
     }
 
     fn take(&self, counted: Option<Counted>) -> Slot {
         let closing = Closing(self.closing.subscribe());
-        Slot { closing, end: End { ended: self.ended.clone(), _counted: counted } }
+        let (ended, _taken) = (self.ended.clone(), self.taken.subscribe());
+        Slot { closing, end: End { ended, _counted: counted, _taken } }
     }
 
     fn count(&self) -> usize {
-        self.closing.receiver_count()
+        self.taken.receiver_count()
     }
 
     fn are_closing(&self) -> bool {
@@ -308,11 +312,11 @@ impl Slots {
     }
 
     async fn all_ended(&self) {
-        self.closing.closed().await;
+        self.taken.closed().await;
     }
 }
 
-/// A slot, taken until both parts are dropped. The order matters: the end is told last.
+/// A slot, taken until its end is dropped.
 struct Slot {
     closing: Closing,
     end: End,
@@ -333,6 +337,8 @@ impl Closing {
 struct End {
     ended: Arc<Notify>,
     _counted: Option<Counted>,
+    /// Given back after the end has been counted.
+    _taken: watch::Receiver<()>,
 }
 
 impl Drop for End {

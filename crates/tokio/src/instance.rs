@@ -11,13 +11,14 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::{Future, pending, poll_fn};
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-use duality_runtime::drain::FIRST_BYTES;
+use duality_runtime::drain::{FIRST_BYTES, drained};
+use duality_runtime::hyper::Timer;
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
@@ -30,7 +31,7 @@ use tokio::time::{Duration, sleep};
 
 use crate::door::Closing;
 use crate::failure::of_connection;
-use crate::ours::{Stream, Tasks};
+use crate::ours::Tasks;
 use crate::requests::{Answer, Begun, Requests};
 
 /// The time in which a client must send the head of a request.
@@ -64,18 +65,13 @@ impl Instance {
         let on_tokio = Arc::new(move |stream, closing: Closing| -> Serving {
             let service = service.clone();
             Box::pin(async move {
-                let builder = builder(TokioExecutor::new());
+                let builder = builder(TokioExecutor::new(), TokioTimer::new());
                 serve(&builder, TokioIo::new(stream), service, closing.requested()).await
             })
         });
         let on_ours = Arc::new(move |stream| -> Serving {
             let service = of_ours.clone();
-            Box::pin(async move {
-                let mut builder = builder(Tasks);
-                // A drain ends the input. hyper is to answer what has come before.
-                builder.http1().half_close(true);
-                serve(&builder, Stream(stream), service, pending()).await
-            })
+            Box::pin(async move { serve(&builder(Tasks, Timer), stream, service, drained()).await })
         });
         Self { on_tokio, on_ours }
     }
@@ -98,11 +94,14 @@ impl fmt::Debug for Instance {
 }
 
 /// What reads requests, as `axum::serve` has it, and with a limit on the time of their heads.
-fn builder<E>(executor: E) -> Builder<E> {
+fn builder<E>(
+    executor: E,
+    timer: impl hyper::rt::Timer + Clone + Send + Sync + 'static,
+) -> Builder<E> {
     let mut builder = Builder::new(executor);
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+    builder.http1().timer(timer.clone()).header_read_timeout(HEAD);
     // For WebSockets over HTTP/2.
-    builder.http2().timer(TokioTimer::new()).enable_connect_protocol();
+    builder.http2().timer(timer).enable_connect_protocol();
     builder
 }
 

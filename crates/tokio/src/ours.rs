@@ -1,7 +1,7 @@
 //! The application under the architectures of ours.
 //!
 //! ```text
-//!   architecture of ours ─▶ Beside ─ enters tokio, once for each thread ─▶ hyper ─▶ Stream ─▶ our stream
+//!   architecture of ours ─▶ Beside ─ enters tokio, once for each thread ─▶ hyper ─▶ our stream
 //!                                                                            └─▶ the application
 //! ```
 //!
@@ -9,22 +9,21 @@
 //! spawned tasks and outgoing connections, runs on a runtime beside: one for the process, with one
 //! kernel thread. Each of its wakes crosses kernel threads.
 //!
-//! hyper waits for its client and for the application at the same time. State machines can do that,
-//! and so do the event loops and `staged`.
+//! hyper waits for its client and for the application at the same time. Its waits are gathered, so
+//! every architecture carries it. User-level threads gain nothing by that: each wait of such code
+//! goes back to the bottom of the stack.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::mem;
-use std::net::Shutdown;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use duality_architectures::Handler;
-use duality_runtime::net::TcpStream;
 use duality_runtime::task;
-use hyper::rt::{Executor, Read, ReadBufCursor, Write};
+use hyper::rt::Executor;
 use pin_project_lite::pin_project;
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
@@ -97,62 +96,5 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
             Ok(())
         };
         drop(task::spawn(Beside { serving }));
-    }
-}
-
-/// A stream of ours, as hyper sees it.
-pub(crate) struct Stream(pub(crate) TcpStream);
-
-/// Bytes that are read at a time.
-const ROOM: usize = 16 << 10;
-
-thread_local! {
-    /// What a read receives into. hyper's own buffers are not initialised.
-    static RECEIVED: RefCell<Vec<u8>> = RefCell::new(vec![0; ROOM]);
-}
-
-impl Read for Stream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        mut buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        RECEIVED.with_borrow_mut(|received| {
-            let room = buffer.remaining().min(ROOM);
-            let read = pin!(self.0.read(&mut received[..room])).poll(context);
-            let count = ready!(read)?;
-            buffer.put_slice(&received[..count]);
-            Poll::Ready(Ok(()))
-        })
-    }
-}
-
-impl Write for Stream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        pin!(self.0.write(bytes)).poll(context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffers: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        pin!(self.0.write_vectored(buffers)).poll(context)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        pin!(self.0.shutdown(Shutdown::Write)).poll(context)
     }
 }

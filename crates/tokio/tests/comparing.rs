@@ -15,20 +15,18 @@ fn a_comparison_records_what_part_tokio_has() {
     command.args(["compare", "--architectures=tokio-multi,tokio-per-core,epoll,threads"]);
     command.args(["--concurrency=2", "--repeats=1", "--blocks=0", "--window=60ms", "--no-control"]);
     command.args(["--warm-up=20ms", "--path=/", "--out"]).arg(directory.path().join("run"));
+    // Whether there is a verdict is told by the exit code. A busy machine allows none.
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
-    let complaints = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{said}{complaints}");
     let text = std::fs::read_to_string(directory.path().join("run/results.jsonl")).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let carriers = &lines[0]["design"]["carriers"];
     let part = |name: &str| carriers[name]["foreign"]["part"].as_str().unwrap_or_default();
     assert_eq!(part("tokio-multi"), "steals");
     assert_eq!(part("tokio-per-core"), "carries");
-    assert_eq!(part("epoll"), "beside");
+    assert_eq!((part("epoll"), part("threads")), ("beside", "beside"));
     assert_eq!(carriers["epoll"]["foreign"]["runtime"], "tokio");
     assert!(said.contains("tokio-multi"), "{said}");
-    assert!(said.contains("not measured everywhere: threads"), "{said}");
 }
 
 #[test]
@@ -46,10 +44,10 @@ fn architectures_lists_the_layouts_after_those_of_ours() {
 
 #[test]
 fn an_architecture_that_cannot_carry_the_application_is_refused_in_one_line() {
-    let output = application().args(["serve", "-a", "threads", "-l", "0"]).output().unwrap();
+    let output = application().args(["serve", "-a", "iterative", "-l", "0"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("application under threads: waits for several things at once"), "{said}");
+    assert!(said.contains("application under iterative: "), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     let output = application().args(["serve", "-a", "tokio-magic"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

@@ -141,6 +141,7 @@ fn purpose(wait: Wait, peer: Option<SocketAddr>) -> String {
         Wait::Offload => "for work on a helper thread".into(),
         Wait::Turn => "for its next turn".into(),
         Wait::Foreign => "for a future of the service's own".into(),
+        Wait::Several => "for several things at once".into(),
     }
 }
 

@@ -171,7 +171,7 @@ impl Socket {
             let token = self.watched.map(|(_, token)| token);
             let tried = token.is_some_and(|token| core.exhausted(token, direction));
             // At a drain, what has come is read also if its event has not.
-            if !tried || self.drains(core, direction) {
+            if !tried || self.drains(core, direction) || (self.outlives_drain && core.draining()) {
                 if !core.spend() {
                     match core.wait(None) {
                         Waited::Again => continue,

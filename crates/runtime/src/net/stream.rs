@@ -4,6 +4,7 @@ mod local;
 mod polled;
 mod requests;
 mod settings;
+mod traits;
 
 use std::fmt;
 use std::future::poll_fn;

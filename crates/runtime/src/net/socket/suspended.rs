@@ -28,8 +28,8 @@ impl Socket {
         loop {
             // Before the attempt: what has come before the drain is read.
             let drains = self.drains_on(reactor, direction);
-            if drains || !self.source.as_ref().is_some_and(|source| source.is_exhausted(direction))
-            {
+            let looks = drains || (self.outlives_drain && reactor.draining());
+            if looks || !self.source.as_ref().is_some_and(|source| source.is_exhausted(direction)) {
                 visibility::count(|counters| counters.attempts.add(1));
                 match attempt(self.access(None, direction)) {
                     Ok(moved) => {
