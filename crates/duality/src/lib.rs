@@ -51,8 +51,8 @@
 //!
 //! Three rules make a service work the same in all worlds:
 //!
-//! - A straight-line task waits for one thing at a time. [`select!`] and [`join!`] wait for several;
-//!   work in parallel is [`task::spawn`].
+//! - A straight-line task waits for one thing at a time. [`select!`] and [`join!`] wait for
+//!   several; work in parallel is [`task::spawn`].
 //! - Set time limits with [`time::timeout`], or on the stream
 //!   ([`set_read_timeout`](net::TcpStream::set_read_timeout)).
 //! - Run blocking or long computations with [`task::offload`].
@@ -81,9 +81,9 @@
 //! # }
 //! ```
 //!
-//! A combinator that polls with a waker of its own outside `gather` is detected at a wait and logged
-//! once. Combinators that pass the waker of the task on are not, and neither are waits for a socket
-//! in the block world.
+//! A combinator that polls with a waker of its own outside `gather` is detected at a wait and
+//! logged once. Combinators that pass the waker of the task on are not, and neither are waits for a
+//! socket in the block world.
 //!
 //! **Futures that need another runtime.** `tokio::net`, `tokio::time`, `async-std` and clients
 //! built on them wait for their own reactor, which does not run here. The crate `duality-tokio` has
@@ -203,9 +203,8 @@ mod setup;
 mod watch;
 
 pub use duality_architectures::{Needs, Options};
-pub use duality_runtime::drain::drained;
 #[cfg(feature = "hyper")]
 pub use duality_runtime::hyper;
-pub use duality_runtime::{block_on, fs, join, net, select, sync, task, time};
+pub use duality_runtime::{block_on, drained, fs, join, net, select, sync, task, time};
 pub use handle::Handle;
 pub use service::Service;

@@ -30,7 +30,7 @@
 //! drains the whole process.
 //!
 //! What waits for something else than input, or is told of a drain in another way, waits for the
-//! drain itself ([`drained`]).
+//! drain itself ([`drained`](crate::drained)).
 //!
 //! A program may run several servers. A [`Scope`] is the kernel threads of one of them, and drains
 //! them alone. A kernel thread knows its scope, and each listed descriptor is marked with the scope
@@ -56,7 +56,6 @@ use rustix::net::{
 use rustix::process::{Pid, getpid};
 use rustix::thread::gettid;
 
-pub use self::told::drained;
 pub(crate) use self::told::events;
 use crate::remote;
 
@@ -122,7 +121,7 @@ struct Part {
     /// Tells its descriptors from others; never 0, which marks descriptors outside all scopes.
     number: u64,
     requested: AtomicBool,
-    /// Made when it is first waited for in place ([`drained`]).
+    /// Made when it is first waited for in place ([`drained`](crate::drained)).
     event: OnceLock<OwnedFd>,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! hyper waits for its client and for the application at once, so its waits are
 //! [gathered](crate::task::gather). A drain is no end of a connection's input there. Wait for
-//! [`drained`](crate::drain::drained), and have hyper end the connection
+//! [`drained`](crate::drained), and have hyper end the connection
 //! (`graceful_shutdown`).
 
 use std::future::Future;
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use pin_project_lite::pin_project;
 
+use crate::gather::poll_gathering;
 use crate::task;
 use crate::time::sleep_until;
-use crate::world::gather::poll_gathering;
 
 /// hyper's timer: the time of the world.
 #[derive(Clone, Copy, Debug, Default)]

@@ -24,6 +24,7 @@ pub mod blocks;
 pub mod drain;
 pub mod event_loop;
 pub mod fs;
+mod gather;
 #[doc(hidden)]
 pub mod handler;
 #[cfg(feature = "hyper")]
@@ -43,6 +44,7 @@ pub mod shared;
 pub mod sync;
 pub mod task;
 mod tcp_info;
+mod thread_waker;
 pub mod time;
 pub mod visibility;
 mod wait;
@@ -50,6 +52,7 @@ pub mod world;
 
 pub use remote::wakeup;
 pub use world::block::block_on;
+pub use world::drained::drained;
 
 /// Marks a cold path, so that the compiler moves it out of line.
 #[cold]

@@ -10,10 +10,11 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
+use crate::gather::Key;
 use crate::visibility::Wait;
 use crate::visibility::graph;
 use crate::wait::{Ambient, ambient, earlier, gathers, set_ambient};
-use crate::world::gather::{self, Key};
+use crate::world::gather::{forget_time, note_time};
 use crate::world::{self, Here};
 
 /// Waits for at least `duration` from this call on.
@@ -77,7 +78,7 @@ impl Sleep {
             return Poll::Ready(());
         }
         self.is_noted = true;
-        gather::note_time(self.key(), deadline, context);
+        note_time(self.key(), deadline, context);
         Poll::Pending
     }
 
@@ -90,7 +91,7 @@ impl Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if self.is_noted {
-            gather::forget_time(self.key());
+            forget_time(self.key());
         }
     }
 }
@@ -138,7 +139,7 @@ pin_project! {
     impl<F> PinnedDrop for Timeout<F> {
         fn drop(this: Pin<&mut Self>) {
             if this.is_noted {
-                gather::forget_time(this.key());
+                forget_time(this.key());
             }
         }
     }
@@ -220,7 +221,7 @@ fn be_polled_at(deadline: Instant, key: Key, context: &Context<'_>) -> bool {
         Here::Loop(core) if !gathers() && core.wakes_running_by(deadline) => false,
         Here::Reactor(task, reactor) if !gathers() && task.is_woken_by(reactor, deadline) => false,
         _ => {
-            gather::note_time(key, deadline, context);
+            note_time(key, deadline, context);
             true
         }
     }

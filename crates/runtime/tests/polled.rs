@@ -6,11 +6,11 @@ use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::task::Poll;
 
-use duality_runtime::drain::{Scope, drained};
+use duality_runtime::drain::Scope;
 use duality_runtime::net::{ListenOptions, TcpListener, TcpStream};
 use duality_runtime::task::{self, gather};
 use duality_runtime::time::{Duration, sleep, timeout};
-use duality_runtime::{join, select};
+use duality_runtime::{drained, join, select};
 
 #[macro_use]
 mod common;

@@ -147,7 +147,7 @@ async fn two_sleeps_end_each_at_its_time() {
     assert!(is_first);
 }
 
-/// Polls only those futures whose wakers were used, as `FuturesUnordered` does.
+/// Polls a future only after its waker was used, as `FuturesUnordered` does.
 struct Woken<'f> {
     futures: Vec<(Option<Pin<Box<dyn Future<Output = ()> + Send + 'f>>>, Arc<Flag>)>,
 }
@@ -271,7 +271,7 @@ async fn a_timeout_within_and_around_a_gather() {
         }
     });
     assert_eq!(around.await, Err(Elapsed));
-    // A future that is not ours, and wakes nobody.
+    // A future that is not ours, and never wakes its task.
     assert_eq!(timeout(MOMENT, std::future::pending::<()>()).await, Err(Elapsed));
 }
 

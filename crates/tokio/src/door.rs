@@ -7,8 +7,8 @@
 //!                                         └─▶ refused: 503, at most 64 at a time
 //! ```
 //!
-//! The rules are those of `duality_architectures::common`: what may be accepted, which connection is
-//! served next, and which one is refused. Only the waits are tokio's.
+//! The rules are those of `duality_architectures::common`: what may be accepted, which connection
+//! is served next, and which one is refused. Only the waits are tokio's.
 //!
 //! A *slot* counts a connection until it ends. It also tells the connection to close, once the
 //! server drains.
@@ -35,7 +35,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::coop::consume_budget;
 use tokio::time::{sleep_until, timeout};
 
-use crate::drain::Stop;
+use crate::drain::{Closing, Stop};
 use crate::instance::Instance;
 use crate::readable::Readable;
 use crate::refusal;
@@ -161,8 +161,8 @@ impl Door {
         }
     }
 
-    /// Returns a connection for which there is a slot. Otherwise lets it wait for one, or refuses it
-    /// because of its address.
+    /// Returns a connection for which there is a slot. Otherwise lets it wait for one, or refuses
+    /// it because of its address.
     fn arrive(&mut self, socket: OwnedFd) -> Option<Waiting> {
         visibility::connection_accepted();
         let counted = match self.count(&socket) {
@@ -293,7 +293,7 @@ impl Slots {
     }
 
     fn take(&self, counted: Option<Counted>) -> Slot {
-        let closing = Closing(self.closing.subscribe());
+        let closing = Closing::new(self.closing.subscribe());
         let (ended, _taken) = (self.ended.clone(), self.taken.subscribe());
         Slot { closing, end: End { ended, _counted: counted, _taken } }
     }
@@ -320,17 +320,6 @@ impl Slots {
 struct Slot {
     closing: Closing,
     end: End,
-}
-
-/// Tells a connection that it must close.
-pub(crate) struct Closing(watch::Receiver<bool>);
-
-impl Closing {
-    /// Waits until the connection must close.
-    pub(crate) async fn requested(mut self) {
-        // A door that has gone closes its connections, too.
-        let _ = self.0.wait_for(|closes| *closes).await;
-    }
 }
 
 /// Tells the door, and the counters, that a connection has ended.

@@ -60,3 +60,18 @@ async fn requested(wakeup: &Wakeup, readable: &Readable) -> io::Result<()> {
     };
     readable.attempt(look).await
 }
+
+/// Tells a connection that it must close.
+pub(crate) struct Closing(watch::Receiver<bool>);
+
+impl Closing {
+    pub(crate) fn new(is_closing: watch::Receiver<bool>) -> Self {
+        Self(is_closing)
+    }
+
+    /// Waits until the connection must close.
+    pub(crate) async fn requested(mut self) {
+        // A door that has gone closes its connections, too.
+        let _ = self.0.wait_for(|closes| *closes).await;
+    }
+}

@@ -17,7 +17,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-use duality_runtime::drain::{FIRST_BYTES, drained};
+use duality_runtime::drain::FIRST_BYTES;
+use duality_runtime::drained;
 use duality_runtime::hyper::Timer;
 use http_body::Body;
 use hyper::body::Incoming;
@@ -29,9 +30,9 @@ use hyper_util::server::conn::auto::{Builder, HttpServerConnExec};
 use tokio::net::TcpStream;
 use tokio::time::{Duration, sleep};
 
-use crate::door::Closing;
+use crate::beside::Tasks;
+use crate::drain::Closing;
 use crate::failure::of_connection;
-use crate::ours::Tasks;
 use crate::requests::{Answer, Begun, Requests};
 
 /// The time in which a client must send the head of a request.

@@ -38,11 +38,11 @@ use async_task::Runnable;
 use rustix::process::getpid;
 
 use crate::drain::{self, Scope};
+use crate::gather;
+use crate::thread_waker::with_waker_of_this_thread;
 use crate::visibility::survey::TaskReport;
 use crate::visibility::{self, Label, Wait, thread_slots, waits};
 use crate::wait::{Ambient, Waited, ambient_deadline, earlier, set_ambient};
-use crate::world::gather;
-use crate::world::thread_waker::with_waker_of_this_thread;
 
 pub use reactor::Reactor;
 pub(crate) use reactor::Source;

@@ -36,11 +36,11 @@ use slab::Slab;
 use super::TaskState;
 use super::readiness::Readiness;
 use crate::drain;
+use crate::gather::{Deadlines, Key, TICK};
 use crate::remote::wakeup::{Wakeup, WakeupSender};
 use crate::visibility::survey::{self, LoopReport};
 use crate::visibility::{self, thread_slots};
 use crate::wait::earlier;
-use crate::world::gather::{Deadlines, Key, TICK};
 
 /// Wakes tasks on any kernel thread when descriptors are ready and when timers expire.
 #[derive(Clone)]

@@ -1,89 +1,15 @@
-//! Waiting for the drain: for what is to do something at it by itself.
+//! What tells kernel threads of a drain that wait in place for it: a descriptor that becomes
+//! readable.
 
-use std::future::Future;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::task::{Context, Poll};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::getpid;
 
-use super::{Scope, requested};
-use crate::world::Here;
-use crate::world::gather::{self, Key};
-
-/// Waits until this process, or the [`Scope`] of this kernel thread, is asked to drain.
-///
-/// A service that reads straight-line needs it not: the drain ends its input. It is for tasks that
-/// wait for something else, or that use the poll-style methods of a stream.
-///
-/// ```
-/// # use duality_runtime as duality;
-/// use duality::time::{Duration, sleep};
-/// use duality::{block_on, drain};
-///
-/// # fn main() {
-/// block_on(async {
-///     duality::select! {
-///         () = drain::drained() => println!("no more of this"),
-///         () = sleep(Duration::from_millis(1)) => println!("a piece of work"),
-///     }
-/// });
-/// # }
-/// ```
-pub fn drained() -> impl Future<Output = ()> + Send {
-    Drained { is_noted: false }
-}
-
-struct Drained {
-    is_noted: bool,
-}
-
-impl Drained {
-    /// It is polled where it stays.
-    fn key(&self) -> Key {
-        Key::Future(std::ptr::from_ref(self).addr())
-    }
-}
-
-impl Future for Drained {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if requested() {
-            return Poll::Ready(());
-        }
-        self.is_noted = true;
-        // SAFETY: the references end with this call.
-        match unsafe { Here::find() } {
-            Here::Block => gather::note_drain(self.key(), context),
-            Here::Loop(core) => core.gathered.note_drain(self.key(), context.waker()),
-            Here::Reactor(_, reactor) => {
-                if !reactor.note_drain(self.key(), context.waker()) {
-                    return Poll::Ready(());
-                }
-            }
-        }
-        Poll::Pending
-    }
-}
-
-impl Drop for Drained {
-    fn drop(&mut self) {
-        if !self.is_noted {
-            return;
-        }
-        // SAFETY: the references end with this call.
-        match unsafe { Here::find() } {
-            Here::Block => gather::forget_drain(self.key()),
-            Here::Loop(core) => core.gathered.forget_drain(self.key()),
-            Here::Reactor(_, reactor) => reactor.forget_drain(self.key()),
-        }
-    }
-}
+use super::Scope;
 
 /// An eventfd(2) that is readable from the drain on: what a kernel thread polls that waits in
 /// place.

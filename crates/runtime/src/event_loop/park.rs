@@ -23,9 +23,9 @@ use duality_fiber::{Fiber, Stack, suspend_for};
 use super::LoopWorld;
 use super::core::Core;
 use super::current;
+use crate::gather;
 use crate::visibility::graph;
 use crate::wait::{Ambient, Waited, ambient, earlier, set_ambient};
-use crate::world::gather;
 
 impl Core {
     /// Leaves the running task until it is woken, `deadline` passes or the ambient deadline does.

@@ -27,10 +27,11 @@ use crate::blocks::Source;
 use crate::drain::{self, DrainTarget, Listed};
 use crate::event_loop::core::Core;
 use crate::event_loop::current;
+use crate::gather::leave_turn;
 use crate::remote::{self, LoopId};
 use crate::visibility;
 use crate::wait::{Waited, earlier, gathers};
-use crate::world::{Here, foreign, gather};
+use crate::world::{Here, foreign};
 
 /// A socket, and the state that its last world keeps for it.
 pub(crate) struct Socket {
@@ -161,12 +162,7 @@ impl Socket {
                 return self.poll_suspended(running, context, direction, time_limit, attempt);
             }
         };
-        let by_ring = core.has_ring() && !self.by_system_calls;
-        self.join_loop(core, !by_ring)?;
-        if by_ring {
-            self.watch(core);
-            self.is_the_rings |= direction == Direction::Read || !self.duplicated;
-        }
+        self.enter_loop(core, direction)?;
         loop {
             let token = self.watched.map(|(_, token)| token);
             let tried = token.is_some_and(|token| core.exhausted(token, direction));
@@ -176,7 +172,7 @@ impl Socket {
                     match core.wait(None) {
                         Waited::Again => continue,
                         Waited::Pending => {
-                            gather::leave_turn(context);
+                            leave_turn(context);
                             return Poll::Pending;
                         }
                     }
@@ -207,20 +203,47 @@ impl Socket {
             if deadline.is_some_and(|deadline| core.now() >= deadline) {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
-            let token = self.watch(core);
-            core.wake_when(self.as_fd(), token, direction)?;
-            foreign::check(context, core.running_waker());
-            let first = self.first_bytes_end(direction, core.first_bytes_until(), core.now());
-            let deadline = earlier(deadline, first);
-            if gathers() {
-                self.note_on_loop((core, token), direction, deadline, context);
-                return Poll::Pending;
-            }
-            match core.wait(deadline) {
+            match self.wait_on_loop(core, context, direction, deadline)? {
                 Waited::Again => {}
                 Waited::Pending => return Poll::Pending,
             }
         }
+    }
+
+    /// Makes the socket one of this loop's, for an operation.
+    #[inline]
+    fn enter_loop(&mut self, core: &Core, direction: Direction) -> io::Result<()> {
+        let by_ring = core.has_ring() && !self.by_system_calls;
+        self.join_loop(core, !by_ring)?;
+        if by_ring {
+            self.watch(core);
+            self.is_the_rings |= direction == Direction::Read || !self.duplicated;
+        }
+        Ok(())
+    }
+
+    /// Waits for the socket or the `deadline`, or notes that wait. An attempt has met "would
+    /// block".
+    ///
+    /// Inlined, as [`Core::wait`] is.
+    #[inline(always)]
+    fn wait_on_loop(
+        &mut self,
+        core: &Core,
+        context: &Context<'_>,
+        direction: Direction,
+        deadline: Option<Instant>,
+    ) -> io::Result<Waited> {
+        let token = self.watch(core);
+        core.wake_when(self.as_fd(), token, direction)?;
+        foreign::check(context, core.running_waker());
+        let first = self.first_bytes_end(direction, core.first_bytes_until(), core.now());
+        let deadline = earlier(deadline, first);
+        if gathers() {
+            self.note_on_loop((core, token), direction, deadline, context);
+            return Ok(Waited::Pending);
+        }
+        Ok(core.wait(deadline))
     }
 
     /// Whether an operation ends because its loop drains, once there is nothing left for it.

@@ -30,10 +30,11 @@ use pin_project_lite::pin_project;
 use crate::blocks;
 use crate::event_loop::core::Core;
 use crate::event_loop::{ReservedTask, current};
+use crate::gather::leave_turn;
 use crate::visibility::graph::{self, Trace};
 use crate::visibility::{self, Label, Wait, thread_slots};
 use crate::wait::Waited;
-use crate::world::{self, Here, block, gather};
+use crate::world::{self, Here, block};
 
 #[doc(hidden)]
 pub use crate::blocks::BoxedFuture;
@@ -313,7 +314,7 @@ impl Future for Stage {
             };
             self.has_left = true;
             task.reach(self.label, self.priority.map(|priority| priority.get() - 1));
-            gather::leave_turn(context);
+            leave_turn(context);
             Poll::Pending
         })
     }

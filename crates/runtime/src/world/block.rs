@@ -4,7 +4,6 @@
 //! blocking system call. Its time-out is the socket's own (`SO_RCVTIMEO`, `SO_SNDTIMEO`), so that
 //! it costs no call of its own. Only under an ambient deadline is the socket polled first.
 
-use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -16,22 +15,12 @@ use std::time::{Duration, Instant};
 use duality_poller::Direction;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::gather;
-use super::thread_waker::with_waker_of_this_thread;
 use crate::event_loop::current;
+use crate::gather;
 use crate::places::Place;
+use crate::thread_waker::with_waker_of_running;
 use crate::visibility::{self, thread_slots};
 use crate::wait::{Ambient, Waited, ambient, ambient_deadline, earlier, set_ambient};
-
-thread_local! {
-    /// The address of the waker's data in the innermost [`block_on`]. 0 without a `block_on`.
-    static WAKER: Cell<usize> = const { Cell::new(0) };
-}
-
-/// The address of the data of the running task's waker; 0 where no task runs.
-pub(super) fn waker_here() -> usize {
-    WAKER.get()
-}
 
 /// Runs `future` to its end on this kernel thread; whatever it waits for, the kernel thread waits
 /// for.
@@ -46,8 +35,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         let _seen = thread_slots::run_task();
         let outer = set_ambient(Ambient::Never);
         let mut future = pin!(future);
-        let output = with_waker_of_this_thread(|waker| {
-            let _outer = Outer(WAKER.replace(waker.data().addr()));
+        let output = with_waker_of_running(|waker| {
             let mut context = Context::from_waker(waker);
             loop {
                 match future.as_mut().poll(&mut context) {
@@ -61,15 +49,6 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         set_ambient(outer);
         output
     })
-}
-
-/// Restores the address of the waker before, even after a panic.
-struct Outer(usize);
-
-impl Drop for Outer {
-    fn drop(&mut self) {
-        WAKER.set(self.0);
-    }
 }
 
 /// Sleeps until this kernel thread's waker is used or `deadline` passes. May return early.

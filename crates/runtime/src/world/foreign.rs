@@ -1,10 +1,10 @@
 //! Finds futures of other libraries that poll several of ours at a time, such as
 //! `FuturesUnordered`, outside [`gather`](super::gather).
 //!
-//! A straight-line task waits for one thing at a time. In the block and the park world each wait happens within
-//! `poll`. So the futures of such a combinator run one after the other, and deadlock where one of
-//! them needs another. On a loop, a wait for a socket or a time wakes the task and not the waker of
-//! the combinator. The combinator then may never poll the future again.
+//! A straight-line task waits for one thing at a time. In the block and the park world each wait
+//! happens within `poll`. So the futures of such a combinator run one after the other, and deadlock
+//! where one of them needs another. On a loop, a wait for a socket or a time wakes the task and not
+//! the waker of the combinator. The combinator then may never poll the future again.
 //!
 //! A combinator is found by its waker: a wait that is polled with another waker than its task has
 //! one in between. So the check costs one comparison at a wait, and nothing where an operation is

@@ -31,9 +31,9 @@
 //! [`time::timeout`]: crate::time::timeout
 
 pub mod block;
+pub(crate) mod drained;
 pub(crate) mod foreign;
 pub(crate) mod gather;
-pub(crate) mod thread_waker;
 
 use std::task::{Context, Poll};
 use std::thread;
@@ -42,6 +42,8 @@ use std::time::Instant;
 use crate::blocks::{self, Reactor, TaskState};
 use crate::event_loop::core::Core;
 use crate::event_loop::{LoopWorld, current};
+use crate::gather::leave_turn;
+use crate::thread_waker::running_waker;
 use crate::visibility::{Wait, thread_slots};
 use crate::wait::Waited;
 
@@ -118,7 +120,7 @@ impl<'a> Here<'a> {
     fn wait(self, context: &Context<'_>, wait: Wait, deadline: Option<Instant>) -> Waited {
         match self {
             Self::Block => {
-                foreign::check(context, block::waker_here());
+                foreign::check(context, running_waker());
                 let _seen = thread_slots::show_wait(wait);
                 block::wait(deadline)
             }
@@ -152,7 +154,7 @@ impl<'a> Here<'a> {
             Self::Loop(core) => core.wait_for_turn(context),
             Self::Reactor(task, _) => {
                 task.leave();
-                gather::leave_turn(context)
+                leave_turn(context)
             }
         }
     }

@@ -9,9 +9,9 @@
 //! | [`prefork`] | one for each of N processes | each process | in its process |
 //! | [`thread_per_connection`] | one for each connection | one further thread | on its thread |
 //!
-//! All of them run the same application, unmodified. Each asks it for an instance for every runtime,
-//! since pools of clients belong to a runtime. N is `--cores`. A further layout is a file with a
-//! type that implements [`Architecture`], and a line in [`ALL`].
+//! All of them run the same application, unmodified. Each asks it for an instance for every
+//! runtime, since pools of clients belong to a runtime. N is `--cores`. A further layout is a file
+//! with a type that implements [`Architecture`], and a line in [`ALL`].
 
 pub mod multi;
 pub mod multi_reuseport;

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! This is what `#[tokio::main]` and `axum::serve` give. One task accepts. A connection is a task,
-//! and an idle worker takes tasks from the queue of a busy one. What waits: one worker at a time, in
-//! epoll_wait(2), for all connections. Cost of a connection: the state of its task. What breaks
+//! and an idle worker takes tasks from the queue of a busy one. What waits: one worker at a time,
+//! in epoll_wait(2), for all connections. Cost of a connection: the state of its task. What breaks
 //! first: descriptors. Where connections are short, it is the one acceptor. Source: tokio's
 //! multi-thread scheduler, `axum::serve`.
 

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The runtime is that of `tokio-multi`. The kernel spreads connections over N listeners at one
-//! address (`SO_REUSEPORT`), and a task accepts from each. So accepting is no longer the work of one
-//! task, and the connections are stolen as before. What waits, the cost of a connection, and what
-//! breaks first: as in `tokio-multi`. Source: tokio's multi-thread scheduler; socket(7).
+//! address (`SO_REUSEPORT`), and a task accepts from each. So accepting is no longer the work of
+//! one task, and the connections are stolen as before. What waits, the cost of a connection, and
+//! what breaks first: as in `tokio-multi`. Source: tokio's multi-thread scheduler; socket(7).
 
 use std::io;
 

@@ -8,9 +8,10 @@
 //!
 //! Connections are dealt in turn, so all threads have as many. A connection stays on its thread.
 //! Unlike `SO_REUSEPORT`, a deal does not depend on addresses. What waits: the acceptor, for
-//! connections; each thread, in epoll_wait(2), for those that it was dealt. Cost of a connection: the
-//! state of its task, and a message that wakes the thread. What breaks first: descriptors. Where
-//! connections are short, it is the one acceptor. Source: actix-server's acceptor and workers.
+//! connections; each thread, in epoll_wait(2), for those that it was dealt. Cost of a connection:
+//! the state of its task, and a message that wakes the thread. What breaks first: descriptors.
+//! Where connections are short, it is the one acceptor. Source: actix-server's acceptor and
+//! workers.
 
 use std::io;
 use std::sync::mpsc::channel;

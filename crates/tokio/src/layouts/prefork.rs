@@ -10,9 +10,9 @@
 //! The processes are made before any runtime, since a child has no thread but the one that forks.
 //! Connections in different processes share no memory. The kernel spreads connections over the
 //! listeners (`SO_REUSEPORT`). The parent keeps all listeners open: the connections of a child that
-//! has died wait for its replacement. What waits: each child, in epoll_wait(2), for its connections.
-//! Cost of a connection: the state of its task. What breaks first: descriptors, of which each child
-//! has its own. Source: `prefork`; nginx; granian and uvicorn's workers.
+//! has died wait for its replacement. What waits: each child, in epoll_wait(2), for its
+//! connections. Cost of a connection: the state of its task. What breaks first: descriptors, of
+//! which each child has its own. Source: `prefork`; nginx; granian and uvicorn's workers.
 
 use std::io;
 use std::thread;

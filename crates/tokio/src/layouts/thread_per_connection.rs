@@ -7,11 +7,11 @@
 //! ```
 //!
 //! The scheduler of the kernel spreads connections over processors, and a handler that computes for
-//! long holds up no other connection. What waits: each thread, in epoll_wait(2), for its connection.
-//! Cost of a connection: a kernel thread with its stack, and a runtime with three descriptors beside
-//! the socket. An application makes its instance for each connection, pools of clients included, so
-//! these are of little use. What breaks first: threads, or descriptors. Source: `threads`; tokio's
-//! current-thread scheduler.
+//! long holds up no other connection. What waits: each thread, in epoll_wait(2), for its
+//! connection. Cost of a connection: a kernel thread with its stack, and a runtime with three
+//! descriptors beside the socket. An application makes its instance for each connection, pools of
+//! clients included, so these are of little use. What breaks first: threads, or descriptors.
+//! Source: `threads`; tokio's current-thread scheduler.
 
 use std::io;
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use duality_poller::{Direction, Event, Token};
 
-use crate::world::gather::{Deadlines, Key};
+use crate::gather::{Deadlines, Key};
 
 #[derive(Default)]
 pub(crate) struct Gathered {

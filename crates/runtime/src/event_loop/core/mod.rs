@@ -29,11 +29,11 @@ use super::tasks::{Task, TaskBody, Tasks};
 use super::waker;
 use super::{LoopOptions, LoopWorld};
 use crate::drain;
+use crate::gather::TICK;
 use crate::memory::Reserve;
 use crate::remote::{self, LoopId, OwnInbox, TaskName};
 use crate::visibility::thread_slots::{self, ThreadSlot};
 use crate::visibility::{self, Label, Wait};
-use crate::world::gather::TICK;
 
 /// The most operations that a task may complete in one turn. Optimistic I/O never waits by itself,
 /// so a socket that is always ready would otherwise keep the loop to itself.

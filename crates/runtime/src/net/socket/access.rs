@@ -47,8 +47,8 @@ impl Access<'_> {
     #[inline]
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Moved<usize>> {
         let bytes = std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>];
-        // SAFETY: bytes are bytes that may be uninitialised, of the same layout. `receive_into` only
-        // writes initialised ones.
+        // SAFETY: bytes are bytes that may be uninitialised, of the same layout. `receive_into`
+        // only writes initialised ones.
         self.receive_into(unsafe { &mut *bytes })
     }
 

@@ -1,5 +1,4 @@
-//! A socket whose waits are [gathered](crate::world::gather): an attempt notes what it would wait
-//! for.
+//! A socket with [gathered](crate::task::gather) waits: an attempt notes what it would wait for.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,8 +10,9 @@ use rustix::io::ioctl_fionbio;
 
 use super::{Access, Done, Moved, Socket, TimeLimit};
 use crate::event_loop::core::Core;
+use crate::gather::{self, Key};
 use crate::visibility;
-use crate::world::gather::{self, Key};
+use crate::world::gather::{forget_time, note_time};
 
 impl Socket {
     /// Performs one operation in the block world, as [`Socket::poll`] does.
@@ -78,7 +78,7 @@ impl Socket {
         context: &Context<'_>,
     ) {
         if let Some(deadline) = deadline {
-            gather::note_time(self.key(direction), deadline, context);
+            note_time(self.key(direction), deadline, context);
             self.is_noted = true;
         }
     }
@@ -88,7 +88,7 @@ impl Socket {
     pub(super) fn forget_noted(&mut self) {
         gather::forget_descriptor(self.as_fd().as_raw_fd());
         for direction in [Direction::Read, Direction::Write] {
-            gather::forget_time(self.key(direction));
+            forget_time(self.key(direction));
         }
         self.is_noted = false;
     }

@@ -2,7 +2,7 @@
 //! with [waits gathered](crate::task::gather).
 //!
 //! A drain is no end of input here. A library takes the end of input for a client that has left,
-//! and drops the reply that it is making. [`drain::drained`](crate::drain::drained) tells of the
+//! and drops the reply that it is making. [`drained`](crate::drained) tells of the
 //! drain.
 
 use std::io::{self, IoSlice};
@@ -13,8 +13,8 @@ use std::task::{Context, Poll};
 use duality_poller::Direction;
 
 use super::TcpStream;
+use crate::gather::poll_gathering;
 use crate::net::socket::{Access, Done, Moved, TimeLimit};
-use crate::world::gather::poll_gathering;
 
 /// The time limits of the operation that waits in each direction, kept across its polls.
 #[derive(Default)]

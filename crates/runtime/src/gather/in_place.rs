@@ -12,10 +12,9 @@ use duality_poller::Direction;
 
 use super::deadlines::{Deadlines, Key};
 use crate::drain;
+use crate::thread_waker::{running_waker, sleep_in_poll};
 use crate::visibility::{self, Wait, thread_slots};
 use crate::wait::{Ambient, Waited, earlier};
-use crate::world::block;
-use crate::world::thread_waker::sleep_in_poll;
 
 /// What the task of this kernel thread waits for. The wakers are those that are not the task's own.
 #[derive(Default)]
@@ -52,7 +51,7 @@ fn with_set<R>(change: impl FnOnce(&mut Set) -> R) {
 
 fn foreign(context: &Context<'_>) -> Option<Waker> {
     let waker = context.waker();
-    (waker.data().addr() != block::waker_here()).then(|| waker.clone())
+    (waker.data().addr() != running_waker()).then(|| waker.clone())
 }
 
 pub(crate) fn note_descriptor(number: RawFd, direction: Direction, context: &Context<'_>) {
@@ -76,12 +75,12 @@ pub(crate) fn forget_descriptor(number: RawFd) {
     });
 }
 
-pub(super) fn note_time(key: Key, deadline: Instant, context: &Context<'_>) {
+pub(crate) fn note_time_in_place(key: Key, deadline: Instant, context: &Context<'_>) {
     let waker = foreign(context);
     with_set(|set| set.deadlines.set(key, deadline, waker));
 }
 
-pub(super) fn forget_time(key: Key) {
+pub(crate) fn forget_time_in_place(key: Key) {
     with_set(|set| set.deadlines.forget(key));
 }
 

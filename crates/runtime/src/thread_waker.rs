@@ -9,8 +9,9 @@
 //! ```
 //!
 //! The event is an eventfd(2). It is made, and polled, only while another thread can use the waker.
-//! So a connection whose waits are all its own has no second descriptor.
+//! So a connection has no second descriptor as long as no other thread wakes it.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::task::{Wake, Waker};
@@ -33,6 +34,8 @@ thread_local! {
         event: OnceLock::new(),
     });
     static WAKER: Waker = Waker::from(SHARED.with(Arc::clone));
+    /// The address of the waker's data while a task waits in place on this thread; 0 otherwise.
+    static RUNNING: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The references of this kernel thread itself: [`SHARED`] and [`WAKER`].
@@ -85,9 +88,29 @@ pub(crate) fn with_waker_of_this_thread<R>(operation: impl FnOnce(&Waker) -> R) 
     WAKER.with(operation)
 }
 
+/// The same, for a task that this kernel thread runs in the block world.
+pub(crate) fn with_waker_of_running<R>(operation: impl FnOnce(&Waker) -> R) -> R {
+    /// Restores the address before, even after a panic.
+    struct Outer(usize);
+    impl Drop for Outer {
+        fn drop(&mut self) {
+            RUNNING.set(self.0);
+        }
+    }
+    with_waker_of_this_thread(|waker| {
+        let _outer = Outer(RUNNING.replace(waker.data().addr()));
+        operation(waker)
+    })
+}
+
+/// The address of the data of the running task's waker, in the block world; 0 where no task runs.
+pub(crate) fn running_waker() -> usize {
+    RUNNING.get()
+}
+
 /// Calls `sleep`, unless the waker of this kernel thread has been used since the last call. Its
 /// arguments are the event that ends the sleep, and the longest time that it may take.
-pub(super) fn sleep_in_poll(sleep: impl FnOnce(Option<BorrowedFd<'_>>, Option<Duration>)) {
+pub(crate) fn sleep_in_poll(sleep: impl FnOnce(Option<BorrowedFd<'_>>, Option<Duration>)) {
     SHARED.with(|shared| {
         if Arc::strong_count(shared) <= OWN {
             if shared.bell.is_silent_alone() {

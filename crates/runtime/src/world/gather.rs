@@ -18,31 +18,20 @@
 //! where the deadline is. So a wait outside [`gather`] costs what it did.
 //!
 //! A combinator may poll a future with a waker of its own, and polls the future again only if that
-//! was used. So each note has the waker that it was made with. What is noted stays until it comes
-//! true, or its future or socket is dropped: a combinator need not poll a future again that it has
-//! polled before.
-
-mod deadlines;
-mod in_place;
+//! was used. So each note has the waker that it was made with. A combinator need not poll a future
+//! again before that. So a note stays until it comes true, or its future or socket is dropped.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pin_project_lite::pin_project;
 
-pub(crate) use deadlines::{Deadlines, Key};
-pub(crate) use in_place::{
-    forget_descriptor, forget_drain, note_descriptor, note_drain, wait_in_place,
-};
-
 use super::Here;
+use crate::gather::{Key, forget_time_in_place, note_time_in_place, poll_gathering, wait_in_place};
 use crate::visibility::Wait;
-use crate::wait::{Ambient, Waited, gathers, set_ambient};
-
-/// The rounding of a task's one timer, in [`Timers`](duality_poller::Timers).
-pub(crate) const TICK: Duration = Duration::from_millis(1);
+use crate::wait::Waited;
 
 /// Waits for everything that `future` waits for at once. So it may poll several futures, by a
 /// combinator of any library: `FuturesUnordered`, `select`, `join_all`.
@@ -101,40 +90,12 @@ impl<F: Future> Future for Gather<F> {
     }
 }
 
-/// Calls `poll` with waits gathered. The code that drives the task waits for what was noted. So a
-/// method such as `poll_read` of another library's trait is one attempt by this.
-#[inline]
-pub(crate) fn poll_gathering<T>(poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
-    let _restore = Restore(set_ambient(Ambient::Gather));
-    poll()
-}
-
-/// Restores what ended waits before, also after a panic.
-struct Restore(Ambient);
-
-impl Drop for Restore {
-    #[inline]
-    fn drop(&mut self) {
-        set_ambient(self.0);
-    }
-}
-
-/// Where waits are gathered: has the future polled again that gives up its turn, and not only its
-/// task.
-#[inline]
-pub(crate) fn leave_turn(context: &Context<'_>) -> Waited {
-    if gathers() {
-        context.waker().wake_by_ref();
-    }
-    Waited::Pending
-}
-
 /// Has the waker of `context` used at `deadline`.
 #[cold]
 pub(crate) fn note_time(key: Key, deadline: Instant, context: &Context<'_>) {
     // SAFETY: the references end with this call.
     match unsafe { Here::find() } {
-        Here::Block => in_place::note_time(key, deadline, context),
+        Here::Block => note_time_in_place(key, deadline, context),
         Here::Loop(core) => core.gathered.note_time(key, deadline, context.waker()),
         Here::Reactor(_, reactor) => reactor.note_time(key, deadline, context.waker()),
     }
@@ -146,7 +107,7 @@ pub(crate) fn note_time(key: Key, deadline: Instant, context: &Context<'_>) {
 pub(crate) fn forget_time(key: Key) {
     // SAFETY: the references end with this call.
     match unsafe { Here::find() } {
-        Here::Block => in_place::forget_time(key),
+        Here::Block => forget_time_in_place(key),
         Here::Loop(core) => core.gathered.forget_time(key),
         Here::Reactor(_, reactor) => reactor.forget_time(key),
     }
