@@ -149,8 +149,10 @@ async fn two_sleeps_end_each_at_its_time() {
 
 /// Polls a future only after its waker was used, as `FuturesUnordered` does.
 struct Woken<'f> {
-    futures: Vec<(Option<Pin<Box<dyn Future<Output = ()> + Send + 'f>>>, Arc<Flag>)>,
+    futures: Vec<(Option<Running<'f>>, Arc<Flag>)>,
 }
+
+type Running<'f> = Pin<Box<dyn Future<Output = ()> + Send + 'f>>;
 
 struct Flag {
     is_set: AtomicBool,

@@ -148,7 +148,7 @@ fn wait_in_poll(until: Option<Instant>) {
         if !drains.is_empty() {
             match drain::events() {
                 Ok((process, scope)) => {
-                    polled.extend([Some(process), scope].into_iter().flatten().map(to_read))
+                    polled.extend([Some(process), scope].into_iter().flatten().map(to_read));
                 }
                 Err(_) => look = Some(WITHOUT_EVENTS),
             }

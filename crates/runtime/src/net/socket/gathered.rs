@@ -12,6 +12,7 @@ use super::{Access, Done, Moved, Socket, TimeLimit};
 use crate::event_loop::core::Core;
 use crate::gather::{self, Key};
 use crate::visibility;
+use crate::world::block;
 use crate::world::gather::{forget_time, note_time};
 
 impl Socket {
@@ -28,21 +29,8 @@ impl Socket {
     ) -> Poll<io::Result<Done<T>>> {
         self.prepare_to_gather()?;
         let was_short = direction == Direction::Read && std::mem::take(&mut self.was_short);
-        while !was_short {
-            visibility::count(|counters| counters.attempts.add(1));
-            match attempt(self.access(None, direction)) {
-                Ok(moved) => {
-                    self.was_short = moved.short && direction == Direction::Read;
-                    self.is_new &= direction == Direction::Write;
-                    return Poll::Ready(Ok(Done::Moved(moved.value)));
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    visibility::count(|counters| counters.would_blocks.add(1));
-                    break;
-                }
-                Err(error) => return Poll::Ready(Err(error)),
-            }
+        if !was_short && let Some(ended) = self.attempt_once(direction, &mut attempt) {
+            return Poll::Ready(ended.map(Done::Moved));
         }
         let now = Instant::now();
         let deadline = time_limit.deadline(now);
@@ -53,6 +41,27 @@ impl Socket {
         self.note_deadline(direction, deadline, context);
         self.is_noted = true;
         Poll::Pending
+    }
+
+    /// The outcome of an attempt. `None` if it would block.
+    fn attempt_once<T>(
+        &mut self,
+        direction: Direction,
+        attempt: &mut impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
+    ) -> Option<io::Result<T>> {
+        visibility::count(|counters| counters.attempts.add(1));
+        match block::retry(|| attempt(self.access(None, direction))) {
+            Ok(moved) => {
+                self.was_short = moved.short && direction == Direction::Read;
+                self.is_new &= direction == Direction::Write;
+                Some(Ok(moved.value))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                visibility::count(|counters| counters.would_blocks.add(1));
+                None
+            }
+            Err(error) => Some(Err(error)),
+        }
     }
 
     /// Notes a wait of a loop's socket. The poller has been told of it.
