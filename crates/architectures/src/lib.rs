@@ -97,7 +97,7 @@ registry! { $;
 
 /// A way to map tasks onto processes, kernel threads, user-level threads or events.
 pub trait Architecture: Sync {
-    /// Its name on the command line.
+    /// The name on the command line.
     fn name(&self) -> &'static str;
 
     /// What it is, in one line.
@@ -170,7 +170,7 @@ pub trait Architecture: Sync {
 /// A runtime that is none of ours, as an architecture uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForeignRuntime {
-    /// Its name, such as `tokio`.
+    /// The name, such as `tokio`.
     pub name: &'static str,
     /// Whether an idle kernel thread takes tasks from busy ones.
     pub steals: bool,

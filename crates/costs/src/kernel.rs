@@ -234,7 +234,7 @@ pub(crate) fn rest(count: u64) -> io::Result<Reading> {
 /// The most rests in a batch. Each of them takes time.
 const MOST_RESTS: u64 = 300;
 
-/// So many questions are under way at once, so there is always another.
+/// The number of questions under way at once. There is always another question.
 const BUSY: u64 = 16;
 
 /// How questions come.

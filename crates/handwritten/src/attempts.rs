@@ -31,7 +31,7 @@ pub(crate) struct Readiness {
 }
 
 impl Readiness {
-    /// That of an accepted connection.
+    /// The readiness of an accepted connection.
     pub(crate) fn new() -> Self {
         Self { read_exhausted: false, write_exhausted: false, hangup: false, is_new: true }
     }

@@ -100,7 +100,7 @@ enum WaitsFor {
     Read,
     Write,
     Helper,
-    /// Its next turn.
+    /// The next turn.
     Turn,
 }
 

@@ -101,7 +101,7 @@ trait StateMachine: Sized + 'static {
 
 /// Why a machine is called.
 enum Why<F> {
-    /// Its wait may be over. The call may be spurious.
+    /// The wait may be over. The call may be spurious.
     Ready,
     /// The deadline of its wait has passed.
     TimedOut,

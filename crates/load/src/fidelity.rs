@@ -218,7 +218,7 @@ mod tests {
         Duration::from_secs_f64(seconds)
     }
 
-    /// So many requests, a hundredth of a second apart, each so many seconds late.
+    /// Requests a hundredth of a second apart, with the seconds that each is late.
     fn late(count: usize, lag: impl Fn(usize) -> f64) -> Fidelity {
         let due = |number: usize| number as f64 / 100.0;
         let requests: Vec<_> = (0..count)

@@ -340,11 +340,11 @@ pub enum Kind {
 pub struct Metadata {
     /// The kind of the file.
     pub kind: Kind,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub length: u64,
     /// When its content last changed.
     pub modified: SystemTime,
-    /// Its number on its device.
+    /// The number on its device.
     pub inode: u64,
     /// The device that it is on.
     pub device: u64,

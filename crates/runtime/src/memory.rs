@@ -32,7 +32,7 @@ impl Reserve {
         Self { bytes: limit.map_or(0, |limit| quarter(limit) as usize) }
     }
 
-    /// Its size.
+    /// The size.
     #[must_use]
     pub fn bytes(self) -> usize {
         self.bytes

@@ -82,7 +82,7 @@ impl Sleep {
         Poll::Pending
     }
 
-    /// It is polled where it stays.
+    /// The key is the address: the future is pinned while it is polled.
     fn key(&self) -> Key {
         Key::Future(std::ptr::from_ref(self).addr())
     }
@@ -146,7 +146,7 @@ pin_project! {
 }
 
 impl<F> Timeout<F> {
-    /// It is polled where it stays.
+    /// The key is the address: the future is pinned while it is polled.
     fn key(&self) -> Key {
         Key::Future(std::ptr::from_ref(&self.deadline).addr())
     }

@@ -66,7 +66,7 @@ impl Setting {
         Self::ReadSize,
     ];
 
-    /// Its name in flags and plans.
+    /// The name in flags and plans.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind};
 
 /// How a connection of hyper's ended, as architectures tell of it.
 ///
-/// A client that breaks off, takes too long, or sends what is no HTTP is no failure of the
-/// application. To a client of the last kind, hyper has answered already.
+/// Some clients break off, take too long, or send bytes that are not HTTP. The application has not
+/// failed then. hyper answers bytes that are not HTTP by itself.
 pub(crate) fn of_connection(ended: Result<(), Box<dyn Error + Send + Sync>>) -> io::Result<()> {
     let Err(error) = ended else { return Ok(()) };
     if let Some(hyper) = error.downcast_ref::<hyper::Error>() {

@@ -77,7 +77,7 @@ pub(crate) struct Request<'a> {
     pub(crate) agent: &'a [u8],
     /// What names its connection, where the log tells.
     pub(crate) connection: Option<Name<'a>>,
-    /// Its number in its connection, from 1; 0 if the log does not tell.
+    /// The number in its connection, from 1; 0 if the log does not tell.
     pub(crate) nth: u64,
     pub(crate) method: &'a str,
     /// What was asked for. Empty where it is not known.
@@ -109,7 +109,7 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// That of a version as logs write it: `HTTP/1.1`, `h2`.
+    /// The protocol of a version as logs write it: `HTTP/1.1`, `h2`.
     pub(crate) fn named(version: &str) -> Self {
         let version = version.to_ascii_lowercase();
         match version.trim_start_matches("http/").trim_start_matches('h') {

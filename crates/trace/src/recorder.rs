@@ -49,14 +49,14 @@ impl Recorder {
         self.connections
     }
 
-    /// So many bytes came from the client of a connection.
+    /// Notes bytes that came from the client of a connection.
     pub fn client(&mut self, connection: u64, time: i64, bytes: usize) {
         if let Some(turns) = self.live.get_mut(&connection) {
             turns.client(time, bytes as u64, &mut self.classes);
         }
     }
 
-    /// So many bytes went to the client of a connection.
+    /// Notes bytes that went to the client of a connection.
     pub fn server(&mut self, connection: u64, time: i64, bytes: usize) {
         if let Some(turns) = self.live.get_mut(&connection) {
             turns.server(time, bytes as u64);

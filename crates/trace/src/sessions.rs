@@ -27,13 +27,13 @@ const SWEEP: u64 = 1 << 16;
 pub(crate) struct Event {
     /// When it began, in microseconds since 1970; its stamp, as long as only that is known.
     pub(crate) time: i64,
-    /// How long it took, in microseconds, where the log tells.
+    /// The duration of the request in microseconds, where the log has it.
     pub(crate) took: Option<u64>,
     /// A hash of its client.
     pub(crate) client: u64,
     /// What names its connection, where the log tells.
     pub(crate) connection: Option<u64>,
-    /// Its number in its connection, from 1; 0 if the log does not tell.
+    /// The number in its connection, from 1; 0 if the log does not tell.
     pub(crate) nth: u64,
     /// How many connections such a client opens at a time. 0: a connection is for one request.
     pub(crate) parallel: u8,
@@ -52,7 +52,7 @@ pub(crate) struct Opened {
 
 /// A connection that may carry further requests.
 struct Slot {
-    /// Its index.
+    /// The index.
     opened: usize,
     /// When its last reply was over.
     free: i64,

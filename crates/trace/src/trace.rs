@@ -28,7 +28,7 @@ pub struct Connection {
     /// How fast the client takes a reply, in bytes a second. `None`: as fast as it comes, or
     /// nothing is known.
     pub rate: Option<u64>,
-    /// Its requests, in order; never empty.
+    /// The requests, in order; never empty.
     pub steps: Vec<Step>,
     /// How long the connection stayed open after its last reply.
     pub open_after: Duration,
@@ -111,7 +111,7 @@ pub enum Sizes {
 /// A kind of request: requests of one class are alike to a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Class {
-    /// Its method.
+    /// The method.
     pub method: Method,
     /// Bytes of the request in quarter powers of two; 0 if the source does not tell them.
     #[serde(default, skip_serializing_if = "is_zero")]

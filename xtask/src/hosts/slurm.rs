@@ -83,7 +83,7 @@ fn make_folder(path: &str) -> Result<(), String> {
     fs::create_dir_all(path).map_err(|error| format!("{path}: {error}"))
 }
 
-/// Its plugins are the ones that need neither control groups nor a data base.
+/// The plugins are the ones that need neither control groups nor a data base.
 fn config(rig: &Rig, plan: &Plan) -> String {
     let processors = available_parallelism().map_or(1, usize::from);
     let mut text = format!(

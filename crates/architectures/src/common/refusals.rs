@@ -10,9 +10,9 @@ use duality_runtime::shared;
 pub enum Reason {
     /// No slot became free (`--max-connections`).
     Full,
-    /// Its address has too many connections (`--max-per-address`).
+    /// The address has too many connections (`--max-per-address`).
     Address,
-    /// Its address opens connections too fast (`--rate-per-address`).
+    /// The address opens connections too fast (`--rate-per-address`).
     Rate,
 }
 
@@ -20,7 +20,7 @@ impl Reason {
     /// Every reason.
     pub const ALL: [Self; 3] = [Self::Full, Self::Address, Self::Rate];
 
-    /// Its name in metrics.
+    /// The name in metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

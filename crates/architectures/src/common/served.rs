@@ -170,7 +170,7 @@ impl Served {
         }
     }
 
-    /// Its name.
+    /// The name.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -20,7 +20,7 @@ use crate::catalogue::Catalogue;
 pub(super) struct Invocation<'r> {
     /// The file of the plan.
     pub(super) file: &'r Path,
-    /// Its content.
+    /// The content.
     pub(super) text: &'r str,
     /// Where results go.
     pub(super) out: &'r Path,

@@ -24,7 +24,7 @@ pub(super) struct Run {
 
 /// An experiment of a run.
 pub(super) struct Found {
-    /// Its results.
+    /// The results.
     pub(super) file: PathBuf,
     pub(super) results: (Heading, Records),
 }
@@ -76,7 +76,7 @@ impl Found {
         Ok(Self { file, results })
     }
 
-    /// Its name in the plan, if it is of a plan.
+    /// The name in the plan, if it is of a plan.
     pub(super) fn name(&self) -> Option<&str> {
         self.results.0.plan.as_ref().map(|plan| plan.experiment.as_str())
     }

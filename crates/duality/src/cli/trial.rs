@@ -26,7 +26,7 @@ use crate::setup;
 
 /// The most candidates: each takes a share of the traffic, and all pairs are compared.
 const MOST: usize = 16;
-/// The shortest slot. A server is looked at some times in each.
+/// The shortest slot. The trial looks at each server a few times in a slot.
 const SHORTEST_SLOT: Duration = Duration::from_millis(50);
 
 #[derive(clap::Args)]

@@ -131,9 +131,9 @@ flags! {
         ///
         /// serve: while 1,024 connections are under way (not waiting for their clients) and the
         /// loop is busy, others wait. It keeps the rate under overload. accept: each connection
-        /// begins as soon as it is accepted. It is the fairer one when few are slow to be served.
-        /// In both, the acceptor's turn in a round is 64 connections long. For the architectures on
-        /// loops: uthreads, select, poll, epoll, uring.
+        /// begins as soon as it is accepted. This order is fairer when few clients are slow to be
+        /// served. In both, the acceptor's turn in a round is 64 connections long. For the
+        /// architectures on loops: uthreads, select, poll, epoll, uring.
         #[arg(long, value_parser = by_name::<Prefer>())]
         prefer: Prefer = Some(default.prefer);
         /// Accepted connections that may wait for their turn in the server; the next wait in the

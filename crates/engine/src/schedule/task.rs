@@ -37,7 +37,7 @@ pub(crate) struct Task {
     deadline: Own<Nanoseconds>,
     /// The number of bytes that the call has transferred so far.
     pub(crate) done: Own<usize>,
-    /// Its places in the lists of descriptors, while it waits for several.
+    /// The places in the lists of descriptors, while it waits for several.
     nodes: Own<Option<Box<Nodes>>>,
     /// The list in which the task waits for one descriptor.
     side: Own<Option<&'static Side>>,

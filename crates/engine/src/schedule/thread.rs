@@ -44,12 +44,12 @@ pub(crate) struct Thread {
     waiter: Waiter,
     /// Where its stack was left.
     pub(crate) stack_pointer: Own<usize>,
-    /// Its thread-local storage.
+    /// The thread-local storage.
     pub(crate) fs: Own<usize>,
     pub(crate) id: Relaxed<i32>,
     /// The word to clear and wake when it ends (`CLONE_CHILD_CLEARTID`).
     pub(crate) clear_id: Own<usize>,
-    /// Its list of robust mutexes.
+    /// The list of robust mutexes.
     pub(crate) robust_list: Relaxed<usize>,
     /// Signals that the thread blocks. Changed under the lock.
     pub(crate) mask: Relaxed<u64>,

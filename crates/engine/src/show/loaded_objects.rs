@@ -11,7 +11,7 @@ use crate::kernel::lock::{Guarded, Locked, lock};
 pub(crate) struct Known {
     pub(crate) name: Vec<u8>,
     pub(crate) base: u64,
-    /// Its table of functions (`.eh_frame_hdr`).
+    /// The table of functions (`.eh_frame_hdr`).
     pub(crate) functions: u64,
     text: Range<u64>,
 }

@@ -54,7 +54,7 @@ pub trait Program {
 /// A service, as far as an experiment depends on it.
 #[derive(Clone, Debug)]
 pub struct ServiceFacts {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Whether the service is a program's own, and not part of Duality.
     pub is_own: bool,

@@ -86,7 +86,7 @@ impl Part {
 /// A setting that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    /// Its key.
+    /// The key.
     pub key: &'static str,
     /// The mistake in the setting, and the remedy.
     pub problem: String,

@@ -75,7 +75,7 @@ impl fmt::Display for Threshold {
 }
 
 impl Figure {
-    /// Its value in a report, in the unit of the limit. `None` if there is none.
+    /// The value in a report, in the unit of the limit. `None` if there is none.
     fn of(self, report: &Report) -> Result<Option<f64>, HistogramError> {
         let failed: u64 = report.errors.values().sum();
         let all = (report.requests + failed).max(1);

@@ -142,7 +142,7 @@ pub struct Capacity {
 /// The prediction for an architecture or a peer.
 #[derive(Debug)]
 pub struct Subject {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The measurements of the subject, at rising numbers of connections.
     pub points: Vec<Point>,

@@ -21,7 +21,7 @@ pub struct Alternative {
     pub difference: f64,
     /// The simultaneous interval of this share.
     pub low: f64,
-    /// Its upper end.
+    /// The upper end.
     pub high: f64,
 }
 

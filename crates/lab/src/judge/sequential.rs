@@ -53,7 +53,7 @@ pub struct Rule {
 pub struct Standing {
     /// The server's place in each block.
     pub server: usize,
-    /// Its cost over that of the best server, less 1: the geometric mean of all blocks.
+    /// The cost over that of the best server, less 1: the geometric mean of all blocks.
     pub excess: f64,
     /// Where the true value lies; none where the blocks do not bound it. The best server has none.
     pub interval: Option<Interval>,

@@ -70,7 +70,7 @@ pub(crate) fn read_log(log: &File) -> String {
 pub(crate) fn read_on(log: &File, place: &mut u64) -> String {
     /// One look has no more of it.
     const MOST: usize = 64 * 1024;
-    /// So much of what was read is kept at most.
+    /// The most bytes of output that are kept.
     const KEPT: u64 = 1 << 20;
     if log.metadata().is_ok_and(|about| about.len() <= *place) {
         return String::new();

@@ -400,7 +400,7 @@ impl Observer for Edges<'_, '_> {
 
 /// A server that is no longer there.
 struct Lost {
-    /// Its name; empty if it is not known which.
+    /// The name; empty if it is not known which.
     subject: String,
     problem: String,
 }

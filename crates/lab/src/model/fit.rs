@@ -44,7 +44,7 @@ pub enum Unfit {
     NoPrice {
         /// The term.
         term: &'static str,
-        /// Its factor.
+        /// The factor.
         factor: f64,
     },
 }

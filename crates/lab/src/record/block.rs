@@ -91,7 +91,7 @@ pub struct Processor {
     /// The host that it is of; none of this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Its number.
+    /// The number.
     pub cpu: usize,
     /// Whether it is the servers'; the load generator's otherwise.
     pub is_of_servers: bool,

@@ -26,9 +26,9 @@ pub struct Carrier {
 /// A runtime that is none of ours, and its part in a subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Foreign {
-    /// Its name, such as `tokio`.
+    /// The name, such as `tokio`.
     pub runtime: String,
-    /// Its part.
+    /// The part.
     pub part: Part,
 }
 

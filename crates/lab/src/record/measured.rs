@@ -19,13 +19,13 @@ pub struct Cell {
     pub repeat: usize,
     /// When it began (RFC 3339, UTC).
     pub started_at: String,
-    /// Its outcome.
+    /// The outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
 impl Cell {
-    /// Its name in the design.
+    /// The name in the design.
     pub(crate) fn key(&self) -> CellKey {
         CellKey {
             repeat: self.repeat,
@@ -111,10 +111,10 @@ pub struct Measured {
     /// What became of the connections beside the measured ones, by kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub crowd: BTreeMap<String, Fate>,
-    /// What only an open loop measures.
+    /// The figures that only an open loop has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_loop: Option<OpenLoop>,
-    /// What only a replay has.
+    /// The figures that only a replay has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replayed: Option<Replayed>,
     /// The server's queues, some ten times a second; none of an architecture that is not made of

@@ -41,9 +41,9 @@ pub const VERSION: u32 = 2;
 /// What an experiment has measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Records {
-    /// Its cells: of each, the last measurement.
+    /// The cells: of each, the last measurement.
     pub cells: Vec<Cell>,
-    /// Its blocks, in the order of measurement.
+    /// The blocks, in the order of measurement.
     pub blocks: Vec<Block>,
 }
 

@@ -31,7 +31,7 @@ pub struct Peer {
     /// is empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub ask: String,
-    /// How long it may take until it listens, in seconds.
+    /// The seconds in which the peer must listen.
     pub start_seconds: f64,
     /// The signal that ends it.
     pub stop: Stop,

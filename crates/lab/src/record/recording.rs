@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The recording, and how it is replayed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
-    /// Its file, as it was named.
+    /// The file, as it was named.
     pub trace: String,
     /// SHA-256 of its text, which names its content.
     pub checksum: String,
@@ -16,7 +16,7 @@ pub struct Recording {
     pub at: Option<String>,
     /// What it was made from, such as `combined log`.
     pub source: String,
-    /// How long it is, in seconds.
+    /// The length of the recording, in seconds.
     pub seconds: f64,
     /// How many requests it has.
     pub requests: u64,

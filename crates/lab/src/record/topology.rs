@@ -33,7 +33,7 @@ impl Role {
     /// Every role.
     pub const ALL: [Self; 4] = [Self::Server, Self::Balancer, Self::Store, Self::Load];
 
-    /// Its name in plans and flags.
+    /// The name in plans and flags.
     pub fn name(self) -> &'static str {
         match self {
             Self::Server => "server",

@@ -96,7 +96,7 @@ pub struct Cell {
     pub regime: String,
     /// From 0.
     pub repeat: usize,
-    /// Its outcome.
+    /// The outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }

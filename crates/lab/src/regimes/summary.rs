@@ -77,7 +77,7 @@ impl<'r> Summary<'r> {
         })
     }
 
-    /// Its figures; `None` where it was not measured.
+    /// The figures; `None` where it was not measured.
     #[must_use]
     pub fn figures(&self, subject: &str, regime: &str) -> Option<Figures> {
         let all: Vec<&Measured> = self.measured(subject, regime).collect();

@@ -86,7 +86,7 @@ impl Interval {
 pub struct Estimate {
     /// The value itself.
     pub value: f64,
-    /// Its interval. None with a single repeat, or if a value is not above zero.
+    /// The interval. None with a single repeat, or if a value is not above zero.
     pub interval: Option<Interval>,
 }
 

@@ -61,7 +61,7 @@ pub struct Summary {
 pub struct Again {
     /// The architecture.
     pub architecture: String,
-    /// Its second measurements, by concurrency; the subject is another name.
+    /// The second measurements, by concurrency; the subject is another name.
     pub rows: Vec<Row>,
 }
 

@@ -28,7 +28,7 @@ pub struct Summary {
     pub checksum: String,
     /// What the trace was made from.
     pub source: String,
-    /// Its length.
+    /// The length.
     pub seconds: f64,
     /// How many requests it has.
     pub requests: u64,

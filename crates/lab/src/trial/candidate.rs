@@ -44,7 +44,7 @@ pub(super) enum State {
     Leaving(Instant),
     /// It was asked to drain.
     Draining,
-    /// Its server has ended. What is left in its queue goes to another one.
+    /// The server has ended. What is left in its queue goes to another one.
     Gone,
     /// No server can be had for its queue.
     Abandoned,

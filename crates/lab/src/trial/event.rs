@@ -39,7 +39,7 @@ pub enum Event {
         /// Why.
         reason: Reason,
     },
-    /// The only candidate that is left is beyond a limit. It stays, since nothing else would serve.
+    /// The last candidate is beyond a limit. It stays, because no other candidate is left to serve.
     Kept {
         /// Which.
         candidate: String,
@@ -121,7 +121,7 @@ pub struct Block {
     /// Why it does not count, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped: Option<Dropped>,
-    /// How long it took, in seconds.
+    /// The duration, in seconds.
     pub seconds: f64,
     /// The candidates in the order of their turns; empty where each connection was drawn.
     pub order: Vec<String>,
@@ -176,7 +176,7 @@ impl Measured {
 pub struct Standing {
     /// Which.
     pub candidate: String,
-    /// Its processor time for a request over that of the best, less 1.
+    /// The processor time for a request over that of the best, less 1.
     pub excess: f64,
     /// Where the true value lies, at all looks together.
     pub interval: Option<Interval>,
@@ -199,7 +199,7 @@ pub enum Reason {
         share: f64,
         /// The percentile, such as `p99`.
         percentile: String,
-        /// Its limit in microseconds.
+        /// The limit in microseconds.
         limit_us: f64,
     },
     /// It takes too much memory.

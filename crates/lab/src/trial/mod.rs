@@ -72,7 +72,7 @@ pub struct Candidate {
     pub name: String,
     /// How it carries connections.
     pub architecture: String,
-    /// Its share of the new connections, from 0 to 1.
+    /// The share of the new connections, from 0 to 1.
     pub share: f64,
 }
 

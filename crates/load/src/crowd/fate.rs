@@ -119,7 +119,7 @@ impl Ledger {
         self.lock().refused += 1;
     }
 
-    /// So many more replies are complete.
+    /// More replies are complete: this many.
     pub(super) fn answered(&self, count: u64) {
         self.lock().answered += count;
     }

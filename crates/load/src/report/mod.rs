@@ -123,10 +123,10 @@ pub struct Report {
     /// All latencies, in nanoseconds, to three digits: an HdrHistogram in V2 format, compressed, in
     /// base64. See [`Report::latencies`].
     pub histogram: String,
-    /// What only an open loop has, and a replay.
+    /// The figures of an open loop or a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_loop: Option<OpenLoop>,
-    /// What only a replay has.
+    /// The figures of a replay. `None` for other loads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replayed: Option<Replayed>,
 }

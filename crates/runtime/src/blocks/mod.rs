@@ -218,7 +218,7 @@ pub(crate) struct TaskState {
     leaves: AtomicBool,
     /// The number of tasks before this one.
     number: u64,
-    /// Its place among the tasks of the reactor, if its waits suspend.
+    /// The place among the tasks of the reactor, if its waits suspend.
     slot: AtomicU32,
     /// For dumps: whether the task waits only to be run, its current or last wait, and when that
     /// wait began.

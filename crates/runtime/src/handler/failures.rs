@@ -78,7 +78,7 @@ impl Kind {
     /// Every kind.
     pub const ALL: [Self; 3] = [Self::Client, Self::Timeout, Self::Service];
 
-    /// Its name in metrics.
+    /// The name in metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

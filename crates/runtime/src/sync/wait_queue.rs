@@ -123,7 +123,7 @@ impl<T> Inner<T> {
 /// parked task contains the future of its wait, so the size of this future matters.
 pub(super) struct Until<'a, T, W: Want<T>> {
     queue: &'a WaitQueue<T>,
-    /// Its ticket, if it has queued.
+    /// The ticket, if it has queued.
     ticket: Option<Ticket>,
     want: W,
 }

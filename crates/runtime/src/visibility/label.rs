@@ -48,7 +48,7 @@ pub(super) struct Names<const COUNT: usize = MOST>([Name; COUNT]);
 /// too, and must harm nothing but the output.
 #[repr(C)]
 struct Name {
-    /// Its bytes, or [`FREE`], or [`TAKEN`].
+    /// The bytes, or [`FREE`], or [`TAKEN`].
     length: AtomicU8,
     text: [AtomicU8; LONGEST],
 }

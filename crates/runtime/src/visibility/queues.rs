@@ -69,17 +69,17 @@ impl QueueGauges {
         gauges
     }
 
-    /// So many blocks wait. The holder of the queue's lock calls this, and the other two.
+    /// Counts the blocks that wait. The holder of the queue's lock calls this, and the other two.
     pub fn set_length(&self, length: usize) {
         self.length.set(length);
     }
 
-    /// So many kernel threads take from it.
+    /// Counts the kernel threads that take from the queue.
     pub fn set_threads(&self, threads: usize) {
         self.threads.set(threads);
     }
 
-    /// So many blocks more were taken.
+    /// Counts further blocks that were taken.
     pub fn add_executed(&self, blocks: usize) {
         let executed = self.executed.load(Ordering::Relaxed);
         self.executed.store(executed + blocks as u64, Ordering::Relaxed);

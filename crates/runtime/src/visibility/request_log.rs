@@ -41,7 +41,7 @@ static LOG: OnceLock<Log> = OnceLock::new();
 pub(super) struct Line<'m> {
     /// The number of its connection, from 1.
     pub(super) connection: u64,
-    /// Its number in the connection, from 1.
+    /// The number in the connection, from 1.
     pub(super) request: u64,
     /// The time of the request, in nanoseconds.
     pub(super) length: u64,

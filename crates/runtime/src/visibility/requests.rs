@@ -25,7 +25,7 @@ pub(crate) struct Client {
     later: VecDeque<Begun>,
     /// When it came, until its first request begins.
     came: Option<Mark>,
-    /// Its number among the connections of the log, and what the log says about each of its lines.
+    /// The number among the connections of the log, and what the log says about each of its lines.
     logged: Option<Logged>,
     /// Is dropped with the connection.
     held: Option<Box<dyn Any + Send>>,

@@ -362,7 +362,7 @@ pub struct Threads {
 /// A task of the block world: a kernel thread, or a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadReport {
-    /// Its process, this one or a child.
+    /// The process, this one or a child.
     pub process: u32,
     /// The number of the kernel thread, as the kernel has it (gettid(2)).
     pub thread: u32,

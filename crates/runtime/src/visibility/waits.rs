@@ -32,7 +32,7 @@ pub enum Wait {
     Join,
     /// Work on a helper thread.
     Offload,
-    /// Its next turn, which it has left to others.
+    /// The next turn, which it has left to others.
     Turn,
     /// A future that is not this crate's.
     Foreign,

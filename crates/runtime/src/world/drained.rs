@@ -37,7 +37,7 @@ struct Drained {
 }
 
 impl Drained {
-    /// It is polled where it stays.
+    /// The key is the address: the future is pinned while it is polled.
     fn key(&self) -> Key {
         Key::Future(std::ptr::from_ref(self).addr())
     }

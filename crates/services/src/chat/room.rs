@@ -307,7 +307,7 @@ impl State {
 }
 
 impl Member {
-    /// Its number; the first is 1.
+    /// The number; the first is 1.
     pub(super) fn number(&self) -> u64 {
         self.number
     }

@@ -25,7 +25,7 @@ pub(super) enum Ending {
     Left,
     /// The server ends it with these words.
     Word(&'static [u8]),
-    /// Its connection broke.
+    /// The connection broke.
     Broken(io::Error),
 }
 

@@ -30,9 +30,9 @@ pub enum Location {
     /// two seconds, even if only Redis gets a `kill -9`. Without either, only those in its last
     /// snapshot do.
     Redis {
-        /// Its name or address.
+        /// The name or address.
         host: String,
-        /// Its port.
+        /// The port.
         port: u16,
         /// The number of the database (SELECT).
         database: u32,

@@ -180,10 +180,10 @@ fn host_and_path(url: &str) -> Option<(&str, &str)> {
 /// The whole of a HAR: an object with a `log`. The log is an object with `entries`, an array.
 struct Document<'r>(Entries<'r>);
 
-/// Its `log`.
+/// The `log`.
 struct Log<'r>(Entries<'r>);
 
-/// Its entries, each taken as it comes.
+/// The entries, each taken as it comes.
 struct Entries<'r> {
     reader: &'r mut Reader,
     file: &'r str,

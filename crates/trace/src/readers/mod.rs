@@ -23,7 +23,7 @@ pub use crate::gather::{Rules, Stamp};
 
 /// The format is found in so many bytes.
 const START: u64 = 1 << 16;
-/// So many lines that are no record are shown.
+/// The number of bad lines that are shown.
 const SHOWN: usize = 3;
 
 /// What a log is written in.
@@ -44,7 +44,7 @@ impl Format {
     /// All formats.
     pub const ALL: [Self; 4] = [Self::Combined, Self::Json, Self::Har, Self::Pcap];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Combined => "combined",
@@ -124,7 +124,7 @@ pub enum Error {
     Mixed {
         /// The file.
         file: String,
-        /// Its format.
+        /// The format.
         format: &'static str,
     },
     /// There are too many requests.

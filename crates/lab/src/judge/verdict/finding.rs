@@ -35,7 +35,7 @@ pub struct Verdict {
     /// verdict recommends no single subject, although all others are certain to be worse. `None` if
     /// the comparison is precise.
     pub imprecise: Option<Cause>,
-    /// Its evidence.
+    /// The evidence.
     pub evidence: Evidence,
     /// The result of the A/A control, which is one server under two names. `None` without a
     /// control.
@@ -85,7 +85,7 @@ impl Verdict {
 pub enum Finding {
     /// This subject is better than all others.
     Best {
-        /// Its name.
+        /// The name.
         subject: String,
     },
     /// These subjects cannot be told from the best. All others are worse.
@@ -110,7 +110,7 @@ pub enum Cause {
     Nobody,
     /// Only one candidate is left, so there is no comparison.
     Alone {
-        /// Its name.
+        /// The name.
         subject: String,
     },
     /// The experiment is not complete.
@@ -131,7 +131,7 @@ pub enum Cause {
 /// A candidate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Standing {
-    /// Its name.
+    /// The name.
     pub subject: String,
     /// The subject's geometric mean over the blocks, in the metric's unit.
     pub value: f64,
@@ -140,7 +140,7 @@ pub struct Standing {
     /// The simultaneous interval of that share. It contains 0 for subjects that cannot be told from
     /// the best.
     pub low: f64,
-    /// Its upper end.
+    /// The upper end.
     pub high: f64,
     /// Whether the subject cannot be told from the best.
     pub level: bool,

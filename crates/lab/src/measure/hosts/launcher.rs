@@ -11,7 +11,7 @@ const HOST: &str = "{host}";
 /// A launcher with a name.
 #[derive(Debug)]
 struct Named {
-    /// Its name.
+    /// The name.
     name: &'static str,
     /// The command.
     template: &'static str,

@@ -103,7 +103,7 @@ pub(super) enum Answer {
     Time(Duration),
     /// The resources that a server has used.
     Counters(Counters),
-    /// Its queues.
+    /// The queues.
     Queues(Vec<QueueState>),
     /// A number, if there is one.
     Length(Option<u64>),

@@ -109,7 +109,7 @@ impl ReadyMade {
         READY_MADE.iter().find(|ready| ready.name == name)
     }
 
-    /// Its definition.
+    /// The definition.
     pub fn peer(&self) -> Peer {
         let program = match built() {
             Some(folder) if self.is_toy() => folder.join(self.program).display().to_string(),
@@ -143,7 +143,7 @@ impl ReadyMade {
         (self.is_toy() && !is_demo).then(|| "serves the built-in page, and no other".to_owned())
     }
 
-    /// Its version by its own word, if it is installed.
+    /// The version by its own word, if it is installed.
     pub fn version(&self) -> Option<String> {
         if self.version.is_empty() {
             return None;

@@ -52,7 +52,7 @@ enum Message {
 pub(crate) struct Requests {
     /// Requests that were answered.
     pub(crate) answered: u64,
-    /// Those of them that took longer than the time of `--late-after`.
+    /// The requests that took longer than `--late-after`.
     pub(crate) late: u64,
     /// Connections of which the service failed.
     pub(crate) failed: u64,

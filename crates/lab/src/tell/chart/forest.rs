@@ -22,7 +22,7 @@ pub struct Forest<'a> {
     pub is_logarithmic: bool,
     /// How values are told on the axis.
     pub told: fn(f64) -> String,
-    /// Its rows.
+    /// The rows.
     pub rows: Vec<Row>,
 }
 
@@ -33,7 +33,7 @@ pub struct Row {
     pub name: String,
     /// The estimate.
     pub value: f64,
-    /// Its interval, if there is one.
+    /// The interval, if there is one.
     pub interval: Option<[f64; 2]>,
     /// The figure in words, at the right.
     pub figure: String,

@@ -39,7 +39,7 @@ pub struct Lines<'a> {
 
 /// An area between two lines, such as an interval along a line.
 pub struct Band {
-    /// That of the line which it belongs to.
+    /// The rank of its line.
     pub rank: Option<usize>,
     /// Places on the lower axis, and from where to where the area is there.
     pub points: Vec<(f64, Interval)>,
@@ -47,11 +47,11 @@ pub struct Band {
 
 /// A line.
 pub struct Series {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its place among the coloured lines, from 0. None for a grey line.
+    /// The place among the coloured lines, from 0. None for a grey line.
     pub rank: Option<usize>,
-    /// Its points, each with its text.
+    /// The points, each with its text.
     pub points: Vec<Point>,
     /// Points that are not to be trusted: hollow, and no part of the line.
     pub doubtful: Vec<Point>,

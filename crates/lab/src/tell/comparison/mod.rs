@@ -30,7 +30,7 @@ pub(crate) use text::told_together;
 /// Two experiments, the earlier one first.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// Its name in a plan; none for one that is of no plan.
+    /// The name in a plan; none for one that is of no plan.
     pub experiment: Option<String>,
     /// What came first.
     pub before: Summary,
@@ -40,9 +40,9 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
     /// The cells that both have measured.
     pub pairs: Vec<Pair>,
-    /// What only the first has measured.
+    /// The cells that only the first run has.
     pub only_before: Vec<Alone>,
-    /// What only the second has measured.
+    /// The cells that only the second run has.
     pub only_after: Vec<Alone>,
 }
 

@@ -58,7 +58,8 @@ fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> Vec<Str
         .map(|name| better(told(summary, name)))
         .filter(|found| !found.is_empty())
         .collect();
-    // The one that gains at the most loads. Of several, the recommended one comes first.
+    // Chooses the alternative that gains at the most loads. Of several, the recommended one comes
+    // first.
     let best = pays.iter().rev().max_by_key(|found| {
         let is_chosen = Some(found[0].1.subject.as_str()) == chosen;
         (found.len(), is_chosen, std::cmp::Reverse(rank(found)))

@@ -14,7 +14,7 @@ pub struct Card {
     pub which: String,
     /// How sure that is.
     pub sure: Vec<String>,
-    /// Its tail latency and its memory.
+    /// The tail latency and its memory.
     pub costs: Vec<String>,
     /// What would change the answer.
     pub changes: Vec<String>,

@@ -23,7 +23,7 @@ pub(super) struct Figure {
     title: String,
     caption: String,
     svg: String,
-    /// Its points, as CSV.
+    /// The points, as CSV.
     csv: String,
 }
 

@@ -11,7 +11,7 @@ pub(super) struct Body {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// So many bytes are left.
+    /// The number of bytes that are left.
     Length(u64),
     UntilEnd,
     /// The decoder is in the size of a chunk. This is its value so far; `None` before the first
@@ -19,7 +19,7 @@ enum State {
     Size(Option<u64>),
     /// The decoder is in the extensions after the size.
     Extension(u64),
-    /// So many bytes are left of the chunk.
+    /// The number of bytes that are left of the chunk.
     Chunk(u64),
     /// Before the line end that follows a chunk.
     ChunkEnd,

@@ -25,7 +25,7 @@ pub struct Statuses([u64; 16]);
 /// What the body of a correct reply is.
 #[derive(Clone, Debug, Default)]
 pub enum ExpectedBody {
-    /// That of the first reply to the same request with the same status.
+    /// The body of the first reply to the same request with the same status.
     #[default]
     Same,
     /// Any.

@@ -10,7 +10,7 @@ use super::reply::KnownReply;
 pub struct Reply {
     /// Bytes of its head.
     pub head: usize,
-    /// Its status.
+    /// The status.
     pub status: u16,
     /// The value of its `Location`.
     pub location: Option<Vec<u8>>,

@@ -147,7 +147,7 @@ impl Begun {
 /// A reply that has been read to its end.
 pub(super) struct Whole {
     pub(super) reply: Reply,
-    /// Its parts came as far apart as a delayed acknowledgement is late.
+    /// The parts came as far apart as a delayed acknowledgement is late.
     pub(super) is_held_up: bool,
 }
 

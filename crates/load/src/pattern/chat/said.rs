@@ -21,7 +21,7 @@ pub(super) struct Numbers {
 pub(super) struct Said {
     /// The moment before it was sent.
     pub(super) at: Instant,
-    /// Its lines in their form for delivery, all equally long.
+    /// The lines in their form for delivery, all equally long.
     pub(super) lines: Vec<u8>,
     pub(super) length: usize,
     /// The present state of the member.

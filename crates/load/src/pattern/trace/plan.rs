@@ -123,7 +123,7 @@ pub(super) struct Planned {
     /// The first of its steps, and the one after its last.
     pub(super) from: u32,
     pub(super) to: u32,
-    /// It was open already when the piece begins.
+    /// The connection was open before the piece begins.
     pub(super) before: bool,
     /// How long it stays open after its last reply; none until the end of the piece.
     pub(super) stays: Option<Duration>,
@@ -182,7 +182,7 @@ impl Piece {
         )
     }
 
-    /// How long it takes.
+    /// The length of the plan.
     #[must_use]
     pub fn length(&self) -> Duration {
         self.cut.length
