@@ -166,7 +166,7 @@ fn in_little_address_space_clients_wait(architecture: &[&str]) {
     let clients = if architecture[0] == "fork" { 50 } else { 1500 };
     allow_descriptors(4096);
     let request = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
-    for limit in ["ulimit -v 262144", "ulimit -v 98304"] {
+    for limit in ["ulimit -v 262144", "ulimit -v 131072"] {
         let mut command = limited(limit, &["http", "--architecture"]);
         let mut server = ServerProcess::start(command.args(architecture));
         let complaints = server.complaints();
