@@ -1,6 +1,7 @@
 //! The server of a round, and everything that may be wrong with it: it dies, it complains, it keeps
 //! connections, it does not end.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -151,6 +152,8 @@ impl Server {
         }
     }
 
+    /// The number of its sockets. A further descriptor of one, such as of the listener, is no other
+    /// socket.
     fn sockets_now(&self) -> usize {
         let Ok(entries) = fs::read_dir(format!("/proc/{}/fd", self.child.id())) else { return 0 };
         let is_socket = |path: &PathBuf| path.to_string_lossy().starts_with("socket:");
@@ -158,7 +161,8 @@ impl Server {
             .flatten()
             .filter_map(|entry| fs::read_link(entry.path()).ok())
             .filter(is_socket)
-            .count()
+            .collect::<BTreeSet<_>>()
+            .len()
     }
 }
 
