@@ -50,13 +50,12 @@ where
 
 async fn requested(wakeup: &Wakeup, readable: &Readable) -> io::Result<()> {
     // A drain that was requested before there was a wakeup has sent none.
-    let mut is_over = drain::requested_before_wakeup();
+    if drain::requested_before_wakeup() {
+        return Ok(());
+    }
     let look = || {
         wakeup.clear();
-        match std::mem::replace(&mut is_over, false) || drain::requested() {
-            true => Ok(()),
-            false => Err(io::ErrorKind::WouldBlock.into()),
-        }
+        if drain::requested() { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
     };
     readable.attempt(look).await
 }
@@ -73,5 +72,33 @@ impl Closing {
     pub(crate) async fn requested(mut self) {
         // A door that has gone closes its connections, too.
         let _ = self.0.wait_for(|closes| *closes).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use duality_runtime::drain::Scope;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::runtimes;
+
+    /// A kernel thread may begin its runtime after the signal.
+    #[test]
+    fn a_drain_before_the_runtime_is_told() {
+        let scope = Scope::new();
+        scope.request();
+        let told = scope.enter(|| {
+            runtimes::current_thread().unwrap().block_on(async {
+                let told = told_of_drains(async move |mut stop| {
+                    stop.requested().await;
+                    Ok(())
+                });
+                timeout(Duration::from_secs(20), told).await
+            })
+        });
+        told.expect("it is told").unwrap();
     }
 }
