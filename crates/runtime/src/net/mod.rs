@@ -9,6 +9,8 @@ mod options;
 mod output;
 mod socket;
 mod stream;
+#[cfg(feature = "rustls")]
+pub mod tls;
 
 #[doc(hidden)]
 pub use group::{Choice, ListenerGroup};

@@ -3,6 +3,8 @@
 mod local;
 mod polled;
 mod requests;
+#[cfg(feature = "rustls")]
+mod secure;
 mod settings;
 mod traits;
 
@@ -32,6 +34,9 @@ use crate::world::{self, World};
 
 /// The most that one `sendfile(2)` is asked for, so that a large file shares the loop.
 const SEND_FILE_CHUNK: u64 = 1 << 20;
+
+/// The bytes of a file that are copied at a time, where sendfile(2) would go past TLS.
+const COPIED_CHUNK: u64 = 64 << 10;
 
 /// A TCP connection; closed when it is dropped.
 ///
@@ -86,7 +91,7 @@ impl TcpStream {
     /// A connection to an `injected` client; nothing that is done with it blocks.
     pub(super) fn injected(descriptor: OwnedFd, injected: Box<Injected>) -> Self {
         let mut stream = Self::accepted(descriptor, world::here() != World::Block);
-        stream.socket.injected = Some(injected);
+        stream.socket.channel = Some(injected);
         // A ring can do nothing with this stream.
         stream.socket.by_system_calls = true;
         stream
@@ -332,6 +337,9 @@ impl TcpStream {
     /// The errors of `sendfile(2)`, `TimedOut`, and `UnexpectedEof` if the file has become shorter.
     pub async fn send_file(&mut self, file: &fs::File, offset: u64, length: u64) -> io::Result<()> {
         let (mut position, end) = (offset, offset.saturating_add(length));
+        if self.socket.channel.is_some() {
+            return Box::pin(self.send_copied(file, position, end)).await;
+        }
         while position < end {
             let chunk = (end - position).min(SEND_FILE_CHUNK) as usize;
             let count = self
@@ -348,6 +356,25 @@ impl TcpStream {
         Ok(())
     }
 
+    /// Sends a part of `file` through what stands between the service and the socket.
+    async fn send_copied(
+        &mut self,
+        file: &fs::File,
+        mut position: u64,
+        end: u64,
+    ) -> io::Result<()> {
+        while position < end {
+            let chunk = (end - position).min(COPIED_CHUNK) as usize;
+            let bytes = file.read_at(position, chunk).await?;
+            if bytes.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.write_all(&bytes).await?;
+            position += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
     /// Shuts down reading, writing or both (`shutdown(2)`). [`Shutdown::Write`] ends writing after
     /// the written bytes. [`Shutdown::Both`] ends both directions at once.
     ///
@@ -359,9 +386,7 @@ impl TcpStream {
             Shutdown::Read => rustix::net::Shutdown::Read,
             Shutdown::Both => rustix::net::Shutdown::Both,
             Shutdown::Write => {
-                let how = rustix::net::Shutdown::Write;
-                let end = |descriptor: BorrowedFd<'_>| rustix::net::shutdown(descriptor, how);
-                return self.operate(Direction::Write, |socket| socket.call(end)).await;
+                return self.operate(Direction::Write, |socket| socket.end()).await;
             }
         };
         Ok(rustix::net::shutdown(self.as_fd(), how)?)
@@ -375,7 +400,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// When no descriptor is left.
+    /// When no descriptor is left. `Unsupported` on a connection with TLS.
     pub fn try_clone(&mut self) -> io::Result<Self> {
         Ok(Self::from_socket(self.socket.try_clone()?))
     }
@@ -409,6 +434,11 @@ impl TcpStream {
             Direction::Write => self.write_timeout,
         });
         let socket = &mut self.socket;
+        if direction == Direction::Write
+            && let Some(channel) = &socket.channel
+        {
+            channel.begin_write();
+        }
         poll_fn(move |context| {
             let done = socket.poll(context, direction, &mut time_limit, &mut attempt);
             if done.is_ready() {

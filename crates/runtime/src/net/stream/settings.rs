@@ -85,7 +85,7 @@ impl TcpStream {
     ///
     /// The errors of `setsockopt(2)`.
     pub fn set_taking_limit(&self, limit: Duration) -> io::Result<()> {
-        if self.socket.injected.is_some() {
+        if self.socket.is_injected() {
             return Ok(());
         }
         let milliseconds = limit.as_millis().try_into().unwrap_or(u32::MAX);
@@ -115,7 +115,7 @@ impl TcpStream {
         }
         *kept = limit;
         // Only the block world has the kernel watch the time.
-        if world::here() != World::Block || self.socket.injected.is_some() {
+        if world::here() != World::Block || self.socket.is_injected() {
             return Ok(());
         }
         if which == Timeout::Recv {
