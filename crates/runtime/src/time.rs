@@ -1,5 +1,8 @@
 //! Time: sleeping, and giving up after a while.
 
+mod interval;
+
+pub use self::interval::{Interval, interval};
 pub use std::time::{Duration, Instant};
 
 use std::fmt;

@@ -279,11 +279,11 @@ impl Socket {
 
     fn access<'s>(&'s self, ring: Option<(&'s Core, Token)>, direction: Direction) -> Access<'s> {
         let drains = ring.is_some_and(|(core, _)| self.drains(core, direction));
-        let (sends_at_once, on_demand) = (self.duplicated, self.by_system_calls);
+        let (sends_at_once, by_system_calls) = (self.duplicated, self.by_system_calls);
         let injected = self.injected.as_deref();
         let descriptor = self.as_fd();
         let may_begin = false;
-        Access { descriptor, ring, sends_at_once, on_demand, injected, drains, may_begin }
+        Access { descriptor, ring, sends_at_once, by_system_calls, injected, drains, may_begin }
     }
 
     /// Makes the socket one of this loop's, whatever world it comes from. System calls must not

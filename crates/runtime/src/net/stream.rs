@@ -1,5 +1,6 @@
 //! A TCP connection.
 
+mod halves;
 mod local;
 mod polled;
 mod requests;
@@ -19,6 +20,8 @@ use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, getpeername, socket_with};
+
+pub use halves::{ReadHalf, WriteHalf};
 
 use super::injection::Injected;
 use super::input::Input;

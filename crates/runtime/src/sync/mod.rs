@@ -28,6 +28,7 @@ pub mod channel;
 mod loom_tests;
 mod mutex;
 mod notify;
+pub mod oneshot;
 mod permits;
 mod semaphore;
 mod wait_queue;

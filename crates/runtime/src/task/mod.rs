@@ -1,6 +1,7 @@
 //! Tasks: starting them, taking turns, and work that must not hold up a loop.
 
-mod join;
+mod abort;
+pub(crate) mod join;
 mod offload;
 mod several;
 // For the architectures. What is hidden here and below may change without notice.
@@ -8,6 +9,7 @@ mod several;
 pub mod thread;
 
 pub use crate::world::gather::gather;
+pub use abort::{AbortHandle, Aborted, abortable};
 pub use offload::offload;
 pub(crate) use offload::on_disk;
 #[doc(hidden)]
@@ -366,7 +368,7 @@ pub fn leaf<R>(body: impl FnOnce() -> R + Send) -> R {
 }
 
 /// A task that was spawned; awaiting it gives what the task returned. Dropping it lets the task run
-/// on.
+/// on. A task that is to be ended from outside is spawned as [`abortable`].
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -456,7 +458,7 @@ struct Finish<T> {
 impl<T> Drop for Finish<T> {
     fn drop(&mut self) {
         let outcome = mem::replace(&mut self.outcome, Err(JoinError));
-        if let Some(waiter) = self.completer.complete(outcome) {
+        if let Ok(Some(waiter)) = self.completer.complete(outcome) {
             waiter.wake();
         }
     }

@@ -32,9 +32,9 @@ pub(crate) struct Access<'s> {
     /// Another handle, maybe of another loop, may send on the same connection next, and what a ring
     /// sends later would come after that.
     pub(super) sends_at_once: bool,
-    /// Whether a listener leaves connections in the kernel's accept queue, also on a loop with a
-    /// ring.
-    pub(super) on_demand: bool,
+    /// Whether a loop with a ring makes system calls for it, too. A listener leaves connections in
+    /// the kernel's accept queue then.
+    pub(super) by_system_calls: bool,
     pub(super) injected: Option<&'s Injected>,
     /// Whether the process drains, so that nothing more is to be received than has come.
     pub(super) drains: bool,
@@ -177,7 +177,7 @@ impl Access<'_> {
     pub(crate) fn accept(&self, flags: SocketFlags, rest: &mut Rest) -> io::Result<Moved<OwnedFd>> {
         let by_ring = match self.ring {
             None => None,
-            Some((core, token)) if self.on_demand => {
+            Some((core, token)) if self.by_system_calls => {
                 core.with_ring(|ring| ring.accepted_before(token))
             }
             Some((core, token)) => {
@@ -196,7 +196,9 @@ impl Access<'_> {
         &self,
         mut call: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>,
     ) -> io::Result<Moved<T>> {
-        let Some((core, token)) = self.ring else { return Ok(Moved::all(call(self.descriptor)?)) };
+        let Some((core, token)) = self.ring.filter(|_| !self.by_system_calls) else {
+            return Ok(Moved::all(call(self.descriptor)?));
+        };
         core.with_ring(|ring| ring.all_sent(token))?;
         // A socket of a ring is in blocking mode.
         ioctl_fionbio(self.descriptor, true)?;
