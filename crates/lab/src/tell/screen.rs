@@ -214,7 +214,7 @@ fn line(summary: &Summary, verdict: Option<&Verdict>, row: &Row) -> Line {
     });
     let is_current = summary.current.as_deref() == Some(&row.subject);
     let mark = if leads { "*" } else { " " };
-    let name = format!("{mark} {}", summary.label(&row.subject));
+    let name = narrow(&format!("{mark} {}", summary.label(&row.subject)));
     let medians = match &row.figures {
         Figures::Measured(medians) => medians,
         Figures::Missing { what, reason } => {
@@ -344,6 +344,14 @@ fn fit(text: &str) -> String {
     match textwrap::core::display_width(text) > COLUMNS {
         true => cut(text, COLUMNS - 1) + "…",
         false => text.to_owned(),
+    }
+}
+
+/// The name, cut where it is too wide for its column.
+fn narrow(name: &str) -> String {
+    match textwrap::core::display_width(name) >= NAME {
+        true => cut(name, NAME - 2) + "… ",
+        false => name.to_owned(),
     }
 }
 

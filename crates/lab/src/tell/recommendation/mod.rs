@@ -6,6 +6,7 @@ mod alternatives;
 mod card;
 mod confidence;
 mod failures;
+mod foreign;
 mod quicker;
 mod refusal;
 mod sets;
@@ -93,6 +94,7 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
     sentences.extend(refusal::sentences(summary, &refused, &doubts));
     sentences.extend(faults(summary));
     sentences.extend(beside(summary));
+    sentences.extend(foreign::sentences(&heading.design));
     let mut unsaid = silence::without_verdict(summary, chosen.is_some());
     let mut disturbance = confidence::disturbance(summary);
     let mut card = Card::of(summary, chosen.as_deref(), &crossovers);
