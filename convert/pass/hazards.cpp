@@ -124,9 +124,8 @@ private:
     if (isLock(call) || isUnlock(call)) return false;
     Call classified = analysis.classify(call);
     if (classified.kind == Call::Plain) return false;
-    what = (classified.targets.empty() ? classified.callee : classified.targets.front())
-               ->getName()
-               .str();
+    what = shown((classified.targets.empty() ? classified.callee : classified.targets.front())
+                     ->getName());
     return true;
   }
 

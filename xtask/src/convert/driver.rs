@@ -36,10 +36,13 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
         script: source(workspace).join("gdb.py"),
     };
     driver.write_sources(&source(workspace).join("tests"))?;
-    let steps: [(&str, Test); 10] = [
+    driver.write_sources_of_libraries()?;
+    let steps: [(&str, Test); 12] = [
         ("the same link", Driver::again),
         ("an archive", Driver::archive),
         ("a language", Driver::language),
+        ("C++", Driver::cxx),
+        ("a library that joins", Driver::joined),
         ("hazards", Driver::hazards),
         ("probes", Driver::probes),
         ("a shared library", Driver::shared_library),
@@ -116,9 +119,44 @@ impl Driver {
             .map_err(|error| format!("test.h: {error}"))
     }
 
+    /// Of threads in C++, and of a library that is given threads of the program.
+    fn write_sources_of_libraries(&self) -> Result<(), String> {
+        let write = |name: &str, text: &str| {
+            fs::write(self.work.join(name), text).map_err(|error| format!("{name}: {error}"))
+        };
+        write(
+            "thread.cc",
+            "#include <cstdio>\n#include <thread>\n#include <unistd.h>\n\
+             int main() { int value = 0; std::thread thread([&] { usleep(1); value = 42; });\n\
+             thread.join(); std::printf(\"%d\\n\", value); }\n",
+        )?;
+        // A library is given a thread of the program, which it joins; another one, which it
+        // cancels and detaches.
+        write(
+            "joins.c",
+            "#include <pthread.h>\n#include <signal.h>\nvoid *joins(pthread_t thread, pthread_t other) {\n\
+             void *result; pthread_join(thread, &result); if (pthread_kill(other, 0)) return 0;\n\
+             pthread_cancel(other); pthread_detach(other); return result; }\n",
+        )?;
+        write(
+            "joined.c",
+            "#include \"test.h\"\nvoid *joins(pthread_t, pthread_t);\n\
+             static void *start(void *argument) { usleep(1); return argument; }\n\
+             static void *stays(void *argument) { for (;;) usleep(1000); return argument; }\n\
+             int main(void) { pthread_t thread, other;\n\
+             pthread_create(&thread, NULL, start, (void *)42);\n\
+             pthread_create(&other, NULL, stays, NULL);\n\
+             printf(\"%ld\\n\", (long)joins(thread, other)); return 0; }\n",
+        )
+    }
+
     fn driver(&self, line: &str) -> Command {
+        self.compiler("cc", line)
+    }
+
+    fn compiler(&self, name: &str, line: &str) -> Command {
         let mut command = Command::new(&self.command);
-        command.arg("cc").args(line.split(' ')).current_dir(&self.work);
+        command.arg(name).args(line.split(' ')).current_dir(&self.work);
         command
     }
 
@@ -182,6 +220,29 @@ impl Driver {
         }
         self.succeeds("-x c-header test.h -o test.pch")?;
         self.succeeds("-include-pch test.pch -c waits.c -o waits.o").map(|_| ())
+    }
+
+    /// Threads of C++ are converted by the compiler of C++. That of C names what it cannot convert.
+    fn cxx(&self) -> Result<(), String> {
+        let cxx = |line: &str| self.succeeds_with(&mut self.compiler("c++", line), line);
+        cxx("-O2 -g -pthread -c thread.cc -o thread.o")?;
+        cxx("-pthread thread.o -o thread")?;
+        self.is_converted("thread")?;
+        cxx("-O1 -pthread -static-libstdc++ thread.cc -o own")?;
+        self.is_converted("own")?;
+        let said = self.succeeds("-pthread thread.o -lstdc++ -o by_c")?;
+        if said.contains("threads of std::thread are not converted: libstdc++ starts them") {
+            Ok(())
+        } else {
+            Err(said)
+        }
+    }
+
+    /// A library names threads of the program.
+    fn joined(&self) -> Result<(), String> {
+        self.succeeds("-shared -fPIC joins.c -o libjoins.so")?;
+        self.succeeds("-O1 -w -pthread joined.c -L. -ljoins -Wl,-rpath,$ORIGIN -o joined")?;
+        self.is_converted("joined")
     }
 
     /// A program of the same inputs is linked once.

@@ -26,6 +26,10 @@ pub(super) struct Job {
     pub(super) debug: bool,
     /// The program checks itself.
     pub(super) sanitized: bool,
+    /// Its C++ library is libc++, not libstdc++.
+    pub(super) libcxx: bool,
+    /// libstdc++ becomes a part of the program.
+    pub(super) static_libstdcxx: bool,
     /// The reason why a runtime cannot be part of the program, if there is one.
     pub(super) alone: Option<&'static str>,
     pub(super) output: PathBuf,
@@ -111,6 +115,8 @@ impl Job {
             shared: false,
             debug: false,
             sanitized: false,
+            libcxx: false,
+            static_libstdcxx: false,
             alone: None,
             output: "a.out".into(),
         };
@@ -143,6 +149,10 @@ impl Job {
                 job.alone = Some("it is linked without libc, which the runtime needs");
             } else if is(OTHER) || text.starts_with(b"-print-") || text.starts_with(b"--print-") {
                 other = true;
+            } else if is(&["-static-libstdc++"]) {
+                job.static_libstdcxx = true;
+            } else if text.starts_with(b"-stdlib=") {
+                job.libcxx = text == b"-stdlib=libc++";
             } else if text.starts_with(b"-fsanitize=") {
                 job.sanitized = true;
             } else if let Some(joined) = text.strip_prefix(b"-x") {

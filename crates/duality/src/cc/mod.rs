@@ -1,4 +1,4 @@
-//! `duality cc`: a C compiler that makes event-driven programs.
+//! `duality cc` and `duality c++`: compilers that make event-driven programs.
 //!
 //! A driver around clang. Objects are bitcode, so that the linker sees the whole program. At link
 //! time lld loads the pass of `convert`. The pass turns each function that may block into a
@@ -39,6 +39,24 @@ pub(crate) struct Wishes {
     pub(crate) graph: Option<PathBuf>,
 }
 
+/// The language of the compiler, which decides about libraries too.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Language {
+    #[default]
+    C,
+    Cxx,
+}
+
+impl Language {
+    /// The compiler's name.
+    pub(crate) fn command(self) -> &'static str {
+        match self {
+            Self::C => "cc",
+            Self::Cxx => "c++",
+        }
+    }
+}
+
 /// One of the binary utilities that must know bitcode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Utility {
@@ -47,11 +65,15 @@ pub(crate) enum Utility {
     Nm,
 }
 
-/// Compiles or links, as the arguments of a C compiler ask.
-pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCode, Failure> {
-    let toolchain = Toolchain::find()?;
+/// Compiles or links, as the arguments of a compiler ask.
+pub(crate) fn compile(
+    language: Language,
+    arguments: &[OsString],
+    wishes: &Wishes,
+) -> Result<ExitCode, Failure> {
+    let toolchain = Toolchain::find(language)?;
     let job = Job::read(arguments);
-    let mut clang = Command::new(&toolchain.clang);
+    let mut clang = Command::new(&toolchain.compiler);
     match job.kind {
         Kind::Other => {}
         Kind::Compile => {
@@ -66,7 +88,8 @@ pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCod
         Kind::Native => {
             if job.shared {
                 log::tell(format_args!(
-                    "duality cc: {}: a shared library is compiled natively; threads that run its code use its originals",
+                    "duality {}: {}: a shared library is compiled natively; threads that run its code use its originals",
+                    language.command(),
                     job.output.display()
                 ));
             }
@@ -87,7 +110,7 @@ pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCod
         return become_program(&mut clang);
     }
     clang.arg("-fuse-ld=lld");
-    link::link(&clang, &toolchain, &job, wishes)
+    link::link(&clang, &toolchain, language, &job, wishes)
 }
 
 /// Every diagnostic names its line. The report names variables too, which only full debugging

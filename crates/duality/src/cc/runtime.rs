@@ -43,9 +43,12 @@ const SOURCES: &[(&str, &str)] = sources![
     "engine.S",
     "engine.h",
     "environment.c",
+    "exceptions.c",
     "files.c",
     "fork.c",
+    "front.c",
     "functions.c",
+    "libc.h",
     "memory.c",
     "mutexes.c",
     "once.c",
@@ -80,11 +83,24 @@ const FLAGS: &[&str] =
     &["-std=gnu11", "-O2", "-fPIE", "-ftls-model=initial-exec", "-fno-lto", "-I."];
 
 /// Functions of libc that the runtime replaces, also for libraries.
-const IN_FRONT: &[&str] =
-    &["pthread_cond_signal", "pthread_cond_broadcast", "pthread_rwlock_unlock"];
+const IN_FRONT: &[&str] = &[
+    "pthread_join",
+    "pthread_detach",
+    "pthread_cancel",
+    "pthread_kill",
+    "pthread_cond_signal",
+    "pthread_cond_broadcast",
+    "pthread_rwlock_unlock",
+];
+
+/// What stands in front of libstdc++, as code of the program.
+const LIBSTDCXX: (&str, &str) =
+    ("libstdcxx.cc", include_str!("../../../../convert/runtime/libstdcxx.cc"));
+const LIBSTDCXX_FLAGS: &[&str] =
+    &["-std=gnu++17", "-O2", "-g", "-fPIE", "-flto=full", "-pthread", "-c"];
 
 /// The number of objects that stay in the cache.
-const KEPT: usize = 4;
+const KEPT: usize = 6;
 
 /// The arguments for the linker.
 pub(super) struct Runtime {
@@ -129,17 +145,43 @@ pub(super) fn place() -> Option<PathBuf> {
     }
 }
 
-/// The runtime's object: from the cache, or compiled now.
+/// The runtime's object.
 fn object(clang: &Path, sanitized: bool) -> Result<(PathBuf, Option<TempDir>), String> {
     let mut hasher = DefaultHasher::new();
     (SOURCES, CONTRACT, IMAGE, ENGINE, FLAGS, sanitized, clang).hash(&mut hasher);
     let name = format!("runtime-{:016x}.o", hasher.finish());
+    made_once(&name, |work| compile(clang, work, sanitized))
+}
+
+/// The arguments for what stands in front of libstdc++. The linker takes it only if the program has
+/// threads, conditions or futures.
+pub(super) fn libstdcxx(clang: &Path) -> Result<Runtime, String> {
+    let mut hasher = DefaultHasher::new();
+    (LIBSTDCXX, LIBSTDCXX_FLAGS, clang).hash(&mut hasher);
+    let name = format!("libstdcxx-{:016x}.o", hasher.finish());
+    let (object, folder) = made_once(&name, |work| {
+        let (source, text) = LIBSTDCXX;
+        fs::write(work.join(source), text).map_err(|error| told(&work.join(source), &error))?;
+        let mut compiler = Command::new(clang);
+        run(compiler.args(LIBSTDCXX_FLAGS).args([source, "-o", "made.o"]).current_dir(work))?;
+        Ok(work.join("made.o"))
+    })?;
+    let arguments = ["-Wl,--start-lib".into(), object.into(), "-Wl,--end-lib".into()].into();
+    Ok(Runtime { arguments, _folder: folder })
+}
+
+/// An object from the cache, or made now in a folder. Without a cache, the folder must live until
+/// the link is done.
+fn made_once(
+    name: &str,
+    make: impl FnOnce(&Path) -> Result<PathBuf, String>,
+) -> Result<(PathBuf, Option<TempDir>), String> {
     match cache() {
         Some(cache) => {
             let object = cache.join(name);
             if !object.is_file() {
                 let work = tempfile::tempdir_in(&cache).map_err(|error| told(&cache, &error))?;
-                let made = compile(clang, work.path(), sanitized)?;
+                let made = make(work.path())?;
                 fs::rename(&made, &object).map_err(|error| told(&object, &error))?;
                 prune(&cache, "o", KEPT);
             }
@@ -147,7 +189,7 @@ fn object(clang: &Path, sanitized: bool) -> Result<(PathBuf, Option<TempDir>), S
         }
         None => {
             let work = tempfile::tempdir().map_err(|error| told(&env::temp_dir(), &error))?;
-            let made = compile(clang, work.path(), sanitized)?;
+            let made = make(work.path())?;
             Ok((made, Some(work)))
         }
     }

@@ -118,6 +118,9 @@ enum Command {
     Run(run::Arguments),
     /// Compile threaded C into an event-driven program, as a drop-in for `cc`
     Cc(cc::Arguments),
+    /// Compile threaded C++ into an event-driven program, as a drop-in for `c++`
+    #[command(name = "c++")]
+    Cxx(cc::Arguments),
     /// List the architectures, and what they can and cannot carry
     Architectures(list::Arguments),
     /// List the services
@@ -173,7 +176,7 @@ fn run_command(own: Option<Service>) -> ExitCode {
         Command::Graph(arguments) => graph::run(&catalogue, &arguments),
         Command::Model(arguments) => model::run(&catalogue, &arguments),
         Command::Run(arguments) => run::run(&arguments),
-        Command::Cc(arguments) => return end(cc::run(&arguments)),
+        Command::Cc(arguments) | Command::Cxx(arguments) => return end(cc::run(&arguments)),
         Command::Architectures(arguments) => list::architectures(&catalogue, &arguments),
         Command::Services(arguments) => list::services(&catalogue, &arguments),
         Command::Completions(arguments) => shell::completions(&arguments),
@@ -198,10 +201,10 @@ fn end(result: Result<ExitCode, Failure>) -> ExitCode {
 }
 
 /// Reads the command line. `run` and `cc` stand before the start of another program, so they are
-/// looked for first: to describe all commands takes a millisecond. The arguments of `cc` are a
-/// compiler's, which clap could not read.
+/// looked for first: to describe all commands takes a millisecond. The arguments of `cc` and `c++`
+/// are a compiler's, which clap could not read.
 fn parse() -> Result<Command, clap::Error> {
-    if cc::named() || std::env::args_os().nth(1).is_some_and(|command| command == "cc") {
+    if cc::is_asked_for() {
         return Ok(Command::Cc(cc::Arguments::of_process()));
     }
     if std::env::args_os().nth(1).is_some_and(|command| command == "run") {
