@@ -217,6 +217,19 @@ fn a_candidate_that_fails_is_out() {
     assert_eq!(trial.end().0.code(), Some(0));
 }
 
+/// Each request is answered, but some answers say that the service has failed.
+#[test]
+fn a_candidate_that_answers_with_failures_is_out() {
+    let arguments = "--candidates epoll,poll --by connection --slot 100ms --max-errors 1%";
+    let trial = Trial::start(UNEVEN, arguments);
+    let address = trial.address;
+    let (out, answered, lost) = with_clients(|| how(address), |_| trial.event("out"));
+    assert_eq!((&out["candidate"], &out["reason"]["why"]), (&"poll".into(), &"errors".into()));
+    assert!(answered > 0 && lost.is_empty(), "{lost:?}");
+    trial.signal(Signal::TERM);
+    assert_eq!(trial.end().0.code(), Some(0));
+}
+
 /// Connections that a dead server had accepted are lost with it. All others are answered.
 #[test]
 fn a_candidate_that_dies_is_started_again_once() {

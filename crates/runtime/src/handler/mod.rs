@@ -33,7 +33,9 @@ use crate::visibility;
 use crate::visibility::graph::{self, Trace};
 
 pub use connections::{Active, Connections};
-pub use failures::{ErrorHook, Kind as FailureKind, Peer, failures};
+pub use failures::{
+    ErrorHook, Kind as FailureKind, Peer, failed_requests, failures, note_failed_request,
+};
 
 /// How a connection's task is made, which tells the hook of an error.
 type Begin =

@@ -6,6 +6,7 @@ use std::any::Any;
 use std::os::fd::AsFd;
 
 use super::TcpStream;
+use crate::handler::note_failed_request;
 use crate::tcp_info::tcp_info;
 use crate::visibility::Client;
 
@@ -30,6 +31,13 @@ impl TcpStream {
             let socket = self.socket.as_fd();
             client.end(|| tcp_info(socket).map_or(0, |info| info.tcpi_rtt));
         }
+    }
+
+    /// Notes that the answer to a request tells of a failure of the service, such as the status 500
+    /// of HTTP. A trial counts it as an error, and so do the metrics. The request ends by
+    /// [`end_request`](TcpStream::end_request), too.
+    pub fn fail_request(&mut self) {
+        note_failed_request();
     }
 
     /// Whether the request log wants [`describe_request`](TcpStream::describe_request).
