@@ -94,7 +94,9 @@ fn recorded(arguments: &Arguments) -> Result<Option<Trace>, Failure> {
         return Ok(packets.finish("packets", *max_size));
     }
     let (Some(listen), Some(to)) = (*listen, *to) else {
-        return Err(Failure::misuse("name the traffic: --interface and --port, or --listen and --to"));
+        return Err(Failure::misuse(
+            "name the traffic: --interface and --port, or --listen and --to",
+        ));
     };
     let recorder = Recorder::new(*max_size);
     let (recorder, failed) = proxy::run(listen, to, *duration, recorder, interrupted)?;
