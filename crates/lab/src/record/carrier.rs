@@ -58,7 +58,7 @@ pub enum World {
 }
 
 impl World {
-    /// What tables of unit costs call it.
+    /// The name in tables of unit costs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Block => "block",
