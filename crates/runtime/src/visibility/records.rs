@@ -36,7 +36,7 @@ pub struct Record {
     pub blocks_before: u64,
     /// #B2: the number of blocks at T2.
     pub blocks_after: u64,
-    /// #CP1: the number of connected clients at T1, including accepted ones that wait for their turn.
+    /// #CP1: the number of connected clients at T1, accepted ones without a turn included.
     pub clients_before: u64,
     /// #CP2: the number of connected clients at T2.
     pub clients_after: u64,
@@ -49,7 +49,7 @@ impl Record {
         self.answered_ns.saturating_sub(self.came_ns) as f64 / 1e9
     }
 
-    /// #B: how many blocks the whole server has begun meanwhile.
+    /// #B: the number of blocks that the whole server began during the request.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.blocks_after.saturating_sub(self.blocks_before)
@@ -61,7 +61,7 @@ impl Record {
         self.blocks() as f64 / self.seconds()
     }
 
-    /// #CP: how many clients were connected, by the mean of both moments.
+    /// #CP: the number of connected clients, as the mean of both moments.
     #[must_use]
     pub fn clients(&self) -> f64 {
         (self.clients_before + self.clients_after) as f64 / 2.0

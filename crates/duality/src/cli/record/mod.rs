@@ -48,7 +48,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Arguments { listen, to, out, duration, max_size } = arguments;
-    // Found out now, and not when the recording is over.
+    // Checked now, and not at the end of the recording.
     let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         return Err(Failure::misuse(format!("--out: {}: no such directory", folder.display())));

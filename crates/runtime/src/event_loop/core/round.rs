@@ -207,7 +207,7 @@ impl Core {
                 Message::Close(watcher, token, descriptor) if watcher == self.id() => {
                     self.close(descriptor, token, true);
                 }
-                Message::Close(..) => {} // The descriptor of an earlier loop with this number needs only the close, which has happened.
+                Message::Close(..) => {} // An earlier loop's descriptor: the close is enough.
             }
         }
         let armed =
