@@ -88,7 +88,7 @@ impl Collector for Families {
     }
 }
 
-/// Writes the queues of an architecture that is made of queues.
+/// Writes the queues, for an architecture that has queues.
 fn write_queues(page: &mut Page<'_>) -> fmt::Result {
     let queues = visibility::queues();
     if queues.is_empty() {
