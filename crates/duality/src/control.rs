@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use duality_architectures::common::{children, refusals};
 use duality_architectures::usage;
-use duality_runtime::handler::{FailureKind, failed_requests, failures};
+use duality_runtime::handler::{FailureKind, failures};
 use duality_runtime::visibility;
 use rustix::fs::{FileType, fstat};
 use rustix::process::{Signal, getpid, kill_process};
@@ -145,7 +145,7 @@ fn requests(panics: Option<&AtomicU64>) -> Value {
     json!({ "requests": {
         "answered": latencies.count(),
         "late": latencies.late,
-        "failed": failures(FailureKind::Service) + failed_requests() + panics,
+        "failed": failures(FailureKind::Service) + totals.requests_failed + panics,
         "refused": refusals::refused(refusals::Reason::Full),
         "open": totals.connections_now(),
         "ended": totals.connections_ended,

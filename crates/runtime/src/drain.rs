@@ -310,7 +310,7 @@ struct Drain {
 #[derive(Clone, Copy)]
 struct Entry {
     input: DrainTarget,
-    /// The number of the [`Part`] whose drain also ends the descriptor, or 0.
+    /// The number of the [`Part`] that also ends the descriptor when it drains, or 0.
     part: u64,
 }
 
@@ -391,8 +391,8 @@ impl Drain {
 #[cfg(all(test, loom))]
 mod loom_tests {
     /// loom's own mutex is never seen locked by `try_lock`. Model threads take turns at atomic
-    /// operations, and no such operation happens while the mutex is held. loom's mutex also orders
-    /// more than std's mutex promises.
+    /// operations, and none happens while the mutex is held. loom's mutex also orders more than
+    /// std's promises.
     pub(super) mod shim {
         use std::cell::UnsafeCell;
         use std::ops::{Deref, DerefMut};

@@ -29,6 +29,7 @@ mod gather;
 pub mod handler;
 #[cfg(feature = "hyper")]
 pub mod hyper;
+mod join_cell;
 pub mod log;
 pub mod memory;
 pub mod net;

@@ -12,7 +12,8 @@ use duality::net::TcpStream;
 
 /// Under threads, a request takes this much processor time. Elsewhere it takes some 20 µs.
 const WORK: Duration = Duration::from_micros(300);
-/// Under pool, one connection of so many fails. Under poll, one answer of so many tells of a failure.
+/// Under pool, one connection of so many fails. Under poll, one answer of so many tells of a
+/// failure.
 const FAILURES: u64 = 100;
 
 /// A line comes, and a line goes.

@@ -26,8 +26,8 @@ use super::{
 };
 use crate::catalogue::Catalogue;
 
-/// The flags about our own servers. The flags of a server of the user's own must name these flags
-/// too. clap would drop the requirement of `--binary` if these flags conflicted with it.
+/// The flags about our own servers. The flags of a server of the user's own must name them too:
+/// clap would drop the requirement of `--binary`.
 const NOT_OF_A_BINARY: [&str; 5] = ["subject", "architectures", "peers", "store", "baseline"];
 
 #[derive(clap::Args)]
@@ -100,8 +100,8 @@ pub(super) struct Arguments {
     /// Your load: a recording, which all servers replay at once (docs/replay.md)
     ///
     /// `duality trace from` makes a recording from an access log. The answer says which
-    /// architecture costs least at this load, whether the choice matters at your traffic, and how
-    /// many users each architecture has room for.
+    /// architecture costs least at this load, and whether the choice matters at your traffic. It
+    /// also says how many users each architecture has room for.
     #[arg(long, visible_alias = "trace", value_name = "TRACE", conflicts_with_all = ["concurrency", "load_command"], display_order = 0)]
     load_from: Option<PathBuf>,
     /// How many times the users of --load-from [default: such that there is enough to measure]
@@ -157,7 +157,7 @@ pub(super) struct Arguments {
     /// Limit on the whole time, such as 10m; a longer run tells smaller differences apart
     ///
     /// Blocks fill the time. An experiment that does not fit gets fewer blocks (at least 15 in
-    /// all), then shorter windows (at least 0.5 s), then fewer repeats (at least 3). If an
+    /// all), then shorter windows (at least 0.5 s). Then it gets fewer repeats (at least 3). If an
     /// experiment takes longer than its time, it stops, and --resume continues it.
     #[arg(long, value_parser = parse_duration, value_name = "TIME", help_heading = heading::MEASURING)]
     pub(super) budget: Option<Duration>,

@@ -153,7 +153,7 @@ pub(super) fn run(
     )))
 }
 
-/// Builds the programs of the peers that need a build. Peers whose build fails are unavailable.
+/// Builds the programs of the peers that need a build. Peers that cannot be built are unavailable.
 fn build(experiments: &mut [Experiment], folder: &Path) {
     let all = experiments.iter().flat_map(|experiment| &experiment.design.peers);
     let failed = peers::build(all, folder);

@@ -57,7 +57,7 @@ static SCHEDULER: Guarded<Scheduler> = Guarded::new(Scheduler {
 /// After so many threads, a worker takes from the common queue although its own is not empty.
 const COMMON_EVERY: u32 = 32;
 
-/// Makes the waiters ready whose deadlines have passed.
+/// Makes the waiters with a deadline in the past ready.
 pub(crate) fn expire(locked: &mut Locked) {
     if next_deadline(locked).is_none() {
         return;

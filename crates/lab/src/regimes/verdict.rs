@@ -1,5 +1,5 @@
-//! The certain conclusions of a run of regimes: the subjects that answer most under the heaviest
-//! load, and the subjects that keep their best rate there.
+//! The certain conclusions of a run of regimes. They name the subjects that answer most under the
+//! heaviest load, and those that keep their best rate there.
 //!
 //! Repeats are blocks: each has every subject once. Rates are compared within them ([`Fit`]) by
 //! Tukey's studentized range, with the error of other verdicts ([`FAMILY_ERROR`]). The share that a

@@ -1,5 +1,5 @@
-//! The findings of a replay besides the verdict: whether the choice matters at the user's own
-//! traffic, and how many users each architecture has room for.
+//! The findings of a replay besides the verdict. They say whether the choice matters at the user's
+//! own traffic, and how many users each architecture has room for.
 
 use std::fmt::Write;
 

@@ -60,7 +60,7 @@ impl Summary {
         text
     }
 
-    /// The subject whose figures are the unit of other subjects' multiples.
+    /// The subject with the figures that other subjects' multiples are of.
     fn baseline<'a>(&'a self, asked: Option<&'a str>) -> Option<&'a str> {
         let mut peers = self.peers.iter();
         asked

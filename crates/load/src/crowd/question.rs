@@ -34,7 +34,7 @@ type Take = Arc<dyn for<'a> Fn(&'a mut TcpStream) -> Taking<'a> + Send + Sync>;
 type Taking<'a> = Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send + 'a>>;
 
 impl Question {
-    /// A question whose reply the client's own `take` takes.
+    /// A question with a reply that the client's own `take` takes.
     pub(crate) fn new(
         request: Arc<[u8]>,
         take: impl for<'a> Fn(&'a mut TcpStream) -> Taking<'a> + Send + Sync + 'static,

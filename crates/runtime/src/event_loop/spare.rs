@@ -59,7 +59,7 @@ pub(crate) fn borrow(purpose: Purpose, bytes: &mut Vec<u8>) {
     });
 }
 
-/// Takes the memory of `bytes`, whose content is no longer needed. Does nothing where waits hold
+/// Takes the memory of `bytes`. The content is no longer needed. Does nothing where waits hold
 /// the kernel thread. Frees the memory where tasks share kernel threads without a loop.
 #[inline]
 pub(crate) fn give_back(purpose: Purpose, bytes: &mut Vec<u8>) {

@@ -47,12 +47,10 @@ struct Client {
 
 /// The counters of failed connections.
 struct Counts {
-    /// The number of clients whose addresses were looked up.
+    /// The number of clients with an address that was looked up.
     asked: &'static AtomicU64,
     /// The number of failures to report to the operator.
     failed: &'static AtomicU64,
-    /// Requests with an answer that tells of a failure.
-    requests: &'static AtomicU64,
     /// Failures of each [`Kind`].
     kinds: [&'static AtomicU64; Kind::ALL.len()],
 }
@@ -60,9 +58,8 @@ struct Counts {
 fn counts() -> &'static Counts {
     static COUNTS: OnceLock<Counts> = OnceLock::new();
     COUNTS.get_or_init(|| {
-        let words = shared::words::<{ 3 + Kind::ALL.len() }>();
-        let [asked, failed, requests, kinds @ ..] = words.each_ref();
-        Counts { asked, failed, requests, kinds }
+        let [asked, failed, kinds @ ..] = shared::words::<{ 2 + Kind::ALL.len() }>().each_ref();
+        Counts { asked, failed, kinds }
     })
 }
 
@@ -104,17 +101,6 @@ impl Kind {
 #[must_use]
 pub fn failures(kind: Kind) -> u64 {
     counts().kinds[kind as usize].load(Relaxed)
-}
-
-/// Notes a request with an answer that tells of a failure of the service.
-pub fn note_failed_request() {
-    counts().requests.fetch_add(1, Relaxed);
-}
-
-/// The number of such requests of this process and its children.
-#[must_use]
-pub fn failed_requests() -> u64 {
-    counts().requests.load(Relaxed)
 }
 
 /// To be called before processes are forked that are to share the counters.

@@ -33,9 +33,7 @@ use crate::visibility;
 use crate::visibility::graph::{self, Trace};
 
 pub use connections::{Active, Connections};
-pub use failures::{
-    ErrorHook, Kind as FailureKind, Peer, failed_requests, failures, note_failed_request,
-};
+pub use failures::{ErrorHook, Kind as FailureKind, Peer, failures};
 
 /// The function that makes a connection's task, which calls the hook after an error.
 type Begin =

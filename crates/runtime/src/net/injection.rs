@@ -72,7 +72,7 @@ impl Tally {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// The number of accepted clients whose connections closed without a byte.
+    /// The number of accepted clients that closed their connections without a byte.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)

@@ -1,7 +1,6 @@
 //! Tasks: starting them, taking turns, and work that must not hold up a loop.
 
 mod abort;
-pub(crate) mod join;
 mod offload;
 mod several;
 // Support for the architectures. Hidden items here and below may change without notice.
@@ -33,6 +32,7 @@ use crate::blocks;
 use crate::event_loop::core::Core;
 use crate::event_loop::{ReservedTask, current};
 use crate::gather::leave_turn;
+use crate::join_cell::{Completer, Joiner, join_cell};
 use crate::visibility::graph::{self, Trace};
 use crate::visibility::{self, Label, Wait, thread_slots};
 use crate::wait::Waited;
@@ -40,7 +40,6 @@ use crate::world::{self, Here, block};
 
 #[doc(hidden)]
 pub use crate::blocks::BoxedFuture;
-use join::{Completer, Joiner, join_cell};
 
 /// The stack of a task that is a kernel thread. Only the pages that are touched cost memory.
 const THREAD_STACK: thread::ThreadStack =

@@ -32,7 +32,7 @@ impl ThreadStack {
         Self(KernelStack { owner, size, remedy: LARGER })
     }
 
-    /// A stack whose size users cannot choose.
+    /// A stack with a size that users cannot choose.
     #[must_use]
     pub const fn fixed(size: usize, owner: &'static str) -> Self {
         let remedy = "its size is fixed; look for a recursion without an end";

@@ -69,6 +69,8 @@ counters! {
     connections_begun,
     /// Connections with a service that ended.
     connections_ended,
+    /// Requests with an answer that tells of a failure of the service.
+    requests_failed,
     /// Rounds of the loops, each with one question to the poller.
     poller_rounds,
     /// Events that the pollers reported.

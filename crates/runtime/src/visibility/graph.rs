@@ -157,7 +157,7 @@ pub(crate) struct Trace {
     /// The times at which the task came to the node, and went on.
     came: u64,
     left: u64,
-    /// The processor time that the task has used since then, up to its last turn, and the kernel
+    /// The processor time that the task has used since then, up to its last turn. Then the kernel
     /// thread's clock at the beginning of this turn.
     used: u64,
     turn: u64,

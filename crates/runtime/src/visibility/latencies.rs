@@ -111,7 +111,7 @@ pub(super) fn add(nanoseconds: u64) {
     }
 }
 
-/// The bucket of a time: the first bucket whose bound is not shorter.
+/// The bucket of a time: the first bucket with a bound that is not shorter.
 fn bucket_of(nanoseconds: u64) -> usize {
     let microseconds = nanoseconds.div_ceil(1000).max(1);
     let power = u64::BITS - (microseconds - 1).leading_zeros();

@@ -88,3 +88,8 @@ pub fn store_opened() {
 pub fn connection_ended() {
     count(|counters| counters.connections_ended.add(1));
 }
+
+/// Counts a request with an answer that tells of a failure of the service.
+pub fn note_failed_request() {
+    count(|counters| counters.requests_failed.add(1));
+}

@@ -133,7 +133,7 @@ pub fn records() -> (Vec<Record>, u64) {
     (records, taken - kept as u64)
 }
 
-/// `None` for a row that is being written, or whose process died while it wrote the row.
+/// `None` for a row that is being written, or that a process has left half-written by its death.
 fn read(row: &Row) -> Option<Record> {
     let answered_ns = row[5].load(Ordering::Acquire);
     let [came_ns, blocks_before, blocks_after, clients_before, clients_after] =

@@ -13,7 +13,7 @@ use super::thread_slots::{LoopTurn, loops};
 use super::{Trace, Wait};
 use crate::remote;
 
-/// The number of the last survey. A loop whose last answer has another number owes an answer.
+/// The number of the last survey. A loop owes an answer if its last one has another number.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 static ANSWERS: Mutex<Answers> = Mutex::new(Answers { survey: 0, reports: Vec::new() });
 static ARRIVED: Condvar = Condvar::new();

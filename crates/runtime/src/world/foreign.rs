@@ -18,8 +18,8 @@ use std::task::Context;
 use crate::log;
 use crate::wait::gathers;
 
-/// Checks that a wait is polled with the waker of its task, whose data are at `own`. 0 if no task
-/// of ours runs.
+/// Checks that a wait is polled with the waker of its task. The data of that waker are at `own`,
+/// which is 0 if no task of ours runs.
 #[inline(always)]
 pub(crate) fn check(context: &Context<'_>, own: usize) {
     if context.waker().data().addr() != own {

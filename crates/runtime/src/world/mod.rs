@@ -22,7 +22,7 @@
 //! `event_loop/park.rs`. The reactor's wait is in `blocks/mod.rs`.
 //!
 //! A kernel thread is in the block world unless it runs an
-//! [`EventLoop`](crate::event_loop::EventLoop), or a block whose waits suspend
+//! [`EventLoop`](crate::event_loop::EventLoop), or a block with waits that suspend
 //! ([`Waits`](crate::blocks::Waits)). Block and park therefore never return `Pending`, with one
 //! exception, for [`time::timeout`]. A wait that ends because the *ambient deadline* has passed
 //! returns `Pending`, in every world. The `timeout` that set the deadline notices this and drops

@@ -98,7 +98,7 @@ pub(in crate::cli) fn unit_costs(
     UnitCosts::read(&table::json(&rows)).map_err(Failure::failed)
 }
 
-/// A plan whose subjects of our own are measured by these flags of `model`.
+/// A plan with subjects of our own, which these flags of `model` measure.
 fn plan(
     costs: Vec<&'static Cost>,
     effort: Effort,

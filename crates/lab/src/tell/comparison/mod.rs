@@ -306,7 +306,7 @@ impl Comparison {
     }
 
     /// All changes for the worse by more than `percent`, a line for each. Such a change is a failed
-    /// cell, a connection without a reply, or a figure whose interval misses 1 by more than
+    /// cell, a connection without a reply, or a figure with an interval that misses 1 by more than
     /// `percent`.
     pub fn regressions(&self, percent: f64) -> Vec<String> {
         let failed = self.only_before.iter().filter(|alone| alone.failed).map(|alone| {

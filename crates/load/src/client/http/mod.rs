@@ -129,7 +129,8 @@ struct Common {
     /// The number of requests on a connection before its replacement.
     limit: Option<u32>,
     seed: u64,
-    /// The number of replies whose parts came as far apart as a delayed acknowledgement is late.
+    /// The number of replies with parts that came as far apart as a delayed acknowledgement is
+    /// late.
     held_up: AtomicU64,
 }
 

@@ -1,4 +1,4 @@
-//! A socket of a task whose blocks run on any kernel thread. The socket waits in a [`Reactor`].
+//! A socket of a task with blocks that run on any kernel thread. The socket waits in a [`Reactor`].
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -164,8 +164,8 @@ impl WriteHalf {
 impl Drop for WriteHalf {
     fn drop(&mut self) {
         if let Some(stream) = &self.stream {
-            // A stream with two handles sends at once, so all bytes are out. The peer may have reset
-            // the connection.
+            // A stream with two handles sends at once, so all bytes are out. The peer may have
+            // reset the connection.
             let _ = rustix::net::shutdown(stream.as_fd(), rustix::net::Shutdown::Write);
         }
     }

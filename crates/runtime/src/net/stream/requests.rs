@@ -6,9 +6,8 @@ use std::any::Any;
 use std::os::fd::AsFd;
 
 use super::TcpStream;
-use crate::handler::note_failed_request;
 use crate::tcp_info::tcp_info;
-use crate::visibility::Client;
+use crate::visibility::{Client, note_failed_request};
 
 impl TcpStream {
     /// Notes that a request begins: its first bytes have been read. Records
