@@ -94,6 +94,7 @@ impl ReadHalf {
     /// # Errors
     ///
     /// Both halves, if they are of different connections.
+    #[expect(clippy::result_large_err, reason = "both halves go back to the caller")]
     pub fn reunite(self, mut half: WriteHalf) -> Result<TcpStream, (Self, WriteHalf)> {
         let addresses =
             |stream: &TcpStream| Some((stream.local_addr().ok()?, stream.peer_addr().ok()?));
