@@ -285,4 +285,64 @@ mod tests {
             assert!(line.chars().count() <= 80, "{line}");
         }
     }
+
+    /// The commands in the blocks of a page's shell examples, each with its place.
+    fn commands_of(page: &std::path::Path) -> Vec<(String, Vec<String>)> {
+        let text = std::fs::read_to_string(page).unwrap().replace("\\\n", " ");
+        let mut found = Vec::new();
+        let mut is_shell = false;
+        for (number, line) in text.lines().enumerate() {
+            if let Some(kind) = line.strip_prefix("```") {
+                is_shell = !is_shell && ["sh", "console", ""].contains(&kind);
+                continue;
+            }
+            let line = line.strip_prefix("$ ").unwrap_or(line);
+            if !is_shell || !line.starts_with("duality ") || line.contains('…') {
+                continue;
+            }
+            let words = shlex::split(line).unwrap_or_else(|| panic!("{line}"));
+            let end = words.iter().position(|word| {
+                ["|", "&&", "&", ">", "2>", ";", "#"].contains(&word.as_str())
+                    || word.starts_with("2>")
+            });
+            let words = words[..end.unwrap_or(words.len())].to_vec();
+            found.push((format!("{}:{}", page.display(), number + 1), words));
+        }
+        found
+    }
+
+    /// Each command that a page shows is one that can be typed.
+    #[test]
+    fn the_commands_of_all_pages_are_understood() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut pages = vec![root.join("README.md"), root.join("runs/README.md")];
+        let mut folders = vec![root.join("docs")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                // A log tells what was typed then.
+                if path.is_dir() && !path.ends_with("log") {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|end| end == "md") {
+                    pages.push(path);
+                }
+            }
+        }
+        let commands: Vec<_> = pages.iter().flat_map(|page| commands_of(page)).collect();
+        assert!(commands.len() > 100, "{} commands", commands.len());
+        for (place, words) in commands {
+            match words.get(1).map(String::as_str) {
+                Some("cc" | "c++") => {}
+                Some("run") => {
+                    let parsed = run::Alone::try_parse_from(&words[1..]);
+                    assert!(parsed.is_ok(), "{place}: {words:?}: {:?}", parsed.err());
+                }
+                _ => match Arguments::try_parse_from(&words) {
+                    Ok(_) => {}
+                    Err(error) if !error.use_stderr() => {}
+                    Err(error) => panic!("{place}: {words:?}: {error}"),
+                },
+            }
+        }
+    }
 }

@@ -58,7 +58,7 @@ impl<C: Client> Connection<C> {
         Self { number, client, stream: None, fresh: false, pause: FIRST_PAUSE }
     }
 
-    /// Opens the connection. An earlier one is closed first.
+    /// Opens the connection. Closes an earlier stream first.
     pub(crate) async fn open(&mut self, load: &Load) -> Result<(), Failure> {
         self.stream = None;
         self.stream = Some(load.route(self.number).connect(load.reply_timeout).await?);

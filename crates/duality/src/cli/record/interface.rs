@@ -50,19 +50,22 @@ pub(super) fn run(
     let end = duration.and_then(|duration| Instant::now().checked_add(duration));
     let mut headers = [0; HEADERS];
     let mut control = nix::cmsg_space!(TimeSpec, u32);
-    while !interrupted.load(Ordering::Relaxed)
-        && end.is_none_or(|end| Instant::now() < end)
-        && !packets.is_full()
-    {
+    let is_over =
+        || interrupted.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
+    // When the end came. What had passed until then is still read.
+    let mut until = None;
+    while !packets.is_full() {
+        if until.is_none() && is_over() {
+            until = Some(now());
+        }
+        let mut flags = MsgFlags::MSG_TRUNC;
+        flags.set(MsgFlags::MSG_DONTWAIT, until.is_some());
         let mut parts = [IoSliceMut::new(&mut headers)];
-        let received = recvmsg::<LinkAddr>(
-            socket.as_raw_fd(),
-            &mut parts,
-            Some(&mut control),
-            MsgFlags::MSG_TRUNC,
-        );
+        let received =
+            recvmsg::<LinkAddr>(socket.as_raw_fd(), &mut parts, Some(&mut control), flags);
         let message = match received {
             Ok(message) => message,
+            Err(Errno::EAGAIN) if until.is_some() => break,
             Err(Errno::EAGAIN | Errno::EINTR) => continue,
             Err(error) => return Err(Failure::failed(format!("{interface}: {error}"))),
         };
@@ -77,17 +80,16 @@ pub(super) fn run(
                 _ => {}
             }
         }
+        let time = time.unwrap_or_else(now);
+        if until.is_some_and(|until| time > until) {
+            break;
+        }
         if is_loopback && from.is_some_and(|from| from.pkttype() == OUTGOING) {
             continue;
         }
         let kept = &headers[..length.min(HEADERS)];
         // Packets of other protocols pass here, too.
-        let _ = packets.add(
-            Link::Ip,
-            kept,
-            u32::try_from(length).unwrap_or(u32::MAX),
-            time.unwrap_or_else(now),
-        );
+        let _ = packets.add(Link::Ip, kept, u32::try_from(length).unwrap_or(u32::MAX), time);
     }
     Ok((packets, dropped))
 }
