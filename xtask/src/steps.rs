@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::outcome::Outcome::{self, Failed, Partly, Passed, Skipped};
 use crate::outcome::{cargo_command, execute, execute_tests};
 use crate::tidy::{self, Tree};
-use crate::{Workspace, convert, fuzz, miri, package, peers, soak, tools};
+use crate::{Workspace, convert, fuzz, guide, miri, package, peers, soak, tools};
 
 /// One check of the workspace, a command of its own.
 pub(crate) struct Step {
@@ -88,6 +88,11 @@ pub(crate) fn run_package(workspace: &Workspace) -> ExitCode {
     run_by(&[step("package", "builds what an installation has", package::run)], |step| {
         (step.run)(workspace)
     })
+}
+
+/// Writes, checks and builds the guide.
+pub(crate) fn run_guide(workspace: &Workspace) -> ExitCode {
+    run_by(&[step("guide", guide::ABOUT, guide::run)], |step| (step.run)(workspace))
 }
 
 /// Runs one step.
