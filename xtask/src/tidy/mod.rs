@@ -75,7 +75,11 @@ pub(crate) const RULES: &[Rule] = &[
     ),
     rule("direction", "dependencies between the crates point one way", crates::direction),
     rule("circles", "the modules of a crate do not import each other in circles", modules::circles),
-    rule("manifest", "a crate has a description and the workspace's lints", crates::manifest),
+    rule(
+        "manifest",
+        "a crate has a description and the workspace's lints, a published one keywords and categories too",
+        crates::manifest,
+    ),
     rule("lock", "Cargo.lock is committed", crates::lock),
     rule("subject", "the subject of a commit has at most 72 characters", crates::subject),
     rule("readme", "README.md shows the two commands that a newcomer types", crates::readme),
