@@ -12,14 +12,14 @@ use serde_json::Value;
 const SILENT: [&str; 4] = ["$schema", "$id", "title", "description"];
 
 /// Reads `schemas/NAME.json`.
-pub fn schema(name: &str) -> Value {
+pub(crate) fn schema(name: &str) -> Value {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
     let text = fs::read_to_string(folder.join(format!("{name}.json"))).unwrap();
     serde_json::from_str(&text).unwrap()
 }
 
 /// What in `value` is not as `schema` demands: the place, and the demand. `Ok` if nothing is.
-pub fn check(schema: &Value, value: &Value) -> Result<(), String> {
+pub(crate) fn check(schema: &Value, value: &Value) -> Result<(), String> {
     check_at(schema, value, "")
 }
 
