@@ -197,7 +197,7 @@ fn equal_candidates_are_not_told_apart() {
 
 #[test]
 fn a_candidate_that_fails_is_out() {
-    let arguments = "--candidates epoll,pool,uthreads --by connection --slot 100ms --max-errors 1%";
+    let arguments = "--candidates epoll,pool,uthreads --by connection --slot 100ms";
     let trial = Trial::start(UNEVEN, arguments);
     let (address, failed) = (trial.address, AtomicUsize::new(0));
     let request = || how(address).inspect_err(|_| _ = failed.fetch_add(1, Ordering::Relaxed));
@@ -220,7 +220,7 @@ fn a_candidate_that_fails_is_out() {
 /// Each request is answered, but some answers say that the service has failed.
 #[test]
 fn a_candidate_that_answers_with_failures_is_out() {
-    let arguments = "--candidates epoll,poll --by connection --slot 100ms --max-errors 1%";
+    let arguments = "--candidates epoll,poll --by connection --slot 100ms";
     let trial = Trial::start(UNEVEN, arguments);
     let address = trial.address;
     let (out, answered, lost) = with_clients(|| how(address), |_| trial.event("out"));

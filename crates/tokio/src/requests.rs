@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
-use duality_runtime::handler::note_failed_request;
-use duality_runtime::visibility::{Timing, time_request};
+use duality_runtime::visibility::{Timing, note_failed_request, time_request};
 use hyper::service::Service;
 use hyper::{Response, StatusCode};
 use pin_project_lite::pin_project;

@@ -12,8 +12,9 @@ use duality::net::TcpStream;
 
 /// Under threads, a request takes this much processor time. Elsewhere it takes some 20 µs.
 const WORK: Duration = Duration::from_micros(300);
-/// Under pool, one connection of so many fails. Under poll, one answer of so many tells of a failure.
-const FAILURES: u64 = 10;
+/// Under pool, one connection of so many fails. Under poll, one answer of so many tells of a
+/// failure.
+const FAILURES: u64 = 100;
 
 /// A line comes, and a line goes.
 async fn serve(mut stream: TcpStream) -> io::Result<()> {

@@ -1,11 +1,11 @@
-//! The job that the arguments of a C compiler describe, as far as the driver must know it.
+//! The job that the arguments of a C compiler describe, reduced to the driver's needs.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What is made.
+/// The result of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// An object, as bitcode.
@@ -22,9 +22,9 @@ pub(super) enum Kind {
 pub(super) struct Job {
     pub(super) kind: Kind,
     pub(super) shared: bool,
-    /// Debugging information is asked for.
+    /// The arguments ask for debugging information.
     pub(super) debug: bool,
-    /// The program checks itself.
+    /// A sanitizer checks the program.
     pub(super) sanitized: bool,
     /// Its C++ library is libc++, not libstdc++.
     pub(super) libcxx: bool,
@@ -92,7 +92,7 @@ const OTHER: &[&str] = &[
 #[derive(Default)]
 struct Inputs {
     any: bool,
-    /// One of the files is a header, which is compiled for later compilations, not linked.
+    /// One of the files is a header, compiled for later compilations and not linked.
     headers: bool,
 }
 

@@ -44,7 +44,7 @@ pub(super) fn link(
     clang.arg(toolchain.load_pass()?).env(PROGRAM, &job.output);
     let runtime = runtime::choose(job, &toolchain.clang);
     match &runtime {
-        // The program's own `-x` is about its own files.
+        // The program's own `-x` applies to its own files.
         Ok(runtime) => clang.args(["-x", "none"]).args(&runtime.arguments),
         // A program without threads needs no runtime. The pass reports a runtime that is missing.
         Err(why) => clang.env(NO_RUNTIME, why),
@@ -64,7 +64,7 @@ pub(super) fn link(
         clang.arg(known.argument());
     }
     // The pass writes no report for a program without work. So remove an old report, which would
-    // seem to be about this program.
+    // seem to belong to this program.
     for path in [&wishes.report, &wishes.graph].into_iter().flatten() {
         if path.as_os_str() != "-" {
             let _ = fs::remove_file(path);

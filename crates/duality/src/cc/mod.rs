@@ -2,7 +2,7 @@
 //!
 //! A driver around clang. Objects are bitcode, so that the linker sees the whole program. At link
 //! time lld loads the pass of `convert`. The pass turns each function that may block into a
-//! coroutine where threads run it. All other work of a C compiler goes to clang unchanged:
+//! coroutine, in the code that threads run. All other work of a C compiler goes to clang unchanged:
 //! preprocessing, assembly, shared libraries, versions.
 //!
 //! [`job`] reads the command line as cc(1) does, and [`toolchain`] finds the programs. [`runtime`]
@@ -30,7 +30,7 @@ use toolchain::Toolchain;
 
 use crate::failure::Failure;
 
-/// The files to write besides those of the compilation.
+/// The files to write besides the compilation's.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Wishes {
     /// The file of the report. `-` is standard error.
@@ -78,9 +78,9 @@ pub(crate) fn compile(
         Kind::Other => {}
         Kind::Compile => {
             clang.args(debugging(&job, wishes.report.is_some()));
-            // Native code beside the bitcode, so that every ar, nm and linker can read the object.
-            // Checks such as sanitizers are put into the native code only. So this is not for
-            // programs that check themselves.
+            // Native code beside the bitcode lets every ar, nm and linker read the object.
+            // Sanitizers and other checks exist in the native code only. So programs with such
+            // checks do without.
             if !job.sanitized {
                 clang.arg("-ffat-lto-objects");
             }

@@ -1,9 +1,9 @@
 //! Chooses the runtime that converted programs are linked with.
 //!
 //! The command carries the sources of the runtime (`convert/runtime`) and the engine. The clang
-//! that compiles the program compiles them into one object, native code that the pass does not see.
-//! A build links often, so the object is kept in the user's cache folder. The linker takes it only
-//! if the pass has left calls of it.
+//! that compiles the program also compiles these sources into one object. The object is native code
+//! that the pass does not see. A build links often, so the object is kept in the user's cache
+//! folder. The linker uses the object only if the pass has left calls to the runtime.
 
 use std::collections::hash_map::DefaultHasher;
 use std::env;
@@ -19,7 +19,7 @@ use super::job::Job;
 use super::toolchain;
 use crate::run::ENGINE;
 
-/// Names the objects of another runtime, separated by colons. For tests.
+/// Names the objects of another runtime, separated by colons. Used by tests.
 const HIDDEN: &str = "DUALITY_CC_RUNTIME";
 
 /// The reason for a missing runtime on machines that the engine does not support.
@@ -68,7 +68,7 @@ const SOURCES: &[(&str, &str)] = sources![
 const CONTRACT: (&str, &str) =
     ("duality_convert.h", include_str!("../../../../convert/contract/duality_convert.h"));
 
-/// The engine as an object, which `start.c` looks for.
+/// The engine as an object, in which `start.c` finds the engine.
 const IMAGE: &str = "\
     .section .rodata
     .globl duality_engine_image, duality_engine_image_end
@@ -136,7 +136,7 @@ fn hidden() -> Option<Vec<OsString>> {
     Some(env::split_paths(&named).map(OsString::from).collect())
 }
 
-/// The file that has the runtime, if there is one.
+/// The file of the runtime, if there is one.
 pub(super) fn place() -> Option<PathBuf> {
     match hidden() {
         Some(objects) => objects.into_iter().next().map(PathBuf::from),
@@ -205,7 +205,7 @@ pub(super) fn cache() -> Option<PathBuf> {
     tempfile::tempfile_in(&cache).ok().map(|_| cache)
 }
 
-/// Removes the oldest files of one kind, and keeps so many.
+/// Removes the oldest files of one kind, and keeps `kept`.
 pub(super) fn prune(cache: &Path, extension: &str, kept: usize) {
     let Ok(entries) = fs::read_dir(cache) else { return };
     let mut files: Vec<_> = entries
@@ -222,7 +222,7 @@ pub(super) fn prune(cache: &Path, extension: &str, kept: usize) {
     }
 }
 
-/// Compiles the runtime in this folder; returns the object.
+/// Compiles the runtime in this folder. Returns the object.
 fn compile(clang: &Path, work: &Path, sanitized: bool) -> Result<PathBuf, String> {
     let write = |name: &str, bytes: &[u8]| {
         let path = work.join(name);

@@ -57,8 +57,8 @@ pub(super) fn find(name: &str) -> Option<PathBuf> {
     on_path.chain([own]).find(|program| program.is_file())
 }
 
-/// The pass: in the folder that the environment names, beside the command as installed, or where
-/// xtask builds it.
+/// The pass: in the folder that the environment names, beside the installed command, or in xtask's
+/// build folder.
 pub(super) fn pass() -> Option<PathBuf> {
     if let Some(folder) = env::var_os(FOLDER) {
         return Some(Path::new(&folder).join(PASS)).filter(|pass| pass.is_file());

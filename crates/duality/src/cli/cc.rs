@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use super::{Failure, print};
 use crate::cc::{self, Language, Utility, Wishes};
 
-/// For the list of commands only: the arguments of a compiler are not described to clap.
+/// For the list of commands only, because clap does not know a compiler's arguments.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(super) struct Arguments {
@@ -47,7 +47,7 @@ Options, before all others:
 The commands can also be called `duality-cc` and `duality-c++`, by links to
 duality, where a build system takes no compiler of two words.";
 
-/// What the first arguments ask for.
+/// The request in the first arguments.
 #[derive(Debug, PartialEq, Eq)]
 enum Invocation<'a> {
     Help,

@@ -1,5 +1,5 @@
-//! The command line. Standard output carries results, standard error progress and complaints; exit
-//! code 2 is for misuse, 1 for failure.
+//! The command line. Standard output carries results, and standard error carries progress and
+//! errors. Exit code 2 means misuse, 1 means failure.
 
 mod address;
 mod agent;
@@ -57,7 +57,7 @@ use crate::catalogue::Catalogue;
 pub use crate::failure::Failure;
 pub(crate) use crate::failure::flag;
 
-/// Headings of `--help`, below the options that a first try needs.
+/// Headings of `--help`, after the options for a first try.
 mod heading {
     pub(super) const BINARY: &str = "A server of your own";
     pub(super) const CHECKS: &str = "What is correct, and when to fail";
@@ -135,7 +135,7 @@ enum Command {
     Agent,
 }
 
-/// Runs the command line of this process, for the services that come with Duality or one's own.
+/// Runs the command line of this process, for Duality's own services or the user's.
 pub fn main(own: Option<Service>) -> ExitCode {
     /// A stack that is large enough to read the command line.
     const STACK: usize = 2 << 20;
@@ -143,10 +143,10 @@ pub fn main(own: Option<Service>) -> ExitCode {
     if limit >= STACK as u64 {
         return run_command(own);
     }
-    // A server may fork without this thread, which waits for the other one.
+    // A server may fork without this thread, which waits for the other thread.
     children::helper();
     // `ulimit -s 64` applies to the program that `run` becomes. Such a small stack would end this
-    // program.
+    // command.
     let ended = thread::Builder::new().stack_size(STACK).spawn(|| run_command(own));
     ended.map_or_else(
         |error| {
@@ -186,7 +186,7 @@ fn run_command(own: Option<Service>) -> ExitCode {
     end(result.map(|()| ExitCode::SUCCESS))
 }
 
-/// The exit code of a command, and the complaint of one that failed.
+/// The exit code of a command, and the error message of a failure.
 fn end(result: Result<ExitCode, Failure>) -> ExitCode {
     match result {
         Ok(code) => code,
@@ -224,7 +224,8 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// A paragraph in lines of 80 columns. The first line begins with `first`, the others with `rest`.
+/// A paragraph in lines of 80 columns. The first line begins with `first`, and further lines with
+/// `rest`.
 pub(crate) fn paragraph(first: &str, rest: &str, text: &str) -> String {
     // A flag is not broken at its hyphens.
     let splitter = textwrap::WordSplitter::NoHyphenation;
@@ -232,7 +233,7 @@ pub(crate) fn paragraph(first: &str, rest: &str, text: &str) -> String {
     textwrap::fill(text, options.initial_indent(first).subsequent_indent(rest)) + "\n"
 }
 
-/// Prints help where it was asked for, and otherwise one line that names the mistake.
+/// Prints help if it was requested. Otherwise prints one line that names the mistake.
 fn explain(error: &clap::Error) -> ExitCode {
     let asked = matches!(
         error.kind(),
@@ -248,7 +249,8 @@ fn explain(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The mistake that clap found: the first paragraph; the second may be a hint; the rest is usage.
+/// The mistake that clap found. It is the first paragraph. The second may be a hint, and the rest
+/// is usage.
 fn in_one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let told: Vec<&str> = text
@@ -268,7 +270,7 @@ mod tests {
 
     use super::*;
 
-    /// clap wraps what it lays out itself. What is laid out by hand must fit.
+    /// clap wraps the text that it lays out itself. Text that is laid out by hand must fit.
     #[test]
     fn help_that_is_laid_out_by_hand_fits_80_columns() {
         let mut commands = vec![Arguments::command(), run::Alone::command()];

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use duality_architectures::common::refusals::{self, Reason};
-use duality_runtime::handler::{FailureKind, failed_requests, failures};
+use duality_runtime::handler::{FailureKind, failures};
 use duality_runtime::visibility;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -65,7 +65,7 @@ impl Collector for Families {
         let help = "Connections that ended with an error.";
         page.labelled("errors", help, "kind", &errors, ConstCounter::new)?;
         let help = "Requests with an answer that tells of a failure, such as status 500.";
-        page.counter("requests_failed", help, None, failed_requests())?;
+        page.counter("requests_failed", help, None, totals.requests_failed)?;
         page.gauge("tasks", "Tasks that are alive.", totals.tasks_now())?;
         page.counter("read", "Bytes read from sockets.", Some(&Unit::Bytes), totals.read_bytes)?;
         page.counter(
@@ -88,7 +88,7 @@ impl Collector for Families {
     }
 }
 
-/// Writes the queues of an architecture that is made of queues.
+/// Writes the queues, for an architecture that has queues.
 fn write_queues(page: &mut Page<'_>) -> fmt::Result {
     let queues = visibility::queues();
     if queues.is_empty() {

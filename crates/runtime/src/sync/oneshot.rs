@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::task::join::{Completer, Joiner, join_cell};
+use crate::join_cell::{Completer, Joiner, join_cell};
 use crate::visibility::Wait;
 use crate::visibility::graph;
 use crate::world;

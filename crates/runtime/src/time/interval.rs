@@ -62,7 +62,7 @@ impl Interval {
     }
 }
 
-/// The first tick after `tick` whose successor has not come by `now`.
+/// The first tick after `tick` with a successor that has not come by `now`.
 fn after(tick: Instant, period: Duration, now: Instant) -> Instant {
     let passed = now.saturating_duration_since(tick).as_nanos() / period.as_nanos();
     let periods = u32::try_from(passed.max(1)).unwrap_or(u32::MAX);

@@ -94,6 +94,7 @@ impl ReadHalf {
     /// # Errors
     ///
     /// Both halves, if they are of different connections.
+    #[expect(clippy::result_large_err, reason = "both halves go back to the caller")]
     pub fn reunite(self, mut half: WriteHalf) -> Result<TcpStream, (Self, WriteHalf)> {
         let addresses =
             |stream: &TcpStream| Some((stream.local_addr().ok()?, stream.peer_addr().ok()?));
@@ -164,8 +165,8 @@ impl WriteHalf {
 impl Drop for WriteHalf {
     fn drop(&mut self) {
         if let Some(stream) = &self.stream {
-            // A stream with two handles sends at once, so all bytes are out. The peer may have reset
-            // the connection.
+            // A stream with two handles sends at once, so all bytes are out. The peer may have
+            // reset the connection.
             let _ = rustix::net::shutdown(stream.as_fd(), rustix::net::Shutdown::Write);
         }
     }

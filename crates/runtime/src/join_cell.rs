@@ -9,11 +9,11 @@
 //!     └─────────────▶ ABANDONED ◀───────────────┘     the joiner is dropped
 //! ```
 //!
-//! Each side makes at most one atomic read-modify-write: a task's life of a hundred nanoseconds has
-//! no time for a lock or a reference count. Each state gives each field to one side. The waker is
-//! the joiner's while PENDING and the completer's while TAKING. The value is the completer's before
-//! COMPLETE, and the joiner's after. The cell itself belongs to the joiner once it is COMPLETE, and
-//! to the completer once it is ABANDONED.
+//! Each side makes at most one atomic read-modify-write: a task's life of a hundred nanoseconds is
+//! too short for a lock or a reference count. The state assigns each field to one side. The waker
+//! is the joiner's while PENDING and the completer's while TAKING. The value is the completer's
+//! before COMPLETE, and the joiner's after. The cell itself belongs to the joiner once it is
+//! COMPLETE, and to the completer once it is ABANDONED.
 
 use std::ptr::NonNull;
 
@@ -63,7 +63,7 @@ struct JoinCell<T, W> {
 }
 
 impl<T, W> Completer<T, W> {
-    /// Leaves the value, and returns the waker of the joiner, if it waits already.
+    /// Leaves the value, and returns the waker of the joiner, if the joiner already waits.
     ///
     /// # Errors
     ///
@@ -74,7 +74,8 @@ impl<T, W> Completer<T, W> {
     /// At the second call.
     pub(crate) fn complete(&mut self, value: T) -> Result<Option<W>, T> {
         let owned = self.cell.take().expect("a task ends once");
-        // SAFETY: the other side frees the cell only after COMPLETE, which we have not written.
+        // SAFETY: the other side frees the cell only after COMPLETE, which this side has not
+        // written.
         let cell = unsafe { owned.as_ref() };
         // SAFETY: the state is not COMPLETE yet, so the value is ours; no other `Completer` exists.
         cell.value.with_mut(|left| unsafe { *left = Some(value) });
@@ -82,8 +83,8 @@ impl<T, W> Completer<T, W> {
             match cell.state.load(Ordering::Acquire) {
                 PENDING if cell.becomes(PENDING, COMPLETE) => return Ok(None),
                 AWAITED if cell.becomes(AWAITED, TAKING) => {
-                    // SAFETY: the other side left it before it wrote AWAITED, and leaves it to us
-                    // while TAKING.
+                    // SAFETY: the other side left the waker before it wrote AWAITED, and leaves it
+                    // to this side during TAKING.
                     let waker = cell.waker.with_mut(|waker| unsafe { (*waker).take() });
                     cell.state.store(COMPLETE, Ordering::Release);
                     return Ok(waker);
@@ -96,7 +97,7 @@ impl<T, W> Completer<T, W> {
                     drop(unsafe { Box::from_raw(owned.as_ptr()) });
                     return Err(value.expect("it was left above"));
                 }
-                // The other side was quicker.
+                // The other side was faster.
                 _ => {}
             }
         }
@@ -121,7 +122,7 @@ impl<T, W> Joiner<T, W> {
                 PENDING => break false,
                 AWAITED if cell.becomes(AWAITED, PENDING) => break false,
                 COMPLETE => break true,
-                // The other side ends, and has a few instructions to go.
+                // The other side is ending, and needs a few more instructions.
                 _ => yield_now(),
             }
         };
@@ -139,8 +140,8 @@ impl<T, W> Joiner<T, W> {
     }
 
     fn cell(&self) -> &JoinCell<T, W> {
-        // SAFETY: the other side frees the cell only after ABANDONED, which is written when this is
-        // dropped.
+        // SAFETY: the other side frees the cell only after ABANDONED, which the drop of this value
+        // writes.
         unsafe { self.cell.as_ref() }
     }
 }
@@ -154,13 +155,13 @@ impl<T, W> Drop for Joiner<T, W> {
                 _ => yield_now(),
             }
         }
-        // SAFETY: the other side is done with it, so it is ours, and came from a box.
+        // SAFETY: the other side no longer uses the cell, so the cell is ours. It came from a box.
         drop(unsafe { Box::from_raw(self.cell.as_ptr()) });
     }
 }
 
 impl<T, W> JoinCell<T, W> {
-    /// Changes the state, unless the other side has.
+    /// Changes the state, unless the other side has changed it.
     fn becomes(&self, from: u8, to: u8) -> bool {
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
         self.state.compare_exchange(from, to, success, failure).is_ok()
@@ -168,17 +169,17 @@ impl<T, W> JoinCell<T, W> {
 }
 
 // SAFETY: value and waker move from one side to the other, and are never shared. The state says
-// which side each belongs to, as the module's picture shows.
+// which side owns each, as the module's picture shows.
 unsafe impl<T: Send, W: Send> Send for Completer<T, W> {}
-// SAFETY: what it takes is the value, and what it leaves is the waker. Both move, and the state
-// says which side each belongs to.
+// SAFETY: the joiner takes the value and leaves the waker. Both move, and the state says which side
+// owns each.
 unsafe impl<T: Send, W: Send> Send for Joiner<T, W> {}
-// SAFETY: all that it does is by exclusive reference.
+// SAFETY: all methods need an exclusive reference.
 unsafe impl<T: Send, W: Send> Sync for Completer<T, W> {}
-// SAFETY: all that it does is by exclusive reference.
+// SAFETY: all methods need an exclusive reference.
 unsafe impl<T: Send, W: Send> Sync for Joiner<T, W> {}
 
-/// std's, with the interface of loom's.
+/// std's cell, with the interface of loom's.
 #[cfg(not(all(test, loom)))]
 struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -264,7 +265,7 @@ mod loom_tests {
         });
     }
 
-    /// Whichever side leaves first, the value and the waker are dropped, once.
+    /// Whichever side leaves first, the value and the waker are dropped exactly once.
     #[test]
     fn loom_who_leaves_last_clears_the_place() {
         loom::model(|| {
