@@ -1,8 +1,10 @@
 //! The runs that are kept in `runs/`, of every version so far, still make a report, with the answer
-//! that `runs/answers.txt` has for each.
+//! that `runs/answers.txt` has for each. What they print as JSON fits `schemas/summary.json`.
 //!
 //! An answer may change when the method does. Then look at each difference, and write the file
 //! anew: `DUALITY_BLESS=1 cargo test -p duality --test kept_runs`.
+
+mod schema;
 
 use std::fmt::Write;
 use std::fs;
@@ -43,6 +45,8 @@ fn answer(run: &Path, pages: &Path) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {said}", run.display());
     let data: Value = serde_json::from_slice(&output.stdout).unwrap();
+    schema::check(&schema::schema("summary"), &data)
+        .unwrap_or_else(|problem| panic!("{}: {problem}", run.display()));
     let sentences = &data["recommendation"]["sentences"];
     sentences[0].as_str().unwrap_or_else(|| panic!("{}: no answer", run.display())).to_owned()
 }
