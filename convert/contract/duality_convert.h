@@ -169,6 +169,13 @@ void rt_once_end(pthread_once_t *once);
 /* C++: the routine has thrown, and the next thread runs it again. */
 void rt_once_abandon(pthread_once_t *once);
 
+/* C++: syscall(SYS_futex, …) with FUTEX_WAIT, or with FUTEX_WAIT_BITSET for all waiters. As the
+ * kernel's, it may return 0 without a wake-up. */
+struct rt_ssize rt_futex(long number, unsigned *word, int operation, unsigned expected, const struct timespec *time);
+/* C++: __cxa_guard_acquire, for a static variable with an initialiser that may block. 1: the caller
+ * is to initialise the variable. */
+struct rt_int rt_guard_acquire(unsigned *guard);
+
 /* What is left of the running task's turn, in calls that need not wait. Each primitive takes one
  * off. When none is left, the primitive suspends the task behind the others that are ready.
  *

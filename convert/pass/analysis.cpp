@@ -137,6 +137,7 @@ Analysis::Analysis(Module &module, Function *once)
   findAddressTaken();
   if (is_cxx) findSlots();
   spread();
+  if (is_cxx) findBlockingInitialisers();
   may_throw.emplace(module, *this);
 }
 
@@ -221,7 +222,8 @@ Call Analysis::classify(const CallBase &call) const {
     if (blocks(*result.callee)) result.kind = Call::Direct;
     return result;
   }
-  result.primitive = primitive(*result.callee);
+  result.primitive = implicit(call, *result.callee);
+  if (!result.primitive) result.primitive = primitive(*result.callee);
   if (result.primitive && result.primitive->role == Role::Waits) {
     result.kind = Call::Primitive;
   } else if (result.primitive && result.primitive->role == Role::Library) {

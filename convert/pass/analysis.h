@@ -63,6 +63,10 @@ private:
   void findSlots();
   bool isAt(const llvm::Function &function, int64_t slot) const;
   void spread();
+  // The primitive that this very call is, though its callee is none; see implicit.cpp.
+  const Primitive *implicit(const llvm::CallBase &call, const llvm::Function &callee) const;
+  bool initialiserBlocks(const llvm::CallBase &acquire) const;
+  void findBlockingInitialisers();
   std::string findObstacle(const llvm::Function &function) const;
   const llvm::SmallVector<llvm::Function *, 4> &candidates(const llvm::CallBase &call) const;
   llvm::SmallVector<llvm::Function *, 4> given(const llvm::CallBase &call,
@@ -73,6 +77,8 @@ private:
   // C++: functions that are called by tables of virtual functions alone, and their places there.
   llvm::DenseMap<const llvm::Function *, llvm::SmallVector<int64_t, 2>> slots;
   llvm::MapVector<llvm::Function *, Reason> reasons;
+  // C++: the guards of static variables with initialisers that may block.
+  llvm::SmallPtrSet<const llvm::Value *, 8> awaited_guards;
   llvm::Function *once_function;
   bool is_cxx;
   std::optional<Throwing> may_throw;

@@ -136,7 +136,9 @@ Value *Coroutine::awaitPrimitive(IRBuilder<> &builder, CallInst &call, const Pri
   if (primitive.bound >= 0) checkBound(builder, call, primitive);
   SmallVector<Value *, 6> arguments;
   SmallVector<Type *, 6> types;
-  for (unsigned index = 0; index < call.arg_size(); index++) {
+  // syscall() takes more arguments than the call that it stands for.
+  unsigned count = primitive.name == "syscall" ? FUTEX_ARGUMENTS : call.arg_size();
+  for (unsigned index = 0; index < count; index++) {
     if (static_cast<int>(index) == primitive.bound) continue;
     arguments.push_back(call.getArgOperand(index));
     types.push_back(arguments.back()->getType());

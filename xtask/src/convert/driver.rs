@@ -37,11 +37,12 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
     };
     driver.write_sources(&source(workspace).join("tests"))?;
     driver.write_sources_of_libraries()?;
-    let steps: [(&str, Test); 12] = [
+    let steps: [(&str, Test); 13] = [
         ("the same link", Driver::again),
         ("an archive", Driver::archive),
         ("a language", Driver::language),
         ("C++", Driver::cxx),
+        ("waits of C++", Driver::waits),
         ("a library that joins", Driver::joined),
         ("hazards", Driver::hazards),
         ("probes", Driver::probes),
@@ -129,6 +130,31 @@ impl Driver {
             "#include <cstdio>\n#include <thread>\n#include <unistd.h>\n\
              int main() { int value = 0; std::thread thread([&] { usleep(1); value = 42; });\n\
              thread.join(); std::printf(\"%d\\n\", value); }\n",
+        )?;
+        write("libcxx.c", "void _ZNSt3__15mutex4lockEv(void *mutex) {}\n")?;
+        write(
+            "locks.c",
+            "#include \"test.h\"\nvoid _ZNSt3__15mutex4lockEv(void *);\
+             static void *start(void *mutex) { _ZNSt3__15mutex4lockEv(mutex); usleep(1); return mutex; }\n\
+             int main(void) { char mutex[40]; run(start, mutex); return 0; }\n",
+        )?;
+        // A hundred threads wait for an atomic variable, and as many for a static one.
+        write(
+            "waits.cc",
+            "#include <atomic>\n#include <cstdio>\n#include <fstream>\n#include <latch>\n\
+             #include <string>\n#include <thread>\n#include <vector>\n#include <semaphore.h>\n\
+             static std::atomic<int> told, go; static std::latch here(100); static sem_t opens;\n\
+             struct Made { Made() { sem_wait(&opens); } };\n\
+             static void is_made() { static Made made; }\n\
+             static int kibibytes() { std::ifstream file(\"/proc/self/status\"); std::string key;\n\
+             int count = 0; while (file >> key) if (key == \"VmData:\") file >> count; return count; }\n\
+             int main() { sem_init(&opens, 0, 0); std::vector<std::thread> threads;\n\
+             for (int i = 0; i < 100; i++) threads.emplace_back([] { here.count_down(); told++; go.wait(0); });\n\
+             for (int i = 0; i < 100; i++) threads.emplace_back([] { told++; is_made(); });\n\
+             while (told < 200) std::this_thread::yield();\n\
+             int count = kibibytes(); go = 1; go.notify_all(); sem_post(&opens);\n\
+             for (auto &thread : threads) thread.join();\n\
+             std::printf(\"%d\\n\", count < 300000 ? 42 : count); }\n",
         )?;
         // A library is given a thread of the program, which it joins; another one, which it
         // cancels and detaches.
@@ -238,6 +264,13 @@ impl Driver {
         }
     }
 
+    /// Threads that wait for a variable keep no stacks. Two hundred stacks would be 1.6 GB.
+    fn waits(&self) -> Result<(), String> {
+        let line = "-std=c++20 -O2 -pthread waits.cc -o waits";
+        self.succeeds_with(&mut self.compiler("c++", line), line)?;
+        self.is_converted("waits")
+    }
+
     /// A library names threads of the program.
     fn joined(&self) -> Result<(), String> {
         self.succeeds("-shared -fPIC joins.c -o libjoins.so")?;
@@ -275,9 +308,17 @@ impl Driver {
             && has("so in 1 more place")
             && has("threads of computes are not converted: it never blocks")
         {
-            return Ok(());
+            return self.other_library();
         }
         Err(said)
+    }
+
+    /// libc++, as far as the pass sees it: a name in a shared library.
+    fn other_library(&self) -> Result<(), String> {
+        self.succeeds("-shared -fPIC libcxx.c -o libother.so")?;
+        let said = self.succeeds("-O1 -w -pthread locks.c -L. -lother -o locks")?;
+        let warns = said.contains("locks.c:2: libc++ waits in its own library");
+        if warns { Ok(()) } else { Err(said) }
     }
 
     /// What configure and CMake ask a compiler.

@@ -168,7 +168,9 @@ impl Suite {
             fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
         let flags: Vec<&str> = text
             .lines()
-            .find_map(|line| line.strip_prefix(" * Flags: "))
+            .find_map(|line| {
+                [" * Flags: ", "// Flags: "].iter().find_map(|key| line.strip_prefix(key))
+            })
             .map(|flags| flags.trim_end_matches(" */").split(' ').collect())
             .unwrap_or_default();
         let product_only = text.lines().any(|line| line.contains(" Runtime: product"));

@@ -48,6 +48,7 @@ const SOURCES: &[(&str, &str)] = sources![
     "fork.c",
     "front.c",
     "functions.c",
+    "futexes.c",
     "libc.h",
     "memory.c",
     "mutexes.c",
