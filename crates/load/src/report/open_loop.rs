@@ -263,7 +263,7 @@ The server kept up, and the generator was not the limit: it used 25 % of its cor
         let report = open_report();
         let open = OpenLoop { due: 5, ..report.open_loop.clone().unwrap() };
         assert!(!open.fell_short(&Report { requests: 4, ..report.clone() }));
-        // 12 of 100 are free, and all other requests lie on their connections.
+        // 12 of 100 were answered, and all other requests lie on their connections.
         let open = OpenLoop { due: 100, ..open };
         let (requests, requests_per_second) = (12, 12.0);
         let measured_load = 100.0;
