@@ -141,7 +141,7 @@ impl Relay {
         limits::room_for(connections)
     }
 
-    /// Adds a load, which first makes requests in its own window, as with [`run`]. The load's
+    /// Adds a load, which first makes requests in its own window, as with `run`. The load's
     /// connections then stay, at rest. Returns the load's number, which is the number of loads
     /// before it.
     ///
