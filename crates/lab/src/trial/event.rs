@@ -238,6 +238,15 @@ pub struct Verdict {
     pub measured: BTreeMap<String, Measured>,
     /// How the candidates stand that were left, the best first.
     pub standings: Vec<Standing>,
+    /// The candidates that took no more connections when the comparison ended.
+    pub out: Vec<String>,
+}
+
+impl Verdict {
+    /// Whether no connection reached any candidate.
+    pub(super) fn nothing_came(&self) -> bool {
+        self.measured.values().all(|one| one.requests + one.failed + one.refused == 0)
+    }
 }
 
 /// What ended the comparison.
