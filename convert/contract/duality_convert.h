@@ -44,10 +44,13 @@
  *   and goes back by rt_frame_free. A task that ends in the middle (pthread_exit, cancellation)
  *   suspends for ever. The runtime then calls `handle->destroy(handle)` from the innermost frame
  *   outwards, by the parent links. `destroy` frees one frame.
+ *   With RT_UNWINDS an exception ends it instead, so that destructors run: the runtime sets `rt_thrown` and
+ *   resumes the innermost frame.
  *
  * THE STATE OF A TASK
  *   The runtime saves `errno` when a task suspends and restores it before the task is resumed.
- *   The runtime does the same for a floating-point environment that the task has changed.
+ *   The runtime does the same for a floating-point environment that the task has changed, and for
+ *   the exceptions of C++ that it handles.
  *   `rt_locals` gives each task its own copy of the program's thread-local variables.
  */
 #ifndef DUALITY_CONVERT_H
@@ -84,6 +87,14 @@ extern _Thread_local _Alignas(16) char rt_ret[64];
 /* The coroutine that the trampoline resumes next, set by a coroutine that returned. */
 extern _Thread_local struct rt_handle *rt_next;
 
+/* C++: the exception that the resumed coroutine must throw where it waited, or NULL. A coroutine
+ * that an exception leaves after it has waited puts the exception there, and its parent in
+ * `rt_next`. */
+extern _Thread_local void *rt_thrown;
+/* Throws a caught exception again (_Unwind_Exception of the C++ ABI for Itanium). Without a handler
+ * the process ends by std::terminate(). */
+void rt_rethrow(void *exception) __attribute__((noreturn));
+
 /* The result of a primitive. The C ABI returns the two words in two registers, as the pass does. */
 struct rt_int { struct rt_handle *handle; int value; };
 struct rt_uint { struct rt_handle *handle; unsigned value; };
@@ -108,14 +119,15 @@ void rt_array_release(void **list, void *mark);
 /* The pass's facts about the program. Each program has one such structure. */
 struct rt_program {
     unsigned version;          /* RT_VERSION */
-    unsigned flags;            /* RT_READS_FLAGS, RT_READS_TIMES */
+    unsigned flags;            /* RT_READS_FLAGS and so on */
     size_t locals_size;        /* of the program's thread-local variables; 0 if it has none */
     size_t locals_alignment;
     const void *locals_image;  /* their initial values */
 };
 enum { RT_VERSION = 2 };
-/* The program looks at the flags of floating-point exceptions; at the processor time of threads. */
-enum { RT_READS_FLAGS = 1, RT_READS_TIMES = 2 };
+/* The program looks at the flags of floating-point exceptions; at the processor time of threads; it
+ * is in C++; the end of a thread is an exception, because it is in C++ and ends threads. */
+enum { RT_READS_FLAGS = 1, RT_READS_TIMES = 2, RT_THROWS = 4, RT_UNWINDS = 8 };
 
 /* A start routine as a coroutine: `{handle, value} start.async(argument)`. */
 struct rt_pointer { struct rt_handle *handle; void *value; };
@@ -154,6 +166,15 @@ void *rt_locals(void *own, const struct rt_program *program);
  * the second. It returns 0 when the routine has run. Threads that come in between wait. */
 struct rt_int rt_once_begin(pthread_once_t *once);
 void rt_once_end(pthread_once_t *once);
+/* C++: the routine has thrown, and the next thread runs it again. */
+void rt_once_abandon(pthread_once_t *once);
+
+/* C++: syscall(SYS_futex, …) with FUTEX_WAIT, or with FUTEX_WAIT_BITSET for all waiters. As the
+ * kernel's, it may return 0 without a wake-up. */
+struct rt_ssize rt_futex(long number, unsigned *word, int operation, unsigned expected, const struct timespec *time);
+/* C++: __cxa_guard_acquire, for a static variable with an initialiser that may block. 1: the caller
+ * is to initialise the variable. */
+struct rt_int rt_guard_acquire(unsigned *guard);
 
 /* What is left of the running task's turn, in calls that need not wait. Each primitive takes one
  * off. When none is left, the primitive suspends the task behind the others that are ready.

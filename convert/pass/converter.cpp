@@ -35,6 +35,24 @@ const StringRef SOON_OVER[] = {
     "pthread_testcancel",
 };
 
+// Libraries that start threads themselves, in functions that the pass does not see.
+struct Starter {
+  StringRef function, name, remedy;
+};
+const StringRef NO_REMEDY = "its library starts them: they keep their stacks";
+const Starter STARTERS[] = {
+    {"thrd_create", "thrd_create", "threads of C11 are not converted"},
+    {"_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE",
+     "std::thread", "libstdc++ starts them: link by `duality c++`"},
+    {"_ZN5boost6thread21start_thread_noexceptEv", "boost::thread", NO_REMEDY},
+    {"_ZN7QThread5startENS_8PriorityE", "QThread", NO_REMEDY},
+    {"g_thread_new", "g_thread_new", NO_REMEDY},
+    {"g_thread_try_new", "g_thread_try_new", NO_REMEDY},
+    {"apr_thread_create", "apr_thread_create", NO_REMEDY},
+    {"uv_thread_create", "uv_thread_create", NO_REMEDY},
+    {"SDL_CreateThread", "SDL_CreateThread", NO_REMEDY},
+};
+
 } // namespace
 
 Converter::Converter(Module &module, Analysis &analysis)
@@ -62,7 +80,8 @@ Function *Converter::coroutineOf(Function &original) {
   auto *coroutine =
       Function::Create(type, GlobalValue::InternalLinkage, original.getName() + ".async", module);
   // Now, and not when it is built: calls take their attributes from here.
-  coroutine->setAttributes(attributesOfCoroutine(original));
+  coroutine->setAttributes(
+      attributesOfCoroutine(original, analysis.throwing().leaves(original)));
   made[&original] = coroutine;
   is_coroutine.insert(coroutine);
   pending.push_back(&original);
@@ -108,9 +127,8 @@ std::string Converter::lifeAside(Function &start) const {
           classified.kind == Call::Library || classified.kind == Call::Callback ||
           (classified.kind == Call::Direct && !analysis.obstacle(*classified.callee).empty());
       if (aside && why.empty()) {
-        why = ("it waits in " + classified.callee->getName() + " alone (" + place(*call) +
-               "), which needs a stack: its threads keep theirs")
-                  .str();
+        why = "it waits in " + shown(classified.callee->getName()) + " alone (" + place(*call) +
+              "), which needs a stack: its threads keep theirs";
       }
     }
   }
@@ -132,17 +150,20 @@ void Converter::findStarts() {
       why = lifeAside(start);
       has_stacks |= !why.empty();
     }
-    if (!why.empty()) kept.push_back({where, start.getName().str(), why});
+    if (!why.empty()) kept.push_back({where, shown(start.getName()), why});
     else if (!is_contained(starts, &start)) starts.push_back(&start);
   };
   for (Function &function : module) {
     for (Instruction &instruction : instructions(function)) {
       auto *call = dyn_cast<CallBase>(&instruction);
       Function *callee = call ? calledFunction(*call) : nullptr;
-      const Primitive *known = callee ? primitive(*callee) : nullptr;
-      if (callee && callee->isDeclaration() && callee->getName() == "thrd_create") {
-        kept.push_back({place(*call), "thrd_create", "threads of C11 are not converted"});
-      }
+      if (!callee) continue;
+      const Primitive *known = primitive(*callee);
+      auto *starter = find_if(STARTERS, [&](const Starter &starter) {
+        return callee->isDeclaration() && starter.function == callee->getName();
+      });
+      if (starter != std::end(STARTERS))
+        kept.push_back({place(*call), starter->name.str(), starter->remedy.str()});
       if (!known || known->role != Role::Spawn || call->arg_size() != 4) continue;
       auto *start = dyn_cast<Function>(call->getArgOperand(2)->stripPointerCastsAndAliases());
       if (start) {
@@ -178,7 +199,9 @@ Constant *Converter::program() {
                                runtime.pointer());
   auto *none = ConstantInt::get(runtime.size(), 0);
   unsigned reads =
-      (readsFloatingFlags(module) ? READS_FLAGS : 0) | (readsThreadTimes(module) ? READS_TIMES : 0);
+      (readsFloatingFlags(module) ? READS_FLAGS : 0) |
+      (readsThreadTimes(module) ? READS_TIMES : 0) | (cxxPersonality(module) ? THROWS : 0) |
+      (analysis.throwing().endsThreads() ? UNWINDS : 0);
   auto *flags = ConstantInt::get(runtime.integer(), reads);
   auto *initial =
       ConstantStruct::get(type, {ConstantInt::get(runtime.integer(), VERSION), flags, none, none,

@@ -43,6 +43,8 @@ public:
   void callAside(SideCall call) { side_calls.push_back(std::move(call)); }
   // Puts the note in front of a function that may block; see indirect.cpp.
   void note(llvm::Function &target, bool alike);
+  // Calls functions of the type of a call by their addresses; see indirect.cpp.
+  llvm::Function *dispatcher(const llvm::CallInst &call);
   // Stands for the table until all coroutines are known.
   llvm::Value *table();
 
@@ -69,6 +71,7 @@ private:
   std::vector<SideCall> kept;
   // See indirect.cpp.
   llvm::SmallVector<llvm::Function *, 16> noted;
+  llvm::DenseMap<std::pair<llvm::FunctionType *, void *>, llvm::Function *> dispatchers;
   llvm::GlobalVariable *table_variable = nullptr;
   llvm::SmallPtrSet<llvm::Function *, 16> noted_without_coroutine;
   llvm::GlobalVariable *program_variable = nullptr;

@@ -8,6 +8,7 @@
 #include "llvm/IR/Verifier.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Transforms/Utils/Cloning.h"
+#include "llvm/Transforms/Utils/Local.h"
 
 using namespace llvm;
 
@@ -34,7 +35,7 @@ const Attribute::AttrKind KEPT_OF_PARAMETERS[] = {Attribute::ZExt, Attribute::SE
 
 } // namespace
 
-AttributeList attributesOfCoroutine(const Function &original) {
+AttributeList attributesOfCoroutine(const Function &original, bool throws) {
   LLVMContext &context = original.getContext();
   AttrBuilder own(context);
   for (StringRef name : KEPT) {
@@ -43,6 +44,8 @@ AttributeList attributesOfCoroutine(const Function &original) {
   for (Attribute::AttrKind kind : KEPT_KINDS) {
     if (original.hasFnAttribute(kind)) own.addAttribute(original.getFnAttribute(kind));
   }
+  // The end of a thread may leave a function that throws nothing of its own.
+  if (throws) own.removeAttribute(Attribute::NoUnwind);
   AttributeList list = AttributeList().addFnAttributes(context, own);
   for (const Argument &argument : original.args()) {
     for (Attribute::AttrKind kind : KEPT_OF_PARAMETERS) {
@@ -72,6 +75,8 @@ void Coroutine::build() {
   lowerCalls();
   end();
   markEndsOfLife();
+  // Landing pads to which nothing leads any more.
+  if (thrown) removeUnreachableBlocks(function);
   if (verifyFunction(function, &errs()))
     report_fatal_error("duality: the coroutine of " + original.getName() + " is malformed");
 }
@@ -148,7 +153,7 @@ void Coroutine::end() {
   if (DISubprogram *program = function.getSubprogram()) {
     builder.SetCurrentDebugLocation(DILocation::get(context, program->getLine(), 0, program));
   }
-  auto free_frame = [&] {
+  auto free_frame = [&](IRBuilder<> &builder) {
     if (arrays)
       builder.CreateCall(runtime.function("rt_array_release", runtime.nothing(),
                                           {runtime.pointer(), runtime.pointer()}),
@@ -174,12 +179,13 @@ void Coroutine::end() {
   builder.CreateBr(release);
 
   builder.SetInsertPoint(release);
-  free_frame();
+  free_frame(builder);
   builder.CreateBr(suspended);
 
   builder.SetInsertPoint(destroyed);
-  free_frame();
+  free_frame(builder);
   builder.CreateBr(suspended);
+  BasicBlock *thrown_away = leaveByException(free_frame);
 
   // In the resumed parts coro.end is the return; in the first part what follows is.
   builder.SetInsertPoint(suspended);
@@ -187,7 +193,8 @@ void Coroutine::end() {
   PHINode *returned = value ? builder.CreatePHI(result, 4) : nullptr;
   for (BasicBlock *from : predecessors(suspended)) {
     bool complete = from == release;
-    waits->addIncoming(complete ? static_cast<Value *>(null) : handle, from);
+    bool is_over = complete || from == thrown_away;
+    waits->addIncoming(is_over ? static_cast<Value *>(null) : handle, from);
     if (returned)
       returned->addIncoming(complete ? static_cast<Value *>(value) : PoisonValue::get(result),
                             from);

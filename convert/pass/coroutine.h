@@ -12,6 +12,8 @@
 //               free the frame; end: {null, value}, or {handle, -} when suspended
 // ```
 //
+// exceptions.cpp has the part of a coroutine that C++ adds.
+//
 // The frame is freed before the parent is resumed, and there is no final suspend, because nothing
 // looks at a coroutine that has returned.
 #pragma once
@@ -23,8 +25,9 @@
 
 namespace duality {
 
-// The attributes of a function and of its parameters that its coroutine keeps.
-llvm::AttributeList attributesOfCoroutine(const llvm::Function &original);
+// The attributes of a function and of its parameters that its coroutine keeps. `throws`: exceptions
+// may leave it.
+llvm::AttributeList attributesOfCoroutine(const llvm::Function &original, bool throws);
 
 class Coroutine {
 public:
@@ -54,7 +57,7 @@ private:
 
   // await.cpp: calls.
   void lowerCalls();
-  void lowerCall(llvm::CallInst &call);
+  bool lowerCall(llvm::CallInst &call);
   llvm::Value *await(llvm::IRBuilder<> &builder, llvm::Value *returned, llvm::Type *result,
                      const llvm::Twine &name);
   llvm::Value *awaitPrimitive(llvm::IRBuilder<> &builder, llvm::CallInst &call,
@@ -78,6 +81,16 @@ private:
   llvm::Function *sideThunk(llvm::CallInst &call, llvm::StructType *pack,
                             llvm::Value *constant_callee);
 
+  // exceptions.cpp
+  void catchAll();
+  llvm::CallInst *callOf(llvm::InvokeInst &invoke);
+  void protect();
+  void throwAgain(llvm::IRBuilder<> &builder, llvm::Value *held);
+  void throwWhatWasThrown(llvm::IRBuilder<> &builder);
+  void throwWhatWasHeld(llvm::IRBuilder<> &builder, llvm::Value *place);
+  void hold(llvm::CallInst &call, llvm::StructType *pack);
+  llvm::BasicBlock *leaveByException(llvm::function_ref<void(llvm::IRBuilder<> &)> free_frame);
+
   // varargs.cpp
   llvm::Value *packVariableArguments(llvm::IRBuilder<> &builder, llvm::CallInst &call,
                                      unsigned fixed,
@@ -100,6 +113,17 @@ private:
   llvm::BasicBlock *destroyed = nullptr; // frees the frame of a task that ends in the middle
   llvm::SmallVector<llvm::BasicBlock *, 8>
       ways_out; // one for each await, on the way to `destroyed`
+
+  // The part of C++. All are null where no exception can leave or come here.
+  llvm::BasicBlock *thrown = nullptr; // the landing pad of calls for which the program has none
+  llvm::BasicBlock *raise = nullptr;  // where `exception` leaves the coroutine
+  llvm::PHINode *exception = nullptr;
+  // Of the call that is lowered: where its exceptions come, with the values of the program's phis
+  // there. And the calls that were made for it and may throw.
+  llvm::BasicBlock *unwind = nullptr;
+  llvm::SmallVector<std::pair<llvm::PHINode *, llvm::Value *>, 4> incoming;
+  llvm::SmallVector<llvm::CallInst *, 4> may_throw;
+  bool lowered_may_throw = false;
 };
 
 } // namespace duality

@@ -22,6 +22,15 @@ const StringRef LOCKS[] = {"pthread_mutex_lock", "pthread_rwlock_rdlock", "pthre
 const StringRef UNLOCKS[] = {"pthread_mutex_unlock", "pthread_rwlock_unlock",
                              "pthread_spin_unlock"};
 
+// Functions in which libc++ waits, by the names of its only ABI.
+const StringRef WAITS_OF_LIBCXX[] = {
+    "_ZNSt3__15mutex4lockEv",
+    "_ZNSt3__115recursive_mutex4lockEv",
+    "_ZNSt3__118condition_variable4waitERNS_11unique_lockINS_5mutexEEE",
+    "_ZNSt3__16thread4joinEv",
+    "_ZNSt3__111this_thread9sleep_forERKNS_6chrono8durationIxNS_5ratioILl1ELl1000000000EEEEE",
+};
+
 StringRef calleeName(const CallBase &call) {
   const Function *callee = calledFunction(call);
   return callee ? callee->getName() : "";
@@ -124,9 +133,8 @@ private:
     if (isLock(call) || isUnlock(call)) return false;
     Call classified = analysis.classify(call);
     if (classified.kind == Call::Plain) return false;
-    what = (classified.targets.empty() ? classified.callee : classified.targets.front())
-               ->getName()
-               .str();
+    what = shown((classified.targets.empty() ? classified.callee : classified.targets.front())
+                     ->getName());
     return true;
   }
 
@@ -238,9 +246,15 @@ std::vector<Hazard> findHazards(Module &module, const Analysis &analysis) {
 
 std::vector<Hazard> findBlindSpots(Module &module) {
   std::vector<Hazard> found;
+  bool is_libcxx = false;
   for (Function &function : module) {
     for (Instruction &instruction : instructions(function)) {
       auto *call = dyn_cast<CallBase>(&instruction);
+      if (call && !is_libcxx && is_contained(WAITS_OF_LIBCXX, calleeName(*call))) {
+        is_libcxx = true;
+        found.push_back({place(*call), "libc++ waits in its own library, on kernel threads: leave "
+                                       "-stdlib=libc++ out, and link with libstdc++"});
+      }
       auto *code = call ? dyn_cast<InlineAsm>(call->getCalledOperand()) : nullptr;
       if (code && StringRef(code->getAsmString()).contains("syscall")) {
         found.push_back({place(*call),

@@ -11,6 +11,10 @@
 // ```
 //
 // A function is called on a side stack if its note has another shape, or no coroutine.
+//
+// C++ calls by pointers much more often, and by the exact type alone. If all functions that a call
+// may lead to have coroutines, one function for each type finds and calls them (`dispatcher`). A
+// place that calls by a pointer is then as small as any other.
 
 #include "coroutine.h"
 
@@ -42,10 +46,39 @@ bool isAlike(const CallInst &call, const Function &target) {
          !passesCopies(target);
 }
 
+// What the ABI needs for the arguments of a call.
+AttributeList attributesOfArguments(const CallInst &call) {
+  LLVMContext &context = call.getContext();
+  AttributeList attributes;
+  for (unsigned index = 0; index < call.arg_size(); index++) {
+    for (Attribute::AttrKind kind : {Attribute::ZExt, Attribute::SExt, Attribute::InReg}) {
+      if (call.paramHasAttr(index, kind))
+        attributes = attributes.addParamAttribute(context, index, kind);
+    }
+  }
+  return attributes;
+}
+
 } // namespace
 
 Value *Coroutine::awaitIndirect(IRBuilder<> &builder, CallInst &call,
                                 ArrayRef<Function *> targets) {
+  Value *pointer = call.getCalledOperand();
+  bool few = targets.size() <= FEW;
+  bool all_converted = all_of(targets, [&](Function *target) {
+    return !target->isDeclaration() && isAlike(call, *target) &&
+           analysis.obstacle(*target).empty();
+  });
+  if (all_converted && targets.size() > 1 && cxxPersonality(*function.getParent())) {
+    for (Function *target : targets) converter.note(*target, true);
+    SmallVector<Value *, 8> arguments(call.args());
+    arguments.push_back(pointer);
+    Function *dispatcher = converter.dispatcher(call);
+    CallInst *begun = builder.CreateCall(dispatcher, arguments);
+    begun->setAttributes(dispatcher->getAttributes());
+    if (lowered_may_throw) may_throw.push_back(begun);
+    return await(builder, begun, call.getType(), "dispatched");
+  }
   LLVMContext &context = function.getContext();
   BasicBlock *next = builder.GetInsertBlock()->getNextNode();
   auto *join = BasicBlock::Create(context, "called", &function, next);
@@ -54,8 +87,6 @@ Value *Coroutine::awaitIndirect(IRBuilder<> &builder, CallInst &call,
     values.push_back({value, builder.GetInsertBlock()});
     builder.CreateBr(join);
   };
-  Value *pointer = call.getCalledOperand();
-  bool few = targets.size() <= FEW;
   for (Function *target : targets) {
     if (!few && !target->isDeclaration()) {
       converter.note(*target, isAlike(call, *target));
@@ -72,6 +103,7 @@ Value *Coroutine::awaitIndirect(IRBuilder<> &builder, CallInst &call,
   // Any other function does not block.
   auto *plain = cast<CallInst>(call.clone());
   builder.Insert(plain);
+  if (lowered_may_throw) may_throw.push_back(plain);
   answer(plain);
   builder.SetInsertPoint(join);
   if (call.getType()->isVoidTy()) return nullptr;
@@ -102,17 +134,65 @@ void Coroutine::awaitNoted(IRBuilder<> &builder, CallInst &call, BasicBlock &joi
       FunctionType::get(runtime.returned(call.getType()), call.getFunctionType()->params(), false);
   SmallVector<Value *, 8> arguments(call.args());
   CallInst *begun = builder.CreateCall(type, found, arguments);
-  for (unsigned index = 0; index < arguments.size(); index++) {
-    for (Attribute::AttrKind kind : {Attribute::ZExt, Attribute::SExt, Attribute::InReg}) {
-      if (call.paramHasAttr(index, kind)) begun->addParamAttr(index, kind);
-    }
-  }
+  begun->setAttributes(attributesOfArguments(call));
+  if (lowered_may_throw) may_throw.push_back(begun);
   answer(await(builder, begun, call.getType(), "noted"));
 
   builder.SetInsertPoint(other);
   answer(awaitOnSideStack(builder, call, nullptr, "a function by its address",
                           "it cannot be converted, or is called as a function of another type"));
   builder.SetInsertPoint(is_not);
+}
+
+// `{handle, value} dispatch(arguments…, function)`: begins the coroutine of the function, or calls
+// the function, which then does not block.
+Function *Converter::dispatcher(const CallInst &call) {
+  FunctionType *called = call.getFunctionType();
+  AttributeList attributes = attributesOfArguments(call);
+  Function *&known = dispatchers[{called, attributes.getRawPointer()}];
+  if (known) return known;
+  LLVMContext &context = module.getContext();
+  SmallVector<Type *, 8> parameters(called->params());
+  parameters.push_back(runtime.pointer());
+  Type *result = runtime.returned(called->getReturnType());
+  known = Function::Create(FunctionType::get(result, parameters, false),
+                           GlobalValue::InternalLinkage, "duality.dispatch", module);
+  known->setAttributes(attributes);
+  known->addFnAttr(Attribute::NoInline);
+  known->addFnAttr(Attribute::getWithUWTableKind(context, UWTableKind::Default));
+  auto *plain = BasicBlock::Create(context, "plain"), *begin = BasicBlock::Create(context, "begin");
+  IRBuilder<> builder(BasicBlock::Create(context, "", known));
+  plain->insertInto(known);
+  begin->insertInto(known);
+  Argument *target = known->getArg(called->getNumParams());
+  SmallVector<Value *, 8> arguments;
+  for (Argument &argument : known->args()) {
+    if (&argument != target) arguments.push_back(&argument);
+  }
+  FunctionCallee find = runtime.function("rt_coroutine_of", runtime.pointer(),
+                                         {runtime.pointer(), runtime.integer(), runtime.pointer()});
+  Value *found =
+      builder.CreateCall(find, {target, builder.getInt32(shapeOf(*called)), table()});
+  builder.CreateCondBr(builder.CreateIsNull(found), plain, begin);
+
+  builder.SetInsertPoint(plain);
+  CallInst *made = builder.CreateCall(called, target, arguments);
+  made->setAttributes(attributes);
+  Value *none = ConstantPointerNull::get(runtime.pointer());
+  if (called->getReturnType()->isVoidTy()) {
+    builder.CreateRet(none);
+  } else {
+    Value *pair = builder.CreateInsertValue(PoisonValue::get(result), none, 0);
+    builder.CreateRet(builder.CreateInsertValue(pair, made, 1));
+  }
+
+  builder.SetInsertPoint(begin);
+  CallInst *begun =
+      builder.CreateCall(FunctionType::get(result, called->params(), false), found, arguments);
+  begun->setAttributes(attributes);
+  begun->setTailCallKind(CallInst::TCK_Tail);
+  builder.CreateRet(begun);
+  return known;
 }
 
 // Puts the note in front of a function that may block.

@@ -3,6 +3,8 @@
 
 #include "once.h"
 
+#include "throwing.h"
+
 #include "llvm/IR/IRBuilder.h"
 
 using namespace llvm;
@@ -28,8 +30,27 @@ Function *makeOnce(Module &module) {
   Value *first = builder.CreateCall(begin, {once->getArg(0)});
   builder.CreateCondBr(builder.CreateIsNotNull(first), run, done);
   builder.SetInsertPoint(run);
-  builder.CreateCall(FunctionType::get(Type::getVoidTy(context), false), once->getArg(1));
-  builder.CreateCall(end, {once->getArg(0)});
+  auto *routine = FunctionType::get(Type::getVoidTy(context), false);
+  if (Function *personality = cxxPersonality(module)) {
+    // An exception leaves the routine to the next thread.
+    auto *ended = BasicBlock::Create(context, "ended", once),
+         *left = BasicBlock::Create(context, "left", once);
+    once->setPersonalityFn(personality);
+    builder.CreateInvoke(routine, once->getArg(1), ended, left);
+    builder.SetInsertPoint(left);
+    LandingPadInst *pad = builder.CreateLandingPad(StructType::get(ptr, i32), 0);
+    pad->setCleanup(true);
+    builder.CreateCall(module.getOrInsertFunction(
+                           "rt_once_abandon",
+                           FunctionType::get(Type::getVoidTy(context), {ptr}, false)),
+                       {once->getArg(0)})
+        ->setDoesNotThrow();
+    builder.CreateResume(pad);
+    builder.SetInsertPoint(ended);
+  } else {
+    builder.CreateCall(routine, once->getArg(1));
+  }
+  builder.CreateCall(end, {once->getArg(0)})->setDoesNotThrow();
   builder.CreateBr(done);
   builder.SetInsertPoint(done);
   builder.CreateRet(builder.getInt32(0));

@@ -290,6 +290,9 @@ const char *const KEEPS[] = {
     "signal",     "bsd_signal",    "sysv_signal",    "__sysv_signal",     "atexit",
     "on_exit",    "at_quick_exit", "pthread_atfork", "__register_atfork", "pthread_key_create",
     "tss_create", "__cxa_atexit",  "sigset",
+    // C++: a destructor that is called later.
+    "__cxa_throw", "__cxa_init_primary_exception", "__cxa_thread_atexit",
+    "__cxa_thread_atexit_impl",
 };
 
 } // namespace

@@ -29,6 +29,9 @@ struct Primitive {
   int unit = 1;
 };
 
+// The arguments of syscall(SYS_futex, …) that rt_futex takes; see implicit.cpp.
+constexpr unsigned FUTEX_ARGUMENTS = 5;
+
 // A library function that calls the function it is given, before it returns.
 struct Callback {
   llvm::StringRef name;

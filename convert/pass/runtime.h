@@ -11,8 +11,8 @@ namespace duality {
 
 // The place of the parent's handle in a handle: behind `resume` and `destroy`.
 constexpr unsigned PARENT = 16;
-// Bits of rt_program: RT_READS_FLAGS and RT_READS_TIMES.
-constexpr unsigned READS_FLAGS = 1, READS_TIMES = 2;
+// Bits of rt_program: RT_READS_FLAGS, RT_READS_TIMES, RT_THROWS and RT_UNWINDS.
+constexpr unsigned READS_FLAGS = 1, READS_TIMES = 2, THROWS = 4, UNWINDS = 8;
 // Bytes of the return register.
 constexpr unsigned RETURN_REGISTER = 64;
 // RT_VERSION and RT_FRUITLESS.

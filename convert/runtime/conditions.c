@@ -1,11 +1,9 @@
 /* Condition variables. Tasks wait at a key of their own beside glibc's object, and pthreads wait in
  * the object. A signal goes to a task if one waits, else to glibc.
  *
- * Libraries that were not converted signal too, so these functions stand in front of libc's for all
- * of them. */
+ * Libraries that were not converted signal too: see front.c. */
 #include "runtime.h"
 
-#include <dlfcn.h>
 #include <limits.h>
 
 /* Bits of the word that glibc keeps attributes in. */
@@ -84,40 +82,14 @@ struct rt_int rt_pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex
 
 /* ---- Signals ---- */
 
-typedef int (*signaller)(pthread_cond_t *);
-
-static signaller libc_signal, libc_broadcast;
-
-/* libc's own, of the version that programs are linked with today. */
-static signaller own_of_libc(const char *name) {
-    signaller function;
-    void *found = dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
-    if (!found) found = dlsym(RTLD_NEXT, name);
-    if (!found) give_up("libc has no condition variables");
-    memcpy(&function, &found, sizeof function);
-    return function;
-}
-
-/* Early, since the child of a fork may find the dynamic linker locked. */
-__attribute__((constructor(101))) static void find_signals(void) {
-    libc_signal = own_of_libc("pthread_cond_signal");
-    libc_broadcast = own_of_libc("pthread_cond_broadcast");
-}
-
 int rt_pthread_cond_signal(pthread_cond_t *condition) {
     bool woke = __atomic_load_n(&waiting, __ATOMIC_SEQ_CST) && engine(ENGINE_WAKE, key_of(condition), 1) > 0;
     if (woke && !is_shared(condition)) return 0;
-    /* The constructor of a library may come before ours. */
-    if (!libc_signal) find_signals();
-    return libc_signal(condition);
+    return libc_pthread_cond_signal(condition);
 }
 int rt_pthread_cond_broadcast(pthread_cond_t *condition) {
     if (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST)) engine(ENGINE_WAKE, key_of(condition), INT_MAX);
-    if (!libc_broadcast) find_signals();
-    return libc_broadcast(condition);
+    return libc_pthread_cond_broadcast(condition);
 }
-
-__attribute__((visibility("default"))) int pthread_cond_signal(pthread_cond_t *condition) { return rt_pthread_cond_signal(condition); }
-__attribute__((visibility("default"))) int pthread_cond_broadcast(pthread_cond_t *condition) { return rt_pthread_cond_broadcast(condition); }
 
 void conditions_after_fork(void) { waiting = 0; }

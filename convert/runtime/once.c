@@ -69,6 +69,13 @@ void rt_once_end(pthread_once_t *once) {
     wake_all((unsigned *)once);
 }
 
+/* An exception has left the routine. */
+void rt_once_abandon(pthread_once_t *once) {
+    forget(identity()->rare);
+    store((unsigned *)once, 0);
+    wake_all((unsigned *)once);
+}
+
 /* A task that ends in a routine leaves it for the next. */
 void once_abandon(struct task *task) {
     while (task->rare && task->rare->once) {

@@ -19,6 +19,7 @@
 #endif
 #include "duality_convert.h"
 #include "engine.h"
+#include "libc.h"
 
 #include <errno.h>
 #include <fenv.h>
@@ -50,6 +51,10 @@ struct rare {
     int policy, priority;
     fenv_t environment;         /* of floating point, between turns; set if OWN is */
     locale_t locale;            /* of uselocale; NULL: the global one */
+    struct exceptions {         /* of C++, between turns; set if HANDLING is */
+        void *caught;           /* those that are handled, the last first */
+        unsigned uncaught;      /* how many are on their way to a handler */
+    } exceptions;
     char name[16];
 };
 
@@ -64,6 +69,7 @@ enum {
     MASKED = 16,  /* has a mask of signals of its own */
     OWN = 32,     /* has a floating-point environment or a locale of its own */
     HOLDS_FILES = 64, /* has locks of stdio's files */
+    HANDLING = 128, /* handles exceptions of C++ while it waits */
 };
 /* How the result of a system call becomes the value of the function. */
 enum shape { SHAPE_ERRNO, SHAPE_NUMBER, SHAPE_SLEEP };
@@ -251,6 +257,18 @@ void processor_inherit(struct task *, const struct rt_program *);
 /* Around each turn, as in environment.c. */
 void processor_enter(struct task *);
 void processor_leave(struct task *);
+
+/* exceptions.c */
+void exceptions_inherit(const struct rt_program *);
+/* Around each turn, as in environment.c. */
+void exceptions_enter(struct task *);
+void exceptions_leave(struct task *);
+/* Ends the task by an exception that goes through its frames. False: it is no program of C++, or
+ * the task has no frames. */
+bool exceptions_unwind(struct task *);
+/* An exception has left the start routine: the end of a task, or one that ends the process. False:
+ * there is none. */
+bool exceptions_leave_root(void);
 
 /* files.c */
 void files_enter(struct task *);

@@ -70,7 +70,7 @@ static void make_call(struct side *side, struct task *task) {
     unsigned state = load(&task->state);
     if ((state & CANCELLED) && !side->cancelled) {
         side->cancelled = true;
-        pthread_cancel(pthread_self());
+        libc_pthread_cancel(pthread_self());
     }
     signals_to_side(task);
     pthread_mutex_unlock(&lock);
@@ -246,7 +246,7 @@ bool side_cancel(struct task *task) {
     struct side *side = rare ? rare->side : NULL;
     if (side && !side->cancelled) {
         side->cancelled = true;
-        pthread_cancel(side->thread);
+        libc_pthread_cancel(side->thread);
     }
     pthread_mutex_unlock(&lock);
     return side != NULL;

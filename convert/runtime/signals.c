@@ -73,7 +73,7 @@ void mask_inherit(struct task *task) {
 unsigned long signal_bit(int signal) { return signal > 0 && signal <= 64 ? 1ul << (signal - 1) : 0; }
 
 int signal_send(pthread_t thread, int signal, const union sigval *value) {
-    return value ? pthread_sigqueue(thread, signal, *value) : pthread_kill(thread, signal);
+    return value ? pthread_sigqueue(thread, signal, *value) : libc_pthread_kill(thread, signal);
 }
 
 bool signal_waits(struct task *task, int signal, const union sigval *value) {
@@ -182,7 +182,7 @@ static int send_signal(struct task *task, int signal, const union sigval *value)
 }
 
 int rt_pthread_kill(pthread_t thread, int signal) {
-    if (!is_task(thread)) return pthread_kill(thread, signal);
+    if (!is_task(thread)) return libc_pthread_kill(thread, signal);
     struct task *task = (struct task *)thread;
     if (load(&task->state) & ENDED) return ESRCH;
     return signal ? send_signal(task, signal, NULL) : 0;

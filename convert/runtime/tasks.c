@@ -97,7 +97,8 @@ void trampoline(struct rt_handle *handle) {
 static void root_resumed(struct rt_handle *handle) {
     (void)handle;
     struct task *task = identity();
-    memcpy(&task->result, rt_ret, sizeof task->result);
+    /* After a pthread_exit, the result is that of the call. */
+    if (!exceptions_leave_root()) memcpy(&task->result, rt_ret, sizeof task->result);
     task->flags |= RETURNED;
 }
 
@@ -154,11 +155,13 @@ void enter_turn(struct task *task) {
     environment_enter(task);
     files_enter(task);
     processor_enter(task);
+    exceptions_enter(task);
     errno = task->engine.saved_errno;
 }
 
 void leave_turn(struct task *task) {
     task->engine.saved_errno = errno;
+    exceptions_leave(task);
     environment_leave(task);
     files_leave(task);
     processor_leave(task);
@@ -172,6 +175,8 @@ static void end_after_destructors(struct rt_handle *handle) {
 
 /* The step that follows when the task has suspended. */
 static void settle(struct task *task) {
+    /* Destructors may wait, and go on at a later turn. */
+    if (task->flags & EXITING) exceptions_unwind(task);
     leave_turn(task);
     if (task->flags & EXITING) destroy_frames(task);
     if (task->flags & (EXITING | RETURNED)) {
@@ -282,6 +287,7 @@ int rt_spawn(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)
     task->engine.arguments[1] = (long)argument;
     mask_inherit(task);
     environment_inherit(task, program);
+    exceptions_inherit(program);
     processor_inherit(task, program);
     __atomic_add_fetch(&live, 1, __ATOMIC_SEQ_CST);
     *thread = (pthread_t)task;

@@ -65,7 +65,7 @@ static void join_pthread(void *argument) {
     pthread_t thread = kept[THREAD];
     void **result = (void **)kept[RESULT];
     const struct timespec *until = (const struct timespec *)kept[UNTIL];
-    kept[VALUE] = until ? pthread_clockjoin_np(thread, result, (clockid_t)kept[CLOCK], until) : pthread_join(thread, result);
+    kept[VALUE] = until ? pthread_clockjoin_np(thread, result, (clockid_t)kept[CLOCK], until) : libc_pthread_join(thread, result);
 }
 
 static void joined_pthread(struct rt_handle *handle) {
@@ -122,7 +122,7 @@ static int block_join(struct task *task, void **result, clockid_t clock, const s
 }
 
 int rt_block_pthread_join(pthread_t thread, void **result) {
-    return is_task(thread) ? block_join((struct task *)thread, result, CLOCK_REALTIME, NULL) : pthread_join(thread, result);
+    return is_task(thread) ? block_join((struct task *)thread, result, CLOCK_REALTIME, NULL) : libc_pthread_join(thread, result);
 }
 int rt_block_pthread_clockjoin_np(pthread_t thread, void **result, clockid_t clock, const struct timespec *until) {
     return is_task(thread) ? block_join((struct task *)thread, result, clock, until) : pthread_clockjoin_np(thread, result, clock, until);
@@ -151,7 +151,7 @@ int rt_pthread_tryjoin_np(pthread_t thread, void **result) {
 }
 
 int rt_pthread_detach(pthread_t thread) {
-    if (!is_task(thread)) return pthread_detach(thread);
+    if (!is_task(thread)) return libc_pthread_detach(thread);
     struct task *task = (struct task *)thread;
     unsigned before = set_bits(&task->state, DETACHED);
     if (before & DETACHED) return EINVAL;
@@ -177,7 +177,7 @@ struct rt_handle *rt_pthread_testcancel(void) {
 }
 
 int rt_pthread_cancel(pthread_t thread) {
-    if (!is_task(thread)) return pthread_cancel(thread);
+    if (!is_task(thread)) return libc_pthread_cancel(thread);
     struct task *task = (struct task *)thread;
     unsigned before = set_bits(&task->state, CANCELLED);
     if (before & ENDED || side_cancel(task)) return 0;

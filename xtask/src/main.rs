@@ -6,12 +6,15 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "what it prints is its result")]
 #![forbid(unsafe_code)]
 
+mod aarch64;
 mod convert;
 mod fuzz;
+mod guide;
 mod hosts;
 mod miri;
 mod outcome;
 mod package;
+mod pages;
 mod peers;
 mod soak;
 mod steps;
@@ -68,6 +71,8 @@ fn main() -> ExitCode {
         ["tidy", "--shrink"] => steps::shrink(&workspace),
         ["convert"] => steps::run_convert(&workspace),
         ["convert", "--test"] => steps::run_by_name(&workspace, "convert-test"),
+        ["aarch64"] => steps::run_aarch64(&workspace),
+        ["guide"] => steps::run_guide(&workspace),
         ["package"] => steps::run_package(&workspace),
         ["soak", ref rest @ ..] => steps::run_soak(&workspace, rest),
         [name] => match STEPS.iter().position(|step| step.name == name) {
@@ -97,7 +102,9 @@ fn help() -> String {
     }
     text += "\nNot among them:\n";
     text += &entry(SOAK.name, 12, SOAK.about);
+    text += &entry("aarch64", 12, aarch64::ABOUT);
     text += &entry("convert", 12, "builds the pass of `duality cc`");
+    text += &entry("guide", 12, guide::ABOUT);
     text += &entry("hosts", 12, hosts::ABOUT);
     text += &entry("package", 12, "builds the Debian package, and the folder that it is made of");
     text += "\nRules of `tidy`; xtask/src/tidy/mod.rs has the exceptions, and why:\n";
@@ -131,7 +138,8 @@ mod tests {
         let help = help();
         let names =
             STEPS.iter().map(|step| step.name).chain(tidy::RULES.iter().map(|rule| rule.name));
-        for name in names.chain(["test", "soak", "convert", "hosts", "package"]) {
+        for name in names.chain(["test", "soak", "aarch64", "convert", "guide", "hosts", "package"])
+        {
             assert!(help.contains(&format!("\n  {name} ")), "{name}");
         }
         let wide = help.lines().find(|line| line.chars().count() > COLUMNS);

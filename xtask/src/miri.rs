@@ -38,7 +38,7 @@ const GROUPS: &[Group] = &[
         tests: &[
             "event_loop::",
             "remote::name::",
-            "task::join::",
+            "join_cell::",
             "visibility::label::",
             "visibility::stage_names::",
             "visibility::thread_slots::",

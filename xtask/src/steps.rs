@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::outcome::Outcome::{self, Failed, Partly, Passed, Skipped};
 use crate::outcome::{cargo_command, execute, execute_tests};
 use crate::tidy::{self, Tree};
-use crate::{Workspace, convert, fuzz, miri, package, peers, soak, tools};
+use crate::{Workspace, aarch64, convert, fuzz, guide, miri, package, peers, soak, tools};
 
 /// One check of the workspace, a command of its own.
 pub(crate) struct Step {
@@ -88,6 +88,16 @@ pub(crate) fn run_package(workspace: &Workspace) -> ExitCode {
     run_by(&[step("package", "builds what an installation has", package::run)], |step| {
         (step.run)(workspace)
     })
+}
+
+/// Compiles and tests for aarch64.
+pub(crate) fn run_aarch64(workspace: &Workspace) -> ExitCode {
+    run_by(&[step("aarch64", aarch64::ABOUT, aarch64::run)], |step| (step.run)(workspace))
+}
+
+/// Writes, checks and builds the guide.
+pub(crate) fn run_guide(workspace: &Workspace) -> ExitCode {
+    run_by(&[step("guide", guide::ABOUT, guide::run)], |step| (step.run)(workspace))
 }
 
 /// Runs one step.

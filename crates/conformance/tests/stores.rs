@@ -159,7 +159,7 @@ fn a_store_that_was_away_is_found_again(architecture: &[&str]) {
         assert!(post(&guestbook, "guest-name=a&guest-remarks=b").starts_with("HTTP/1.1 503 "));
         assert_eq!(client.ask("FIND ada"), "ERROR the store is unavailable");
     });
-    // No longer than a back-off later, on the same connections and without a restart.
+    // The same connections find it again within a back-off, without a restart.
     let found = eventually("the store is found again", || {
         Some(client.ask("FIND ada")).filter(|reply| !reply.starts_with("ERROR "))
     });

@@ -197,7 +197,7 @@ fn equal_candidates_are_not_told_apart() {
 
 #[test]
 fn a_candidate_that_fails_is_out() {
-    let arguments = "--candidates epoll,pool,uthreads --by connection --slot 100ms --max-errors 1%";
+    let arguments = "--candidates epoll,pool,uthreads --by connection --slot 100ms";
     let trial = Trial::start(UNEVEN, arguments);
     let (address, failed) = (trial.address, AtomicUsize::new(0));
     let request = || how(address).inspect_err(|_| _ = failed.fetch_add(1, Ordering::Relaxed));
@@ -213,6 +213,19 @@ fn a_candidate_that_fails_is_out() {
     });
     assert_eq!((&out["candidate"], &out["reason"]["why"]), (&"pool".into(), &"errors".into()));
     assert!(!lost.is_empty());
+    trial.signal(Signal::TERM);
+    assert_eq!(trial.end().0.code(), Some(0));
+}
+
+/// Each request is answered, but some answers say that the service has failed.
+#[test]
+fn a_candidate_that_answers_with_failures_is_out() {
+    let arguments = "--candidates epoll,poll --by connection --slot 100ms";
+    let trial = Trial::start(UNEVEN, arguments);
+    let address = trial.address;
+    let (out, answered, lost) = with_clients(|| how(address), |_| trial.event("out"));
+    assert_eq!((&out["candidate"], &out["reason"]["why"]), (&"poll".into(), &"errors".into()));
+    assert!(answered > 0 && lost.is_empty(), "{lost:?}");
     trial.signal(Signal::TERM);
     assert_eq!(trial.end().0.code(), Some(0));
 }

@@ -36,10 +36,14 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
         script: source(workspace).join("gdb.py"),
     };
     driver.write_sources(&source(workspace).join("tests"))?;
-    let steps: [(&str, Test); 10] = [
+    driver.write_sources_of_libraries()?;
+    let steps: [(&str, Test); 13] = [
         ("the same link", Driver::again),
         ("an archive", Driver::archive),
         ("a language", Driver::language),
+        ("C++", Driver::cxx),
+        ("waits of C++", Driver::waits),
+        ("a library that joins", Driver::joined),
         ("hazards", Driver::hazards),
         ("probes", Driver::probes),
         ("a shared library", Driver::shared_library),
@@ -116,9 +120,69 @@ impl Driver {
             .map_err(|error| format!("test.h: {error}"))
     }
 
+    /// Of threads in C++, and of a library that is given threads of the program.
+    fn write_sources_of_libraries(&self) -> Result<(), String> {
+        let write = |name: &str, text: &str| {
+            fs::write(self.work.join(name), text).map_err(|error| format!("{name}: {error}"))
+        };
+        write(
+            "thread.cc",
+            "#include <cstdio>\n#include <thread>\n#include <unistd.h>\n\
+             int main() { int value = 0; std::thread thread([&] { usleep(1); value = 42; });\n\
+             thread.join(); std::printf(\"%d\\n\", value); }\n",
+        )?;
+        write("libcxx.c", "void _ZNSt3__15mutex4lockEv(void *mutex) {}\n")?;
+        write(
+            "locks.c",
+            "#include \"test.h\"\nvoid _ZNSt3__15mutex4lockEv(void *);\
+             static void *start(void *mutex) { _ZNSt3__15mutex4lockEv(mutex); usleep(1); return mutex; }\n\
+             int main(void) { char mutex[40]; run(start, mutex); return 0; }\n",
+        )?;
+        // A hundred threads wait for an atomic variable, and as many for a static one.
+        write(
+            "waits.cc",
+            "#include <atomic>\n#include <cstdio>\n#include <fstream>\n#include <latch>\n\
+             #include <string>\n#include <thread>\n#include <vector>\n#include <semaphore.h>\n\
+             static std::atomic<int> told, go; static std::latch here(100); static sem_t opens;\n\
+             struct Made { Made() { sem_wait(&opens); } };\n\
+             static void is_made() { static Made made; }\n\
+             static int kibibytes() { std::ifstream file(\"/proc/self/status\"); std::string key;\n\
+             int count = 0; while (file >> key) if (key == \"VmData:\") file >> count; return count; }\n\
+             int main() { sem_init(&opens, 0, 0); std::vector<std::thread> threads;\n\
+             for (int i = 0; i < 100; i++) threads.emplace_back([] { here.count_down(); told++; go.wait(0); });\n\
+             for (int i = 0; i < 100; i++) threads.emplace_back([] { told++; is_made(); });\n\
+             while (told < 200) std::this_thread::yield();\n\
+             int count = kibibytes(); go = 1; go.notify_all(); sem_post(&opens);\n\
+             for (auto &thread : threads) thread.join();\n\
+             std::printf(\"%d\\n\", count < 300000 ? 42 : count); }\n",
+        )?;
+        // A library is given a thread of the program, which it joins; another one, which it
+        // cancels and detaches.
+        write(
+            "joins.c",
+            "#include <pthread.h>\n#include <signal.h>\nvoid *joins(pthread_t thread, pthread_t other) {\n\
+             void *result; pthread_join(thread, &result); if (pthread_kill(other, 0)) return 0;\n\
+             pthread_cancel(other); pthread_detach(other); return result; }\n",
+        )?;
+        write(
+            "joined.c",
+            "#include \"test.h\"\nvoid *joins(pthread_t, pthread_t);\n\
+             static void *start(void *argument) { usleep(1); return argument; }\n\
+             static void *stays(void *argument) { for (;;) usleep(1000); return argument; }\n\
+             int main(void) { pthread_t thread, other;\n\
+             pthread_create(&thread, NULL, start, (void *)42);\n\
+             pthread_create(&other, NULL, stays, NULL);\n\
+             printf(\"%ld\\n\", (long)joins(thread, other)); return 0; }\n",
+        )
+    }
+
     fn driver(&self, line: &str) -> Command {
+        self.compiler("cc", line)
+    }
+
+    fn compiler(&self, name: &str, line: &str) -> Command {
         let mut command = Command::new(&self.command);
-        command.arg("cc").args(line.split(' ')).current_dir(&self.work);
+        command.arg(name).args(line.split(' ')).current_dir(&self.work);
         command
     }
 
@@ -184,6 +248,36 @@ impl Driver {
         self.succeeds("-include-pch test.pch -c waits.c -o waits.o").map(|_| ())
     }
 
+    /// Threads of C++ are converted by the compiler of C++. That of C names what it cannot convert.
+    fn cxx(&self) -> Result<(), String> {
+        let cxx = |line: &str| self.succeeds_with(&mut self.compiler("c++", line), line);
+        cxx("-O2 -g -pthread -c thread.cc -o thread.o")?;
+        cxx("-pthread thread.o -o thread")?;
+        self.is_converted("thread")?;
+        cxx("-O1 -pthread -static-libstdc++ thread.cc -o own")?;
+        self.is_converted("own")?;
+        let said = self.succeeds("-pthread thread.o -lstdc++ -o by_c")?;
+        if said.contains("threads of std::thread are not converted: libstdc++ starts them") {
+            Ok(())
+        } else {
+            Err(said)
+        }
+    }
+
+    /// Threads that wait for a variable keep no stacks. Two hundred stacks would be 1.6 GB.
+    fn waits(&self) -> Result<(), String> {
+        let line = "-std=c++20 -O2 -pthread waits.cc -o waits";
+        self.succeeds_with(&mut self.compiler("c++", line), line)?;
+        self.is_converted("waits")
+    }
+
+    /// A library names threads of the program.
+    fn joined(&self) -> Result<(), String> {
+        self.succeeds("-shared -fPIC joins.c -o libjoins.so")?;
+        self.succeeds("-O1 -w -pthread joined.c -L. -ljoins -Wl,-rpath,$ORIGIN -o joined")?;
+        self.is_converted("joined")
+    }
+
     /// A program of the same inputs is linked once.
     fn again(&self) -> Result<(), String> {
         let cache = self.work.join("cache");
@@ -214,9 +308,17 @@ impl Driver {
             && has("so in 1 more place")
             && has("threads of computes are not converted: it never blocks")
         {
-            return Ok(());
+            return self.other_library();
         }
         Err(said)
+    }
+
+    /// libc++, as far as the pass sees it: a name in a shared library.
+    fn other_library(&self) -> Result<(), String> {
+        self.succeeds("-shared -fPIC libcxx.c -o libother.so")?;
+        let said = self.succeeds("-O1 -w -pthread locks.c -L. -lother -o locks")?;
+        let warns = said.contains("locks.c:2: libc++ waits in its own library");
+        if warns { Ok(()) } else { Err(said) }
     }
 
     /// What configure and CMake ask a compiler.

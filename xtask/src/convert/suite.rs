@@ -2,8 +2,9 @@
 //! and converted, and must print the same. Then generated programs (`fuzz.py`), for as long as
 //! there is time.
 //!
-//! The reference runtime is linked by its object, the product's by `duality cc`. Some programs are
-//! for the product's only; they say so in a line ` * Runtime: product`.
+//! The reference runtime is linked by its object, the product's by `duality cc` or `duality c++`.
+//! Some programs are for the product's only; they say so in a line `Runtime: product`. All programs
+//! in C++ are.
 //!
 //! With AddressSanitizer, frames come from malloc, so that it sees a use of a frame that was freed.
 //! Its stack checks are off: they would watch variables where they are no longer, on the stack.
@@ -93,7 +94,10 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
     };
     fs::create_dir_all(&suite.work)
         .map_err(|error| format!("{}: {error}", suite.work.display()))?;
-    let programs = files_of(&suite.source.join("tests"), "c")?;
+    let tests = suite.source.join("tests");
+    // The largest first.
+    let mut programs = files_of(&tests, "cc")?;
+    programs.extend(files_of(&tests, "c")?);
     let start = Instant::now();
     let failures = in_parallel(programs.len(), None, |index| suite.program(&programs[index]));
     report(&failures)?;
@@ -164,10 +168,12 @@ impl Suite {
             fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
         let flags: Vec<&str> = text
             .lines()
-            .find_map(|line| line.strip_prefix(" * Flags: "))
+            .find_map(|line| {
+                [" * Flags: ", "// Flags: "].iter().find_map(|key| line.strip_prefix(key))
+            })
             .map(|flags| flags.trim_end_matches(" */").split(' ').collect())
             .unwrap_or_default();
-        let product_only = text.lines().any(|line| line.starts_with(" * Runtime: product"));
+        let product_only = text.lines().any(|line| line.contains(" Runtime: product"));
         let builds =
             BUILDS.iter().filter(|build| !product_only || build.runtime != Runtime::Reference);
         let mut expected: Option<(&str, Output)> = None;
@@ -283,7 +289,8 @@ impl Suite {
     }
 
     fn native(&self, file: &Path, program: &Path, level: &str) -> Command {
-        self.with_arguments(Command::new(llvm("clang")), file, program, level)
+        let compiler = if is_cxx(file) { "clang++" } else { "clang" };
+        self.with_arguments(Command::new(llvm(compiler)), file, program, level)
     }
 
     fn converted(&self, file: &Path, program: &Path, build: Build) -> Command {
@@ -291,7 +298,7 @@ impl Suite {
             Runtime::Reference => Command::new(llvm("clang")),
             Runtime::Product(_) => {
                 let mut command = Command::new(&self.command);
-                command.arg("cc");
+                command.arg(if is_cxx(file) { "c++" } else { "cc" });
                 command
             }
         };
@@ -308,6 +315,10 @@ impl Suite {
         }
         command
     }
+}
+
+fn is_cxx(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "cc")
 }
 
 fn compile(command: &mut Command, title: &str) -> Result<(), String> {

@@ -158,6 +158,15 @@ pub(crate) fn manifest(tree: &Tree) -> Vec<Violation> {
         if !has("lints", "workspace", |value| value == "true") {
             found.push(Violation::new(&manifest.path, 0, "add `[lints] workspace = true`"));
         }
+        let is_published = !has("package", "publish", |value| value == "false");
+        for key in ["keywords", "categories", "repository", "license"] {
+            let names = [key.to_owned(), format!("{key}.workspace")];
+            if is_published && !names.iter().any(|name| has("package", name, |_| true)) {
+                let message =
+                    format!("a published crate has a key `{key}`: {key}.workspace = true");
+                found.push(Violation::new(&manifest.path, 0, message));
+            }
+        }
     }
     found
 }
@@ -285,17 +294,22 @@ mod tests {
 
     #[test]
     fn a_manifest_has_a_description_and_the_lints() {
-        let good = "[package]\ndescription = \"Stacks\"\n[lints]\nworkspace = true\n";
-        assert_eq!(manifest(&tree("fiber", good)), []);
-        assert_eq!(
-            manifest(&tree("fiber", "[package]\ndescription = \"\"\n[lints]\nworkspace = true\n"))
-                .len(),
-            1
-        );
-        assert_eq!(
-            manifest(&tree("fiber", "[other]\ndescription = \"Stacks\"\nworkspace = true\n")).len(),
-            2
-        );
+        let found = |text: &str| manifest(&tree("fiber", text)).len();
+        let good =
+            "[package]\npublish = false\ndescription = \"Stacks\"\n[lints]\nworkspace = true\n";
+        assert_eq!(found(good), 0);
+        assert_eq!(found(&good.replace("Stacks", "")), 1);
+        assert_eq!(found(&good.replace("[lints]", "[other]")), 1);
+    }
+
+    #[test]
+    fn a_published_crate_can_be_found() {
+        let found = |text: &str| manifest(&tree("fiber", text)).len();
+        let good = "[package]\ndescription = \"Stacks\"\nkeywords.workspace = true\n\
+            categories = []\nrepository.workspace = true\nlicense.workspace = true\n\
+            [lints]\nworkspace = true\n";
+        assert_eq!(found(good), 0);
+        assert_eq!(found(&good.replace("keywords", "words")), 1);
     }
 
     #[test]

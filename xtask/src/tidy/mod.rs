@@ -6,13 +6,14 @@
 //! ```text
 //!   shape    a file: how it opens, how long and wide it is      modules   the modules of a crate
 //!   words    words that must not stand in some files            crates    crates and the workspace
-//!   plain    prose
+//!   plain    prose                                             guide     links, pages that are made
 //! ```
 //!
 //! Rules see a [`Tree`], never the disk: each is tested on a few lines of text. What must break a
 //! rule stands in [`EXCEPTIONS`] with its reason. An exception that nothing needs is an error too.
 
 mod crates;
+mod guide;
 mod modules;
 mod plain;
 mod shape;
@@ -74,10 +75,26 @@ pub(crate) const RULES: &[Rule] = &[
     ),
     rule("direction", "dependencies between the crates point one way", crates::direction),
     rule("circles", "the modules of a crate do not import each other in circles", modules::circles),
-    rule("manifest", "a crate has a description and the workspace's lints", crates::manifest),
+    rule(
+        "manifest",
+        "a crate has a description and the workspace's lints, a published one keywords and categories too",
+        crates::manifest,
+    ),
     rule("lock", "Cargo.lock is committed", crates::lock),
     rule("subject", "the subject of a commit has at most 72 characters", crates::subject),
     rule("readme", "README.md shows the two commands that a newcomer types", crates::readme),
+    rule(
+        "links",
+        "a relative link of a page leads to a file, and its anchor to a heading",
+        guide::links_lead_somewhere,
+    ),
+    rule("contents", "docs/SUMMARY.md names every page of docs/", guide::summary),
+    rule(
+        "made",
+        "docs/architectures is what `cargo xtask guide` makes of the headers",
+        guide::architecture_pages,
+    ),
+    rule("quotes", "docs/troubleshooting.md quotes messages that a source has", guide::quotes),
 ];
 
 const fn rule(
@@ -111,6 +128,13 @@ impl fmt::Display for Violation {
             line => write!(f, "{}:{line}: {}", self.path, self.message),
         }
     }
+}
+
+/// Every violation of the rules about the guide.
+pub(crate) fn check_guide(tree: &Tree) -> Vec<Violation> {
+    let rules =
+        [guide::links_lead_somewhere, guide::summary, guide::architecture_pages, guide::quotes];
+    rules.iter().flat_map(|rule| rule(tree)).collect()
 }
 
 /// Every violation in `tree` that no exception covers, each with the name of its rule.

@@ -1,5 +1,6 @@
 //! What the rules look at: the sources and manifests of the workspace, read once.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
@@ -19,6 +20,8 @@ pub(crate) struct Tree {
     pub(crate) sources: Vec<Source>,
     /// Markdown, except pages that runs have written.
     pub(crate) pages: Vec<Page>,
+    /// Every file and folder, for links to lead to.
+    pub(crate) files: BTreeSet<String>,
     /// Sources in C and C++.
     pub(crate) natives: Vec<Page>,
     pub(crate) manifests: Vec<Manifest>,
@@ -50,6 +53,7 @@ impl Tree {
         let mut tree = Self {
             sources: Vec::new(),
             pages: Vec::new(),
+            files: BTreeSet::new(),
             manifests: Vec::new(),
             readme: fs::read_to_string(root.join("README.md")).unwrap_or_default(),
             lock_is_tracked: lock_is_tracked(root),
@@ -57,6 +61,7 @@ impl Tree {
             plain_list: fs::read_to_string(root.join(PLAIN_LIST)).unwrap_or_default(),
             subjects: subjects(root),
         };
+        list_all(root, root, &mut tree.files)?;
         for path in paths {
             let text = fs::read_to_string(&path).map_err(|error| named(&path, &error))?;
             let relative = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
@@ -74,6 +79,12 @@ impl Tree {
         Ok(tree)
     }
 
+    /// The text of the source at `path`.
+    pub(crate) fn text_of(&self, path: &str) -> Option<&str> {
+        let source = self.sources.iter().find(|source| source.path == path);
+        source.map(|source| source.text.as_str())
+    }
+
     /// The names of the packages that depend on `dependency`, in their tests or otherwise.
     pub(crate) fn packages_with(&self, dependency: &str) -> Vec<&str> {
         self.manifests
@@ -89,6 +100,7 @@ impl Tree {
         Self {
             sources: Vec::new(),
             pages: Vec::new(),
+            files: BTreeSet::new(),
             manifests: Vec::new(),
             readme: "cargo run --release -- compare\ncargo xtask test\n".into(),
             lock_is_tracked: true,
@@ -124,6 +136,23 @@ fn list(folder: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
             // The folder with the Cargo.lock is the workspace itself (or fuzz/, which is one of its
             // own): no member.
             paths.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Collects every file and folder, relative to `root`, without what builds leave there.
+fn list_all(root: &Path, folder: &Path, files: &mut BTreeSet<String>) -> io::Result<()> {
+    for entry in fs::read_dir(folder).map_err(|error| named(folder, &error))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default();
+        if name == "target" || name == ".git" {
+            continue;
+        }
+        let relative = path.strip_prefix(root).unwrap_or(&path);
+        files.insert(relative.to_string_lossy().into_owned());
+        if path.is_dir() && !path.is_symlink() {
+            list_all(root, &path, files)?;
         }
     }
     Ok(())

@@ -12,8 +12,9 @@ use duality::net::TcpStream;
 
 /// Under threads, a request takes this much processor time. Elsewhere it takes some 20 µs.
 const WORK: Duration = Duration::from_micros(300);
-/// Under pool, one connection of so many fails.
-const FAILURES: u64 = 10;
+/// Under pool, one connection of so many fails. Under poll, one answer of so many tells of a
+/// failure.
+const FAILURES: u64 = 100;
 
 /// A line comes, and a line goes.
 async fn serve(mut stream: TcpStream) -> io::Result<()> {
@@ -24,8 +25,12 @@ async fn serve(mut stream: TcpStream) -> io::Result<()> {
         return Ok(());
     }
     let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
-    if is_under("pool") && number % FAILURES == FAILURES - 1 {
+    let is_planted = number % FAILURES == FAILURES - 1;
+    if is_under("pool") && is_planted {
         return Err(io::Error::other("planted"));
+    }
+    if is_under("poll") && is_planted {
+        stream.fail_request();
     }
     if is_under("threads") {
         let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! `duality compare PLAN.toml`: the experiments of a plan, one after the other; and `duality plan
-//! new`. docs/plans.md says what a plan can ask for.
+//! `duality compare PLAN.toml`: the experiments of a plan, one after the other. Also `duality plan
+//! new`. docs/plans.md describes plans.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -36,7 +36,7 @@ enum Command {
     },
 }
 
-/// A plan that can be run as it is.
+/// A plan that can be run unchanged.
 const NEW: &str = include_str!("new_plan.toml");
 
 /// [`NEW`], and an explanation of every key of an experiment.
@@ -76,18 +76,18 @@ pub(super) fn write(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the command line asks for: it overrides every experiment of the plan.
+/// The flags of the command line, which override every experiment of the plan.
 pub(super) struct Flags {
     pub(super) settings: Settings,
     pub(super) tuning: Tuning,
-    /// How long all of it may take.
+    /// The limit on the time of the whole plan.
     pub(super) budget: Option<Duration>,
-    /// What is printed of each experiment.
+    /// The output for each experiment.
     pub(super) shown: Shown<'static>,
 }
 
 impl Flags {
-    /// How long all of the plan may take.
+    /// The limit on the time of the whole plan.
     fn limit(&self, plan: &Plan) -> Option<Duration> {
         self.budget.or(plan.budget.map(|(budget, _)| budget))
     }
@@ -113,7 +113,7 @@ pub(super) fn run(
     log::tell(format_args!("results in {}", out.display()));
     let interrupted = load::on_interrupt()?;
     let clock = Clock::new(&interrupted, flags.limit(&plan));
-    // The folder is removed after the measurements, with the programs in it.
+    // The folder and its programs are removed after the measurements.
     let programs = tempfile::tempdir()
         .map_err(|error| Failure::failed(format!("a folder for programs: {error}")))?;
     build(&mut experiments, programs.path());
@@ -153,7 +153,7 @@ pub(super) fn run(
     )))
 }
 
-/// Makes the programs of the peers that have to be made. Peers for which it fails are unavailable.
+/// Builds the programs of the peers that need a build. Peers that cannot be built are unavailable.
 fn build(experiments: &mut [Experiment], folder: &Path) {
     let all = experiments.iter().flat_map(|experiment| &experiment.design.peers);
     let failed = peers::build(all, folder);
@@ -168,7 +168,7 @@ fn build(experiments: &mut [Experiment], folder: &Path) {
     }
 }
 
-/// Explains what a plan would measure, and measures nothing.
+/// Explains the measurements of a plan, without measuring.
 pub(super) fn check(catalogue: &Catalogue, path: &Path, flags: &Flags) -> Result<(), Failure> {
     let (plan, experiments) = read(catalogue, path, flags)?;
     announce(&plan, &experiments);
@@ -179,7 +179,7 @@ pub(super) fn check(catalogue: &Catalogue, path: &Path, flags: &Flags) -> Result
     print(&told.collect::<String>())
 }
 
-/// Says what a plan asks, how long it takes, and what it starts.
+/// Announces a plan's question, its length, and the programs that it starts.
 fn announce(plan: &Plan, experiments: &[Experiment]) {
     let length: Duration = experiments.iter().map(Experiment::length).sum();
     log::tell(format_args!(
@@ -189,7 +189,7 @@ fn announce(plan: &Plan, experiments: &[Experiment]) {
         if experiments.len() == 1 { "" } else { "s" },
         length.as_secs_f64(),
     ));
-    // Peers of the plan can be any command, so the user must see them.
+    // Peers of a plan can be any command, so the user must see these commands.
     for peer in &plan.peers {
         let Peer { name, command, build, .. } = peer;
         if !build.is_empty() {
@@ -199,7 +199,7 @@ fn announce(plan: &Plan, experiments: &[Experiment]) {
     }
 }
 
-/// Reads a plan and checks all of it.
+/// Reads a plan and checks every experiment.
 fn read(
     catalogue: &Catalogue,
     path: &Path,
@@ -207,7 +207,7 @@ fn read(
 ) -> Result<(Plan, Vec<Experiment>), Failure> {
     let told = |problem: String| Failure::misuse(format!("{}: {problem}", path.display()));
     let mut text = String::new();
-    // One byte above the limit tells the parser that the plan is too long.
+    // One byte above the limit lets the parser notice that the plan is too long.
     File::open(path)
         .and_then(|opened| opened.take(file::LARGEST as u64 + 1).read_to_string(&mut text))
         .map_err(|error| told(error.to_string()))?;
@@ -243,7 +243,7 @@ fn read(
     Ok((plan, experiments))
 }
 
-/// What the lab is to measure for an experiment of a plan that lies in `directory`.
+/// The lab's experiment for an experiment of a plan in `directory`.
 fn make(
     catalogue: &Catalogue,
     plan: &Plan,
@@ -303,7 +303,7 @@ mod tests {
         let mut count = 0;
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
-            // The recordings that plans replay have a folder there.
+            // A folder there has the recordings that plans replay.
             if path.is_dir() {
                 continue;
             }

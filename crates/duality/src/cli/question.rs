@@ -1,4 +1,4 @@
-//! What `duality compare` is asked: a service, a plan, or a plan of regimes.
+//! The question to `duality compare`: a service, a plan, or a plan of regimes.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ pub(super) fn answer(catalogue: &Catalogue, arguments: &Arguments) -> Result<(),
     let Some(file) = arguments.plan() else { return compare::run(catalogue, arguments) };
     let Arguments { resume, check, tables, tuning, budget, .. } = *arguments;
     let out = arguments.out();
-    // A file that cannot be read is told below.
+    // The code below reports a file that cannot be read.
     let text = fs::read_to_string(file).unwrap_or_default();
     if is_of_regimes(&text) {
         arguments.refuse_for_regimes(file)?;

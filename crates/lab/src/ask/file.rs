@@ -49,7 +49,7 @@ const LONGEST_NAME: usize = 64;
 /// A plan as written in its file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// What is asked.
+    /// The question that the plan asks.
     pub title: String,
     /// The source of the question. May be empty.
     pub source: String,

@@ -22,11 +22,11 @@ pub fn read_trace(path: &Path) -> Result<Arc<Trace>, String> {
     file::read(path).map(Arc::new).map_err(|error| error.to_string())
 }
 
-/// What `settings` replay, if they do.
+/// The recording that `settings` replay, if they name one.
 ///
 /// # Errors
 ///
-/// The recording that cannot be read, or the setting that does not fit.
+/// The error names the recording that cannot be read, or the setting that does not fit.
 pub(super) fn of(settings: &Settings, behaviour: &Behaviour) -> Result<Option<Replay>, Misfit> {
     let Some(path) = &settings.trace else {
         let said = [
@@ -64,11 +64,11 @@ pub(super) fn of(settings: &Settings, behaviour: &Behaviour) -> Result<Option<Re
     written.map(Some).map_err(|error| Misfit::new("trace", format!("its files: {error}")))
 }
 
-/// Finds the numbers of users that make no load to measure: their cells are unavailable.
+/// Finds the numbers of users that make too little load to measure. Their cells are unavailable.
 ///
 /// # Errors
 ///
-/// What does not fit the service.
+/// The first part of the recording that does not fit the service.
 pub(super) fn check(experiment: &mut Experiment) -> Result<(), Misfit> {
     let Some(replay) = experiment.replay.clone() else { return Ok(()) };
     let length = Duration::from_secs_f64(experiment.design.window_seconds);

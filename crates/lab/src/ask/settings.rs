@@ -2,8 +2,8 @@
 //! names.
 //!
 //! The registry at the end of this file has an entry for each setting. Plan files, their checks,
-//! `duality plan new` and the resolution of an experiment read it. Every setting is optional. Its
-//! default may depend on the service.
+//! `duality plan new` and the resolution of an experiment read it. Every setting is optional. The
+//! default of a setting may depend on the service.
 //!
 //! ```text
 //!   key  field via its parser: type    for which part, its check

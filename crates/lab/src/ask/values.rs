@@ -86,7 +86,7 @@ pub(super) fn distinct<T: Ord + Display>(values: &[T]) -> Checked {
     }
 }
 
-/// Refuses an empty list, and one that is too long.
+/// Refuses a list that is empty or too long.
 pub(super) fn size<T>(values: &[T]) -> Checked {
     match values.len() {
         0 => Err("nothing is in this list: name at least one, or leave it out".to_owned()),
@@ -110,7 +110,7 @@ pub(super) fn speed(speed: &f64) -> Checked {
     }
 }
 
-/// Numbers of connections, each of them once.
+/// Numbers of connections without repetition.
 pub(super) fn concurrency(counts: &[usize]) -> Checked {
     distinct(counts)?;
     counts.iter().try_for_each(connections)

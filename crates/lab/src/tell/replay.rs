@@ -1,5 +1,5 @@
-//! What a replay says besides the verdict: whether it matters at the user's own traffic, and how
-//! many users each architecture has room for.
+//! The findings of a replay besides the verdict. They say whether the choice matters at the user's
+//! own traffic, and how many users each architecture has room for.
 
 use std::fmt::Write;
 
@@ -10,32 +10,32 @@ use crate::judge::rows::{Figures, Row};
 use crate::record::{Cell, Heading, Outcome, Recording, Spread};
 use crate::tell::summary::Summary;
 
-/// Where each takes a smaller share of a processor, the choice does not matter.
+/// If each subject takes a smaller share of a processor, the choice does not matter.
 const NO_MATTER: f64 = 0.001;
 
-/// The choice begins to matter where the dearest takes this share of a processor.
+/// The choice begins to matter when the most expensive subject takes this share of a processor.
 const MATTERS: f64 = 0.1;
 
-/// How many users an architecture has room for.
+/// The number of users that an architecture has room for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Headroom {
     /// The architecture or peer.
     pub subject: String,
-    /// The share of a processor that it takes at the recorded load.
+    /// The share of a processor that the subject takes at the recorded load.
     pub share_as_recorded: f64,
-    /// How many times the users it takes to use one processor.
+    /// The multiple of the users that takes one whole processor.
     pub users_of_a_processor: f64,
-    /// The fewest users measured at which it lacked something, and what.
+    /// The smallest measured multiple of users at which the subject lacked something, and the lack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lack: Option<(usize, String)>,
 }
 
-/// The headroom of all subjects that were measured, the largest first. None without a recording.
+/// The headroom of all subjects that were measured, the largest first. Empty without a recording.
 pub fn headroom(heading: &Heading, summary: &Summary) -> Vec<Headroom> {
     let Some(recording) = &heading.design.recording else { return Vec::new() };
     let of = |name: &String| {
         let measured = summary.of_subject(name).filter(|row| {
-            // The costs of a server that leaves requests unanswered are those of others.
+            // The costs of a server that leaves requests unanswered mislead.
             row.medians().is_some_and(|medians| !medians.starved)
         });
         let lack = summary.of_subject(name).find_map(|row| Some((row.concurrency, lack(row)?)));
@@ -59,7 +59,7 @@ pub fn headroom(heading: &Heading, summary: &Summary) -> Vec<Headroom> {
     all
 }
 
-/// What a subject lacked at so many users, if it did.
+/// The lack of a subject with this many users, if there was one.
 fn lack(row: &Row) -> Option<String> {
     match &row.figures {
         Figures::Measured(medians) if medians.starved => Some(format!(
@@ -71,7 +71,7 @@ fn lack(row: &Row) -> Option<String> {
     }
 }
 
-/// Whether the choice matters at the traffic that was recorded, if it does not.
+/// The sentence that the choice does not matter at the recorded traffic, if it does not.
 pub(super) fn first_sentence(heading: &Heading, headroom: &[Headroom]) -> Option<String> {
     let recording = heading.design.recording.as_ref()?;
     let measured = headroom.iter().filter(|one| one.users_of_a_processor > 0.0);
@@ -99,7 +99,7 @@ pub(super) fn first_sentence(heading: &Heading, headroom: &[Headroom]) -> Option
     ))
 }
 
-/// A bound of a share, in percent: the next of 0.1, 0.01, ….
+/// An upper bound of a share, in percent: the next of 0.1, 0.01, ….
 fn percent(share: f64) -> String {
     let mut bound = 0.1_f64;
     let mut decimals = 1;
@@ -114,7 +114,7 @@ fn small(value: f64) -> String {
     if value < 10.0 { format!("{value:.2}") } else { grouped(value) }
 }
 
-/// Two digits: more would promise too much.
+/// Two digits, because more digits would promise too much.
 fn rounded(value: f64) -> f64 {
     if value < 10.0 {
         return value.round().max(1.0);
@@ -123,8 +123,7 @@ fn rounded(value: f64) -> f64 {
     (value / unit).round() * unit
 }
 
-/// Words for a replay: where other experiments have so many connections, it has so many times the
-/// users of the recording.
+/// Changes words for a replay: numbers of connections become multiples of the recording's users.
 pub fn in_users(text: &str) -> String {
     let mut told = String::with_capacity(text.len());
     let mut rest = text;
@@ -217,7 +216,7 @@ pub(super) fn figures(recording: &Recording) -> Vec<(&'static str, String)> {
     figures
 }
 
-/// Planned against sent: the worst of the windows.
+/// The planned and the sent requests: the worst window.
 pub(super) fn sent(cells: &[Cell]) -> Vec<(&'static str, String)> {
     let replayed = cells.iter().filter_map(|cell| match &cell.outcome {
         Outcome::Measured(measured) => measured.replayed.as_ref(),

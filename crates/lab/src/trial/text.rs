@@ -1,4 +1,4 @@
-//! A trial in words: a line for each event, a glance at the standing, and the answer.
+//! A trial in words: a line for each event, the standing, and the answer.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use super::event::{
 use crate::format::{bytes, duration, grouped, listed, percent};
 use crate::statistics::Interval;
 
-/// What happened, in one line.
+/// The event in one line.
 pub fn line(told: &Told) -> String {
     match &told.event {
         Event::Began(heading) => begun(heading),
@@ -91,7 +91,7 @@ fn ends(interval: Option<Interval>) -> String {
     })
 }
 
-/// Why a candidate is out, as the end of a sentence.
+/// The reason why a candidate is out, as the end of a sentence.
 pub(super) fn because(reason: &Reason) -> String {
     match reason {
         Reason::Errors { share, limit } => {
@@ -140,7 +140,7 @@ pub(super) fn sentence(verdict: &Verdict) -> String {
     }
 }
 
-/// The answer of a trial: the finding, and a table of what each candidate did.
+/// The answer of a trial: the finding, and a table of each candidate's measurements.
 pub fn summary(verdict: &Verdict) -> String {
     let mut text = format!("{}.\n\n", sentence(verdict));
     let width = verdict.measured.keys().map(|name| name.chars().count()).max().unwrap_or(0).max(9);

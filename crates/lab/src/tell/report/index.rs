@@ -1,5 +1,5 @@
-//! The index of a plan's reports: what the plan asks, and a part for each experiment. Each part has
-//! the experiment's answer in words, its rates, and the link to its report.
+//! The index of a plan's reports: the plan's question, and a part for each experiment. Each part
+//! has the experiment's answer in words, its rates, and the link to its report.
 //!
 //! The report of the experiment NAME is expected at NAME/report.html beside the index.
 
@@ -22,7 +22,7 @@ use crate::tell::summary::Summary;
 pub struct Index {
     title: String,
     source: String,
-    /// The experiment that ended first: all run on one machine.
+    /// The experiment that ended first. All experiments run on one machine.
     first: Option<Heading>,
     entries: Vec<Entry>,
 }
@@ -32,7 +32,7 @@ pub struct Index {
 struct Entry {
     name: String,
     description: String,
-    /// Whether there are results of it.
+    /// Whether the experiment has results.
     ended: bool,
     partial: Option<String>,
     recommendation: Vec<String>,
@@ -50,12 +50,12 @@ struct Line {
 #[derive(Serialize)]
 struct Rate {
     text: String,
-    /// Why there is none.
+    /// The reason why there is no rate.
     why: Option<String>,
 }
 
 impl Index {
-    /// The index of a plan before any of its experiments, of these designs, has ended.
+    /// The index of a plan with these designs, before any of its experiments has ended.
     pub fn new<'a>(plan: &Plan, designs: impl Iterator<Item = &'a Design>) -> Self {
         let entries = plan.experiments.iter().zip(designs).map(|(experiment, design)| Entry {
             name: experiment.name.clone(),
@@ -70,8 +70,8 @@ impl Index {
         }
     }
 
-    /// The index of experiments that ended before, which are to be [added](Self::add) in the order
-    /// of the page.
+    /// The index of earlier experiments, which the caller [adds](Self::add) in the order of the
+    /// page.
     pub fn of(origin: &Origin) -> Self {
         let Origin { title, source, .. } = origin.clone();
         Self { title, source, first: None, entries: Vec::new() }
@@ -113,7 +113,7 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// When the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         write_whole(path, &self.render())
     }
@@ -126,7 +126,7 @@ pub fn heading(name: &str, design: &Design) -> String {
     format!("\n{heading}\n{line}")
 }
 
-/// What an experiment measures, in a few words.
+/// The description of an experiment, in a few words.
 fn describe(design: &Design) -> String {
     let store = design.store.as_ref().map_or(String::new(), |store| format!(", store {store}"));
     if let Some(words) = &design.load_command {
