@@ -5,7 +5,7 @@ use std::time::Duration;
 use std::{fs, slice};
 
 use duality_lab::ask::budget;
-use duality_lab::ask::settings::{Misfit, Settings, parse_duration};
+use duality_lab::ask::settings::{Misfit, Settings, parse_bytes, parse_duration};
 use duality_lab::ask::variant::Choice;
 use duality_lab::format::in_shell;
 use duality_lab::measure as lab;
@@ -113,6 +113,20 @@ pub(super) struct Arguments {
     /// The place in --load-from: busiest, median, or a time such as 90s [default: anywhere]
     #[arg(long, value_name = "PLACE", help_heading = heading::CLIENTS)]
     at: Option<String>,
+    /// So many users of --load-from come at the same time: a what-if [default: 1]
+    #[arg(long, value_name = "N", help_heading = heading::CLIENTS)]
+    bunch: Option<usize>,
+    /// Each client of --load-from takes its replies at most so fast, in bytes a second such as
+    /// 128KB: a what-if [default: as recorded]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = heading::CLIENTS)]
+    client_rate: Option<u64>,
+    /// Also measure what would change the answer: twice the users, bursts, no keep-alive, slow
+    /// clients
+    ///
+    /// Five experiments then share the time. The last lines say what each of them answers
+    /// (docs/replay.md).
+    #[arg(long, requires = "load_from", conflicts_with_all = ["bunch", "client_rate", "binary"], help_heading = heading::CLIENTS)]
+    pub(super) what_ifs: bool,
     /// Architectures to compare, such as threads,epoll; without it, all
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     architectures: Option<Vec<String>>,
@@ -229,6 +243,8 @@ impl Arguments {
             users: self.users.clone(),
             speed: self.speed,
             at: self.at.clone(),
+            bunch: self.bunch,
+            client_rate: self.client_rate,
             server_cpus: self.server_cpus.clone(),
             client_cpus: self.client_cpus.clone(),
             constraints: self.constraints.constraints(),

@@ -34,6 +34,7 @@ mod trace;
 mod trial;
 mod tuning;
 mod visibility;
+mod what_ifs;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

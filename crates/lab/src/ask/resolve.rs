@@ -488,6 +488,7 @@ mod tests {
                     looks_at_all: false,
                     processes: false,
                     beside_others: !is_loop,
+                    holds: Some(if is_loop { 500 } else { 10 }),
                     foreign: None,
                 },
                 unavailable: None,
