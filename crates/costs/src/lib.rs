@@ -1,4 +1,5 @@
-//! Unit costs: the time to start a task, to switch to another, to lock, to notify, to ask a poller.
+//! Unit costs: the time to start a task, to switch to another task, to lock, to notify, to ask a
+//! poller.
 //!
 //! A *cost* ([`Cost`], listed in [`ALL`]) is measured for *subjects*. Subjects are our three
 //! worlds, our pollers, and the peers (State Threads, GNU Pth, pthreads, Go), which are separate
@@ -11,9 +12,9 @@
 //!     alternates)         └▶ peers/go switch 200000 ────────────────────┘   ns" (line.rs)
 //! ```
 //!
-//! So a measurement leaves nothing behind for the next one (heap, stacks, branch predictors), and
-//! peers have no disadvantage. Our fresh process runs [`measure`], and tests call it. [`run::run`]
-//! is the driver, and [`table`] shows the results.
+//! So a measurement leaves nothing behind for the next measurement (heap, stacks, branch
+//! predictors), and peers have no disadvantage. Our fresh process runs [`measure`], and tests call
+//! [`measure`]. [`run::run`] is the driver, and [`table`] shows the results.
 
 #![forbid(unsafe_code)]
 
@@ -49,23 +50,23 @@ pub struct Cost {
     measure: Measure,
 }
 
-/// How a cost is measured. This decides which subjects a cost is measured for.
+/// How a cost is measured. The way decides which subjects have the cost.
 #[derive(Clone, Copy)]
 enum Measure {
-    /// In a world, so many times.
+    /// In a world; the number is the count of operations.
     World(fn(World, u64) -> io::Result<Reading>),
-    /// In a world, for an operation that only this runtime has. Peers are not asked.
+    /// In a world, for an operation that only this runtime has, and no peer.
     OurWorld(fn(World, u64) -> io::Result<Reading>),
-    /// With a poller: so many descriptors are registered, and so many of them are ready.
+    /// With a poller: the number of registered descriptors, and the number of ready descriptors.
     Poller(usize, usize),
-    /// An operation of the kernel, so many times, whatever the world.
+    /// An operation of the kernel, in any world; the number is the count of operations.
     Kernel(fn(u64) -> io::Result<Reading>),
 }
 
 /// The subject of costs that do not depend on a world.
 const KERNEL: &str = "kernel";
 
-/// Every cost, in the order of the table.
+/// All costs, in the order of the table.
 pub const ALL: &[Cost] = &[
     time("spawn", "a task that does nothing: started, run and joined", |world, count| {
         world.time(count, tasks::spawn(count))
@@ -175,7 +176,7 @@ const fn poller(name: &'static str, about: &'static str, watched: usize, ready: 
 }
 
 impl Cost {
-    /// Whether `name` means this cost, alone or as one of its group.
+    /// Whether `name` is the name of this cost or of its group.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.group() == name
     }
@@ -203,11 +204,11 @@ impl Cost {
 /// The owner of a cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The worlds'.
+    /// The worlds own the cost.
     Worlds,
-    /// The kernel's, whatever the world.
+    /// The kernel owns the cost, in any world.
     Kernel,
-    /// The pollers'.
+    /// The pollers own the cost.
     Pollers,
 }
 
@@ -222,13 +223,13 @@ pub fn subjects(cost: &Cost) -> Vec<&'static str> {
     }
 }
 
-/// Measures `cost` of `subject` (a world, a poller or the kernel) in this process, by `count`
+/// Measures `cost` of `subject` (a world, a poller or the kernel) in this process, over `count`
 /// operations.
 ///
 /// # Errors
 ///
-/// [`Trouble::Unknown`] for an unknown name. [`Trouble::Unavailable`] if this machine lacks
-/// something.
+/// Returns [`Trouble::Unknown`] for an unknown name. Returns [`Trouble::Unavailable`] if this
+/// machine lacks something.
 pub fn measure(subject: &str, cost: &str, count: u64) -> Result<Reading, Trouble> {
     let found = ALL.iter().find(|known| known.name == cost);
     let Some(cost) = found else { return Err(Trouble::Unknown(format!("cost `{cost}`"))) };
@@ -258,9 +259,9 @@ pub fn measure(subject: &str, cost: &str, count: u64) -> Result<Reading, Trouble
 /// Why there is no reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// There is no such cost or subject.
+    /// The cost or the subject is unknown.
     Unknown(String),
-    /// It cannot be measured here, for this reason.
+    /// The cost cannot be measured here, for this reason.
     Unavailable(String),
 }
 

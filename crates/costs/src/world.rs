@@ -26,7 +26,7 @@ pub enum World {
 }
 
 impl World {
-    /// All of them.
+    /// All worlds.
     pub const ALL: [World; 3] = [World::Block, World::Park, World::Suspend];
 
     /// The name on the command line and in tables.
@@ -38,7 +38,7 @@ impl World {
         }
     }
 
-    /// What its tasks are.
+    /// What the world's tasks are.
     pub const fn tasks(self) -> &'static str {
         match self {
             World::Block => "kernel threads",
