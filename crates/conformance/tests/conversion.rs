@@ -20,7 +20,7 @@ fn every_subject_of_the_plan_serves_its_requests() {
     let mut outcomes = BTreeMap::new();
     for entry in std::fs::read_dir(out.path()).expect("a folder") {
         let folder = entry.expect("readable").path();
-        // The index beside them is none.
+        // The index beside the experiments is no experiment.
         let Ok(results) = std::fs::read_to_string(folder.join("results.jsonl")) else { continue };
         let experiment = folder.file_name().expect("a name").to_string_lossy().into_owned();
         for line in results.lines() {
