@@ -1,4 +1,4 @@
-/* Hard case: fork in a converted thread. The child has that thread alone, which goes on, and may
+/* Hard case: fork in a converted thread. The child has only that thread. It goes on, and may
  * wait. */
 #include "test.h"
 static int pair[2];

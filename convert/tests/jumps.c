@@ -1,4 +1,4 @@
-/* Hard case: setjmp, computed jumps: on a side stack. Also a start routine that cannot be
+/* Hard case: setjmp and computed jumps run on a side stack. Also a start routine that cannot be
  * converted. */
 #include "test.h"
 static NOINLINE int blocks(int value) { return WAIT(), value; }
