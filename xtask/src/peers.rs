@@ -103,9 +103,9 @@ fn compiler(workspace: &Workspace, peer: &Peer, program: &Path) -> Result<Comman
     match peer.needs {
         Needs::C { library, header, package } => {
             if !Path::new(header).is_file() {
-                return Err(format!("no {header}, which Debian's {package} has"));
+                return Err(format!("no {header}: install Debian's {package}"));
             }
-            let cc = tools::find("cc").ok_or("no C compiler `cc`, which Debian's gcc has")?;
+            let cc = tools::find("cc").ok_or("no C compiler `cc`: install Debian's gcc")?;
             let mut command = Command::new(cc);
             command.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o"]);
             command.arg(program).arg(folder.join(peer.name).with_extension("c")).arg(library);

@@ -24,7 +24,7 @@ pub(crate) const STEPS: &[Step] = &[
         vital: true,
         ..step(
             "tools",
-            "looks for room on the disk, and installs what the tests talk to (Debian, as root)",
+            "looks for room on the disk, and installs the programs that tests need (Debian, as root)",
             tools,
         )
     },
@@ -35,7 +35,7 @@ pub(crate) const STEPS: &[Step] = &[
     step("deny", "licences, sources and duplicates of the dependencies", deny),
     step(
         "peers",
-        "builds peers/, what `model --costs` and `compare --peers` measure beside ours",
+        "builds peers/, which `model --costs` and `compare --peers` measure beside Duality",
         peers,
     ),
     step("cargo-test", "every test of the workspace", cargo_test),
@@ -84,7 +84,7 @@ pub(crate) fn run_convert(workspace: &Workspace) -> ExitCode {
 
 /// Builds the files of an installation, and a package of these files.
 pub(crate) fn run_package(workspace: &Workspace) -> ExitCode {
-    run_by(&[step("package", "builds what an installation has", package::run)], |step| {
+    run_by(&[step("package", "builds the files of an installation", package::run)], |step| {
         (step.run)(workspace)
     })
 }

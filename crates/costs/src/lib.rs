@@ -74,11 +74,7 @@ pub const ALL: &[Cost] = &[
     time("switch", "a round trip: two tasks wake each other, and wait", |world, count| {
         world.time(count, tasks::switch(count))
     }),
-    time(
-        "alternate",
-        "a round trip: two tasks take turns, by the cheapest way that there is",
-        tasks::alternate,
-    ),
+    time("alternate", "a round trip: two tasks take turns in the cheapest way", tasks::alternate),
     time("yield-2", "one of 2 tasks lets the other run, through the run queue", |world, count| {
         tasks::yields(world, 2, count)
     }),
@@ -112,16 +108,16 @@ pub const ALL: &[Cost] = &[
     kernel("kernel-in-vain", "recv(2) of a connection on which nothing has come", kernel::in_vain),
     kernel("kernel-register", "a registration with epoll, and its end", kernel::register),
     kernel("kernel-switch", "a switch from one kernel thread to another", kernel::switch),
-    kernel("kernel-switch-process", "the same between processes", kernel::process_switch),
+    kernel("kernel-switch-process", "a switch from one process to another", kernel::process_switch),
     kernel(
         "kernel-wake",
-        "an answer that wakes the asking thread, on another processor: how much longer",
+        "the extra time of an answer that wakes the asking thread on another processor",
         kernel::wake,
     ),
     kernel("kernel-woken", "a thread that waits, woken from another processor", kernel::woken),
     kernel(
         "kernel-rest",
-        "an answer after its processor has rested: how much longer",
+        "the extra time of an answer after its processor has rested",
         kernel::rest,
     ),
     kernel("kernel-fault", "a page of memory that a child writes to, and so copies", kernel::fault),
@@ -135,13 +131,18 @@ pub const ALL: &[Cost] = &[
         "a store's file: opened by a process, before its first call; without page faults",
         store::open,
     ),
-    poller("poller-50", "a round of a poller that watches 50, of which one is ready", 50, 1),
-    poller("poller-1000", "the same, of 1,000", 1000, 1),
-    poller("poller-15000", "the same, of 15,000", 15_000, 1),
-    poller("poller-full", "the same, of 50 of which all are ready", 50, 50),
+    poller("poller-50", "a round of a poller with 50 descriptors, one of them ready", 50, 1),
+    poller("poller-1000", "a round of a poller with 1,000 descriptors, one of them ready", 1000, 1),
+    poller(
+        "poller-15000",
+        "a round of a poller with 15,000 descriptors, one of them ready",
+        15_000,
+        1,
+    ),
+    poller("poller-full", "a round of a poller with 50 descriptors, all of them ready", 50, 50),
     Cost {
         name: "memory",
-        about: "a task that is parked: memory of the process (not the kernel's for it)",
+        about: "a parked task: memory of the process, without the kernel's memory for the task",
         unit: Unit::Bytes,
         measure: Measure::World(memory::parked),
     },
