@@ -6,11 +6,11 @@
  * emits, the expectations of that code, and the side that frees each object.
  *
  * WHERE CODE RUNS
- *   A task is a thread of the program with a converted start routine. Tasks have no stack. They run
- *   on the stack of the runtime's loop, one at a time, until they return a handle.
- *   `main` is an ordinary pthread, and so is each thread with a start routine that was not
- *   converted. An ordinary pthread runs the original of every function. Originals call libc, except
- *   for the functions in "Renamed everywhere" below.
+ *   A task is a thread of the program with a converted start routine. Tasks have no stack. Tasks
+ *   run on the stack of the runtime's loop, one at a time, until they return a handle. `main` is an
+ *   ordinary pthread, and so is each thread with a start routine that was not converted. An
+ *   ordinary pthread runs the original of every function. Originals call libc, except for the
+ *   functions in "Renamed everywhere" below.
  *
  * THE CALL
  *   For a function `R f(A...)` that may block, the pass makes `{handle, R} f.async(A...)` (`handle`
@@ -22,14 +22,14 @@
  *     suspends.
  *
  *   When the wait is over, the runtime (or the callee) stores the value in `rt_ret`, and resumes
- *   `handle->parent`. The parent loads the value before anything else runs.
- *   The handle of a blocked primitive belongs to the runtime. It is usually embedded in the task,
- *   because a task waits for one thing at a time. So blocking allocates nothing.
+ *   `handle->parent`. The parent loads the value before anything else runs. The handle of a blocked
+ *   primitive belongs to the runtime. The handle is usually embedded in the task, because a task
+ *   waits for one thing at a time. So blocking allocates nothing.
  *
  * THE TRAMPOLINE
  *   A resumed coroutine runs until it suspends, or until it returns. When it returns, its frame is
- *   freed, its value is in `rt_ret`, and its parent is in `rt_next`. A child does not resume its
- *   parent. The runtime does, so that the stack does not grow:
+ *   freed, its value is in `rt_ret`, and its parent is in `rt_next`. The runtime, and not the
+ *   child, resumes the parent, so that the stack does not grow:
  *
  *       for (struct rt_handle *handle = first; handle; handle = rt_next) {
  *           rt_next = NULL;
@@ -110,7 +110,8 @@ void *rt_frame_allocate(size_t size, size_t alignment);
 void rt_frame_free(void *frame, size_t size, size_t alignment);
 /* Memory for a variable-length array or alloca() in a coroutine, linked into the list of that
  * frame. `list` is in the frame, and NULL at first. `mark` is an earlier value of `*list`. The
- * function rt_array_release frees what was added after `mark`, or all if `mark` is NULL. */
+ * function rt_array_release frees the memory that was added after `mark`, or all memory of the list
+ * if `mark` is NULL. */
 void *rt_array_allocate(void **list, size_t size, size_t alignment);
 void rt_array_release(void **list, void *mark);
 
@@ -125,9 +126,9 @@ struct rt_program {
     const void *locals_image;  /* their initial values */
 };
 enum { RT_VERSION = 2 };
-/* In the order of the bits: the program reads the flags of floating-point exceptions. It reads the
- * processor time of threads. It is in C++. It is in C++ and ends threads, so the end of a thread is
- * an exception. */
+/* The meanings of the bits, in order. The program reads the flags of floating-point exceptions. The
+ * program reads the processor time of threads. The program is in C++. The program is in C++ and
+ * ends threads, so the end of a thread is an exception. */
 enum { RT_READS_FLAGS = 1, RT_READS_TIMES = 2, RT_THROWS = 4, RT_UNWINDS = 8 };
 
 /* A start routine as a coroutine: `{handle, value} start.async(argument)`. */
@@ -154,14 +155,14 @@ int rt_spawn(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)
  * completed. */
 struct rt_handle *rt_call_on_side_stack(void (*call)(void *), void *arguments);
 
-/* Returns what a call by address runs in place of `function`. Returns the function's coroutine, if
- * the function has a note of this shape and of its place in the table (see pass/indirect.cpp).
- * Returns the function itself, if the function may block and must run on a side stack. Returns NULL
- * if the function has no note: such a function does not block. */
+/* Returns the code that a call by address runs in place of `function`. Returns the function's
+ * coroutine, if the function has a note of this shape and of its place in the table (see
+ * pass/indirect.cpp). Returns the function itself, if the function may block and must run on a side
+ * stack. Returns NULL if the function has no note: such a function does not block. */
 void *rt_coroutine_of(void *function, unsigned shape, void *const coroutines[]);
 
-/* Returns the program's thread-local variables for the code that runs now. These are the task's, or
- * `own`, the native thread's. */
+/* Returns the program's thread-local variables for the code that runs now. These are the variables
+ * of the task, or `own`, the variables of the native thread. */
 void *rt_locals(void *own, const struct rt_program *program);
 
 /* pthread_once in two halves. The first half returns 1 if the caller must run the routine and then
@@ -305,8 +306,8 @@ int rt_clock_gettime(clockid_t, struct timespec *);
 
 /* ---- In originals only ----
  *
- * Functions that block and name a thread, which may be a task. Also functions that block and depend
- * on their caller. The calling pthread blocks. */
+ * Functions that block, and that name a thread (perhaps a task) or depend on their caller. The
+ * calling pthread blocks. */
 
 int rt_block_pthread_join(pthread_t, void **);
 int rt_block_pthread_timedjoin_np(pthread_t, void **, const struct timespec *);

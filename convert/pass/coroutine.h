@@ -114,12 +114,13 @@ private:
   llvm::SmallVector<llvm::BasicBlock *, 8>
       ways_out; // one for each await, on the way to `destroyed`
 
-  // The part of C++. All are null if no exception can leave the coroutine or come to it.
+  // The part of C++. All fields are null if no exception can leave the coroutine or come to it.
   llvm::BasicBlock *thrown = nullptr; // the landing pad of calls for which the program has none
   llvm::BasicBlock *raise = nullptr;  // where `exception` leaves the coroutine
   llvm::PHINode *exception = nullptr;
   // State of the call that is being lowered: the block for its exceptions, and the values of the
-  // program's phis in that block. Also the calls that were made for it and may throw.
+  // program's phis in that block. The last field has the calls that replace this call and may
+  // throw.
   llvm::BasicBlock *unwind = nullptr;
   llvm::SmallVector<std::pair<llvm::PHINode *, llvm::Value *>, 4> incoming;
   llvm::SmallVector<llvm::CallInst *, 4> may_throw;

@@ -97,7 +97,7 @@ CallInst *Coroutine::callOf(InvokeInst &invoke) {
   return call;
 }
 
-// The calls that replace a call of the program get the unwind destination of that call.
+// Gives the calls that replace a call of the program the unwind destination of that call.
 void Coroutine::protect() {
   for (CallInst *call : may_throw) {
     BasicBlock *from = call->getParent();

@@ -2,7 +2,7 @@
 // to the task instead.
 //
 // The variables become one struct. Each thread has a native copy of the struct, and each task has a
-// copy in memory of the runtime. rt_locals returns the copy in use.
+// copy in memory of the runtime. The function rt_locals returns the copy in use.
 
 #include "converter.h"
 

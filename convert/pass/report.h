@@ -28,11 +28,11 @@ std::vector<Hazard> findHazards(llvm::Module &module, const Analysis &analysis);
 // no such state.
 std::string stateOfTheThread(const llvm::CallBase &call, llvm::StringRef &kind);
 // Finds calls with state of the thread in converted functions: the first of each kind. The driver
-// always prints them.
+// always prints these calls.
 std::vector<Hazard> findSharedState(const Converter &converter);
 
 // Finds calls that may hold up the loop, because the pass cannot see their code. The driver always
-// prints them.
+// prints these calls.
 std::vector<Hazard> findBlindSpots(llvm::Module &module);
 
 // A frame after CoroSplit: its bytes, and the variables in it.

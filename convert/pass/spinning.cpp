@@ -20,8 +20,8 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// Without optimisation, `while (!is_set()) relax();` calls functions. These are the limits on their
-// depth and their size.
+// Without optimisation, `while (!is_set()) relax();` calls functions. The constants limit the depth
+// and the size of these functions.
 constexpr unsigned DEEPEST = 3, LARGEST = 64;
 
 bool isLocal(const Value *pointer) { return isa<AllocaInst>(getUnderlyingObject(pointer)); }

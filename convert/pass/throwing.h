@@ -23,8 +23,8 @@ public:
   // Whether an exception may leave the function, which the program defines. The end of a thread
   // (pthread_exit, cancellation) is an exception too.
   bool leaves(const llvm::Function &function) const { return throwing.contains(&function); }
-  // Whether the end of a thread goes through its frames. It does if the program is in C++, and
-  // calls pthread_exit or pthread_cancel.
+  // Whether the end of a thread goes through its frames: the program must be in C++, and call
+  // pthread_exit or pthread_cancel.
   bool endsThreads() const { return ends_threads; }
   // Whether a call may throw.
   bool mayThrow(const llvm::CallBase &call) const;

@@ -1,9 +1,10 @@
 /* The reference runtime: the declarations that its files share.
  *
  * The reference runtime tests the transformation, on one kernel thread. Users' programs do not use
- * it. A converted thread of the program is a task without a stack. `main`, threads that are not
- * converted and calls on side stacks are fibers with stacks. Fibers call this runtime because it
- * defines the symbols read, poll, pthread_mutex_lock and so on (blocking.c), in front of libc's.
+ * this runtime. A converted thread of the program is a task without a stack. `main`, threads that
+ * are not converted and calls on side stacks are fibers with stacks. Fibers call this runtime
+ * because it defines the symbols read, poll, pthread_mutex_lock and so on (blocking.c), in front of
+ * libc's.
  *
  * An operation that may block is a function `attempt`. The runtime tries it at once. If `attempt`
  * cannot complete the operation, it states the event that it waits for: a descriptor, an object, a
@@ -38,7 +39,7 @@ struct operation {
     long argument[6];
     long value;      /* the result of the call, once `attempt` was true; errno goes with it */
     int error;
-    int step;        /* how far an operation of several steps has come */
+    int step;        /* the number of done steps of an operation of several steps */
     size_t done;     /* bytes sent so far */
     bool timed_out;
     bool signalled;
@@ -82,7 +83,7 @@ struct task {
 
 enum { STACK = 1 << 20, KEYS = 128 };
 
-extern struct task *self;   /* what runs now */
+extern struct task *self;   /* the task or fiber that runs now */
 extern struct task main_task;
 
 /* loop.c */

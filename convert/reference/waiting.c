@@ -1,5 +1,5 @@
-/* The reference runtime: how operations wait for descriptors (epoll), objects (a hash of queues)
- * and times (a heap). */
+/* The reference runtime: the waits of operations for descriptors (epoll), objects (a hash of
+ * queues) and times (a heap). */
 #include "reference.h"
 
 #include <fcntl.h>

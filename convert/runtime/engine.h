@@ -1,9 +1,10 @@
-/* The calls of the converted programs' runtime into the engine. They concern only tasks that wait.
+/* The calls of the converted programs' runtime into the engine. The calls concern only tasks that
+ * wait.
  *
- * The engine is the engine of `duality run` (crates/engine). It knows threads, which have stacks,
- * and tasks, which have none. Both wait in the same queues, for descriptors, futexes and times, and
- * wake each other. These calls enter the engine as a patched system call does, with numbers that no
- * kernel has.
+ * The engine is the engine of `duality run` (crates/engine). The engine knows threads, which have
+ * stacks, and tasks, which have none. Both wait in the same queues, for descriptors, futexes and
+ * times, and wake each other. These calls enter the engine as a patched system call does, with
+ * numbers that no kernel has.
  *
  *   a loop:   for (;;) run(engine(ENGINE_NEXT));       a thread of the engine, with a stack
  *   a task:   ENGINE_TRY(task) ── done: the result
@@ -34,11 +35,11 @@ enum engine_call {
     /* () -> ENGINE_VERSION. Any other answer means that the process has no engine, or a different
      * engine. */
     ENGINE_HELLO = ENGINE_FIRST,
-    /* (index, turn, name): from now on the calling thread is one of the loop with this number, from
-     * 0 to 63. The engine sets *turn, an int, to 1 when the loop has run for a tick without a call
-     * of ENGINE_NEXT. The function `name` returns the name of a task, for a line about a task that
-     * has held the loop for too long. The engine may call the function anywhere, like a signal's
-     * handler. -> 0 */
+    /* (index, turn, name): from now on the calling thread belongs to the loop with this number,
+     * from 0 to 63. The engine sets *turn, an int, to 1 when the loop has run for a tick without a
+     * call of ENGINE_NEXT. The function `name` returns the name of a task, for a line about a task
+     * that has held the loop for too long. The engine may call the function anywhere, like a
+     * signal's handler. -> 0 */
     ENGINE_LOOP,
     /* () -> the next ready task of the calling loop, taken from its queue. Waits until a task is
      * ready. Returns 0 if a signal came first and its handler has run. Returns ENGINE_MAKE_SPARE if

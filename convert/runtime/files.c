@@ -1,5 +1,5 @@
 /* flockfile: the locks of stdio's files, in glibc's own layout. Tasks, pthreads and libc share
- * them.
+ * these locks.
  *
  * glibc's functions (printf, fgets, …) lock a file too, with their kernel thread as the owner. An
  * owner may lock again. So the owner of a task's lock is the kernel thread that runs the task.

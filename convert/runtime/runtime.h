@@ -8,8 +8,8 @@
  *   side thread (a pthread): the call ──ENGINE_READY
  *
  * A task stays on its loop for ever. `start.c` finds the engine. `tasks.c` makes tasks and runs
- * their turns. `waiting.c` has the waits of tasks. `side.c` has side threads. The other files are
- * the functions of the contract (contract/duality_convert.h), one subject each.
+ * their turns. `waiting.c` has the waits of tasks. `side.c` has side threads. Each other file has
+ * the functions of the contract (contract/duality_convert.h) on one subject.
  */
 #ifndef DUALITY_RUNTIME_H
 #define DUALITY_RUNTIME_H
@@ -71,10 +71,10 @@ enum {
     HOLDS_FILES = 64, /* has locks of stdio's files */
     HANDLING = 128, /* handles exceptions of C++ while it waits */
 };
-/* How the result of a system call becomes the value of the function. */
+/* The way from the result of a system call to the value of the function. */
 enum shape { SHAPE_ERRNO, SHAPE_NUMBER, SHAPE_SLEEP };
 
-/* A task. It is small, since there may be a million. */
+/* A task. The struct is small, since a program may have a million tasks. */
 struct task {
     struct engine_task engine; /* first: its address names the task. Also has `saved_errno` */
     union {
@@ -157,8 +157,8 @@ void memory_after_fork(bool child);
 
 /* tasks.c */
 void task_run(struct task *);
-/* A thread calls these around code that it runs for a task. In between, the thread has the task's
- * own state. */
+/* A thread calls these two functions around code that it runs for a task. In between, the thread
+ * has the task's own state. */
 void enter_turn(struct task *);
 void leave_turn(struct task *);
 void trampoline(struct rt_handle *);
@@ -235,8 +235,8 @@ void mask_of_side(struct task *);
 /* Whether the task blocks the signal. A blocked signal waits for the task. The caller must keep the
  * task's rare part. */
 bool signal_waits(struct task *, int signal, const union sigval *value);
-/* The side thread that works for the task gets the signals that wait for the task. It gives back
- * the signals that it has not taken. */
+/* The side thread that works for the task gets the signals that wait for the task. The side thread
+ * gives back the signals that it has not taken. */
 void signals_to_side(struct task *);
 void signals_from_side(struct task *);
 /* The child has no pending signals. */
@@ -251,19 +251,19 @@ unsigned long signal_bit(int signal);
 void environment_of_process(void);
 void environment_of_loop(void);
 void environment_inherit(struct task *, const struct rt_program *);
-/* A thread calls these two around each turn that it runs. */
+/* A thread calls these two functions around each turn that it runs. */
 void environment_enter(struct task *);
 void environment_leave(struct task *);
 
 /* processor.c */
 void processor_inherit(struct task *, const struct rt_program *);
-/* A thread calls these two around each turn that it runs. */
+/* A thread calls these two functions around each turn that it runs. */
 void processor_enter(struct task *);
 void processor_leave(struct task *);
 
 /* exceptions.c */
 void exceptions_inherit(const struct rt_program *);
-/* A thread calls these two around each turn that it runs. */
+/* A thread calls these two functions around each turn that it runs. */
 void exceptions_enter(struct task *);
 void exceptions_leave(struct task *);
 /* Ends the task by an exception that goes through its frames. Returns false if the program is not

@@ -1,8 +1,9 @@
 /* Locks for readers and writers. A task tries glibc's lock. Tasks that find the lock busy wait at a
  * separate key, and an unlock wakes them all.
  *
- * glibc keeps the number of the writing thread in the lock. A task puts its own number there, and
- * so detects a wait for itself. Libraries that were not converted unlock too: see front.c. */
+ * glibc keeps the number of the writing thread in the lock. A task puts its own number into the
+ * lock, and so detects a wait for itself. Libraries that were not converted unlock too: see
+ * front.c. */
 #include "runtime.h"
 
 #include <limits.h>

@@ -9,7 +9,7 @@ struct semaphore {
 };
 static const uint64_t WAITER = (uint64_t)1 << 32;
 
-/* Decrements the value. Also removes a waiter, if `waiter` says so. */
+/* Decrements the value, and subtracts `waiter`: WAITER for a waiter that leaves, or 0. */
 static bool take(struct semaphore *semaphore, uint64_t waiter) {
     uint64_t data = __atomic_load_n(&semaphore->data, __ATOMIC_RELAXED);
     while ((unsigned)data) {

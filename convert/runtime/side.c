@@ -159,7 +159,7 @@ static bool create(struct task *task) {
     return !error;
 }
 
-/* No thread could be made: an existing one will take the task. */
+/* If no thread can be made, an existing thread will take the task. */
 static void wait_for_side(struct task *task) {
     pthread_mutex_lock(&lock);
     bool any = count > 0;
@@ -235,7 +235,7 @@ struct rt_handle *rt_duality_attach(void) {
     return &task->waiter;
 }
 
-/* The versions for originals, which run on a pthread already. */
+/* The versions for originals, which already run on a pthread. */
 void duality_detach_task(void) {}
 void duality_attach_task(void) {}
 

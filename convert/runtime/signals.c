@@ -92,7 +92,7 @@ bool signal_waits(struct task *task, int signal, const union sigval *value) {
     return mask_of(task) & bit || !(clear_bits(&rare->pending, bit) & bit);
 }
 
-/* The calling thread runs the task. It gets the wanted signals that wait for the task. */
+/* The calling thread runs the task. The thread gets the wanted signals that wait for the task. */
 static void get_waiting(struct task *task, unsigned long wanted) {
     struct rare *rare = load(&task->rare);
     if (!rare || !(load(&rare->pending) & wanted)) return;

@@ -1,4 +1,4 @@
-/* Tasks: how they are made, how a loop runs their turns, and how they end. */
+/* Tasks: their beginning, their turns on a loop, and their end. */
 #include "runtime.h"
 
 #include <limits.h>
@@ -17,9 +17,9 @@ static unsigned next_loop;
 /* ---- The end of the process ----
  *
  * A process ends when its last thread has ended. Loops and side threads never end. So the runtime
- * counts the program's threads: `main`, tasks, and the pthreads that rt_spawn made. It does not
- * count threads that a library made natively. The count matters only when `main` has called
- * pthread_exit. */
+ * counts the program's threads: `main`, tasks, and the pthreads that rt_spawn made. The runtime
+ * does not count threads that a library made natively. The count matters only when `main` has
+ * called pthread_exit. */
 
 static unsigned live = 1;
 static pthread_key_t end_key;

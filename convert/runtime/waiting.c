@@ -1,5 +1,5 @@
-/* The waits of a task: for a system call, or at a key. Also times, and the waits of a pthread for a
- * task. */
+/* The waits of a task: for a system call, or at a key. The file also has times, and the waits of a
+ * pthread for a task. */
 #include "runtime.h"
 
 #include <limits.h>

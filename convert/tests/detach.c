@@ -1,5 +1,5 @@
 /* duality_detach: a converted thread that computes, or waits in a way that the pass does not see.
- * It needs other threads meanwhile.
+ * The thread needs other threads meanwhile.
  * Runtime: product */
 #include "../contract/duality.h"
 #include "test.h"

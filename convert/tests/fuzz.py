@@ -3,10 +3,11 @@
 
     fuzz.py SEED > program.c
 
-The functions of a program call each other directly, by pointers and with variable arguments. They
-wait for sockets, locks, semaphores, conditions, times and turns. Across these waits they keep
-values in variables, buffers, structs and variable-length arrays. Each thread computes a sum, and
-the program prints all sums. A program ends by itself: each thread has a limited number of calls.
+The functions of a program call each other directly, by pointers and with variable arguments. The
+functions wait for sockets, locks, semaphores, conditions, times and turns. Across these waits the
+functions keep values in variables, buffers, structs and variable-length arrays. Each thread
+computes a sum, and the program prints all sums. A program ends by itself: each thread has a limited
+number of calls.
 """
 
 import random

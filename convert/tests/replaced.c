@@ -45,7 +45,7 @@ static struct ends events(void) {
     return ends;
 }
 /* The action of the other side that completes the call. The action sends a letter, which identifies
- * the file. It fails if the file is gone because the call had not yet begun. */
+ * the file. The action fails if the file is gone because the call had not yet begun. */
 static void tells(struct ends ends, char letter) { write(ends.theirs, &letter, 1); }
 static void connects(struct ends ends, char letter) {
     struct sockaddr_in address;
@@ -55,7 +55,7 @@ static void connects(struct ends ends, char letter) {
     if (connect(client, (void *)&address, length) == 0) write(client, &letter, 1);
     close(client);
 }
-/* The calls: each returns the letter, or -1. */
+/* The calls under test. Each returns the letter, or -1. */
 static int letter_of(ssize_t count, char letter) { return count == 1 ? letter : -1; }
 static int reads(void) {
     char byte;

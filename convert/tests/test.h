@@ -1,5 +1,5 @@
-/* Code that the test programs share. Each program prints the same natively and converted, whatever
- * the order of its threads. */
+/* Code that the test programs share. Each program prints the same natively and converted, in any
+ * order of its threads. */
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 // Waits of C++20, and waits of C++ without a name: latches, semaphores, barriers, atomic variables,
-// stop tokens. Also static variables that several threads initialise at once.
+// stop tokens. Static variables that several threads initialise at once.
 // Runtime: product
 // Flags: -std=c++20
 #include <atomic>

@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Reads an accepted head as the simplest parser would. The service must read the same.
+/// Reads an accepted head as the simplest parser would. The service must read the same head.
 fn check_framing(head: &[u8], length: Option<u64>) {
     let mut lines = head.split(|&byte| byte == b'\n').map(|line| match line {
         [line @ .., b'\r'] => line,

@@ -10,8 +10,8 @@ use std::io::Cursor;
 use duality_trace::readers::{Format, Rules, make_of};
 use duality_trace::{Trace, file};
 
-/// Cuts bytes into pieces as a network could. The bytes alone decide where the cuts are. So a seed
-/// is exactly the bytes of a peer, and a crash is reproducible.
+/// Cuts bytes into pieces as a network could. The bytes alone decide the places of the cuts. So a
+/// seed is exactly the bytes of a peer, and a crash is reproducible.
 #[must_use]
 pub fn split(bytes: &[u8]) -> Vec<&[u8]> {
     let mut random = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {

@@ -1,5 +1,5 @@
 //! `cargo xtask fuzz`: builds the fuzz targets of `fuzz/` and runs each for a bounded time. The
-//! build is the one of cargo-fuzz, which need not be installed.
+//! build uses the flags of cargo-fuzz, which need not be installed.
 //!
 //! ```text
 //!   fuzz/corpus/TARGET             seeds, which are read and never written

@@ -25,7 +25,7 @@ const SHELLS: [(&str, &str); 3] = [
     ("fish", "fish/vendor_completions.d/duality.fish"),
 ];
 
-/// Builds the folder. Also builds the package if cargo-deb is installed.
+/// Builds the folder. If cargo-deb is installed, builds the package too.
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
     let mut build = cargo_command(workspace);
     build.args(["build", "--profile", "dist", "--locked", "--package", "duality"]);

@@ -1,5 +1,5 @@
 //! `cargo xtask peers`: builds the programs of peers/. `duality model --costs` and `duality compare
-//! --peers` measure them beside our own code.
+//! --peers` measure these programs beside our own code.
 //!
 //! The programs go to `target/peers`, where both commands look for them. If a peer's package is not
 //! available, the peer is left out, and a line names it. Users of Duality need no peers.

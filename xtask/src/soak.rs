@@ -15,7 +15,7 @@ use crate::fuzz::{nightly, nightly_host};
 use crate::outcome::Outcome::{self, Passed, Skipped};
 use crate::outcome::{cargo_command, execute};
 
-/// The crates that may have unsafe code. Their tests run first.
+/// The crates that may have unsafe code. The tests of these crates run first.
 const UNSAFE: [&str; 4] =
     ["duality-fiber", "duality-poller", "duality-runtime", "duality-architectures"];
 

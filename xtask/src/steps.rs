@@ -50,7 +50,7 @@ pub(crate) const STEPS: &[Step] = &[
     step("doc", "the documentation builds, and its links lead somewhere", doc),
 ];
 
-/// Not one of [`STEPS`]: a soak runs for a given time, and builds everything again.
+/// The soak is not one of [`STEPS`]: it runs for a given time, and builds everything again.
 pub(crate) const SOAK: Step = step(
     "soak",
     "servers with AddressSanitizer under faulty clients; also: soak --help",

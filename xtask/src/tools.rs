@@ -1,10 +1,10 @@
-//! The needs of the steps beyond Rust: room on the disk, programs, checkers. This module installs
-//! them.
+//! The needs of the steps beyond Rust: room on the disk, programs, checkers. This module provides
+//! these.
 //!
 //! Programs that the tests talk to come from Debian. As root, xtask installs them by apt-get;
 //! otherwise xtask prints the line to type. Two checkers come from PyPI as ready-made binaries, at
-//! the versions and hashes of `xtask/tools.txt`. They go into a virtual environment beneath the
-//! target directory, and leave no files outside it.
+//! the versions and hashes of `xtask/tools.txt`. The checkers go into a virtual environment beneath
+//! the target directory, and leave no files outside it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -56,7 +56,7 @@ pub(crate) fn check_room(workspace: &Workspace) -> Result<(), String> {
             folder.display(),
             gigabytes(free)
         )),
-        // This `df` has no such option, so the step lets the build fail by itself.
+        // Without a usable `df`, the build itself may fail for lack of room.
         _ => Ok(()),
     }
 }
@@ -142,8 +142,8 @@ pub(crate) fn install_packages(packages: &[&str]) -> Result<(), String> {
 /// Says why the checkers cannot be installed.
 pub(crate) fn install_wheels(workspace: &Workspace) -> Result<(), String> {
     let environment = environment(workspace);
-    // The receipt is written last, so that an interrupted installation starts again. It has the
-    // versions, so that a new version is noticed.
+    // The receipt is written last, so that an interrupted installation starts again. The receipt
+    // lists the versions, so that a new version is noticed.
     let receipt = environment.join("installed.txt");
     if fs::read_to_string(&receipt).is_ok_and(|installed| installed == WHEELS) {
         return Ok(());

@@ -141,7 +141,7 @@ impl ServerProcess {
 }
 
 /// Whether a line reports a problem of the server. The line about a machine without io_uring, on
-/// which user-level threads use epoll, is no complaint: another test is about it.
+/// which user-level threads use epoll, is no complaint: another test covers that line.
 fn is_complaint(line: &str) -> bool {
     !line.starts_with("uthreads on epoll: the kernel refuses uring")
 }

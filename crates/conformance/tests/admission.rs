@@ -14,8 +14,8 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 const CLOSE: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 
 // The list leaves out iterative and prefork: their processes have one connection at a time and know
-// of no other. It also leaves out two cores: the cores divide the limit, but the kernel chooses the
-// core.
+// of no other. The list also leaves out two cores: the cores divide the limit, but the kernel
+// chooses the core.
 macro_rules! admission {
     ($($name:ident [$architecture:literal $(, $argument:literal)*])*) => {
         const LISTED: &[&str] = &[$($architecture),*];
@@ -111,7 +111,8 @@ fn count_of_a_server_without_clients() -> usize {
 }
 
 fn one_too_many_is_refused(architecture: &[&str]) {
-    // At most as many connections as threads: an idle connection would give way to the next.
+    // At most as many connections as threads: an idle connection would give way to the next
+    // connection.
     let places = architecture_called(architecture[0]).places(&Options::default());
     let most = places.unwrap_or(3).min(3);
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));

@@ -1,5 +1,5 @@
 //! Tests the blocks service under every architecture. Over TCP, compares it byte for byte with a
-//! model of its file. Also injects requests without TCP.
+//! model of its file. The tests also inject requests without TCP.
 
 use std::fs;
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! `plans/conversion.toml`: every subject of every experiment is built and serves.
 //!
-//! A subject may need clang 19, the pass of `duality cc`, its runtime or a library of Debian. If
-//! that is missing, the subject is left out, with a line that says so.
+//! A subject may need clang 19, the pass of `duality cc`, its runtime or a library of Debian.
+//! Without these, the test leaves the subject out, with a line about it.
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -1,7 +1,8 @@
 //! Tests that the echo servers of peers/ send back every byte. Otherwise measurements of them would
 //! mean nothing.
 //!
-//! `cargo xtask peers` builds them. The tests skip a peer that is not built, with a line about it.
+//! `cargo xtask peers` builds the servers. The tests skip a peer that is not built, with a line
+//! about it.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -56,7 +56,7 @@ impl Lab {
         results::read(&[self.directory.path().join("out/results.jsonl")]).unwrap()
     }
 
-    /// The processes of a host: those with its name in their environment.
+    /// The processes of a host: the processes with its name in their environment.
     fn processes(&self, name: &str) -> Vec<Pid> {
         let mark = format!("DUALITY_TEST_HOST={}", self.host(name));
         let entries = fs::read_dir("/proc").unwrap().flatten();

@@ -272,8 +272,8 @@ fn every_command_of_the_page_works() {
     let written = ["127.0.0.1", "8080"].join(":");
     let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
     for command in commands {
-        // The command runs on the test's server, and for a shorter time: of a repeated flag, the
-        // last one counts.
+        // The command runs on the test's server, and for a shorter time: the last of a repeated
+        // flag counts.
         let local = command.replace(&written, &address.to_string());
         let length = if local.contains(" -n ") { "" } else { " -d 60ms" };
         let output = Command::new("sh")

@@ -1,6 +1,5 @@
-//! Runs the commands of the pages on recorded loads and trials, as a reader types them:
-//! docs/trace.md, docs/replay.md and docs/trial.md. `load.rs` runs the commands of
-//! docs/requests.md.
+//! Runs the commands of docs/trace.md, docs/replay.md and docs/trial.md, as a reader types them.
+//! `load.rs` runs the commands of docs/requests.md.
 
 use std::fmt::Write as _;
 use std::fs;

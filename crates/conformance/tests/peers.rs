@@ -1,8 +1,8 @@
 //! Tests that the http servers of peers/ answer right. Otherwise measurements beside them would
 //! mean nothing.
 //!
-//! `cargo xtask peers` builds them. The tests skip a peer that is not built, with a line about it.
-//! `http_cc` is `http_pthreads` as `duality cc` converts it.
+//! `cargo xtask peers` builds the servers. The tests skip a peer that is not built, with a line
+//! about it. `http_cc` is `http_pthreads` as `duality cc` converts it.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

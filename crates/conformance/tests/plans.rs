@@ -110,7 +110,7 @@ fn the_pages_are_written_anew_from_the_results_alone() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let after = pages.map(|page| lab.read(page));
     assert_eq!(before[0], after[0]);
-    // A number that is read from JSON may differ from the written one in the last of seventeen
+    // A number that is read from JSON may differ from the written number in the last of seventeen
     // digits.
     let words = |page: &String| page.replace(|letter: char| letter.is_ascii_digit(), "");
     assert!(before.iter().map(words).eq(after.iter().map(words)), "a page differs");
@@ -167,7 +167,7 @@ fn resuming_measures_only_what_is_missing() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("another experiment"));
 }
 
-/// Whether no result was measured twice, and no block is missing.
+/// Whether each result was measured once, and every block is there.
 fn measured_once((experiment, records): &(Heading, Records), lines: &[&str]) {
     let Records { cells, blocks } = records;
     assert_eq!(lines.len(), 1 + cells.len() + blocks.len());

@@ -68,7 +68,7 @@ fn a_work_pool_counts_its_blocks() {
             queue(&stats, "blocks").filter(|queue| queue["threads"] == 3)
         });
         assert_eq!(server.ask(b"hello"), b"hello");
-        // The blocks are the block before the first stage, one for the bytes, and one for the end.
+        // The blocks are one before the first stage, one for the bytes, and one for the end.
         eventually("its blocks are counted", || {
             queue(&stats, "blocks").filter(|queue| queue["executed"].as_u64().unwrap() >= 3)
         });

@@ -83,8 +83,8 @@ impl Recorded {
     }
 }
 
-/// T, #B, TP and #CP follow from each row. Their values are possible in a server with so many
-/// boundaries and clients.
+/// T, #B, TP and #CP follow from each row. Their values are possible in a server with `stages`
+/// boundaries and `connections` clients.
 fn check(rows: &[Row], stages: u64, connections: u64) {
     for row in rows {
         assert!(row.t1 <= row.t2, "T is no less than 0: {row:?}");

@@ -26,7 +26,7 @@ struct scene {
 
 struct call {
     void (*prepare)(struct scene *);
-    /* Returns 0, or an error number. */
+    /* Makes the call. Returns 0, or an error number. */
     int (*wait)(struct scene *);
     void (*release)(struct scene *);
 };

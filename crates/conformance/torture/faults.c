@@ -1,5 +1,5 @@
-/* Tests programs at limits of their own making: timers without a pause, tiny stacks for handlers,
- * moved words. */
+/* Tests programs at limits that they set themselves: timers without a pause, tiny stacks for
+ * handlers, moved words. */
 #include "test.h"
 #include <linux/futex.h>
 #include <sys/prctl.h>

@@ -2,7 +2,7 @@
  * tests with their native output. Without limits the tests pass at once. */
 #include "test.h"
 
-/* For signals from outside, such as SIGTERM and SIGKILL, while threads run. */
+/* For signals from outside, such as SIGTERM and SIGKILL, which come while threads run. */
 static void *wait_in_pipe(void *argument) {
     char byte;
     return (void *)read(*(int *)argument, &byte, 1);

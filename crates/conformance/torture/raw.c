@@ -90,8 +90,8 @@ TEST(futex_times_out) {
     return 0;
 }
 
-/* A ring with one read of a pipe under way. Where the kernel forbids rings, the test waits for the
- * pipe alone. */
+/* A ring with one read of a pipe under way. If the kernel forbids rings, the test waits only for
+ * the pipe. */
 struct ring {
     int ring, in, out;
 };

@@ -183,7 +183,7 @@ TEST(receive_by_many_from_one_socket) {
     return 0;
 }
 
-/* A thread with poll(2) and one with read(2) wait for the same socket. */
+/* A thread waits in poll(2) and another in read(2) for the same socket. */
 static void *poll_it(void *count) {
     struct pollfd polled = {.fd = sockets[0], .events = POLLIN};
     while (poll(&polled, 1, -1) == 1 && !(polled.revents & POLLHUP)) {

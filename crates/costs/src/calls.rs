@@ -1,8 +1,8 @@
 //! The cost of the conversion for a call that never waits: an async function against a plain one.
 //!
-//! Neither is inlined, as calls across crates are not. A call of the async function has two steps:
-//! its state machine is made, and then polled. `black_box` keeps the compiler from merging the two
-//! steps.
+//! The compiler inlines neither function, as with calls across crates. A call of the async function
+//! has two steps: its state machine is made, and then polled. `black_box` keeps the compiler from
+//! merging the two steps.
 
 use std::future::{Future, poll_fn};
 use std::hint::black_box;

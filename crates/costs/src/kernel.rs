@@ -2,8 +2,8 @@
 //! with epoll, a switch to another kernel thread, a process.
 //!
 //! Only differences between architectures count, so operations that all architectures do are left
-//! out. No bytes move, except the one byte of a switch. The two system calls for that byte are
-//! measured separately and subtracted.
+//! out. No bytes move, except the one byte of a switch. The reading leaves out the two system calls
+//! for that byte, which are measured separately.
 //!
 //! All times are processor time of this process and its children. Elapsed time would include other
 //! programs' use of the processor, which can be larger than these differences.
@@ -32,7 +32,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{Reading, Unit};
 
-/// A system call that does next to nothing: getppid(2).
+/// A system call with almost no work: getppid(2).
 pub(crate) fn call(count: u64) -> io::Result<Reading> {
     time(count, || {
         black_box(getppid());
@@ -187,8 +187,8 @@ pub(crate) fn process(count: u64) -> io::Result<Reading> {
 
 /// A page of memory that a child process writes to for the first time, so that it is copied.
 pub(crate) fn fault(count: u64) -> io::Result<Reading> {
-    /// As many pages as a server's child copies: few enough to stay in a cache, as the parent's
-    /// pages do.
+    /// The number of pages that a server's child copies. These pages stay in a cache, as the
+    /// parent's pages do.
     const PAGES: u64 = 48;
     let page = page_size();
     // The parent has written to all pages, so that they exist.
@@ -236,21 +236,21 @@ pub(crate) fn rest(count: u64) -> io::Result<Reading> {
 /// The most rests in a batch. Each rest takes time.
 const MOST_RESTS: u64 = 300;
 
-/// The number of questions under way at once. There is always another question.
+/// The number of questions under way at once. Another question always waits.
 const BUSY: u64 = 16;
 
 /// The order and the pace of questions.
 #[derive(Clone, Copy, PartialEq)]
 enum Asks {
-    /// There is always another question, from a thread that never sleeps.
+    /// Another question always waits. The asking thread never sleeps.
     Often,
-    /// One at a time on each connection, as soon as there is an answer, from a thread that never
+    /// Each connection has one question at a time, sent after each answer. The asking thread never
     /// sleeps.
     Each,
-    /// One at a time, after a pause in which the answering thread sleeps. The asking thread does
+    /// A question comes after a pause in which the answering thread sleeps. The asking thread does
     /// not sleep.
     Paced,
-    /// One at a time, as soon as there is an answer. The asking thread sleeps until then.
+    /// A question comes after each answer. The asking thread sleeps until then.
     Asleep,
 }
 
@@ -266,12 +266,12 @@ impl Asks {
     }
 }
 
-/// The time of `threads` threads. Each answers bytes by bytes on its own connection. There are
-/// `count` answers in all.
+/// The time of `threads` threads. Each answers bytes by bytes on its own connection. The threads
+/// give `count` answers in all.
 fn answers(count: u64, threads: usize, asks: Asks) -> io::Result<Reading> {
     /// The number of answers before the timed answers. More would distort the reading. After some
-    /// hundred exchanges with sleep on both sides, each further exchange takes 8 µs more here, with
-    /// any server. Most connections of servers see fewer exchanges.
+    /// hundred exchanges with sleep on both sides, each further exchange takes 8 µs more on our
+    /// machine, with any server. Most connections of servers see fewer exchanges.
     const WARM_UP: u64 = 100;
     let (warm_up, each) = (WARM_UP.div_ceil(threads as u64), count.div_ceil(threads as u64));
     let all = warm_up + each;

@@ -38,19 +38,19 @@ use duality_poller::Kind;
 pub use line::{Malformed, Reading, Unit};
 pub use world::World;
 
-/// One cost: its name, what is measured, and how.
+/// A cost: its name, its operation, and the way to measure it.
 pub struct Cost {
     /// The name on the command line, for the peers and in tables. The part before a `-` names its
     /// group.
     pub name: &'static str,
-    /// What one operation is, for the reader of the table.
+    /// The description of one operation, for the reader of the table.
     pub about: &'static str,
     /// The unit of the cost.
     pub unit: Unit,
     measure: Measure,
 }
 
-/// How a cost is measured. The way decides which subjects have the cost.
+/// The way to measure a cost. It decides which subjects have the cost.
 #[derive(Clone, Copy)]
 enum Measure {
     /// In a world; the number is the count of operations.
@@ -257,7 +257,7 @@ pub fn measure(subject: &str, cost: &str, count: u64) -> Result<Reading, Trouble
     }
 }
 
-/// Why there is no reading.
+/// The reason for a missing reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// The cost or the subject is unknown.

@@ -104,7 +104,7 @@ pub(crate) fn read(cost: &str, text: &str) -> Result<Result<Reading, Trouble>, M
     Ok(Ok(Reading { count, total, unit }))
 }
 
-/// As much of the text as a message should have, in printable characters.
+/// The beginning of the text for a message, in printable characters.
 fn shortened(text: &str) -> String {
     text.trim().chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -25,7 +25,7 @@ const KERNEL_THREADS: u64 = 4000;
 pub(crate) fn parked(world: World, count: u64) -> io::Result<Reading> {
     let count = if world == World::Block { count.min(KERNEL_THREADS) } else { count };
     world.run(async move {
-        // One-time allocations for the first task are no cost of a task.
+        // One-time allocations for the first task do not count as the cost of a task.
         park(16).await;
         let before = own_memory()?;
         let parked = park(count).await;

@@ -2,9 +2,9 @@
 //!
 //! A round does what an event loop does: it waits (though some descriptors are ready already), and
 //! arms reported descriptors again. Two system calls between rounds make the next descriptor ready,
-//! and take the byte of the last one. The result excludes these two calls, and includes one reading
-//! of the clock (some 25 ns). The result is the median round, because an interrupted round shows
-//! the work of other programs.
+//! and take the byte of the last descriptor. The result excludes these two calls, and includes one
+//! reading of the clock (some 25 ns). The result is the median round, because an interrupted round
+//! shows the work of other programs.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +17,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{Reading, Unit};
 
-/// Descriptors that the process needs beside the watched ones.
+/// Descriptors that the process needs beside the watched descriptors.
 const OTHERS: usize = 32;
 
 /// Does `count` rounds with a poller. `watched` descriptors are registered, and `ready` descriptors

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Peer {
     /// The name of its program in the folder of peers, and of its column.
     pub name: &'static str,
-    /// What the package is.
+    /// The description of the package.
     pub about: &'static str,
 }
 
@@ -45,7 +45,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Has the program measure `cost` by `count` operations, if there is time before `until`.
+    /// Tells the program to measure `cost` over `count` operations, if there is time before
+    /// `until`.
     pub(crate) fn ask(
         &self,
         cost: &str,
@@ -118,8 +119,8 @@ mod tests {
         assert!(told("exit 3").contains("exit status: 3"));
         assert!(told("echo switch 1 5 ns; exit 1").contains("exit status: 1"));
         assert!(told("echo nonsense").contains("not four words"));
-        // The driver stops reading this endless output. The program fails then, or because of its
-        // output.
+        // The driver stops reading this endless output. The program fails at that moment, or
+        // because of its output.
         assert!(!told("exec yes").is_empty());
         assert_eq!(told("echo unavailable no threads"), "no threads");
         let absent = Program { command: vec!["/nowhere/st".into()] };

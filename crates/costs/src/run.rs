@@ -1,13 +1,13 @@
-//! The driver finds for each subject how many operations can be timed well. Then it measures the
-//! subjects in turns.
+//! For each subject, the driver finds the number of operations that can be timed well. Then it
+//! measures the subjects in turns.
 //!
 //! ```text
 //!   for each cost:   calibrate park, st, go …      a count whose batch is long enough to time
 //!                    park st go   st go park   …   batches; the first one changes with each turn
 //! ```
 //!
-//! A machine's speed changes within seconds. Since subjects take turns, a change meets all of them
-//! alike.
+//! A machine's speed changes within seconds. Since subjects take turns, a change affects all
+//! subjects alike.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -48,13 +48,13 @@ pub enum Peers {
 /// The effort of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// How many batches each subject has.
+    /// The number of batches of each subject.
     pub batches: usize,
-    /// How long a batch should be.
+    /// The target time of a batch.
     pub batch: Duration,
-    /// How often the memory of parked tasks is measured.
+    /// The number of measurements of the memory of parked tasks.
     pub memory_batches: usize,
-    /// How many tasks are parked.
+    /// The number of parked tasks.
     pub parked: u64,
 }
 

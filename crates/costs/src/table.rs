@@ -13,8 +13,8 @@ use crate::{Owner, Unit, World};
 /// The bootstrap draws the same numbers each time, so equal results give equal tables.
 const SEED: u64 = 1978;
 
-/// Our subjects, each with the peer for comparison. Either the tasks of both are of the same kind,
-/// or the state machines compete with the peer.
+/// Our subjects, each with its peer for comparison. The two have tasks of the same kind, or our
+/// state machines compete with the peer.
 const PAIRS: [(&str, &str); 6] = [
     ("block", "pthreads"),
     ("park", "st"),

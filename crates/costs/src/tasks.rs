@@ -46,7 +46,7 @@ pub(crate) async fn switch(count: u64) -> io::Result<Duration> {
     .await
 }
 
-/// Which of two tasks has the turn, and the wakers of both.
+/// The turn of two tasks: the task that has it, and the wakers of both.
 #[derive(Default)]
 struct Turns {
     whose: AtomicUsize,
@@ -153,9 +153,9 @@ pub(crate) async fn offload(count: u64) -> io::Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Runs `count` tasks, each made by `body` from its number. Returns the time from when all have
-/// started until the last of them has ended. A task begins by waiting at the gate, and gives the
-/// time at its end. A wrapper around the task could do both, but would slow each turn of the task.
+/// Runs `count` tasks, each made by `body` from its number. Returns the time from the start of all
+/// tasks to the end of the last task. A task begins by waiting at the gate, and gives the time at
+/// its end. A wrapper around the task could do both, but would slow each turn of the task.
 async fn together<F>(
     count: usize,
     mut body: impl FnMut(usize, Arc<Gate>) -> F,

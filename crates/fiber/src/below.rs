@@ -11,8 +11,8 @@ use crate::switch::{self, StackPointer};
 /// Runs `body` on the stack from which the running fiber was resumed. Outside every fiber, just
 /// calls `body`.
 ///
-/// All fibers come back to that stack, so it is in the cache. Usually it is deep: the kernel
-/// thread's own.
+/// All fibers come back to that stack, so it is in the cache. That stack is usually deep: the
+/// kernel thread's own stack.
 ///
 /// # Panics
 ///

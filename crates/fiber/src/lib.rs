@@ -1,9 +1,9 @@
 //! Fibers: functions with their own stack, and the switch to that stack and back.
 //!
-//! A fiber is the *mechanism* under a user-level thread. It knows nothing of descriptors, timers or
-//! queues. The park world of `duality-runtime` resumes fibers from its loop. A fiber that must wait
-//! switches to the next ready fiber. When none is ready, it suspends itself, which returns to the
-//! loop.
+//! A fiber is the *mechanism* under a user-level thread. A fiber knows nothing of descriptors,
+//! timers or queues. The park world of `duality-runtime` resumes fibers from its loop. A fiber that
+//! must wait switches to the next ready fiber. When no fiber is ready, the waiting fiber suspends
+//! itself, which returns to the loop.
 //!
 //! ```text
 //!   kernel thread's stack              a fiber's stack (Stack)           another's

@@ -54,12 +54,12 @@ pub type Name = fn(&mut dyn Write) -> fmt::Result;
 ///
 /// # Safety
 ///
-/// `name` runs in a signal handler. It must be async-signal-safe (signal-safety(7)): no allocation,
-/// no lock, no wait, no panic.
+/// `name` runs in a signal handler. `name` must be async-signal-safe (signal-safety(7)): no
+/// allocation, no lock, no wait, no panic.
 ///
 /// # Errors
 ///
-/// The errors of mmap(2) and sigaltstack(2), if memory is lacking.
+/// Returns the errors of mmap(2) and sigaltstack(2), if memory is lacking.
 pub unsafe fn watch(name: Name) -> io::Result<Watch> {
     let stack = if has_signal_stack()? { None } else { Some(SignalStack::new()?) };
     NAME.get_or_init(|| name);
@@ -74,7 +74,7 @@ pub struct KernelStack {
     pub owner: &'static str,
     /// The bytes for calls.
     pub size: usize,
-    /// What to do about an overflow.
+    /// The remedy for an overflow.
     pub remedy: &'static str,
 }
 
@@ -151,7 +151,7 @@ impl Own {
     /// Whether a fault at `address` is an overflow of this stack. Only the stack's guard is
     /// inaccessible.
     fn is_hit(&self, address: usize) -> bool {
-        // The guard, and what rounding to pages adds.
+        // The length includes the guard, and the bytes that rounding to pages adds.
         let length = self.stack.size + KernelStack::beside_calls() + 2 * page_size();
         (self.top.saturating_sub(length)..self.top).contains(&address)
     }
@@ -234,7 +234,7 @@ fn report_fiber(size: usize) -> ! {
     })
 }
 
-/// What to do about an overflow of a stack of configurable size.
+/// The remedy for an overflow of a stack of configurable size.
 pub const LARGER: &str = "give it a larger one (--stack-size)";
 
 fn report(size: usize, remedy: &str, name: impl FnOnce(&mut dyn Write) -> fmt::Result) -> ! {
@@ -371,7 +371,7 @@ fn pushed_by_the_kernel() -> usize {
     if cfg!(miri) {
         return libc::MINSIGSTKSZ;
     }
-    // SAFETY: the call has no preconditions. It returns 0 for an unknown type.
+    // SAFETY: the call has no preconditions. The call returns 0 for an unknown type.
     let pushed = unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize;
     pushed.max(libc::MINSIGSTKSZ)
 }

@@ -35,9 +35,9 @@ pub struct StackPool {
     slabs: Vec<Arc<Slab>>,
     /// Stacks that are not in use, in the order in which they were put back.
     spare: Vec<Stack>,
-    /// How many of the first spare stacks have given their memory back.
+    /// The number of the first spare stacks that have given their memory back.
     cold: usize,
-    /// How many stacks there were, spare or in use, when the last new one was made.
+    /// The number of stacks, spare or in use, when the last new stack was made.
     made: usize,
 }
 
@@ -51,11 +51,11 @@ impl fmt::Debug for StackPool {
     }
 }
 
-/// How many stacks the first slab has.
+/// The number of stacks in the first slab.
 const FIRST_SLAB: usize = 64;
 /// The most bytes of address space that a slab has, unless a single stack is larger.
 const LARGEST_SLAB: usize = 1 << 30;
-/// How many spare stacks may always keep their memory.
+/// The number of spare stacks that may always keep their memory.
 const WARM: usize = 1024;
 
 impl StackPool {
@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Whether this page is in memory, hence accessible too.
+    /// Whether this page is in memory, and so accessible.
     fn resident(address: usize) -> bool {
         let mut state = 0;
         let page = ptr::with_exposed_provenance_mut(address);
@@ -225,7 +225,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// No byte belongs to two stacks, in whatever order stacks are taken, put back and dropped.
+        /// No byte belongs to two stacks, for any order in which stacks are taken, put back and
+        /// dropped.
         #[test]
         fn no_stack_is_given_out_twice(
             pages in 1_usize..6,
@@ -287,7 +288,7 @@ mod tests {
         assert_eq!(kept(&tops), 3 * WARM);
         stacks.drain(..).for_each(|stack| pool.put(stack));
         assert_eq!(kept(&tops), WARM);
-        // The stacks that were put back last are the warm ones.
+        // The stacks that were put back last are warm.
         assert_eq!(kept(&tops[WARM / 2..3 * WARM / 2]), WARM);
         let taken = pool.take().unwrap();
         assert_eq!(highest_page(&taken), tops[3 * WARM / 2 - 1]);
@@ -301,7 +302,7 @@ mod tests {
         touch(&stacks[7]);
         let top = highest_page(&stacks[7]);
         assert!(resident(top));
-        // On another kernel thread, because a loop may end there.
+        // The drop is on another kernel thread, because a loop may end there.
         std::thread::spawn(|| drop(stacks)).join().unwrap();
         assert!(!resident(top));
         assert_eq!(slab.taken(), 0);
@@ -309,7 +310,7 @@ mod tests {
         assert_eq!(pool.slabs.len(), 1);
     }
 
-    /// In a child process, because it uses up all mappings of its process.
+    /// The test runs in a child process, because it uses up all mappings of its process.
     #[test]
     fn protected_stacks_end_before_the_mappings_do() {
         let test = "pool::tests::protected_stacks_end_before_the_mappings_do";

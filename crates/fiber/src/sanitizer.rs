@@ -1,4 +1,4 @@
-//! Tells AddressSanitizer of every switch: which stack the kernel thread is on.
+//! Tells AddressSanitizer at every switch on which stack the kernel thread is.
 //!
 //! Without the feature `sanitizer` this module does nothing: a stack's bounds are a type without
 //! values to store. With the feature, the program links only under `-Zsanitizer=address`, which
@@ -8,7 +8,7 @@ pub(crate) use told::{Bounds, Left, left_for_good, vacated};
 
 #[cfg(not(feature = "sanitizer"))]
 mod told {
-    /// The lowest address of a stack, and how many bytes it has.
+    /// The lowest address of a stack, and its number of bytes.
     #[derive(Clone, Copy)]
     pub(crate) struct Bounds;
 
@@ -22,7 +22,7 @@ mod told {
         }
     }
 
-    /// A stack that has been left for another one, until it runs again.
+    /// A stack that has been left for another stack, until it runs again.
     pub(crate) struct Left;
 
     impl Left {

@@ -9,8 +9,8 @@
 //! The *header* says where the guard and the slab are. So a signal handler finds both, and a fiber
 //! need not store them. A fiber stays small.
 //!
-//! The *value* is what the fiber was made with, such as the future that it runs. The value lies
-//! next to the frames that use it, so it needs no page of its own.
+//! The *value* comes from the maker of the fiber, for example the future that the fiber runs. The
+//! value lies next to the frames that use it, so it needs no page of its own.
 //!
 use std::fmt;
 use std::io;
@@ -69,12 +69,12 @@ impl Stack {
         self.slab.forget_contents(self.index());
     }
 
-    /// Where calls begin.
+    /// The address at which calls begin.
     pub(crate) fn base(&self) -> usize {
         self.limit() + self.slab.stride() - HEADER
     }
 
-    /// Where the guard begins.
+    /// The address at which the guard begins.
     pub(crate) fn limit(&self) -> usize {
         self.limit.get()
     }
@@ -107,7 +107,7 @@ pub(crate) struct Occupied {
 impl Occupied {
     /// Leaves `room` bytes free above the header, aligned like a cache line; see
     /// [`Occupied::room`]. Below the header there are at least `beginning` bytes for the fiber's
-    /// first frame, and the least that calls need.
+    /// first frame, and the least bytes that calls need.
     ///
     /// # Panics
     ///
@@ -141,13 +141,13 @@ impl Occupied {
         ptr::with_exposed_provenance_mut(self.base.get() + HEADER)
     }
 
-    /// Where calls begin: a multiple of 16.
+    /// The address at which calls begin, a multiple of 16.
     #[inline]
     pub(crate) fn base(&self) -> usize {
         self.base.get()
     }
 
-    /// Where the guard begins.
+    /// The address at which the guard begins.
     pub(crate) fn guard(&self) -> usize {
         // SAFETY: `new` has written the header.
         unsafe { (*self.header()).limit.get() }

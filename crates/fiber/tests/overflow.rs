@@ -192,8 +192,8 @@ fn the_guard_of_another_is_a_plain_fault() {
     assert!(!said.contains("overflowed"), "{said}");
 }
 
-/// The watch changes nothing here. Std's handler takes the first signal for a fault, and removes
-/// itself before the second signal.
+/// In this case the watch changes nothing. Std's handler takes the first signal for a fault, and
+/// removes itself before the second signal.
 #[test]
 fn a_signal_that_was_sent_goes_the_way_it_went() {
     fn status(watched: bool) -> Option<i32> {

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register};
 
-/// The number of instructions that the search follows from one call. After so many, a register
+/// The number of instructions that the search follows from one call. Beyond that number, a register
 /// counts as alive.
 const FARTHEST: usize = 400;
 
@@ -84,7 +84,7 @@ fn effect(
     instruction: &Instruction,
     written: u32,
 ) -> Option<u32> {
-    // `pxor %xmm0, %xmm0` reads nothing, whatever the encoding says.
+    // `pxor %xmm0, %xmm0` reads no register, although its encoding names one.
     let operands = instruction.op_count();
     let clears = operands >= 2 && {
         let first = instruction.op_register(operands - 1);

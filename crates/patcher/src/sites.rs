@@ -17,7 +17,7 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, 
 use crate::image::{FunctionTable, Image, Place, Segment};
 use crate::liveness::{uses_vectors, vectors_alive_after};
 
-/// Which neighbours of a `syscall` make room.
+/// The neighbours of a `syscall` that make room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The instruction before it, which moves the number of the call.
@@ -35,7 +35,7 @@ pub struct Site {
     pub syscall: u64,
     /// The bytes that the jump and its neighbours take.
     pub range: Range<u64>,
-    /// Which neighbours make room.
+    /// The neighbours that make room.
     pub kind: Kind,
     /// The number of the system call, if the code next to the instruction sets it.
     pub number: Option<u32>,
@@ -48,11 +48,11 @@ pub struct Site {
 /// Four bytes of an instruction that hold a distance from the instruction's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Relative {
-    /// Where the four bytes are.
+    /// The address of the four bytes.
     pub field: u64,
-    /// Where the instruction ends.
+    /// The address at which the instruction ends.
     pub end: u64,
-    /// What it refers to.
+    /// The address that the instruction refers to.
     pub target: u64,
 }
 
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn data_between_functions_is_no_call() {
-        // ret; what looks like a system call, with no number before it
+        // ret; the bytes of a system call, with no number before it
         assert_eq!(find(&[0xc3, 0x0f, 0x05, 0xc3]).sites.len(), 0);
     }
 

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! A stub enters the dispatcher with `rcx` at `after`. The dispatcher reads the two addresses below
-//! `after`. It returns to `after`, or to `raw` if the kernel itself must execute the call.
+//! `after`. The dispatcher returns to `after`, or to `raw` if the kernel itself must execute the
+//! call.
 
 use alloc::vec::Vec;
 
@@ -38,7 +39,7 @@ pub struct Entries {
 pub struct Patch {
     /// The bytes that replace bytes of the text, by address.
     pub writes: Vec<(u64, Vec<u8>)>,
-    /// The stubs. They must be placed at the address for which they were written.
+    /// The stubs. The stubs must be placed at the address for which they were written.
     pub stubs: Vec<u8>,
 }
 

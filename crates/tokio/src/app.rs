@@ -113,9 +113,8 @@ impl App {
         self
     }
 
-    /// Declares that no connection sees another connection's changes in memory. Each may then be
-    /// served in a process of its own, so fork, prefork and tokio-prefork can carry the
-    /// application.
+    /// Declares that no connection sees another connection's changes in memory. Each connection may
+    /// then have its own process, so fork, prefork and tokio-prefork can carry the application.
     ///
     /// No code checks this declaration.
     pub fn independent_connections(mut self) -> Self {
@@ -123,8 +122,8 @@ impl App {
         self
     }
 
-    /// The application as a service of Duality's, for a program that serves it beside others, or a
-    /// test.
+    /// The application as a service of Duality, for a test, or for a program that serves several
+    /// services.
     pub fn into_service(self) -> Service {
         let Self { name, form, needs, page } = self;
         let served = Served::new(&name, needs, ours::handler(form.clone())).with_foreign(form);

@@ -50,7 +50,7 @@ pub(crate) struct Door {
     line: Line<Waiting>,
     pressure: Pressure,
     slots: Slots,
-    /// The connections that are being refused. They have no slot.
+    /// The connections that are being refused, which have no slot.
     refusing: Slots,
     stop: Stop,
     /// The listener accepts no more.
@@ -62,7 +62,7 @@ enum Event {
     Came(io::Result<OwnedFd>),
     /// All connections that came before the drain have been accepted.
     Over,
-    /// The line needs a look.
+    /// The line must be checked again.
     Look,
     /// The server drains.
     Drains,
@@ -200,7 +200,7 @@ impl Door {
         address.map_or(Ok(None), |address| self.addresses.count(address.ip()))
     }
 
-    /// Refuses a connection beside the others, in the words of HTTP.
+    /// Refuses a connection with a reply of HTTP, while others go on.
     fn refuse(&self, stream: StdStream) {
         let Slot { closing, end } = self.refusing.take(None);
         tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! An application as made for one runtime. It serves connections.
+//! An application as made for one runtime. An instance serves connections.
 //!
 //! ```text
 //!   hyper or tower service ── Instance::new ──▶ Instance ── serve_on_tokio ──▶ a connection's future
@@ -82,7 +82,7 @@ impl Instance {
         (self.on_tokio)(stream, closing)
     }
 
-    /// Serves a connection in a world of ours, on a kernel thread that has entered tokio.
+    /// Serves a connection in a world of our runtime, on a kernel thread that has entered tokio.
     pub(crate) fn serve_on_ours(&self, stream: duality_runtime::net::TcpStream) -> Serving {
         (self.on_ours)(stream)
     }

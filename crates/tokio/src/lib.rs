@@ -2,7 +2,7 @@
 //! of Duality, and measures which is best.
 //!
 //! A program needs [`App`] only. Its `main` has the commands `serve`, `compare`, `load` and the
-//! others of `duality`. The page docs/axum.md explains them.
+//! other commands of `duality`. The page docs/axum.md explains them.
 //!
 //! ```text
 //!   App ── Form ─ makes, for each runtime ─▶ Instance ─ serves ─▶ a connection

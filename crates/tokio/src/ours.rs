@@ -9,8 +9,8 @@
 //! connections run on a runtime of tokio [beside](crate::beside) our worlds.
 //!
 //! Hyper waits for its client and for the application at the same time. One task gathers both
-//! waits, so every architecture can carry hyper. User-level threads gain nothing here: each wait of
-//! hyper goes back to the bottom of the stack.
+//! waits, so hyper needs only one waiting task, and every architecture can carry it. User-level
+//! threads gain nothing here: each wait of hyper goes back to the bottom of the stack.
 
 use std::sync::Arc;
 

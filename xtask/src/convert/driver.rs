@@ -8,7 +8,7 @@ use super::{folder, source};
 use crate::outcome::{Outcome, cargo_command, execute};
 use crate::{Workspace, tools};
 
-/// One test of the driver. Its error says what is wrong.
+/// One test of the driver. The error says what is wrong.
 type Test = fn(&Driver) -> Result<(), String>;
 
 struct Driver {
@@ -156,8 +156,8 @@ impl Driver {
              for (auto &thread : threads) thread.join();\n\
              std::printf(\"%d\\n\", count < 300000 ? 42 : count); }\n",
         )?;
-        // A library gets two threads of the program. It joins the first, and cancels and detaches
-        // the second.
+        // A library gets two threads of the program. The library joins the first thread, and
+        // cancels and detaches the second.
         write(
             "joins.c",
             "#include <pthread.h>\n#include <signal.h>\nvoid *joins(pthread_t thread, pthread_t other) {\n\

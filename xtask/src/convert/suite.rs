@@ -7,7 +7,8 @@
 //! product's runtime only.
 //!
 //! With AddressSanitizer, frames come from malloc, so that the sanitizer sees a use of a freed
-//! frame. Its stack checks are off: converted code has moved the variables from the stack.
+//! frame. The sanitizer's stack checks are off: converted code has moved the variables from the
+//! stack.
 
 use std::fs;
 use std::path::{Path, PathBuf};

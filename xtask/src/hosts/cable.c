@@ -5,7 +5,7 @@
  *
  * Both directions are alike. DELAY_NS counts for one direction, LOSS_PPM is in millionths of the
  * packets, and 0 bits per second mean no limit. The program drops a packet if PACKETS packets are
- * queued before it. The program prints "ready" and ends by a signal. */
+ * queued before that packet. The program prints "ready" and ends by a signal. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -160,7 +160,7 @@ int main(int argc, char **argv)
         polled[i] = (struct pollfd){.fd = ends[i], .events = POLLIN};
     }
     /* On a busy machine, the scheduler's delay would add to the line's delay. Without the right to
-     * SCHED_FIFO, it does. */
+     * SCHED_FIFO, the scheduler's delay stays. */
     sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 20});
     prctl(PR_SET_TIMERSLACK, 1);
     puts("ready");

@@ -63,7 +63,7 @@ pub(crate) fn make(
     cable.wait(|said| said.contains("ready"))
 }
 
-/// Whether the kernel has netem. Finds out by an attempt in a namespace of the rig.
+/// Whether the kernel has netem. The function makes an attempt in a namespace of the rig.
 fn has_netem(switch: &str) -> bool {
     run(&format!("tc -n {switch} qdisc add dev lo root netem limit 1")).is_ok()
         && run(&format!("tc -n {switch} qdisc del dev lo root")).is_ok()

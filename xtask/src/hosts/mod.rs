@@ -11,7 +11,7 @@
 //! ```
 //!
 //! `near`, `cable` and `far` exist only with `--delay`, `--loss` or `--rate`, and only if the
-//! kernel has no netem. Every process of the rig runs in one of its namespaces. So the kernel's
+//! kernel has no netem. Every process of the rig runs in a namespace of the rig. So the kernel's
 //! list of the processes of these namespaces is complete, and `down` needs no other list.
 
 mod line;

@@ -26,7 +26,7 @@ pub(crate) fn check_free(plan: &Plan) -> Result<(), String> {
     }
 }
 
-/// Makes the first namespace. This fails if two commands make the same rig at once.
+/// Makes the first namespace. The call fails if another command makes the same rig at that moment.
 pub(crate) fn claim(rig: &Rig) -> Result<(), String> {
     run(&format!("ip netns add {}", rig.switch())).map(drop)
 }
@@ -59,8 +59,8 @@ fn configure(namespace: &str, interface: &str, address: &str) -> Result<(), Stri
     run(&format!("ip -n {namespace} link set lo up")).map(drop)
 }
 
-/// Gives a host enough ports for 15,000 connections to one address. Of Linux's default range,
-/// connect(2) quickly finds every other port: 14,116 ports. After these, connect(2) searches all
+/// Gives a host enough ports for 15,000 connections to one address. In Linux's default range,
+/// connect(2) quickly finds every second port: 14,116 ports. After these, connect(2) searches all
 /// ports for each connection. Servers have the ports below 10,000.
 fn widen_ports(host: &str) -> Result<(), String> {
     let write = "echo 10000 65535 >/proc/sys/net/ipv4/ip_local_port_range";
@@ -94,8 +94,8 @@ pub(crate) fn is_plugged(rig: &Rig, host: usize) -> Result<bool, String> {
 pub(crate) fn remove(rig: &Rig) -> Result<(), String> {
     let (namespaces, switch) = (rig.namespaces(), rig.switch());
     if namespaces.contains(&switch) {
-        // The kernel removes a namespace's interfaces some time later. It removes a deleted link at
-        // once, with its other end. A half-made rig may lack this link.
+        // The kernel removes a namespace's interfaces some time later. The kernel removes a deleted
+        // link at once, with its other end. A half-made rig may lack this link.
         let _ = run(&format!("ip -n {switch} link del {}", port(MACHINE)));
     }
     for namespace in namespaces {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::rig::Rig;
 use crate::tools;
 
-/// The pause between two looks at another process.
+/// The pause between two checks of another process.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The time for a daemon to be ready, on a busy machine.

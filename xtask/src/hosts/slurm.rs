@@ -64,7 +64,7 @@ pub(crate) fn cancel(rig: &Rig) {
     if !Path::new(&config).exists() {
         return;
     }
-    // Each failure means that Slurm is gone, or was never ready: then there are no jobs.
+    // Each failure means that Slurm is gone, or was never ready: no jobs are left then.
     let ask = |program: &str, argument: &str| {
         tools::run(Command::new(program).arg(argument).env("SLURM_CONF", &config)).ok()
     };

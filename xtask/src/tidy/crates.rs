@@ -205,7 +205,8 @@ struct Entry<'a> {
     value: &'a str,
 }
 
-/// The entries of a manifest. This is no TOML parser: it reads manifests with one key a line.
+/// The entries of a manifest. The function is no TOML parser: it reads manifests with one key a
+/// line.
 fn entries(text: &str) -> impl Iterator<Item = Entry<'_>> {
     let mut table = "";
     text.lines().enumerate().filter_map(move |(index, line)| {

@@ -57,7 +57,7 @@ pub(crate) fn summary(tree: &Tree) -> Vec<Violation> {
         .collect()
 }
 
-/// The pages of the architectures are what the headers say.
+/// The pages of the architectures match the headers.
 pub(crate) fn architecture_pages(tree: &Tree) -> Vec<Violation> {
     if !tree.pages.iter().any(|page| page.path.starts_with(architectures::FOLDER)) {
         return Vec::new();

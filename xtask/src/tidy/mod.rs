@@ -112,7 +112,7 @@ pub(crate) struct Violation {
     pub(crate) path: String,
     /// The line, from 1. 0 means the whole file.
     pub(crate) line: usize,
-    /// What is wrong, and the remedy.
+    /// The mistake, and the remedy.
     pub(crate) message: String,
 }
 

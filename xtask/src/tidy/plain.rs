@@ -3,7 +3,7 @@
 //! The rule looks at the paragraphs of Markdown and at the comments of Rust, C and C++. Code,
 //! tables, headings and diagrams are not prose. `xtask/plain.txt` says how many places a file may
 //! have: a file that is not listed has none. The numbers only fall. `cargo xtask tidy --shrink`
-//! lowers them to the present numbers. It fills an empty list.
+//! lowers them to the present numbers. That command also fills an empty list.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -56,7 +56,8 @@ impl Source {
         self.path.split('/').any(|part| matches!(part, "tests" | "tests.rs" | "benches"))
     }
 
-    /// Where the trailing `#[cfg(test)] mod … {` starts, or the end of the file without one.
+    /// The start of the trailing `#[cfg(test)] mod … {`, or the end of a file without such a
+    /// module.
     pub(crate) fn tests_start(&self) -> usize {
         offsets(&self.code, "#[cfg(")
             .find(|&start| {

@@ -169,7 +169,7 @@ fn lock_is_tracked(root: &Path) -> bool {
     }
 }
 
-/// The newest commits, without merges. Outside a repository there are none.
+/// The newest commits, without merges. Outside a repository there are no commits.
 fn subjects(root: &Path) -> Vec<String> {
     let newest = format!("--max-count={SUBJECTS}");
     let log = ["log", "--no-merges", "--format=%h %s", &newest];

@@ -2,8 +2,8 @@
 //! for it.
 //!
 //! The lab starts this program for each of its servers, with different values of `--backlog` only.
-//! No load here fills the queue. So the length of the queue says what is planted, and the lab does
-//! not know this.
+//! No load here fills the queue. So the length of the queue tells this program which fault to
+//! plant, and the lab does not know the fault.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! A service that is worse under some architectures. It reads its own command line to find the
-//! architecture. The tests of trials let `duality trial` find the difference.
+//! A service that is worse under some architectures. The service reads its own command line to find
+//! the architecture. The tests of trials let `duality trial` find the difference.
 
 #![forbid(unsafe_code)]
 
@@ -13,8 +13,8 @@ use duality::net::TcpStream;
 /// Under threads, a request takes this much processor time. Under other architectures, a request
 /// takes some 20 µs.
 const WORK: Duration = Duration::from_micros(300);
-/// Under pool, one of so many connections fails. Under poll, one of so many answers reports a
-/// failure.
+/// Under pool, one connection fails among this number. Under poll, one answer among this number
+/// reports a failure.
 const FAILURES: u64 = 100;
 
 /// Answers each line with a line.

@@ -9,7 +9,7 @@ use super::client::{Client, connect, unsent};
 use super::question::printable;
 use super::wire::Wire;
 
-/// How a client sends its lines.
+/// The way in which a client sends its lines.
 type Send = fn(&mut Wire, &[u8], &mut Client<'_>) -> io::Result<()>;
 
 /// A member of the room.

@@ -100,7 +100,7 @@ impl Client<'_> {
         self.random.below(bound as u64) as usize
     }
 
-    /// True with a chance of one in `odds`.
+    /// Returns true with a chance of one in `odds`.
     pub(super) fn one_in(&mut self, odds: u64) -> bool {
         self.random.below(odds) == 0
     }

@@ -302,7 +302,8 @@ fn in_file(book: &Path, question: &str) -> Vec<String> {
     rows.collect::<Result<_, _>>().unwrap()
 }
 
-/// The oldest first; an element is the length of the guest's name, a colon, the name, and the text.
+/// The oldest remark comes first. An element is the length of the guest's name, a colon, the name,
+/// and the text.
 fn remarks_in_redis(reply: &[u8]) -> Vec<String> {
     let mut remarks = entries_in_redis(reply);
     remarks.reverse();

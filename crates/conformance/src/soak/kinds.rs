@@ -6,7 +6,7 @@ use std::io;
 use super::client::Client;
 use super::{faults, right};
 
-/// One way to behave.
+/// A way in which a client behaves.
 pub(super) struct Kind {
     pub(super) name: &'static str,
     /// The weight of the kind in the random choice.

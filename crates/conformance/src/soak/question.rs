@@ -11,8 +11,8 @@ use super::wire::Wire;
 const INDEX: &[u8] = include_bytes!("../../../services/demo/index.html");
 const HELLO: &[u8] = include_bytes!("../../../services/demo/hello.txt");
 
-/// The built-in long page, as services/src/http/demo.rs makes it. It is too long for one write, and
-/// too long to be gathered with other replies.
+/// The built-in long page, as services/src/http/demo.rs makes it. The page is too long for one
+/// write, and too long to be gathered with other replies.
 static LARGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let line = |number| {
         let text = format!("Line {number:4} of 1600: the dual of this one is an event.");
@@ -37,8 +37,8 @@ enum Body {
     Exactly(Vec<u8>),
     /// The reply states its length, and has no body.
     Withheld,
-    /// The guestbook's page. It changes with each visit, so only its beginning and its end are
-    /// checked.
+    /// The guestbook's page. The page changes with each visit, so the check covers only its
+    /// beginning and its end.
     Guestbook,
     /// Any body.
     Any,

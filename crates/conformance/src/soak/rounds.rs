@@ -91,7 +91,7 @@ impl Round {
 }
 
 /// The rounds of these architectures and services. An empty list means all. All architectures share
-/// the time alike: each runs its first service before any runs its second. Also returns the
+/// the time alike: each runs its first service before any runs its second. The second list has the
 /// variants that this machine cannot run, with the reason.
 ///
 /// # Errors

@@ -14,8 +14,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::rounds::Round;
 
-/// The options of the sanitizers. A report ends the process, with a code of its own. Fake stacks
-/// would move locals off the fibers' stacks, and this test is about locals on these stacks.
+/// The options of the sanitizers. A report ends the process, with a code that no other end has.
+/// Fake stacks would move locals off the fibers' stacks, but the soak must check locals on these
+/// stacks.
 const SANITIZER: &str = "exitcode=86:detect_stack_use_after_return=0:strict_string_checks=1:check_initialization_order=1:detect_leaks=1";
 
 /// Parts of the output of a faulty server: the sanitizer's report, a panic, a stack overflow.

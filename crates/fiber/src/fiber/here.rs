@@ -1,4 +1,4 @@
-//! The fiber that runs on this kernel thread, and how that fiber leaves.
+//! The running fiber of a kernel thread, and the ways to leave that fiber.
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -24,11 +24,11 @@ thread_local! {
 /// The state of a kernel thread's fibers.
 pub(crate) struct Here {
     /// The fiber that runs and may leave. Null outside every fiber, and while a function runs on
-    /// top of one.
+    /// top of a fiber.
     pub(crate) running: Cell<*const Fiber>,
     /// The fiber that a function runs on top of, or null.
     pub(crate) on_top_of: Cell<*const Fiber>,
-    /// Where the resumer's stack was left: the stack that fibers come back to.
+    /// The place where the resumer's stack was left. Fibers come back to this stack.
     pub(crate) resumer: Cell<StackPointer>,
     /// The bounds of the running stack, and of the resumer's stack.
     pub(crate) stack: Cell<Bounds>,
@@ -60,7 +60,8 @@ impl Here {
     }
 }
 
-/// Runs the functions that are sent to run on top of a fiber, until the message is to go on.
+/// Runs the functions that are sent to run on top of a fiber, until the message says that the fiber
+/// goes on.
 #[cold]
 pub(crate) fn run_functions(mut message: usize) {
     while message != GO_ON {
@@ -110,14 +111,14 @@ pub fn suspend() {
 /// Leaves the running fiber for the fiber that `next` names. That fiber goes on as if it had been
 /// resumed instead of this fiber. If `next` names no fiber, the call is a [`suspend`].
 ///
-/// This function is inlined into its callers, and the callers into their own callers where
+/// The compiler inlines this function into its callers, and these into their own callers if
 /// possible. Otherwise the processor mispredicts returns: after a switch, a function returns that
 /// was called before the switch. The prediction is right only if the other fiber has made the same
 /// calls.
 ///
 /// # Safety
 ///
-/// `next` does not switch. It names a suspended fiber, or the running fiber. The named fiber
+/// `next` does not switch. `next` names a suspended fiber, or the running fiber. The named fiber
 /// belongs to this kernel thread, and does not move until it has been left again.
 ///
 /// # Panics
@@ -159,7 +160,7 @@ unsafe fn leave(next: impl FnOnce() -> Option<NonNull<Fiber>>) -> usize {
         None => (&here.resumer, here.resumer_stack.get()),
     };
     // SAFETY: this fiber runs, and so is alive. A fiber at `to` was left there, as the caller
-    // promises. A resumer at `to` was left there when it switched to a fiber. That fiber was this
-    // fiber, or has since passed the processor on.
+    // promises. A resumer at `to` was left there when it switched to a fiber. The resumer had
+    // switched to this fiber, or to a fiber that has since passed the processor on.
     unsafe { here.switch(&(*running).left_at, to, bounds, GO_ON) }
 }

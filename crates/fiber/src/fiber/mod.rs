@@ -1,4 +1,5 @@
-//! A fiber: how it is made, entered and dropped, and how functions run on top of a suspended fiber.
+//! The type [`Fiber`]: making, entering and dropping a fiber, and running functions on top of a
+//! suspended fiber.
 
 pub(crate) mod here;
 
@@ -97,8 +98,8 @@ impl Fiber {
     ///
     /// Panics if the fiber runs or has ended. Also passes on a panic of the `entry` of the fiber
     /// that came back.
-    // Not inlined: the switch would take all registers from the caller, even on paths that do not
-    // resume.
+    // This function is not inlined: the switch would take all registers from the caller, even on
+    // paths that do not resume.
     #[inline(never)]
     pub fn resume(&self) -> bool {
         self.assert_suspended();

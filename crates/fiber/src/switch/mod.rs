@@ -15,7 +15,7 @@
 //! of a jump from the jumps before it.
 //!
 //! To the compiler, the switch is a piece of assembly that changes all registers. So the compiler
-//! itself saves the other registers whose values it needs.
+//! itself saves the values that it needs in other registers.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -35,7 +35,7 @@ compile_error!(
     "user-level threads are there for x86-64 and AArch64; crates/fiber/src/switch has a file for each"
 );
 
-/// Where a stack was left. Null when nothing is to go on there.
+/// The place where a stack was left. Null if the stack does not go on.
 pub(crate) type StackPointer = *mut u8;
 
 pub(crate) use processor::{call_on, switch};
@@ -46,7 +46,7 @@ pub(crate) use processor::{call_on, switch};
 /// # Safety
 ///
 /// Below `base` there are as many bytes of memory as [`room_for`] says, and no other code uses
-/// them. `main` must drop `data`; otherwise nothing drops it.
+/// them. Only `main` can drop `data`.
 pub(crate) unsafe fn prepare<D>(
     base: usize,
     data: D,

@@ -1,4 +1,4 @@
-//! Tokio's layouts: how runtimes are laid over kernel threads and processes.
+//! Tokio's layouts: the arrangement of runtimes on kernel threads and processes.
 //!
 //! | file | runtimes | acceptor | a connection stays |
 //! | --- | --- | --- | --- |
@@ -48,7 +48,7 @@ pub(crate) const RUNTIME: &str = "tokio";
 
 /// Tokio, where connections stay on their kernel threads.
 const STAYS: ForeignRuntime = ForeignRuntime { name: RUNTIME, steals: false };
-/// Tokio, where idle kernel threads take tasks from busy ones.
+/// Tokio, where idle kernel threads take tasks from busy threads.
 const STEALS: ForeignRuntime = ForeignRuntime { name: RUNTIME, steals: true };
 
 /// The documented source of the layouts.

@@ -85,7 +85,7 @@ impl Architecture for NoSteal {
             let mut door = Door::new(listener, &service, limit, admission, stop)?;
             for worker in workers.iter().cycle() {
                 let Some(accepted) = door.next().await else { break };
-                // A worker that has panicked closes the connections that it is dealt.
+                // A worker that has panicked closes the connections that it gets.
                 let _ = worker.send(accepted);
             }
             door.close().await;
@@ -97,7 +97,7 @@ impl Architecture for NoSteal {
     }
 }
 
-/// Starts a kernel thread with a runtime, which serves the connections that it is dealt.
+/// Starts a kernel thread with a runtime, which serves the connections that it gets.
 ///
 /// # Errors
 ///

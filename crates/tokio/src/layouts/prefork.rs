@@ -116,8 +116,8 @@ impl Architecture for Prefork {
             thread::sleep(ROUND);
         }
         children.drain();
-        // Each child now has the only handle of its listener. It closes the listener once the
-        // accept queue is empty.
+        // Each child now has the only handle of its listener. The child closes the listener once
+        // the accept queue is empty.
         drop(listeners);
         children.wait();
         Ok(())

@@ -110,7 +110,7 @@ impl Architecture for ThreadPerConnection {
     }
 }
 
-/// Serves a connection on a runtime of its own.
+/// Serves a connection on its own runtime.
 fn serve(form: &Form, accepted: Accepted) {
     let made = runtimes::current_thread().and_then(|runtime| {
         let instance = runtime.block_on(form.instance())?;
