@@ -311,7 +311,7 @@ macro_rules! for_every_architecture {
     };
 }
 
-/// Like [`for_every_architecture`], for each architecture that carries services of straight-line
+/// Like `for_every_architecture`, for each architecture that carries services of straight-line
 /// code. All services are such code.
 #[macro_export]
 macro_rules! for_every_architecture_of_straight_line_code {
