@@ -10,7 +10,7 @@ namespace duality {
 class Analysis;
 
 // The function by which landing pads of C++ are found. Null if the program has no such function: it
-// is not in C++, or has no exceptions. Then no function may throw.
+// is not in C++, or has no exceptions. Then no function counts as throwing.
 llvm::Function *cxxPersonality(const llvm::Module &module);
 // Whether the landing pads of the function are landing pads of C++.
 bool hasCxxPersonality(const llvm::Function &function);

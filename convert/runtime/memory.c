@@ -45,7 +45,7 @@ static void *allocate_large(size_t size, size_t alignment) {
 }
 
 #ifdef MALLOC_FRAMES
-/* Large blocks come from malloc, for tools that look for uses after free. */
+/* All frames come from malloc, for tools that look for uses after free. */
 static bool is_large(size_t size, size_t alignment) { return (void)size, (void)alignment, true; }
 #else
 static bool is_large(size_t size, size_t alignment) { return size > LARGEST || alignment > STEP; }
