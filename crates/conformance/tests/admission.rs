@@ -1,5 +1,5 @@
-//! `--max-connections`: a server refuses one connection too many by its protocol's own refusal,
-//! without a change for other connections.
+//! `--max-connections`: a server refuses a connection beyond the limit in the way of its protocol.
+//! Other connections see no change.
 
 use std::io::{Read, Write};
 use std::process::Command;

@@ -266,7 +266,7 @@ impl Asks {
     }
 }
 
-/// The time of `threads` threads. Each answers bytes by bytes on its own connection. The threads
+/// The time of `threads` threads. Each answers bytes with bytes on its own connection. The threads
 /// give `count` answers in all.
 fn answers(count: u64, threads: usize, asks: Asks) -> io::Result<Reading> {
     /// The number of answers before the timed answers. More would distort the reading. After some
