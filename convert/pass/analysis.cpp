@@ -1,13 +1,18 @@
-// The fixpoint: what calls something that may block may block.
+// The fixpoint: a function that calls a function that may block may block.
 //
-// Direct calls are edges of the graph. A call by a pointer may lead to each function that has its
-// address taken and has parameters that fit. If a library function is given the address of a
-// function that may block, the analysis assumes that it calls that function.
+// Direct calls are edges of the graph. A call by a pointer may lead to each function with a taken
+// address and with parameters that fit. If a library function gets the address of a function that
+// may block, the analysis assumes that it calls that function.
+//
+// C++ calls no function as a function of another type. In C++ a call by a pointer leads to
+// functions of exactly its type. A virtual call leads to functions at the same place of some
+// class's table (slots.cpp).
 
 #include "analysis.h"
 #include "runtime.h"
 
 #include "llvm/BinaryFormat/Dwarf.h"
+#include "llvm/Demangle/Demangle.h"
 #include "llvm/IR/DebugInfoMetadata.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
@@ -21,8 +26,8 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// Integers and pointers are passed in the same registers, so programs get away with calling one as
-// the other.
+// Integers and pointers are passed in the same registers, so programs can call a function of one as
+// a function of the other.
 bool passedAlike(Type *one, Type *other) {
   if (one == other) return true;
   auto word = [](Type *type) {
@@ -46,7 +51,8 @@ bool fits(const Function &function, unsigned parameters) {
   return function.arg_size() == parameters && !function.isVarArg();
 }
 
-// A use that does not let the function be called from elsewhere.
+} // namespace
+
 bool isHarmless(const Use &use) {
   const User *user = use.getUser();
   if (auto *call = dyn_cast<CallBase>(user)) {
@@ -59,7 +65,7 @@ bool isHarmless(const Use &use) {
     return all_of(alias->uses(), isHarmless);
   }
   if (auto *array = dyn_cast<ConstantArray>(user)) {
-    // llvm.used and llvm.compiler.used keep a symbol; nothing is called through them.
+    // llvm.used and llvm.compiler.used only keep a symbol; no call goes through them.
     return all_of(array->users(), [](const User *owner) {
       auto *variable = dyn_cast<GlobalVariable>(owner);
       return variable && variable->getSection() == "llvm.metadata";
@@ -67,8 +73,6 @@ bool isHarmless(const Use &use) {
   }
   return isa<BlockAddress>(user);
 }
-
-} // namespace
 
 bool fits(const CallBase &call, const Function &function) {
   Type *wanted = call.getType(), *given = function.getReturnType();
@@ -82,7 +86,7 @@ Function *calledFunction(const CallBase &call) {
 
 namespace {
 
-// As the compiler was given the name: relative to where it ran, or absolute.
+// The name is as the compiler got it: relative to the compiler's directory, or absolute.
 std::string lineOf(const DIFile *file, unsigned line, const DICompileUnit *unit) {
   bool relative =
       !unit || file->getDirectory().empty() || file->getDirectory() == unit->getDirectory();
@@ -109,6 +113,8 @@ std::string place(const Function &function) {
   return program ? lineOf(program->getFile(), program->getLine(), program->getUnit()) : "?";
 }
 
+std::string shown(StringRef name) { return name.starts_with("_Z") ? demangle(name) : name.str(); }
+
 void nameVariables(Function &function) {
   auto name = [](Value *value, const DILocalVariable *variable) {
     if (value && (isa<Instruction>(value) || isa<Argument>(value)) && !value->hasName())
@@ -126,9 +132,13 @@ void nameVariables(Function &function) {
   }
 }
 
-Analysis::Analysis(Module &module, Function *once) : module(module), once_function(once) {
+Analysis::Analysis(Module &module, Function *once)
+    : module(module), once_function(once), is_cxx(cxxPersonality(module) != nullptr) {
   findAddressTaken();
+  if (is_cxx) findSlots();
   spread();
+  if (is_cxx) findBlockingInitialisers();
+  may_throw.emplace(module, *this);
 }
 
 void Analysis::findAddressTaken() {
@@ -146,16 +156,22 @@ bool Analysis::blocks(const Function &function) const {
 }
 
 const SmallVector<Function *, 4> &Analysis::candidates(const CallBase &call) const {
-  SmallVector<Type *, 8> arguments;
-  for (Value *argument : call.args()) arguments.push_back(argument->getType());
-  auto [known, is_new] = known_candidates.try_emplace(
-      FunctionType::get(Type::getVoidTy(module.getContext()), arguments, false));
+  FunctionType *type = call.getFunctionType();
+  int64_t slot = is_cxx ? slotOf(call) : ANY_SLOT;
+  if (!is_cxx) {
+    SmallVector<Type *, 8> arguments;
+    for (Value *argument : call.args()) arguments.push_back(argument->getType());
+    type = FunctionType::get(Type::getVoidTy(module.getContext()), arguments, false);
+  }
+  auto [known, is_new] = known_candidates.try_emplace({type, slot});
   SmallVector<Function *, 4> &found = known->second;
   if (!is_new) return found;
   for (Function *function : address_taken) {
-    // The result may be of another type: then it is called on a side stack, as the program calls
-    // it.
-    if (takesArguments(call, *function)) found.push_back(function);
+    bool fits = is_cxx ? isAt(*function, slot) && function->getFunctionType() == type
+                       // The result may be of another type. Then the function is called on a side
+                       // stack, as the program calls it.
+                       : takesArguments(call, *function);
+    if (fits) found.push_back(function);
   }
   return found;
 }
@@ -163,7 +179,8 @@ const SmallVector<Function *, 4> &Analysis::candidates(const CallBase &call) con
 SmallVector<Function *, 4> Analysis::starts() const {
   SmallVector<Function *, 4> found;
   for (Function *function : address_taken) {
-    if (!function->isDeclaration() && fits(*function, 1)) found.push_back(function);
+    if (!function->isDeclaration() && fits(*function, 1) && !slots.count(function))
+      found.push_back(function);
   }
   return found;
 }
@@ -205,7 +222,8 @@ Call Analysis::classify(const CallBase &call) const {
     if (blocks(*result.callee)) result.kind = Call::Direct;
     return result;
   }
-  result.primitive = primitive(*result.callee);
+  result.primitive = implicit(call, *result.callee);
+  if (!result.primitive) result.primitive = primitive(*result.callee);
   if (result.primitive && result.primitive->role == Role::Waits) {
     result.kind = Call::Primitive;
   } else if (result.primitive && result.primitive->role == Role::Library) {
@@ -222,7 +240,7 @@ Call Analysis::classify(const CallBase &call) const {
   return result;
 }
 
-// Breadth first, so that the reason that is kept for a function is a shortest chain.
+// The search is breadth first, so that the reason for a function is a shortest chain.
 void Analysis::spread() {
   struct Edge {
     Function *caller;
@@ -239,8 +257,7 @@ void Analysis::spread() {
     for (Instruction &instruction : instructions(function)) {
       auto *call = dyn_cast<CallBase>(&instruction);
       if (!call) continue;
-      // Nothing of the program blocks yet: what this says is about functions that are only
-      // declared.
+      // No function of the program blocks yet, so only declared functions decide this result.
       Call classified = classify(*call);
       if (classified.kind == Call::Primitive || classified.kind == Call::Library) {
         add(&function, {call, classified.kind, classified.callee});
@@ -289,7 +306,8 @@ std::string Analysis::findObstacle(const Function &function) const {
     return "its result is larger than the return register (" + place(function) + ")";
   }
   for (const Instruction &instruction : instructions(function)) {
-    if (isa<InvokeInst>(instruction) || isa<LandingPadInst>(instruction)) {
+    if ((isa<InvokeInst>(instruction) || isa<LandingPadInst>(instruction)) &&
+        !hasCxxPersonality(function)) {
       return "it catches exceptions or has clean-up for them (" + place(instruction) + ")";
     }
     if (isa<IndirectBrInst>(instruction))

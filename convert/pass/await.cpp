@@ -1,5 +1,5 @@
-// Calls that may block: each becomes a call of the coroutine or the primitive, and a place to
-// suspend behind it.
+// Converts calls that may block. Each becomes a call of the coroutine or the primitive, with a
+// place to suspend after it.
 
 #include "coroutine.h"
 
@@ -16,20 +16,34 @@ void Coroutine::lowerCalls() {
   LLVMContext &context = function.getContext();
   suspended = BasicBlock::Create(context, "suspended", &function);
   destroyed = BasicBlock::Create(context, "destroyed", &function);
-  SmallVector<CallInst *, 16> calls;
+  catchAll();
+  SmallVector<CallBase *, 16> calls;
   for (Instruction &instruction : instructions(function)) {
-    if (auto *call = dyn_cast<CallInst>(&instruction)) calls.push_back(call);
+    if (isa<CallInst>(instruction) || isa<InvokeInst>(instruction))
+      calls.push_back(cast<CallBase>(&instruction));
   }
-  for (CallInst *call : calls) {
-    // What a callee keeps of this frame (`tail` promises that it keeps nothing) outlives the call.
+  for (CallBase *base : calls) {
+    auto *call = dyn_cast<CallInst>(base);
+    if (auto *invoke = dyn_cast<InvokeInst>(base)) {
+      // A call that does not wait stays as it is.
+      if (analysis.classify(*invoke).kind == Call::Plain) continue;
+      call = callOf(*invoke);
+    } else {
+      unwind = thrown;
+    }
+    // `tail` promises that a callee keeps no address of this frame. A coroutine may keep such
+    // addresses after the call.
     if (!call->isMustTailCall()) call->setTailCallKind(CallInst::TCK_None);
-    lowerCall(*call);
+    lowered_may_throw = thrown && analysis.throwing().mayThrow(*call);
+    if (!lowerCall(*call) && lowered_may_throw) may_throw.push_back(call);
+    protect();
   }
 }
 
-void Coroutine::lowerCall(CallInst &call) {
+// Returns false if the call stays as it is.
+bool Coroutine::lowerCall(CallInst &call) {
   Call classified = analysis.classify(call);
-  if (classified.kind == Call::Plain) return;
+  if (classified.kind == Call::Plain) return false;
   BasicBlock *before = call.getParent();
   BasicBlock *after = SplitBlock(before, &call);
   before->getTerminator()->eraseFromParent();
@@ -47,17 +61,18 @@ void Coroutine::lowerCall(CallInst &call) {
   case Call::Callback:
     value = awaitOnSideStack(
         builder, call, classified.callee, classified.callee->getName(),
-        ("it may call " + classified.targets.front()->getName() + ", which may block").str());
+        "it may call " + shown(classified.targets.front()->getName()) + ", which may block");
     break;
   case Call::Plain: break;
   }
   builder.CreateBr(after);
   if (!call.getType()->isVoidTy()) call.replaceAllUsesWith(value);
   call.eraseFromParent();
+  return true;
 }
 
-// Behind a call that returned {handle, value} or a handle: suspends until the value is there.
-// Leaves the builder where the coroutine goes on.
+// Comes after a call that returned {handle, value} or a handle. Suspends until the value is there.
+// Leaves the builder at the place where the coroutine goes on.
 Value *Coroutine::await(IRBuilder<> &builder, Value *returned, Type *result, const Twine &name) {
   LLVMContext &context = function.getContext();
   Module *module = function.getParent();
@@ -87,6 +102,8 @@ Value *Coroutine::await(IRBuilder<> &builder, Value *returned, Type *result, con
   ways_out.push_back(way_out);
 
   builder.SetInsertPoint(resumed);
+  throwWhatWasThrown(builder);
+  resumed = builder.GetInsertBlock();
   Value *later = has_value
                      ? builder.CreateAlignedLoad(result, runtime.returnRegister(builder), Align(16))
                      : nullptr;
@@ -120,7 +137,9 @@ Value *Coroutine::awaitPrimitive(IRBuilder<> &builder, CallInst &call, const Pri
   if (primitive.bound >= 0) checkBound(builder, call, primitive);
   SmallVector<Value *, 6> arguments;
   SmallVector<Type *, 6> types;
-  for (unsigned index = 0; index < call.arg_size(); index++) {
+  // syscall() takes more arguments than the primitive needs.
+  unsigned count = primitive.name == "syscall" ? FUTEX_ARGUMENTS : call.arg_size();
+  for (unsigned index = 0; index < count; index++) {
     if (static_cast<int>(index) == primitive.bound) continue;
     arguments.push_back(call.getArgOperand(index));
     types.push_back(arguments.back()->getType());
@@ -167,13 +186,14 @@ Value *Coroutine::awaitFunction(IRBuilder<> &builder, CallInst &call, Function &
   if (callee.isVarArg())
     arguments.push_back(packVariableArguments(builder, call, fixed, temporaries));
   CallInst *clone = builder.CreateCall(coroutine, arguments);
-  // What the ABI needs, as the clone has it.
+  // The attributes that the ABI needs, as on the clone.
   AttributeList attributes;
   for (unsigned index = 0; index < fixed; index++) {
     AttrBuilder kept(function.getContext(), coroutine->getAttributes().getParamAttrs(index));
     attributes = attributes.addParamAttributes(function.getContext(), index, kept);
   }
   clone->setAttributes(attributes);
+  if (lowered_may_throw) may_throw.push_back(clone);
   Value *value = await(builder, clone, callee.getReturnType(), callee.getName());
   for (AllocaInst *temporary : temporaries) {
     builder.CreateLifetimeEnd(

@@ -13,11 +13,11 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// A thread that could reach more functions is no small handler of connections, and a link would
-// take minutes.
+// The most functions that a thread may reach. A thread that reaches more is no small handler of
+// connections, and linking would take minutes.
 constexpr size_t MOST = 1200;
 
-// Primitives that no thread waits in for long: output, and locks that others hold for a moment.
+// Primitives in which no thread waits for long: output, and locks that others hold for a moment.
 const StringRef SOON_OVER[] = {
     "write",
     "writev",
@@ -33,6 +33,24 @@ const StringRef SOON_OVER[] = {
     "rt_once_begin",
     "pthread_exit",
     "pthread_testcancel",
+};
+
+// Libraries that start threads themselves, in functions that the pass does not see.
+struct Starter {
+  StringRef function, name, remedy;
+};
+const StringRef NO_REMEDY = "its library starts them: they keep their stacks";
+const Starter STARTERS[] = {
+    {"thrd_create", "thrd_create", "threads of C11 are not converted"},
+    {"_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE",
+     "std::thread", "libstdc++ starts them: link by `duality c++`"},
+    {"_ZN5boost6thread21start_thread_noexceptEv", "boost::thread", NO_REMEDY},
+    {"_ZN7QThread5startENS_8PriorityE", "QThread", NO_REMEDY},
+    {"g_thread_new", "g_thread_new", NO_REMEDY},
+    {"g_thread_try_new", "g_thread_try_new", NO_REMEDY},
+    {"apr_thread_create", "apr_thread_create", NO_REMEDY},
+    {"uv_thread_create", "uv_thread_create", NO_REMEDY},
+    {"SDL_CreateThread", "SDL_CreateThread", NO_REMEDY},
 };
 
 } // namespace
@@ -61,16 +79,18 @@ Function *Converter::coroutineOf(Function &original) {
   auto *type = FunctionType::get(runtime.returned(original.getReturnType()), parameters, false);
   auto *coroutine =
       Function::Create(type, GlobalValue::InternalLinkage, original.getName() + ".async", module);
-  // Now, and not when it is built: calls take their attributes from here.
-  coroutine->setAttributes(attributesOfCoroutine(original));
+  // The attributes are set now, and not when the coroutine is built: calls copy their attributes
+  // from here.
+  coroutine->setAttributes(
+      attributesOfCoroutine(original, analysis.throwing().leaves(original)));
   made[&original] = coroutine;
   is_coroutine.insert(coroutine);
   pending.push_back(&original);
   return coroutine;
 }
 
-// The functions that may block, and that a thread which starts here could reach: all, or by way of
-// coroutines alone.
+// The functions that may block and that a thread with this start could reach: through all
+// functions, or through coroutines only.
 SmallSetVector<Function *, 32> Converter::reach(Function &start, bool coroutines) const {
   SmallSetVector<Function *, 32> found;
   found.insert(&start);
@@ -90,9 +110,9 @@ SmallSetVector<Function *, 32> Converter::reach(Function &start, bool coroutines
   return found;
 }
 
-// The reason why a thread that starts here spends its life on a side stack. Empty if it does not.
-// Such a thread would keep a stack beside its frames for as long as it waits. A stack alone is
-// less.
+// The reason why a thread with this start spends its life on a side stack. Empty if it does not. If
+// such a thread were converted, it would keep a stack and frames during each wait. A stack alone
+// takes less.
 std::string Converter::lifeAside(Function &start) const {
   std::string why;
   for (Function *function : reach(start, true)) {
@@ -108,16 +128,15 @@ std::string Converter::lifeAside(Function &start) const {
           classified.kind == Call::Library || classified.kind == Call::Callback ||
           (classified.kind == Call::Direct && !analysis.obstacle(*classified.callee).empty());
       if (aside && why.empty()) {
-        why = ("it waits in " + classified.callee->getName() + " alone (" + place(*call) +
-               "), which needs a stack: its threads keep theirs")
-                  .str();
+        why = "it waits in " + shown(classified.callee->getName()) + " alone (" + place(*call) +
+              "), which needs a stack: its threads keep theirs";
       }
     }
   }
   return why;
 }
 
-// Conversion starts where threads do.
+// Conversion begins at the start routines of threads.
 void Converter::findStarts() {
   auto look = [&](Function &start, const std::string &where) {
     std::string why = start.isDeclaration()     ? "it is not part of the program"
@@ -132,17 +151,20 @@ void Converter::findStarts() {
       why = lifeAside(start);
       has_stacks |= !why.empty();
     }
-    if (!why.empty()) kept.push_back({where, start.getName().str(), why});
+    if (!why.empty()) kept.push_back({where, shown(start.getName()), why});
     else if (!is_contained(starts, &start)) starts.push_back(&start);
   };
   for (Function &function : module) {
     for (Instruction &instruction : instructions(function)) {
       auto *call = dyn_cast<CallBase>(&instruction);
       Function *callee = call ? calledFunction(*call) : nullptr;
-      const Primitive *known = callee ? primitive(*callee) : nullptr;
-      if (callee && callee->isDeclaration() && callee->getName() == "thrd_create") {
-        kept.push_back({place(*call), "thrd_create", "threads of C11 are not converted"});
-      }
+      if (!callee) continue;
+      const Primitive *known = primitive(*callee);
+      auto *starter = find_if(STARTERS, [&](const Starter &starter) {
+        return callee->isDeclaration() && starter.function == callee->getName();
+      });
+      if (starter != std::end(STARTERS))
+        kept.push_back({place(*call), starter->name.str(), starter->remedy.str()});
       if (!known || known->role != Role::Spawn || call->arg_size() != 4) continue;
       auto *start = dyn_cast<Function>(call->getArgOperand(2)->stripPointerCastsAndAliases());
       if (start) {
@@ -156,7 +178,8 @@ void Converter::findStarts() {
   }
 }
 
-// The coroutine of a start routine, or null: known now, or found by comparing.
+// The coroutine of a start routine, or null. The pass knows it, or the code finds it by comparing
+// at run time.
 Value *Converter::startRoutine(IRBuilder<> &builder, Value *start) {
   auto *null = ConstantPointerNull::get(runtime.pointer());
   if (auto *known = dyn_cast<Function>(start->stripPointerCastsAndAliases())) {
@@ -178,7 +201,9 @@ Constant *Converter::program() {
                                runtime.pointer());
   auto *none = ConstantInt::get(runtime.size(), 0);
   unsigned reads =
-      (readsFloatingFlags(module) ? READS_FLAGS : 0) | (readsThreadTimes(module) ? READS_TIMES : 0);
+      (readsFloatingFlags(module) ? READS_FLAGS : 0) |
+      (readsThreadTimes(module) ? READS_TIMES : 0) | (cxxPersonality(module) ? THROWS : 0) |
+      (analysis.throwing().endsThreads() ? UNWINDS : 0);
   auto *flags = ConstantInt::get(runtime.integer(), reads);
   auto *initial =
       ConstantStruct::get(type, {ConstantInt::get(runtime.integer(), VERSION), flags, none, none,
@@ -188,8 +213,8 @@ Constant *Converter::program() {
   return program_variable;
 }
 
-// In originals and coroutines alike: pthread_create is rt_spawn. Clones of the calls were made with
-// the coroutines.
+// rt_spawn replaces pthread_create in originals and coroutines alike. The coroutines already have
+// clones of the calls.
 void Converter::rewriteSpawns() {
   SmallVector<CallBase *, 16> calls;
   for (Function &function : module) {
@@ -221,8 +246,8 @@ void Converter::rewriteSpawns() {
   }
 }
 
-// Functions that must know tasks. In coroutines, calls of primitives are lowered already. So the
-// remaining calls that differ for originals are in originals.
+// Renames functions that must know tasks. In coroutines, calls of primitives are already lowered.
+// So the other calls that need a name for originals are all in originals.
 void Converter::renameFunctions() {
   SmallVector<std::pair<Function *, StringRef>, 16> found;
   for (Function &function : module) {

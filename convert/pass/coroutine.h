@@ -1,5 +1,5 @@
-// The body of one coroutine: the clone of a function in which each call that may block is a place
-// to suspend.
+// The body of one coroutine: a clone of a function with a place to suspend at each call that may
+// block.
 //
 // ```text
 //   entry:      static variables; id = coro.id; frame = rt_frame_allocate(coro.size);
@@ -12,8 +12,10 @@
 //               free the frame; end: {null, value}, or {handle, -} when suspended
 // ```
 //
-// The frame is freed before the parent is resumed, and there is no final suspend, because nothing
-// looks at a coroutine that has returned.
+// exceptions.cpp has the part that C++ adds to a coroutine.
+//
+// The frame is freed before the parent is resumed, and there is no final suspend, because no code
+// reads a coroutine that has returned.
 #pragma once
 
 #include "converter.h"
@@ -23,8 +25,9 @@
 
 namespace duality {
 
-// The attributes of a function and of its parameters that its coroutine keeps.
-llvm::AttributeList attributesOfCoroutine(const llvm::Function &original);
+// The attributes of a function and of its parameters that its coroutine keeps. With `throws`,
+// exceptions may leave the function.
+llvm::AttributeList attributesOfCoroutine(const llvm::Function &original, bool throws);
 
 class Coroutine {
 public:
@@ -36,13 +39,13 @@ public:
   void build();
 
 private:
-  // coroutine.cpp: the frame of the whole.
+  // coroutine.cpp: the clone, its beginning and its end.
   void clone();
   void begin();
   void end();
   void lowerReturns(llvm::BasicBlock *leave, llvm::PHINode *value);
 
-  // memory.cpp: what a frame must own.
+  // memory.cpp: the variables that a frame must own.
   void copyByValueArguments();
   void lowerDynamicAllocas();
   void askForErrnoAgain();
@@ -54,7 +57,7 @@ private:
 
   // await.cpp: calls.
   void lowerCalls();
-  void lowerCall(llvm::CallInst &call);
+  bool lowerCall(llvm::CallInst &call);
   llvm::Value *await(llvm::IRBuilder<> &builder, llvm::Value *returned, llvm::Type *result,
                      const llvm::Twine &name);
   llvm::Value *awaitPrimitive(llvm::IRBuilder<> &builder, llvm::CallInst &call,
@@ -78,6 +81,16 @@ private:
   llvm::Function *sideThunk(llvm::CallInst &call, llvm::StructType *pack,
                             llvm::Value *constant_callee);
 
+  // exceptions.cpp
+  void catchAll();
+  llvm::CallInst *callOf(llvm::InvokeInst &invoke);
+  void protect();
+  void throwAgain(llvm::IRBuilder<> &builder, llvm::Value *held);
+  void throwWhatWasThrown(llvm::IRBuilder<> &builder);
+  void throwWhatWasHeld(llvm::IRBuilder<> &builder, llvm::Value *place);
+  void hold(llvm::CallInst &call, llvm::StructType *pack);
+  llvm::BasicBlock *leaveByException(llvm::function_ref<void(llvm::IRBuilder<> &)> free_frame);
+
   // varargs.cpp
   llvm::Value *packVariableArguments(llvm::IRBuilder<> &builder, llvm::CallInst &call,
                                      unsigned fixed,
@@ -100,6 +113,18 @@ private:
   llvm::BasicBlock *destroyed = nullptr; // frees the frame of a task that ends in the middle
   llvm::SmallVector<llvm::BasicBlock *, 8>
       ways_out; // one for each await, on the way to `destroyed`
+
+  // The part of C++. All fields are null if no exception can leave the coroutine or come to it.
+  llvm::BasicBlock *thrown = nullptr; // the landing pad of calls for which the program has none
+  llvm::BasicBlock *raise = nullptr;  // where `exception` leaves the coroutine
+  llvm::PHINode *exception = nullptr;
+  // State of the call that is being lowered: the block for its exceptions, and the values of the
+  // program's phis in that block. The last field has the calls that replace this call and may
+  // throw.
+  llvm::BasicBlock *unwind = nullptr;
+  llvm::SmallVector<std::pair<llvm::PHINode *, llvm::Value *>, 4> incoming;
+  llvm::SmallVector<llvm::CallInst *, 4> may_throw;
+  bool lowered_may_throw = false;
 };
 
 } // namespace duality

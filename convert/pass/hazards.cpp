@@ -1,4 +1,4 @@
-// Warnings about the program as it was written: what is right with threads, but may surprise in an
+// Warnings about the original program: code that is right with threads, but may surprise in an
 // event-driven program.
 
 #include "report.h"
@@ -22,6 +22,15 @@ const StringRef LOCKS[] = {"pthread_mutex_lock", "pthread_rwlock_rdlock", "pthre
 const StringRef UNLOCKS[] = {"pthread_mutex_unlock", "pthread_rwlock_unlock",
                              "pthread_spin_unlock"};
 
+// The functions in which libc++ waits, by their names in its only ABI.
+const StringRef WAITS_OF_LIBCXX[] = {
+    "_ZNSt3__15mutex4lockEv",
+    "_ZNSt3__115recursive_mutex4lockEv",
+    "_ZNSt3__118condition_variable4waitERNS_11unique_lockINS_5mutexEEE",
+    "_ZNSt3__16thread4joinEv",
+    "_ZNSt3__111this_thread9sleep_forERKNS_6chrono8durationIxNS_5ratioILl1ELl1000000000EEEEE",
+};
+
 StringRef calleeName(const CallBase &call) {
   const Function *callee = calledFunction(call);
   return callee ? callee->getName() : "";
@@ -30,7 +39,7 @@ StringRef calleeName(const CallBase &call) {
 bool isLock(const CallBase &call) { return is_contained(LOCKS, calleeName(call)); }
 bool isUnlock(const CallBase &call) { return is_contained(UNLOCKS, calleeName(call)); }
 
-// Two loads of one variable give the same lock, as far as this looks.
+// The search assumes that two loads of one variable give the same lock.
 const Value *lockOf(const CallBase &call) {
   const Value *lock = call.getArgOperand(0)->stripPointerCasts();
   if (auto *load = dyn_cast<LoadInst>(lock)) return load->getPointerOperand();
@@ -43,7 +52,7 @@ std::string nameOf(const Value *value) {
   return name.empty() ? "a lock" : ("`" + name + "`").str();
 }
 
-// Locks that are held, each with the calls that may have taken it.
+// Held locks, each with the calls that may have taken it.
 using Held = std::map<const Value *, std::set<const CallBase *>>;
 
 class Flow {
@@ -70,9 +79,9 @@ public:
   }
 
 private:
-  // Which locks are held at the start of each block on every way there. Locks that are taken and
-  // released under the same condition would be reported wherever both ways meet, if one way were
-  // enough.
+  // Finds the locks that are held at the start of each block on every way to it. If one way were
+  // enough, a lock that is taken and released under the same condition would be reported wherever
+  // both ways meet.
   void flow() {
     SmallVector<BasicBlock *, 16> pending = {&function.getEntryBlock()};
     before[pending.front()] = {};
@@ -101,7 +110,7 @@ private:
     }
   }
 
-  // `if (pthread_mutex_lock(&m) == 0)`: on the other way it is not held.
+  // After `if (pthread_mutex_lock(&m) == 0)`, the lock is not held on the other way.
   static void dropFailed(BasicBlock &block, BasicBlock &next, Held &held) {
     auto *branch = dyn_cast<BranchInst>(block.getTerminator());
     auto *compare =
@@ -124,9 +133,8 @@ private:
     if (isLock(call) || isUnlock(call)) return false;
     Call classified = analysis.classify(call);
     if (classified.kind == Call::Plain) return false;
-    what = (classified.targets.empty() ? classified.callee : classified.targets.front())
-               ->getName()
-               .str();
+    what = shown((classified.targets.empty() ? classified.callee : classified.targets.front())
+                     ->getName());
     return true;
   }
 
@@ -134,7 +142,7 @@ private:
     std::string what;
     if (held.empty() || !waits(call, what)) return;
     for (auto &[lock, sites] : held) {
-      // A condition's own lock is released while it waits.
+      // A wait for a condition releases the condition's own lock.
       if (StringRef(what).starts_with("pthread_cond_") && lockOfCondition(call) == lock) continue;
       report({place(call), what + " may wait while " + nameOf(lock) + " is held (taken at " +
                                place(**sites.begin()) + "); others that need it wait as long"});
@@ -147,8 +155,8 @@ private:
     return lock;
   }
 
-  // A store of what was computed from a load of the same variable, with a wait in between and no
-  // lock that covers both.
+  // Finds a store of a value that was computed from a load of the same variable. Between load and
+  // store is a wait, and no lock covers both.
   void findLostUpdates() {
     SmallVector<CallBase *, 8> waiting;
     std::string what;
@@ -175,7 +183,7 @@ private:
     }
   }
 
-  // The compiler may have made several calls of one.
+  // The compiler may have made several calls from one.
   void report(Hazard hazard) {
     bool known = any_of(hazards, [&](const Hazard &other) {
       return other.where == hazard.where && other.what == hazard.what;
@@ -195,7 +203,7 @@ private:
     return false;
   }
 
-  // The load of `variable` that `value` was computed from, through arithmetic and local variables.
+  // The load of `variable` from which `value` was computed, through arithmetic and local variables.
   const LoadInst *source(const Value *value, const Value *variable,
                          SmallPtrSetImpl<const Value *> &seen) {
     if (!seen.insert(value).second || seen.size() > 64) return nullptr;
@@ -238,9 +246,15 @@ std::vector<Hazard> findHazards(Module &module, const Analysis &analysis) {
 
 std::vector<Hazard> findBlindSpots(Module &module) {
   std::vector<Hazard> found;
+  bool is_libcxx = false;
   for (Function &function : module) {
     for (Instruction &instruction : instructions(function)) {
       auto *call = dyn_cast<CallBase>(&instruction);
+      if (call && !is_libcxx && is_contained(WAITS_OF_LIBCXX, calleeName(*call))) {
+        is_libcxx = true;
+        found.push_back({place(*call), "libc++ waits in its own library, on kernel threads: leave "
+                                       "-stdlib=libc++ out, and link with libstdc++"});
+      }
       auto *code = call ? dyn_cast<InlineAsm>(call->getCalledOperand()) : nullptr;
       if (code && StringRef(code->getAsmString()).contains("syscall")) {
         found.push_back({place(*call),

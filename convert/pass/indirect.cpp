@@ -1,7 +1,8 @@
-// Calls by a pointer: finds which blocking function the pointer leads to.
+// Calls by a pointer: finds the blocking function that the pointer leads to.
 //
-// A few are compared one by one. Where there are many, each has a note in front of its first
-// instruction, by which the runtime finds its coroutine (`rt_coroutine_of`):
+// The code compares a few functions one by one. If there are many, each function has a note in
+// front of its first instruction. By the note, the runtime finds the function's coroutine
+// (`rt_coroutine_of`):
 //
 // ```text
 //   -16  the shape: a hash of the type that the coroutine is called by
@@ -10,7 +11,11 @@
 //    -4  the number of the coroutine in the table `duality.coroutines`; zero if there is none
 // ```
 //
-// A function is called on a side stack if its note has another shape, or no coroutine.
+// The code calls a function on a side stack if its note has another shape, or no coroutine.
+//
+// C++ programs call by pointers much more often, and only by the exact type. If all functions that
+// a call may lead to have coroutines, one function for each type finds and calls them
+// (`dispatcher`). A call by a pointer is then as small as any other call.
 
 #include "coroutine.h"
 
@@ -19,11 +24,11 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// At most this many functions are compared.
+// The most functions that the code compares.
 constexpr size_t FEW = 4;
 constexpr uint32_t MAGIC = 0x44554e54;
 
-// Equal for types that are called alike.
+// The shape of a type. Types that are called alike have equal shapes.
 uint32_t shapeOf(const FunctionType &type) {
   std::string text;
   raw_string_ostream(text) << type;
@@ -36,16 +41,45 @@ bool passesCopies(const Function &function) {
   return any_of(function.args(), [](const Argument &argument) { return argument.hasByValAttr(); });
 }
 
-// Whether its coroutine may be called by the type of the call alone.
+// Whether the call may call the target's coroutine by its own type alone.
 bool isAlike(const CallInst &call, const Function &target) {
   return target.getFunctionType() == call.getFunctionType() && !target.isVarArg() &&
          !passesCopies(target);
+}
+
+// The attributes that the ABI needs for the arguments of a call.
+AttributeList attributesOfArguments(const CallInst &call) {
+  LLVMContext &context = call.getContext();
+  AttributeList attributes;
+  for (unsigned index = 0; index < call.arg_size(); index++) {
+    for (Attribute::AttrKind kind : {Attribute::ZExt, Attribute::SExt, Attribute::InReg}) {
+      if (call.paramHasAttr(index, kind))
+        attributes = attributes.addParamAttribute(context, index, kind);
+    }
+  }
+  return attributes;
 }
 
 } // namespace
 
 Value *Coroutine::awaitIndirect(IRBuilder<> &builder, CallInst &call,
                                 ArrayRef<Function *> targets) {
+  Value *pointer = call.getCalledOperand();
+  bool few = targets.size() <= FEW;
+  bool all_converted = all_of(targets, [&](Function *target) {
+    return !target->isDeclaration() && isAlike(call, *target) &&
+           analysis.obstacle(*target).empty();
+  });
+  if (all_converted && targets.size() > 1 && cxxPersonality(*function.getParent())) {
+    for (Function *target : targets) converter.note(*target, true);
+    SmallVector<Value *, 8> arguments(call.args());
+    arguments.push_back(pointer);
+    Function *dispatcher = converter.dispatcher(call);
+    CallInst *begun = builder.CreateCall(dispatcher, arguments);
+    begun->setAttributes(dispatcher->getAttributes());
+    if (lowered_may_throw) may_throw.push_back(begun);
+    return await(builder, begun, call.getType(), "dispatched");
+  }
   LLVMContext &context = function.getContext();
   BasicBlock *next = builder.GetInsertBlock()->getNextNode();
   auto *join = BasicBlock::Create(context, "called", &function, next);
@@ -54,8 +88,6 @@ Value *Coroutine::awaitIndirect(IRBuilder<> &builder, CallInst &call,
     values.push_back({value, builder.GetInsertBlock()});
     builder.CreateBr(join);
   };
-  Value *pointer = call.getCalledOperand();
-  bool few = targets.size() <= FEW;
   for (Function *target : targets) {
     if (!few && !target->isDeclaration()) {
       converter.note(*target, isAlike(call, *target));
@@ -72,6 +104,7 @@ Value *Coroutine::awaitIndirect(IRBuilder<> &builder, CallInst &call,
   // Any other function does not block.
   auto *plain = cast<CallInst>(call.clone());
   builder.Insert(plain);
+  if (lowered_may_throw) may_throw.push_back(plain);
   answer(plain);
   builder.SetInsertPoint(join);
   if (call.getType()->isVoidTy()) return nullptr;
@@ -80,7 +113,8 @@ Value *Coroutine::awaitIndirect(IRBuilder<> &builder, CallInst &call,
   return result;
 }
 
-// The coroutine that the runtime finds, a side stack, or go on: the function does not block.
+// Awaits the coroutine that the runtime finds, or a call on a side stack. If the function does not
+// block, calls it directly.
 void Coroutine::awaitNoted(IRBuilder<> &builder, CallInst &call, BasicBlock &join,
                            function_ref<void(Value *)> answer) {
   LLVMContext &context = function.getContext();
@@ -102,11 +136,8 @@ void Coroutine::awaitNoted(IRBuilder<> &builder, CallInst &call, BasicBlock &joi
       FunctionType::get(runtime.returned(call.getType()), call.getFunctionType()->params(), false);
   SmallVector<Value *, 8> arguments(call.args());
   CallInst *begun = builder.CreateCall(type, found, arguments);
-  for (unsigned index = 0; index < arguments.size(); index++) {
-    for (Attribute::AttrKind kind : {Attribute::ZExt, Attribute::SExt, Attribute::InReg}) {
-      if (call.paramHasAttr(index, kind)) begun->addParamAttr(index, kind);
-    }
-  }
+  begun->setAttributes(attributesOfArguments(call));
+  if (lowered_may_throw) may_throw.push_back(begun);
   answer(await(builder, begun, call.getType(), "noted"));
 
   builder.SetInsertPoint(other);
@@ -115,10 +146,61 @@ void Coroutine::awaitNoted(IRBuilder<> &builder, CallInst &call, BasicBlock &joi
   builder.SetInsertPoint(is_not);
 }
 
+// `{handle, value} dispatch(arguments…, function)`: begins the coroutine of the function, or calls
+// a function that does not block.
+Function *Converter::dispatcher(const CallInst &call) {
+  FunctionType *called = call.getFunctionType();
+  AttributeList attributes = attributesOfArguments(call);
+  Function *&known = dispatchers[{called, attributes.getRawPointer()}];
+  if (known) return known;
+  LLVMContext &context = module.getContext();
+  SmallVector<Type *, 8> parameters(called->params());
+  parameters.push_back(runtime.pointer());
+  Type *result = runtime.returned(called->getReturnType());
+  known = Function::Create(FunctionType::get(result, parameters, false),
+                           GlobalValue::InternalLinkage, "duality.dispatch", module);
+  known->setAttributes(attributes);
+  known->addFnAttr(Attribute::NoInline);
+  known->addFnAttr(Attribute::getWithUWTableKind(context, UWTableKind::Default));
+  auto *plain = BasicBlock::Create(context, "plain"), *begin = BasicBlock::Create(context, "begin");
+  IRBuilder<> builder(BasicBlock::Create(context, "", known));
+  plain->insertInto(known);
+  begin->insertInto(known);
+  Argument *target = known->getArg(called->getNumParams());
+  SmallVector<Value *, 8> arguments;
+  for (Argument &argument : known->args()) {
+    if (&argument != target) arguments.push_back(&argument);
+  }
+  FunctionCallee find = runtime.function("rt_coroutine_of", runtime.pointer(),
+                                         {runtime.pointer(), runtime.integer(), runtime.pointer()});
+  Value *found =
+      builder.CreateCall(find, {target, builder.getInt32(shapeOf(*called)), table()});
+  builder.CreateCondBr(builder.CreateIsNull(found), plain, begin);
+
+  builder.SetInsertPoint(plain);
+  CallInst *made = builder.CreateCall(called, target, arguments);
+  made->setAttributes(attributes);
+  Value *none = ConstantPointerNull::get(runtime.pointer());
+  if (called->getReturnType()->isVoidTy()) {
+    builder.CreateRet(none);
+  } else {
+    Value *pair = builder.CreateInsertValue(PoisonValue::get(result), none, 0);
+    builder.CreateRet(builder.CreateInsertValue(pair, made, 1));
+  }
+
+  builder.SetInsertPoint(begin);
+  CallInst *begun =
+      builder.CreateCall(FunctionType::get(result, called->params(), false), found, arguments);
+  begun->setAttributes(attributes);
+  begun->setTailCallKind(CallInst::TCK_Tail);
+  builder.CreateRet(begun);
+  return known;
+}
+
 // Puts the note in front of a function that may block.
 void Converter::note(Function &target, bool alike) {
   bool converted = alike && analysis.obstacle(target).empty();
-  // A function that some calls take for another type may fit this call.
+  // A function that some calls use as another type may fit this call.
   if (target.hasPrefixData() && !(converted && noted_without_coroutine.erase(&target))) return;
   uint32_t number = 0;
   if (converted) {
@@ -132,7 +214,7 @@ void Converter::note(Function &target, bool alike) {
       {word(shapeOf(*target.getFunctionType())), word(MAGIC), word(0), word(number)}, true));
 }
 
-// Stands for the table until all coroutines are known.
+// The placeholder of the table until all coroutines are known.
 Value *Converter::table() {
   if (!table_variable)
     table_variable = new GlobalVariable(module, runtime.pointer(), true,

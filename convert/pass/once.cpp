@@ -1,7 +1,9 @@
-// pthread_once as a function of the program: its routine may block, and then it is a coroutine as
-// the others are.
+// pthread_once as a function of the program. If its routine may block, this function becomes a
+// coroutine like any other.
 
 #include "once.h"
+
+#include "throwing.h"
 
 #include "llvm/IR/IRBuilder.h"
 
@@ -9,7 +11,7 @@ using namespace llvm;
 
 namespace duality {
 
-// int duality.once(once, routine): what pthread_once does, in the two halves of the runtime.
+// int duality.once(once, routine): does the work of pthread_once, by the two halves of the runtime.
 Function *makeOnce(Module &module) {
   Function *declared = module.getFunction("pthread_once");
   if (!declared || !declared->isDeclaration()) return nullptr;
@@ -28,8 +30,27 @@ Function *makeOnce(Module &module) {
   Value *first = builder.CreateCall(begin, {once->getArg(0)});
   builder.CreateCondBr(builder.CreateIsNotNull(first), run, done);
   builder.SetInsertPoint(run);
-  builder.CreateCall(FunctionType::get(Type::getVoidTy(context), false), once->getArg(1));
-  builder.CreateCall(end, {once->getArg(0)});
+  auto *routine = FunctionType::get(Type::getVoidTy(context), false);
+  if (Function *personality = cxxPersonality(module)) {
+    // After an exception, the next thread runs the routine.
+    auto *ended = BasicBlock::Create(context, "ended", once),
+         *left = BasicBlock::Create(context, "left", once);
+    once->setPersonalityFn(personality);
+    builder.CreateInvoke(routine, once->getArg(1), ended, left);
+    builder.SetInsertPoint(left);
+    LandingPadInst *pad = builder.CreateLandingPad(StructType::get(ptr, i32), 0);
+    pad->setCleanup(true);
+    builder.CreateCall(module.getOrInsertFunction(
+                           "rt_once_abandon",
+                           FunctionType::get(Type::getVoidTy(context), {ptr}, false)),
+                       {once->getArg(0)})
+        ->setDoesNotThrow();
+    builder.CreateResume(pad);
+    builder.SetInsertPoint(ended);
+  } else {
+    builder.CreateCall(routine, once->getArg(1));
+  }
+  builder.CreateCall(end, {once->getArg(0)})->setDoesNotThrow();
   builder.CreateBr(done);
   builder.SetInsertPoint(done);
   builder.CreateRet(builder.getInt32(0));

@@ -9,7 +9,7 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// "calls answer (server.c:130), which calls send (server.c:103)": down to the primitive.
+// "calls answer (server.c:130), which calls send (server.c:103)": the chain down to the primitive.
 std::string chainOf(Function *function, const MapVector<Function *, Reason> &reasons) {
   std::string text;
   for (auto *found = reasons.find(function); found != reasons.end();
@@ -20,12 +20,12 @@ std::string chainOf(Function *function, const MapVector<Function *, Reason> &rea
     switch (reason.kind) {
     case Call::Indirect: text += "calls by a pointer, maybe "; break;
     case Call::Callback:
-      text += "calls " + calledFunction(*cast<CallBase>(reason.site))->getName().str() +
+      text += "calls " + shown(calledFunction(*cast<CallBase>(reason.site))->getName()) +
               ", which may call ";
       break;
     default: text += "calls "; break;
     }
-    text += reason.leads_to->getName().str() + " (" + place(*reason.site) + ")";
+    text += shown(reason.leads_to->getName()) + " (" + place(*reason.site) + ")";
     function = reason.leads_to;
   }
   return text;
@@ -52,9 +52,9 @@ std::pair<size_t, size_t> counts(const Analysis &analysis, const Converter &conv
 
 void Report::explain(Module &module, const Analysis &analysis) {
   for (const auto &[function, reason] : analysis.blocking()) {
-    // A function of the pass, not of the program.
+    // This function belongs to the pass, not to the program.
     if (function == analysis.once()) continue;
-    entries.push_back({function->getName().str(),
+    entries.push_back({shown(function->getName()),
                        place(*function),
                        chainOf(function, analysis.blocking()),
                        "",
@@ -117,7 +117,7 @@ void writeGraph(raw_ostream &stream, Module &module, const Analysis &analysis) {
   SmallPtrSet<const Function *, 16> leaves;
   for (const auto &[function, reason] : analysis.blocking()) {
     bool convertible = analysis.obstacle(*function).empty();
-    stream << "  " << quoted(function->getName()) << " [tooltip=" << quoted(place(*function))
+    stream << "  " << quoted(shown(function->getName())) << " [tooltip=" << quoted(place(*function))
            << (convertible ? "" : ", style=dashed, xlabel=\"side stack\"") << "];\n";
     SmallPtrSet<const Function *, 8> seen;
     for (BasicBlock &block : *function) {
@@ -131,7 +131,7 @@ void writeGraph(raw_ostream &stream, Module &module, const Analysis &analysis) {
         for (Function *target : targets) {
           if (!seen.insert(target).second) continue;
           if (target->isDeclaration()) leaves.insert(target);
-          stream << "  " << quoted(function->getName()) << " -> " << quoted(target->getName())
+          stream << "  " << quoted(shown(function->getName())) << " -> " << quoted(shown(target->getName()))
                  << " [tooltip=" << quoted(place(*call))
                  << (classified.kind == Call::Direct || classified.kind == Call::Primitive
                          ? ""
@@ -142,7 +142,7 @@ void writeGraph(raw_ostream &stream, Module &module, const Analysis &analysis) {
     }
   }
   for (const Function *leaf : leaves)
-    stream << "  " << quoted(leaf->getName()) << " [shape=ellipse];\n";
+    stream << "  " << quoted(shown(leaf->getName())) << " [shape=ellipse];\n";
   stream << "}\n";
 }
 

@@ -1,5 +1,4 @@
-/* Functions that name a thread: to join it, to end it, to cancel it. A task's pthread_t is its
- * address. */
+/* Functions that name a thread: join, end and cancel. The pthread_t of a task is its address. */
 #include "runtime.h"
 
 pthread_t rt_pthread_self(void) {
@@ -9,8 +8,8 @@ pthread_t rt_pthread_self(void) {
 
 /* ---- Joining ---- */
 
-/* Joiners wait at the word `state` of a task. A task that ends wakes them only if JOINED is set. So
- * it is set first. */
+/* Joiners wait at the word `state` of a task. A task that ends wakes the joiners only if JOINED is
+ * set. So a joiner sets JOINED first. */
 static int join_begin(struct task *task) {
     if (task == identity()) return EDEADLK;
     return set_bits(&task->state, JOINED) & (JOINED | DETACHED) ? EINVAL : 0;
@@ -26,7 +25,7 @@ static void take(struct task *task, void **result) {
 /* The state that the joining task keeps while it waits. */
 enum { THREAD, RESULT, CLOCK, UNTIL, VALUE, DEADLINE = VALUE };
 
-/* -1: it waits. */
+/* Returns -1 if the joiner waits. */
 static int join_attempt(struct task *joiner) {
     long *kept = joiner->engine.arguments;
     struct task *task = (struct task *)kept[THREAD];
@@ -59,13 +58,13 @@ static void join_again(struct rt_handle *handle) {
     if (result >= 0) complete(joiner, result);
 }
 
-/* A pthread is joined by a side thread. */
+/* A side thread joins a pthread. */
 static void join_pthread(void *argument) {
     long *kept = ((struct task *)argument)->engine.arguments;
     pthread_t thread = kept[THREAD];
     void **result = (void **)kept[RESULT];
     const struct timespec *until = (const struct timespec *)kept[UNTIL];
-    kept[VALUE] = until ? pthread_clockjoin_np(thread, result, (clockid_t)kept[CLOCK], until) : pthread_join(thread, result);
+    kept[VALUE] = until ? pthread_clockjoin_np(thread, result, (clockid_t)kept[CLOCK], until) : libc_pthread_join(thread, result);
 }
 
 static void joined_pthread(struct rt_handle *handle) {
@@ -122,7 +121,7 @@ static int block_join(struct task *task, void **result, clockid_t clock, const s
 }
 
 int rt_block_pthread_join(pthread_t thread, void **result) {
-    return is_task(thread) ? block_join((struct task *)thread, result, CLOCK_REALTIME, NULL) : pthread_join(thread, result);
+    return is_task(thread) ? block_join((struct task *)thread, result, CLOCK_REALTIME, NULL) : libc_pthread_join(thread, result);
 }
 int rt_block_pthread_clockjoin_np(pthread_t thread, void **result, clockid_t clock, const struct timespec *until) {
     return is_task(thread) ? block_join((struct task *)thread, result, clock, until) : pthread_clockjoin_np(thread, result, clock, until);
@@ -151,7 +150,7 @@ int rt_pthread_tryjoin_np(pthread_t thread, void **result) {
 }
 
 int rt_pthread_detach(pthread_t thread) {
-    if (!is_task(thread)) return pthread_detach(thread);
+    if (!is_task(thread)) return libc_pthread_detach(thread);
     struct task *task = (struct task *)thread;
     unsigned before = set_bits(&task->state, DETACHED);
     if (before & DETACHED) return EINVAL;
@@ -177,7 +176,7 @@ struct rt_handle *rt_pthread_testcancel(void) {
 }
 
 int rt_pthread_cancel(pthread_t thread) {
-    if (!is_task(thread)) return pthread_cancel(thread);
+    if (!is_task(thread)) return libc_pthread_cancel(thread);
     struct task *task = (struct task *)thread;
     unsigned before = set_bits(&task->state, CANCELLED);
     if (before & ENDED || side_cancel(task)) return 0;

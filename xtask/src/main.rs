@@ -1,17 +1,20 @@
 //! The workspace's own commands: `cargo xtask test` runs every check that a change must pass,
-//! `cargo xtask STEP` one of them.
+//! `cargo xtask STEP` runs one check.
 //!
-//! It depends on nothing but std, because it is the first thing that a fresh machine compiles.
+//! xtask depends only on std, because a fresh machine compiles xtask first.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "what it prints is its result")]
 #![forbid(unsafe_code)]
 
+mod aarch64;
 mod convert;
 mod fuzz;
+mod guide;
 mod hosts;
 mod miri;
 mod outcome;
 mod package;
+mod pages;
 mod peers;
 mod soak;
 mod steps;
@@ -23,17 +26,17 @@ use std::process::ExitCode;
 
 use steps::{SOAK, STEPS};
 
-/// Where a command works.
+/// The folders that a command works in.
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
-    /// Where cargo puts what it builds; what xtask downloads goes into its folder `xtask`.
+    /// Cargo's target directory. Downloads of xtask go into its folder `xtask`.
     pub(crate) target: PathBuf,
 }
 
 impl Workspace {
     fn locate() -> Self {
-        // Known when xtask is compiled, and right wherever it is started from: a moved work tree is
-        // compiled again.
+        // The root is known when xtask is compiled, and does not depend on the current directory.
+        // Cargo compiles a moved work tree again.
         let root = Path::new(env!("CARGO_MANIFEST_DIR"))
             .parent()
             .expect("xtask is a folder of the workspace")
@@ -68,6 +71,8 @@ fn main() -> ExitCode {
         ["tidy", "--shrink"] => steps::shrink(&workspace),
         ["convert"] => steps::run_convert(&workspace),
         ["convert", "--test"] => steps::run_by_name(&workspace, "convert-test"),
+        ["aarch64"] => steps::run_aarch64(&workspace),
+        ["guide"] => steps::run_guide(&workspace),
         ["package"] => steps::run_package(&workspace),
         ["soak", ref rest @ ..] => steps::run_soak(&workspace, rest),
         [name] => match STEPS.iter().position(|step| step.name == name) {
@@ -79,13 +84,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what is wrong with the command line; exit code 2, as everywhere in Duality.
+/// Prints what is wrong with the command line. Returns exit code 2, as every command of Duality.
 fn refuse(problem: &str) -> ExitCode {
     eprintln!("xtask: {problem}; `cargo xtask --help` lists the commands");
     ExitCode::from(2)
 }
 
-/// How wide a line of the help may be.
+/// The most columns of a line of the help.
 const COLUMNS: usize = 80;
 
 fn help() -> String {
@@ -97,7 +102,9 @@ fn help() -> String {
     }
     text += "\nNot among them:\n";
     text += &entry(SOAK.name, 12, SOAK.about);
+    text += &entry("aarch64", 12, aarch64::ABOUT);
     text += &entry("convert", 12, "builds the pass of `duality cc`");
+    text += &entry("guide", 12, guide::ABOUT);
     text += &entry("hosts", 12, hosts::ABOUT);
     text += &entry("package", 12, "builds the Debian package, and the folder that it is made of");
     text += "\nRules of `tidy`; xtask/src/tidy/mod.rs has the exceptions, and why:\n";
@@ -107,7 +114,7 @@ fn help() -> String {
     text
 }
 
-/// A name in so many columns, and beside it what it is, wrapped.
+/// A line of the help: a name in `columns` columns, and beside it the wrapped text `about`.
 fn entry(name: &str, columns: usize, about: &str) -> String {
     let mut lines = vec![format!("  {name:<columns$}")];
     for word in about.split(' ') {
@@ -131,7 +138,8 @@ mod tests {
         let help = help();
         let names =
             STEPS.iter().map(|step| step.name).chain(tidy::RULES.iter().map(|rule| rule.name));
-        for name in names.chain(["test", "soak", "convert", "hosts", "package"]) {
+        for name in names.chain(["test", "soak", "aarch64", "convert", "guide", "hosts", "package"])
+        {
             assert!(help.contains(&format!("\n  {name} ")), "{name}");
         }
         let wide = help.lines().find(|line| line.chars().count() > COLUMNS);

@@ -12,8 +12,9 @@
 //! What waits: the kernel thread, in its poller, for all connections. A connection is the content
 //! of its state machine. Cost of a connection: that state, no stack and no thread. What breaks
 //! first: descriptors. Under `select` and `poll`, it is the time to look at every descriptor in
-//! every round. Source: CPC in Kerneis & Chroboczek 2009; Demsky 2001; ZeroHTTPd, `06_poll` and
-//! `07_epoll`.
+//! every round. When to choose it: many connections. Take `epoll` or `uring`, whichever `duality
+//! compare` finds better; `select` and `poll` suit few connections that are all busy. Source: CPC
+//! in Kerneis & Chroboczek 2009; Demsky 2001; ZeroHTTPd, `06_poll` and `07_epoll`.
 //!
 //! These architectures differ only in their poller, which under `uring` also accepts, receives and
 //! sends. `uthreads` differs only in how a task waits.

@@ -9,8 +9,9 @@
 //!
 //! What waits: each child, for its own client; the parent, in accept. Cost of a connection: a
 //! process (page tables copied, pages copied when written to). What breaks first: processes
-//! (`ulimit -u`, `kernel.pid_max`). Children share no memory. Source: Kerneis & Chroboczek 2009;
-//! ZeroHTTPd, `02_forking`.
+//! (`ulimit -u`, `kernel.pid_max`). Children share no memory. When to choose it: connections live
+//! long and must be kept apart, so that a crash or a leak harms one alone. Source: Kerneis &
+//! Chroboczek 2009; ZeroHTTPd, `02_forking`.
 
 use std::io;
 

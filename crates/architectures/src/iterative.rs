@@ -6,7 +6,8 @@
 //! ```
 //!
 //! What waits: the process, for its one client; every other client waits in the accept queue. Cost
-//! of a connection: nothing but its descriptor. What breaks first: patience. Source: ZeroHTTPd,
+//! of a connection: nothing but its descriptor. What breaks first: patience. When to choose it:
+//! clients come one at a time, or a comparison needs its slowest baseline. Source: ZeroHTTPd,
 //! `01_iterative`.
 
 use std::io;

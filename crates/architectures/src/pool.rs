@@ -12,7 +12,8 @@
 //! number of workers, which is the number of connections served at a time. Others wait in the list,
 //! as many as there are descriptors for (or `--accept-queue` of them). Further connections wait in
 //! the kernel's accept queue, which drops connections that overflow it. If each thread accepts, all
-//! waiting connections are in that queue. Source: Demsky 2001 (the list); ZeroHTTPd,
+//! waiting connections are in that queue. When to choose it: few clients at a time, each for a
+//! short while, and a firm bound on threads. Source: Demsky 2001 (the list); ZeroHTTPd,
 //! `05_prethreaded` (each accepts); Apache's worker in Kerneis & Chroboczek 2009.
 
 use std::collections::VecDeque;

@@ -10,8 +10,8 @@
 //! What waits: each child, in accept or for its client. For a new connection, the kernel wakes one
 //! child in accept. Cost of a connection: nothing but its descriptor; the processes are there. What
 //! breaks first: the number of workers, which is the number of connections served at a time. No
-//! memory is shared. Source: ZeroHTTPd, `03_preforking`; Apache's prefork in Kerneis & Chroboczek
-//! 2009.
+//! memory is shared. When to choose it: code that is not thread-safe serves few clients at a time.
+//! Source: ZeroHTTPd, `03_preforking`; Apache's prefork in Kerneis & Chroboczek 2009.
 
 use std::io;
 use std::thread;

@@ -9,7 +9,8 @@
 //!
 //! What waits: each thread, for its own client; the main thread, in accept. Cost of a connection: a
 //! kernel thread, its stack (the pages it touches) and the kernel's own 16 KiB. What breaks first:
-//! threads (`kernel.threads-max`, `kernel.pid_max`), then memory. Source: all five; ZeroHTTPd,
+//! threads (`kernel.threads-max`, `kernel.pid_max`), then memory. When to choose it: some hundred
+//! connections at most, or code that blocks in foreign libraries. Source: all five; ZeroHTTPd,
 //! `04_threaded`.
 
 use std::io;

@@ -12,8 +12,9 @@
 //! meanwhile. If the kernel refuses io_uring, the thread waits in epoll; `--poller` chooses another
 //! poller. Only the stacks distinguish this architecture from the event loop on the same poller.
 //! Cost of a connection: a stack (the pages it touches), no kernel thread. What breaks first:
-//! descriptors; before Linux 6.13, mappings (`vm.max_map_count`, two for each stack). Source: State
-//! Threads and Pth in Kerneis & Chroboczek 2009; Demsky 2001; von Behren et al. 2003.
+//! descriptors; before Linux 6.13, mappings (`vm.max_map_count`, two for each stack). When to
+//! choose it: many connections, for code that must keep a stack, such as C or deep recursion.
+//! Source: State Threads and Pth in Kerneis & Chroboczek 2009; Demsky 2001; von Behren et al. 2003.
 
 use std::io;
 

@@ -31,7 +31,7 @@ pub(crate) struct Listed {
     pub(crate) beside: Option<&'static str>,
     /// Whether the service describes its requests, for an access log.
     pub(crate) logs_requests: bool,
-    /// The smallest stack that can serve it, in bytes.
+    /// The smallest stack that can serve the service, in bytes.
     pub(crate) stack: usize,
     /// The number of descriptors that a connection keeps, its own socket included.
     pub(crate) descriptors: usize,
@@ -100,7 +100,7 @@ impl Catalogue {
         }
     }
 
-    /// The architectures that its services can be served under.
+    /// The architectures that can serve its services.
     pub(crate) fn architectures(&self) -> Registry {
         match self {
             Self::BuiltIn => Registry::default(),
@@ -125,7 +125,7 @@ impl Catalogue {
         }
     }
 
-    /// The service of that name, which `setup` must suit; opens nothing.
+    /// The service called `name`, which `setup` must suit. Opens nothing.
     pub(crate) fn look_up(&self, name: &str, setup: &Setup) -> Result<Listed, Misfit> {
         let list = self.list();
         let names: Vec<String> = list.iter().map(|listed| listed.name.clone()).collect();
@@ -145,7 +145,7 @@ impl Catalogue {
         Ok(listed)
     }
 
-    /// Sets up the service of that name.
+    /// Sets up the service called `name`.
     pub(crate) fn open(&self, name: &str, setup: &Setup) -> Result<Served, Failure> {
         let needs = self.look_up(name, setup).map_err(flag)?.needs;
         let entry = match self {

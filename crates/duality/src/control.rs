@@ -1,5 +1,5 @@
-//! The server's end of the lab's control channel: lines of JSON over a socket on standard input.
-//! Where standard input is a pipe, as launchers give it, answers go to standard output.
+//! The server's end of the lab's control channel: lines of JSON over a socket on standard input. If
+//! standard input is a pipe, as with launchers, answers go to standard output.
 //!
 //! Each line has a direction:
 //!
@@ -17,10 +17,10 @@
 //!   to the server  drain, or the end of the channel   drain and exit
 //! ```
 //!
-//! docs/visibility.md explains the counters. `connections_open` stands beside them: how many
-//! connections the server has at that moment. Of `requests`, `open` is the same, and `ended` says
-//! how many connections have ended. The buckets are those of the histogram of `--metrics`: requests
-//! of at most 1 µs, 2 µs, 4 µs …, and the rest.
+//! docs/visibility.md explains the counters. `connections_open` is the present number of open
+//! connections. In `requests`, `open` is the same number, and `ended` is the number of ended
+//! connections. The buckets are those of the `--metrics` histogram: requests of at most 1 µs, 2 µs,
+//! 4 µs …, and the rest.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -44,7 +44,7 @@ use crate::metrics::count_panics;
 pub(crate) struct Control {
     orders: File,
     answers: File,
-    /// How many panics there were; none where requests are not counted.
+    /// The number of panics. `None` if requests are not counted.
     panics: Option<&'static AtomicU64>,
 }
 
@@ -60,12 +60,12 @@ impl Control {
         Ok(Self { orders: File::from(input), answers: File::from(output), panics: None })
     }
 
-    /// Has requests counted from now on, and those that take longer than `limit`. To be called
-    /// before connections are accepted and processes are forked.
+    /// Begins to count requests, and requests that take longer than `limit`. Call this before
+    /// connections are accepted and processes are forked.
     ///
     /// # Errors
     ///
-    /// When there is no memory for the counters.
+    /// If there is no memory for the counters.
     pub(crate) fn count_requests(&mut self, limit: Duration) -> io::Result<()> {
         visibility::count_late_requests(limit);
         visibility::prepare_latencies()?;
@@ -73,12 +73,12 @@ impl Control {
         Ok(())
     }
 
-    /// Says why there will be no server.
+    /// Reports why there will be no server.
     pub(crate) fn unavailable(mut self, reason: &str) -> io::Result<()> {
         say(&mut self.answers, &json!({ "unavailable": reason }))
     }
 
-    /// Says that the server listens, and answers the lab from now on, on a thread of its own.
+    /// Reports that the server listens, and answers the lab from now on, in a separate thread.
     pub(crate) fn ready(mut self, address: SocketAddr) -> io::Result<()> {
         let pid = getpid().as_raw_nonzero().get();
         say(
@@ -87,7 +87,8 @@ impl Control {
         )?;
         children::helper();
         thread::Builder::new().name("control".into()).spawn(move || {
-            // Whatever ends the channel ends the server: without a lab it has no purpose.
+            // The end of the channel, for whatever reason, ends the server: without a lab it has no
+            // purpose.
             let _ = self.answer();
             let _ = kill_process(getpid(), Signal::TERM);
         })?;
@@ -129,14 +130,14 @@ impl Control {
     }
 }
 
-/// The queues as they are now.
+/// The present queues.
 fn queues() -> Value {
     let queue = |queue: visibility::QueueReport| json!({ "name": queue.name, "length": queue.length, "threads": queue.threads });
     json!({ "queues": visibility::queues().into_iter().map(queue).collect::<Vec<_>>() })
 }
 
-/// What came of requests until now. A client that broke off, or took too long, is no failure of the
-/// server.
+/// The outcomes of requests so far. A client that broke off, or took too long, does not count as a
+/// failure of the server.
 fn requests(panics: Option<&AtomicU64>) -> Value {
     let (latencies, totals) = (visibility::latencies(), visibility::totals());
     let panics = panics.map_or(0, |panics| panics.load(Ordering::Relaxed));
@@ -144,7 +145,7 @@ fn requests(panics: Option<&AtomicU64>) -> Value {
     json!({ "requests": {
         "answered": latencies.count(),
         "late": latencies.late,
-        "failed": failures(FailureKind::Service) + panics,
+        "failed": failures(FailureKind::Service) + totals.requests_failed + panics,
         "refused": refusals::refused(refusals::Reason::Full),
         "open": totals.connections_now(),
         "ended": totals.connections_ended,

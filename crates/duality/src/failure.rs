@@ -1,10 +1,10 @@
-//! Why a command failed, and the exit code of the process.
+//! The reason why a command failed, and the exit code of the process.
 
 use std::fmt;
 
 use duality_lab::ask::settings::Misfit;
 
-/// Why a command did not do what it was asked.
+/// The reason why a command did not succeed.
 #[derive(Debug)]
 pub enum Failure {
     /// The command line is wrong: exit code 2.
@@ -30,11 +30,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A misfit of what the command line asks for.
+/// The failure for a misfit of the command line.
 pub(crate) fn flag(misfit: Misfit) -> Failure {
     let Misfit { key, problem } = misfit;
     Failure::misuse(match key {
-        // These are no flags. The service is an argument of its own, and the whole is all settings.
+        // These settings have no flags. The service is a positional argument, and `WHOLE` means all
+        // settings.
         "service" | Misfit::WHOLE => problem,
         key => format!("--{key}: {problem}"),
     })

@@ -11,10 +11,10 @@ use duality_runtime::log;
 
 use crate::Service;
 
-/// A service that is being served; made by [`Service::serve`].
+/// A service that is being served, as [`Service::serve`] returns it.
 ///
 /// Dropping the handle shuts the service down and waits until it has ended, as
-/// [`shutdown`](Handle::shutdown) and [`join`](Handle::join) do. An error is logged then. Drop a
+/// [`shutdown`](Handle::shutdown) and [`join`](Handle::join) do. The drop logs an error. Drop a
 /// handle outside the service: a connection that drops the handle of its own server waits for
 /// itself.
 #[must_use = "dropping the handle shuts the service down"]
@@ -22,12 +22,12 @@ pub struct Handle {
     address: SocketAddr,
     architecture: &'static str,
     scope: Scope,
-    /// `None` once it has been joined.
+    /// `None` after `join`.
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Handle {
-    /// Starts the thread that serves; [`Service::serve_with`] has the words.
+    /// Starts the thread that serves. [`Service::serve_with`] documents the errors.
     pub(crate) fn start(
         service: &Service,
         architecture: &str,
@@ -50,12 +50,13 @@ impl Handle {
         Ok(Self { address, architecture: architecture.name(), scope, thread: Some(thread) })
     }
 
-    /// The address that the service listens at, with the port that the kernel chose.
+    /// The address at which the service listens, with the port that the kernel chose.
     pub fn local_address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Asks the service to drain, and returns at once. Other services of this program go on.
+    /// Asks the service to drain, and returns at once. Other services of this program are not
+    /// affected.
     ///
     /// The service accepts no more connections. An accepted connection that waits for input sees
     /// the end of its input, so a service finishes its current request, writes the reply, and
@@ -72,8 +73,8 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// The architecture could not begin: it lacked descriptors, memory or threads. Or the
-    /// architecture panicked, which is a bug in Duality; a panic of the service closes one
+    /// The architecture could not start: it lacked descriptors, memory or threads. Or the
+    /// architecture panicked, which is a bug in Duality. A panic of the service closes one
     /// connection only.
     pub fn join(mut self) -> io::Result<()> {
         self.wait()
@@ -116,15 +117,16 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// Why `service` cannot be served under `architecture` by a thread of this program, if so.
+/// The reason why a thread of this program cannot serve `service` under `architecture`, if there is
+/// one.
 pub(crate) fn refusal(
     service: &Service,
     architecture: &dyn Architecture,
     options: &Options,
 ) -> Option<String> {
     if architecture.forks() {
-        // A child process would be a copy of one thread of this program, with the locks that the
-        // others held.
+        // A child process would be a copy of one thread of this program, with the locks that other
+        // threads held.
         let remedy =
             "choose an architecture without processes, or run the service by `Service::main`";
         return Some(format!(
@@ -135,7 +137,7 @@ pub(crate) fn refusal(
     missing.map(str::to_owned).or_else(|| architecture.unavailable(options))
 }
 
-/// Listens at the first of the addresses that allows it.
+/// Listens at the first of the addresses that works.
 fn bind(
     service: &Service,
     architecture: &dyn Architecture,

@@ -1,4 +1,4 @@
-//! Duality: write a network service once, as straight-line code, run it under every server
+//! Duality: write a network service once, as straight-line code. Run it under every server
 //! architecture, and measure which one is best.
 //!
 //! ```no_run
@@ -26,8 +26,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! This program has the commands `serve` and `compare`, as `duality` itself has for its own
-//! services. [`Service::serve`] runs a service inside a larger program, or in a test.
+//! This program has the commands `serve` and `compare`, like `duality` itself for its own services.
+//! [`Service::serve`] runs a service inside a larger program, or in a test.
 //!
 //! The command line and the measuring tools are the feature `tool`, which is on by default. For the
 //! library alone (some 20 crates instead of some 100), depend on it without that feature:
@@ -39,8 +39,8 @@
 //!
 //! # Worlds
 //!
-//! A service is an `async fn` over [`net`], [`time`], [`sync`], [`fs`] and [`task`]. It is compiled
-//! once. The *world* of the kernel thread that runs it decides, at run time, what a wait is:
+//! A service is an `async fn` over [`net`], [`time`], [`sync`], [`fs`] and [`task`]. The function
+//! is compiled once. The *world* of the kernel thread decides, at run time, how the thread waits:
 //!
 //! | world | a wait … | architectures |
 //! | --- | --- | --- |
@@ -52,17 +52,17 @@
 //! Three rules make a service work the same in all worlds:
 //!
 //! - A straight-line task waits for one thing at a time. [`select!`] and [`join!`] wait for
-//!   several; work in parallel is [`task::spawn`].
+//!   several. For work in parallel, use [`task::spawn`].
 //! - Set time limits with [`time::timeout`], or on the stream
 //!   ([`set_read_timeout`](net::TcpStream::set_read_timeout)).
 //! - Run blocking or long computations with [`task::offload`].
 //!
 //! # Traps
 //!
-//! **Combinators of other crates.** `FuturesUnordered`, `join_all`, `tokio::join!` and all others
-//! that poll several futures in one task belong into [`task::gather`]. Outside it, a wait happens
-//! inside `poll` in the block and park worlds. So the futures run one after the other, and two that
-//! need each other deadlock. [`select!`] and [`join!`] of this crate gather by themselves:
+//! **Combinators of other crates.** Put `FuturesUnordered`, `join_all`, `tokio::join!` and all
+//! others that poll several futures in one task into [`task::gather`]. Outside it, a wait happens
+//! inside `poll` in the block and park worlds. So the futures run one after the other, and deadlock
+//! if two need each other. [`select!`] and [`join!`] of this crate gather their waits:
 //!
 //! ```
 //! use duality::block_on;
@@ -81,13 +81,14 @@
 //! # }
 //! ```
 //!
-//! A combinator that polls with a waker of its own outside `gather` is detected at a wait and
-//! logged once. Combinators that pass the waker of the task on are not, and neither are waits for a
+//! A combinator that polls with its own waker outside `gather` is detected at a wait and logged
+//! once. Combinators that pass the task's waker on are not detected, and neither are waits for a
 //! socket in the block world.
 //!
 //! **Futures that need another runtime.** `tokio::net`, `tokio::time`, `async-std` and clients
-//! built on them wait for their own reactor, which does not run here. The crate `duality-tokio` has
-//! tokio's run beside. Or call a blocking client through [`task::offload`].
+//! built on them wait for their own reactor. Here that reactor does not run. The crate
+//! `duality-tokio` runs tokio's reactor beside the architecture. Alternatively, call a blocking
+//! client through [`task::offload`].
 //!
 //! **Blocking calls on a loop.** Under uthreads and the event loops, a task that blocks holds up
 //! all connections of its loop. Examples are `std::fs`, `std::thread::sleep`, a lock that another
@@ -101,8 +102,8 @@
 //! ([`Options::stack_size`]). An overflow ends the process with a line that names the task. Run
 //! deep code that does not wait with [`task::leaf`].
 //!
-//! **Memory under fork and prefork.** Each connection is in a process of its own, or shares one
-//! with few others. A service is refused there unless it declares
+//! **Memory under fork and prefork.** Each connection has its own process, or shares one with few
+//! others. Both architectures refuse a service unless it declares
 //! [`independent_connections`](Service::independent_connections).
 //!
 //! # Draining
@@ -116,28 +117,28 @@
 //!   this.
 //!
 //! - Other waits go on: sleeps, locks, connections that the service has opened itself. Add
-//!   [`drained`] to a [`select!`] where they should end.
+//!   [`drained`] to a [`select!`] if such a wait should end.
 //!
-//! - When all connections have ended, the server ends. On a loop, spawned tasks that are left are
-//!   dropped. In the block world they are kernel threads, and run on.
+//! - When all connections have ended, the server ends. On a loop, remaining spawned tasks are
+//!   dropped. In the block world, they are kernel threads and run on.
 //!
 //! The command line cuts a drain off after 30 seconds (`--drain-limit`), or at a second signal. A
-//! [`Handle`] waits.
+//! [`Handle`] waits without a limit.
 //!
 //! # Panics
 //!
 //! A panic in a service closes its connection. All other connections and the server go on. The
 //! panic hook reports the panic first, as usual. A panic in a spawned task becomes a
-//! [`task::JoinError`] for the task that awaits the handle. A [`sync::Mutex`] is released, and is
-//! not poisoned. Under fork and prefork, a panic stays in its process. With `panic = "abort"` a
-//! panic ends the process.
+//! [`task::JoinError`] for the task that awaits the handle. The panic releases a [`sync::Mutex`]
+//! and does not poison it. Under fork and prefork, a panic stays in its process. With `panic =
+//! "abort"` a panic ends the process.
 //!
 //! # Errors
 //!
 //! A service returns `io::Result<()>`, and `Err` closes the connection. The first five errors are
-//! logged with the address of the client and the [`stage`](task::stage) that the task reached.
-//! Errors of clients that break off (`ConnectionReset`, `BrokenPipe`, `ConnectionAborted`) are not
-//! logged. [`Service::on_error`] replaces the log by a function that sees every error.
+//! logged with the client's address and the last [`stage`](task::stage) of the task. Errors of
+//! clients that break off (`ConnectionReset`, `BrokenPipe`, `ConnectionAborted`) are not logged.
+//! [`Service::on_error`] replaces the log by a function that sees every error.
 //!
 //! # Testing
 //!

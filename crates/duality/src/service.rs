@@ -1,4 +1,4 @@
-//! A service of the user's own, with a command line around it.
+//! A service of the user's own, with a command line.
 
 use std::fmt;
 use std::future::Future;
@@ -15,11 +15,11 @@ use duality_runtime::net::TcpStream;
 use crate::cli;
 use crate::handle::{self, Handle};
 
-/// A service, with the facts that a load generator needs.
+/// A service, with facts for a load generator.
 pub struct Service {
     pub(crate) served: Served,
     pub(crate) exchange: Option<(Vec<u8>, Vec<u8>)>,
-    /// The page that `compare` asks for, of a service that speaks HTTP.
+    /// The page that `compare` asks for, if the service speaks HTTP.
     pub(crate) page: Option<String>,
     pub(crate) architectures: Registry,
     /// A foreign runtime that the service uses beside architectures of ours.
@@ -33,11 +33,11 @@ impl fmt::Debug for Service {
 }
 
 impl Service {
-    /// A service called `name` that does with each connection what `serve` does.
+    /// A service called `name` that calls `serve` for each connection.
     ///
-    /// A service is taken to share memory among its connections, as a closure does that holds an
-    /// `Arc<Mutex<…>>`. So fork and prefork, which serve connections in different processes, are
-    /// refused. Where connections share nothing, say so:
+    /// By default, connections of a service share memory, like a closure with an `Arc<Mutex<…>>`.
+    /// So fork and prefork, which serve connections in different processes, are refused. If
+    /// connections share nothing, declare it:
     /// [`independent_connections`](Service::independent_connections).
     pub fn new<S, F>(name: &str, serve: S) -> Self
     where
@@ -57,13 +57,13 @@ impl Service {
         Self::of(Served::new(name, needs, Handler::new(serve)))
     }
 
-    /// A service that another crate has put together, such as `duality-tokio` of an application.
+    /// A service that another crate has composed, such as `duality-tokio` from an application.
     pub fn of(served: Served) -> Self {
         let architectures = Registry::default();
         Self { served, exchange: None, page: None, architectures, beside: None }
     }
 
-    /// Says that the service uses a runtime of that name beside the architectures of ours. Results
+    /// Declares that the service uses a runtime called `name` beside our architectures. Results
     /// show it.
     #[must_use]
     pub fn beside(mut self, runtime: &'static str) -> Self {
@@ -71,7 +71,7 @@ impl Service {
         self
     }
 
-    /// Adds architectures of another crate to those that the service can be served under.
+    /// Adds architectures of another crate to the service's choice.
     ///
     /// # Panics
     ///
@@ -82,11 +82,11 @@ impl Service {
         self
     }
 
-    /// Says that no connection sees another connection's changes in memory. Each may then be served
-    /// in a process of its own, so fork and prefork can carry the service.
+    /// Declares that no connection sees another connection's changes in memory. Then each can be
+    /// served in a process of its own, so fork and prefork can carry the service.
     ///
     /// Nothing checks this. If connections share memory after all, they do not see each other's
-    /// data under these two.
+    /// data under fork and prefork.
     #[must_use]
     pub fn independent_connections(mut self) -> Self {
         let needs = Needs { shared_memory: false, ..self.served.needs() };
@@ -98,10 +98,10 @@ impl Service {
     /// Without a hook, the first five errors are logged on standard error, except those of clients
     /// that break off.
     ///
-    /// The hook is called in the task of the connection, so keep it short: under an event loop all
-    /// other connections wait for it. Under fork and prefork it is called in a child process. The
-    /// address is `None` where the client has reset the connection before its service began. To
-    /// know the address costs each connection one system call.
+    /// The hook is called in the connection's task, so keep it short: under an event loop, all
+    /// other connections wait meanwhile. Under fork and prefork it is called in a child process.
+    /// The address is `None` if the client has reset the connection before its service began. The
+    /// address costs each connection one system call.
     ///
     /// ```
     /// use duality::Service;
@@ -141,11 +141,12 @@ impl Service {
         self
     }
 
-    /// Serves the service under the architecture of that name, on kernel threads of its own, and
-    /// returns once it listens. Port 0 takes a free one; [`Handle::local_address`] tells which.
+    /// Serves the service under the architecture called `architecture`, on new kernel threads.
+    /// Returns once the service listens. Port 0 takes a free port, which [`Handle::local_address`]
+    /// returns.
     ///
-    /// A program can serve several services, one after the other or at the same time; each has its
-    /// own [`Handle`]. Signal handlers are the program's affair: none is installed.
+    /// A program can serve several services, one after the other or at the same time. Each has its
+    /// own [`Handle`]. The call installs no signal handlers, which are left to the program.
     /// [`architectures`](Service::architectures) lists the names.
     ///
     /// ```
@@ -171,13 +172,13 @@ impl Service {
     ///
     /// - `InvalidInput`: there is no such architecture.
     ///
-    /// - `Unsupported`: the architecture makes child processes (fork, prefork), lacks what the
-    ///   service needs, or is not available on this machine.
+    /// - `Unsupported`: the architecture makes child processes (fork, prefork), does not meet the
+    ///   service's needs, or is not available on this machine.
     ///
     /// - Errors of `bind(2)`, `listen(2)` and the name look-up. `AddrInUse` comes after a second,
     ///   because the address may become free meanwhile.
     ///
-    /// - The error of a thread that could not be made.
+    /// - The error if a thread could not be made.
     pub fn serve(&self, architecture: &str, address: impl ToSocketAddrs) -> io::Result<Handle> {
         self.serve_with(architecture, address, &Options::default())
     }
@@ -209,7 +210,7 @@ impl Service {
         Handle::start(self, architecture, address, options)
     }
 
-    /// The names of the architectures that [`serve`](Service::serve) can run this service under on
+    /// The names of the architectures under which [`serve`](Service::serve) can run this service on
     /// this machine.
     pub fn architectures(&self) -> Vec<&'static str> {
         let options = Options::default();
@@ -219,8 +220,8 @@ impl Service {
         self.architectures.iter().filter(carries).map(Architecture::name).collect()
     }
 
-    /// Runs the command line of this service (`serve`, `compare`, `trial` …) and returns
-    /// what `main` is to return. Needs the feature `tool`, which is on by default.
+    /// Runs the command line of this service (`serve`, `compare`, `trial` …) and returns the result
+    /// for `main`. Needs the feature `tool`, which is on by default.
     #[cfg(feature = "tool")]
     pub fn main(self) -> ExitCode {
         cli::main(Some(self))

@@ -8,11 +8,11 @@ use duality_lab::ask::settings::{Misfit, Settings};
 use duality_services::store::RedisCalls;
 use duality_services::{Entry, Setting, Setup};
 
-/// What an experiment asks for. Its store is another in each cell, and comes later.
+/// The setup that an experiment asks for. Each cell has another store, so the store comes later.
 ///
 /// # Errors
 ///
-/// A [`Misfit`] if it asks for something that does not exist.
+/// A [`Misfit`] if the experiment asks for something that does not exist.
 pub(crate) fn of(settings: &Settings) -> Result<Setup, Misfit> {
     let redis_calls = settings.redis_calls.as_deref().map(|name| {
         RedisCalls::ALL.into_iter().find(|calls| calls.name() == name).ok_or_else(|| {
@@ -32,8 +32,8 @@ pub(crate) fn of(settings: &Settings) -> Result<Setup, Misfit> {
     })
 }
 
-/// Refuses what means nothing to the service called `name`. Its `entry` is `None` for a service of
-/// the program's own.
+/// Refuses settings that the service called `name` does not have. The `entry` is `None` for a
+/// service of the program's own.
 ///
 /// # Errors
 ///
@@ -47,8 +47,7 @@ pub(crate) fn check(setup: &Setup, name: &str, entry: Option<&Entry>) -> Result<
     }
 }
 
-/// Finds files and directories that are not there, or are something else, before a server is
-/// started for each cell to find it.
+/// Finds missing or wrong files and directories. Otherwise each cell's server would find them.
 ///
 /// # Errors
 ///
@@ -68,13 +67,12 @@ pub(crate) fn check_files(setup: &Setup) -> Result<(), Misfit> {
     opened.map(drop).map_err(|error| told(Setting::Data, path, remedy, error))
 }
 
-/// Says that `setting` means nothing to the service called `name`.
+/// A misfit for a `setting` that the service called `name` does not have.
 pub(crate) fn misfit(name: &str, setting: Setting) -> Misfit {
     Misfit::new(setting.name(), format!("the service `{name}` {}: leave it out", setting.absence()))
 }
 
-/// The arguments that repeat these settings, except the store, for a server that is started as a
-/// child.
+/// The arguments with these settings, except the store, for a server that is started as a child.
 pub(crate) fn to_arguments(setup: &Setup) -> Vec<String> {
     let paths = [
         (Setting::Root, &setup.root),

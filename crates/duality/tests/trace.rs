@@ -190,3 +190,39 @@ fn a_proxy_records_what_passes() {
     let text = fs::read(folder.path().join("my.trace")).unwrap();
     assert!(!text.windows(9).any(|window| window == b"a request"));
 }
+
+/// Needs CAP_NET_RAW, which root has.
+#[test]
+fn packets_of_an_interface_are_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = server();
+    let mut child = Command::new(PROGRAM)
+        .args(["record", "--interface", "lo", "--port", &port.to_string(), "-o", "my.trace"])
+        .current_dir(folder.path())
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    errors.read_line(&mut said).unwrap();
+    if said.contains("CAP_NET_RAW") {
+        assert_eq!(child.wait().unwrap().code(), Some(1));
+        println!("skipped: {said}");
+        return;
+    }
+    assert!(said.starts_with("recording packets of port"), "{said}");
+    ask(port, 100);
+    let crowd: Vec<_> = (0..10).map(|_| thread::spawn(move || ask(port, 20))).collect();
+    crowd.into_iter().for_each(|client| client.join().unwrap());
+    // Another server is none of its business.
+    ask(server(), 5);
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+    let shown = summary(folder.path(), "my.trace");
+    assert_eq!((&shown["requests"], &shown["connections"]), (&300.into(), &11.into()));
+    assert_eq!(shown["per_connection"]["most"], 100.0);
+    assert_eq!((&shown["reply"]["p50"], &shown["source"]), (&1024.0.into(), &"packets".into()));
+    let text = fs::read(folder.path().join("my.trace")).unwrap();
+    assert!(!text.windows(9).any(|window| window == b"a request"));
+}

@@ -14,12 +14,12 @@
 //!          the kernel: a few threads
 //! ```
 //!
-//! libc stays whole. Its own `pthread_create` makes threads, and locks are its own. Only its system
-//! calls are answered here.
+//! libc stays whole. libc's `pthread_create` makes the threads, and the locks are libc's. The
+//! engine answers only libc's system calls.
 //!
 //! The library is built as a shared object by the build script of the `duality` command (`--cfg
-//! engine_object`), which carries it. It has no std, no libc calls except `memcpy` and its kin, no
-//! thread-local storage, and a heap of its own.
+//! engine_object`), which carries it. The library has its own heap. It has no std, no thread-local
+//! storage, and no libc calls except `memcpy` and its kin.
 
 #![cfg_attr(not(test), no_std)]
 

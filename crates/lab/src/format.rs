@@ -1,4 +1,5 @@
-//! Numbers as people read them, with their units. The terminal's tables and the report share them.
+//! Numbers in the form that people read, with their units. The terminal's tables and the report
+//! share them.
 
 use crate::statistics::{Estimate, Interval};
 
@@ -21,7 +22,7 @@ pub(crate) fn rate(rate: Estimate) -> String {
     }
 }
 
-/// Half of an interval as a share of the value; `None` without an interval, or if the half would
+/// Half of an interval as a share of the value. `None` without an interval, or if the half would
 /// mislead.
 pub(crate) fn half(estimate: Estimate) -> Option<f64> {
     let interval = estimate.interval?;
@@ -78,8 +79,8 @@ pub(crate) fn bytes(bytes: f64) -> String {
     }
 }
 
-/// A share as people read it: `6.3 %`. Shares from ten times on, infinite ones included, are `more
-/// than 1,000 %`.
+/// A share in the form that people read: `6.3 %`. Shares from ten times on, infinity included, are
+/// `more than 1,000 %`.
 pub(crate) fn percent(share: f64) -> String {
     match 100.0 * share {
         percent if !percent.is_finite() || percent >= 1000.0 => "more than 1,000 %".to_owned(),

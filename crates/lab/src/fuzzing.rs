@@ -1,5 +1,5 @@
-//! Thin functions over the private parts, for the fuzz targets in `fuzz/`. They exist only under
-//! `cfg(fuzzing)`, which changes nothing else.
+//! Thin functions over the private parts, for the fuzz targets in `fuzz/`. The functions exist only
+//! under `cfg(fuzzing)`, which changes nothing else.
 
 use std::path::Path;
 

@@ -9,11 +9,12 @@
 //!   record/     what is kept of it all: results.jsonl
 //! ```
 //!
-//! Each module uses the modules below it, and none above. Beside the pipeline stand five questions
-//! of their own. [`regimes`] compares architectures along rising load, and [`model`] explains
-//! costs. [`capacity`] predicts what more connections would take, and [`graph`] draws where a
-//! service blocks. [`trial`] tries servers on live traffic, and [`traffic`] shows a trace. Beneath
-//! all are [`statistics`], [`format`](mod@format), [`units`], [`page`] and [`random`].
+//! Each module uses the modules below it, and none above. Five other questions stand beside this
+//! pipeline. [`regimes`] compares architectures along rising load, and [`model`] explains costs.
+//! [`capacity`] predicts what more connections would take, and [`graph`] draws where a service
+//! blocks. [`trial`] tries servers on live traffic, and [`traffic`] shows a trace. The modules
+//! beneath all others are [`statistics`], [`format`](mod@format), [`units`], [`page`] and
+//! [`random`].
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
 //! Seeded random numbers, for the order of cells, the draws of the bootstrap, and the choices of
 //! soaking clients.
 
-/// Steele, Lea and Flood's generator (OOPSLA 2014): small, seeded, and the same everywhere.
+/// Steele, Lea and Flood's generator (OOPSLA 2014): small, seeded, and identical everywhere.
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// A sequence that is the same for the same seed.
+    /// A sequence that depends on the seed alone.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -18,13 +18,13 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is small enough for the bias of a remainder not to matter.
+    /// A number below `bound`, which is so small that the bias of a remainder does not matter.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 }
 
-/// The order is Fisher and Yates's.
+/// The algorithm is Fisher and Yates's.
 pub(crate) fn shuffle<T>(items: &mut [T], random: &mut SplitMix64) {
     for last in (1..items.len()).rev() {
         items.swap(last, random.below(last as u64 + 1) as usize);

@@ -1,17 +1,18 @@
-//! Durations, sizes and limits as people write them, on the command line, in plans and in results.
+//! Durations, sizes and limits in the form that people write, on the command line, in plans and in
+//! results.
 
 use std::time::Duration;
 
 use duality_load::{At, Slo};
 
-/// No latency can be kept that is shorter.
+/// No shorter latency can be achieved.
 const SHORTEST_LIMIT: Duration = Duration::from_micros(1);
 
-/// Reads a number with us, ms, s or m; only 0 needs no unit, so that none is guessed.
+/// Reads a number with us, ms, s or m. Only 0 needs no unit, so that no unit is guessed.
 ///
 /// # Errors
 ///
-/// What to write instead.
+/// The error names valid forms.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, scale) =
         if let Some(number) = text.strip_suffix("us").or_else(|| text.strip_suffix("µs")) {
@@ -44,7 +45,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 ///
-/// What to write instead.
+/// The error names valid forms.
 pub fn parse_slo(text: &str) -> Result<Slo, String> {
     let (percentile, limit) = text.split_once('=').ok_or("give a limit such as p99=10ms")?;
     let slo = Slo { percentile: percentile.parse()?, limit: parse_duration(limit)? };
@@ -58,7 +59,7 @@ pub fn parse_slo(text: &str) -> Result<Slo, String> {
 ///
 /// # Errors
 ///
-/// What it may be.
+/// The error names valid forms.
 pub fn parse_place(text: &str) -> Result<At, String> {
     match text {
         "busiest" => Ok(At::Busiest),
@@ -74,7 +75,7 @@ pub fn parse_place(text: &str) -> Result<At, String> {
 ///
 /// # Errors
 ///
-/// What to write instead.
+/// The error names valid forms.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let end =
         text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());

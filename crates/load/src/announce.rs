@@ -25,7 +25,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::Observer;
 use crate::edges::{EdgeHook, Moment};
 
-/// How soon an interruption is passed on.
+/// The longest delay before an interruption is passed on.
 const ATTENTION: Duration = Duration::from_millis(50);
 
 enum Announcement {
@@ -65,7 +65,7 @@ pub(crate) fn announcements() -> (Announcer, EdgeAnnouncer, Announcements) {
 }
 
 impl Announcer {
-    /// Announces the load's progress. False when the load must stop.
+    /// Announces the load's progress. Returns false if the load must stop.
     pub(crate) fn progress(&self, requests: u64, elapsed: Duration) -> bool {
         // A caller that is still busy with the last announcement misses this one.
         let told = self.announcements.try_send(Announcement::Progress { requests, elapsed });
@@ -75,7 +75,7 @@ impl Announcer {
 
 impl EdgeAnnouncer {
     fn announce(&self, announcement: Announcement) {
-        // Without a caller there is nothing to wait for, and the next progress stops the load.
+        // Without a caller, no wait is needed, and the next progress stops the load.
         if self.announcements.send(announcement).is_ok() {
             let _ = self.acknowledged.recv();
         }
@@ -121,7 +121,7 @@ impl Announcements {
         }
     }
 
-    /// Passes on the next announcement, if one comes soon. False when no more will come.
+    /// Passes on the next announcement, if one comes soon. Returns false if no more will come.
     fn pass_on(&self, observer: &mut dyn Observer, interrupted: &AtomicBool) -> bool {
         match self.announcements.recv_timeout(ATTENTION) {
             Ok(Announcement::Opened) => {

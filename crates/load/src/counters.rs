@@ -1,5 +1,5 @@
-//! The kernel's counters around a load: connections that found the accept queue full, and quotas
-//! that ran out.
+//! The kernel's counters around a load: connections that found the accept queue full, and exhausted
+//! quotas.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -19,17 +19,17 @@ pub(crate) struct Counters {
 pub(crate) struct ListenCounters {
     /// The accept queue was full: `ListenOverflows`, of all servers of the network namespace.
     pub(crate) overflows: u64,
-    /// The listener dropped a handshake, for that or any other reason.
+    /// The listener dropped a handshake, for that or another reason.
     pub(crate) drops: u64,
 }
 
 /// The events during a load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Meanwhile {
-    /// The counts of the server's own listeners. They are zeroes if the kernel does not tell, and
-    /// for a server on another machine.
+    /// The counts of the server's own listeners. The counts are zero if the kernel does not report
+    /// them, and for a server on another machine.
     pub(crate) listen: ListenCounters,
-    /// The quota that ran out, if one did.
+    /// The exhausted quota, if there is one.
     pub(crate) exhausted: Option<Exhausted>,
 }
 
@@ -55,16 +55,16 @@ impl Counters {
 }
 
 impl ListenCounters {
-    /// The growth of the counters since `earlier`. `overflows` counts other servers too, so it is
-    /// limited to the drops of this listener.
+    /// The growth of the counters since `earlier`. `overflows` includes other servers' events, so
+    /// the drops of this listener limit it.
     fn since(self, earlier: Self) -> Self {
         let drops = self.drops.saturating_sub(earlier.drops);
         Self { overflows: self.overflows.saturating_sub(earlier.overflows).min(drops), drops }
     }
 }
 
-/// `ListenOverflows` in the format of `/proc/net/netstat`: for each protocol a line of names and a
-/// line of values, both beginning with the protocol's name.
+/// `ListenOverflows` in the format of `/proc/net/netstat`: for each protocol, a line of names and a
+/// line of values, each with the protocol's name first.
 fn overflows(text: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
     let (names, values) = (lines.next()?, lines.next()?);
@@ -100,7 +100,7 @@ IpExt: 0 9
     fn a_difference_is_never_negative() {
         let (small, large) =
             (ListenCounters { overflows: 1, drops: 5 }, ListenCounters { overflows: 4, drops: 7 });
-        // Another server had one of the three overflows.
+        // One of the three overflows was another server's.
         assert_eq!(large.since(small), ListenCounters { overflows: 2, drops: 2 });
         assert_eq!(small.since(large), ListenCounters::default());
     }

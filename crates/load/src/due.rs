@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use duality_runtime::sync::channel::{Receiver, Sender, bounded};
 
-/// The most requests that wait here (16 MB). The caller keeps the others: see [`Queue::push`].
+/// The most requests that wait here (16 MB). The caller keeps further requests: see
+/// [`Queue::push`].
 const CAPACITY: usize = 1 << 20;
 
 /// Requests that are due, each as the time at which it became due.
@@ -17,12 +18,12 @@ pub(crate) struct Queue {
 
 struct State {
     due: VecDeque<Instant>,
-    /// Idle connections. The one that has been idle longest comes first, so that all are used in
-    /// turn.
+    /// Idle connections. The connection that has been idle longest comes first, so that all are
+    /// used in turn.
     free: VecDeque<Sender<Instant>>,
 }
 
-/// A connection that is free to take a request that is due.
+/// A connection that is free for the next due request.
 pub(crate) struct FreeConnection {
     give: Sender<Instant>,
     take: Receiver<Instant>,
@@ -40,8 +41,8 @@ impl Queue {
         Self { state: Mutex::new(State { due: VecDeque::new(), free: VecDeque::new() }) }
     }
 
-    /// Hands a request that was due at `due` to a free connection, or queues it. False if the queue
-    /// is full.
+    /// Hands a request that was due at `due` to a free connection, or queues it. Returns false if
+    /// the queue is full.
     pub(crate) fn push(&self, due: Instant) -> bool {
         let mut state = self.lock();
         if state.due.len() == CAPACITY {
@@ -56,7 +57,7 @@ impl Queue {
         true
     }
 
-    /// Waits until there is a request for `place`, and returns when it was due.
+    /// Waits until there is a request for `place`. Returns the time at which the request was due.
     pub(crate) async fn next(&self, place: &mut FreeConnection) -> Instant {
         {
             let mut state = self.lock();
@@ -73,7 +74,7 @@ impl Queue {
         self.lock().free.len()
     }
 
-    /// Calls `visit` with the time of each request that waits.
+    /// Calls `visit` with the time of each waiting request.
     pub(crate) fn each(&self, visit: impl FnMut(Instant)) {
         self.lock().due.iter().copied().for_each(visit);
     }

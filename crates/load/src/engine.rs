@@ -1,5 +1,5 @@
-//! A load: probes the server, starts the connections, and minds the clock. [`run`] has a thread for
-//! one; a [relay](crate::relay) has one for many.
+//! A load: probes the server, starts the connections, and watches the clock. [`run`] uses a thread
+//! for one load, and a [relay](crate::relay) uses one for many.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -45,9 +45,10 @@ pub(crate) struct Outcome {
     pub(crate) crowd: BTreeMap<String, Fate>,
     /// The addresses of the host name that could not be reached, and were left out.
     pub(crate) unreachable: Vec<Place>,
-    /// Replies that came in two parts, as far apart as a delayed acknowledgement is late.
+    /// The number of replies that came in two parts, as far apart as a delayed acknowledgement is
+    /// late.
     pub(crate) held_up: u64,
-    /// What was replayed, in a replay.
+    /// The replayed piece, in a replay.
     pub(crate) replayed: Option<Replayed>,
 }
 
@@ -66,7 +67,7 @@ pub(crate) fn event_loop() -> Result<EventLoop, Error> {
     opened.map_err(|error| Error::System { doing: "starting the load", error })
 }
 
-/// The connections could not be started.
+/// The error that the connections could not be started.
 pub(crate) fn not_started(error: io::Error) -> Error {
     Error::System { doing: "starting the connections", error }
 }
@@ -79,10 +80,10 @@ pub(crate) struct Engine {
     pub(crate) options: Options,
     announcer: Announcer,
     start: Instant,
-    /// The places of the target that could be reached, where one is enough.
+    /// The places of the target that could be reached, if one is enough.
     reachable: OnceCell<Vec<Place>>,
     crowd: OnceCell<Gathered>,
-    /// The state that its connections share, once they have been started.
+    /// The shared state of the connections, once they have been started.
     load: OnceCell<Arc<Load>>,
 }
 
@@ -101,20 +102,20 @@ impl Engine {
         self.options.target.load(self, edges).await
     }
 
-    /// Finds out whether there is a server, and has the crowd come in.
+    /// Checks whether there is a server, and lets the crowd come in.
     pub(crate) async fn prepare<C: Client>(&self, client: &mut C) -> Result<(), Error> {
         self.probe(client).await?;
         self.gather().await
     }
 
-    /// The ways to all places of the target, or to those that could be reached where one is enough.
+    /// The ways to all places of the target. If one is enough, to the reachable ones.
     pub(crate) fn routes(&self) -> Vec<Route> {
         let reachable = self.reachable.get().map(Vec::as_slice);
         let places = reachable.unwrap_or(self.options.target.places());
         places.iter().map(|place| self.options.route_to(place)).collect()
     }
 
-    /// The state that its connections share. `None` before they are started.
+    /// The shared state of the connections. `None` before they are started.
     pub(crate) fn shared_load(&self) -> Option<&Load> {
         self.load.get().map(Arc::as_ref)
     }
@@ -132,7 +133,7 @@ impl Engine {
         }
     }
 
-    /// Makes the state that the connections share from now on.
+    /// Makes the shared state of the connections.
     pub(crate) fn shared(
         &self,
         edges: Edges,
@@ -173,8 +174,8 @@ impl Engine {
         self.attend(asking).await?.map_err(|failure| self.unanswered(&failure))
     }
 
-    /// Connects to the first place of the target. Where one of several is enough, to the first that
-    /// can be reached; the load leaves the others out.
+    /// Connects to the first place of the target. If one of several places is enough, connects to
+    /// the first reachable one. The load leaves the others out.
     async fn reach(&self) -> Result<TcpStream, Failure> {
         let Options { target, reply_timeout, .. } = &self.options;
         let connect = |place: &Place| {
@@ -205,7 +206,7 @@ impl Engine {
         }
     }
 
-    /// Waits for what comes before the load.
+    /// Waits for a preparation of the load.
     pub(crate) async fn attend<T>(&self, preparation: impl Future<Output = T>) -> Result<T, Error> {
         let mut preparation = pin!(preparation);
         loop {
@@ -216,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// Has the crowd come in.
+    /// Lets the crowd come in.
     async fn gather(&self) -> Result<(), Error> {
         let gathered =
             self.attend(crowd::gather(&self.options, self.routes().swap_remove(0))).await?;
@@ -288,7 +289,7 @@ impl Engine {
         }
     }
 
-    /// Waits for the end of a window of `duration`, and has `recorders` mark each part of it.
+    /// Waits for the end of a window of `duration`, and makes `recorders` mark each part of it.
     pub(crate) async fn window(
         &self,
         duration: Duration,
@@ -316,7 +317,7 @@ impl Engine {
         self.tick(ended())
     }
 
-    /// Waits for `duration`, and tells the progress meanwhile.
+    /// Waits for `duration`, and reports progress meanwhile.
     pub(crate) async fn wait(
         &self,
         duration: Duration,

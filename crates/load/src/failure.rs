@@ -1,10 +1,10 @@
-//! The reasons for which requests fail.
+//! The reasons for failed requests.
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// The kinds of failures in which a wrong reply came.
+/// The kinds of failures with a wrong reply.
 pub(crate) const WRONG_REPLIES: [&str; 4] =
     ["wrong-status", "wrong-bytes", "malformed", WRONG_OUTSIDE];
 /// Wrong replies of all kinds before the window opened or after it closed.
@@ -41,7 +41,7 @@ pub(crate) enum Failure {
     WrongBytes(&'static str),
     #[error("not a well-formed reply: {0}")]
     Malformed(&'static str),
-    /// The server answered correctly that its store is away.
+    /// The server answered correctly that its store is unavailable.
     #[error("the server's store is unavailable")]
     StoreUnavailable,
     #[error("the other player has left")]
@@ -55,20 +55,20 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// The failure that a failed connect means.
+    /// The failure behind a failed connect.
     pub(crate) fn from_connect(error: io::Error) -> Self {
         match Errno::from_io_error(&error) {
             Some(Errno::CONNREFUSED) => Failure::ConnectRefused,
             Some(Errno::TIMEDOUT) => Failure::ConnectTimeout,
             Some(Errno::ADDRNOTAVAIL) => Failure::NoPorts,
             Some(Errno::MFILE | Errno::NFILE) => Failure::NoDescriptors,
-            // The connection was accepted, and reset before we looked.
+            // The connection was accepted, and reset before this call.
             Some(Errno::CONNRESET) => Failure::Reset { received: 0 },
             _ => Failure::Connect(error),
         }
     }
 
-    /// The failure that a failed read or write means, after `received` bytes of the reply.
+    /// The failure behind a failed read or write, after `received` bytes of the reply.
     pub(crate) fn from_transfer(error: io::Error, received: u64) -> Self {
         match error.kind() {
             io::ErrorKind::TimedOut => Failure::TimedOut,
@@ -79,7 +79,7 @@ impl Failure {
         }
     }
 
-    /// The name under which the report counts it.
+    /// The failure's name in the report.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Failure::ConnectRefused => "connect-refused",
@@ -101,8 +101,8 @@ impl Failure {
         }
     }
 
-    /// Whether the connection ended before anything of the reply came. A server may close a
-    /// connection between two requests. A player may leave likewise.
+    /// Whether the connection ended before any byte of the reply came. A server may close a
+    /// connection between two requests. A player may leave in the same way.
     pub(crate) fn is_before_reply(&self) -> bool {
         matches!(
             self,
@@ -112,7 +112,7 @@ impl Failure {
         )
     }
 
-    /// Whether there was no connection, so that to try again at once would be a busy loop.
+    /// Whether there was no connection, so that an immediate retry would be a busy loop.
     pub(crate) fn is_connect(&self) -> bool {
         matches!(
             self,

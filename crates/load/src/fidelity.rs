@@ -1,7 +1,7 @@
-//! Planned against sent: whether a replay made the load that it was to make.
+//! Planned against sent: whether a replay made the intended load.
 //!
-//! A request is planned for when it is due: at a time of the recording, or its think time after the
-//! reply before. So a slow server delays what is planned, and only the generator what is sent. The
+//! A request is planned for its due time: a time of the recording, or its think time after the
+//! reply before. So a slow server delays the plan, and only the generator delays the sending. The
 //! distances are those of Kolmogorov and Smirnov: the largest difference between two distribution
 //! functions, from 0 to 1.
 
@@ -12,16 +12,16 @@ use serde::{Deserialize, Serialize};
 /// The largest distance of the times between two requests.
 const MOST_OF_GAPS: f64 = 0.05;
 
-/// The largest distance of the numbers of requests that a connection carries.
+/// The largest distance of the numbers of requests on a connection.
 const MOST_OF_REQUESTS: f64 = 0.01;
 
 /// The longest lag of 99 % of the requests, in microseconds.
 const LONGEST_LAG: f64 = 1000.0;
 
-/// With fewer requests, chance and not the generator decides about distances.
+/// With fewer requests, distances depend on chance and not on the generator.
 const FEWEST: usize = 100;
 
-/// With fewer parts, a piece says nothing of how requests clump.
+/// With fewer parts, a piece does not show how requests cluster.
 const FEWEST_PARTS: usize = 5;
 
 /// Planned against sent.
@@ -29,66 +29,73 @@ const FEWEST_PARTS: usize = 5;
 pub struct Fidelity {
     /// Requests that were due in the window.
     pub planned: usize,
-    /// How many of these were sent in the window.
+    /// The number of these requests that were sent in the window.
     pub sent: usize,
-    /// How far apart the times between two requests are, as planned and as sent.
+    /// The distance between planned and sent times between two requests.
     pub gaps_distance: f64,
-    /// The same of the numbers of requests that connections carry.
+    /// The distance between planned and sent numbers of requests on a connection.
     pub requests_distance: f64,
-    /// From when a request was due until it was sent, in microseconds: 99 % are no longer.
+    /// The time from a request's due time until it was sent, in microseconds: 99 % are no longer.
     pub lag_p99_us: f64,
-    /// Variance over mean of the requests in a second. Independent requests have 1. None if the
+    /// Variance over mean of the requests in a second. Independent requests have 1. `None` if the
     /// window is too short.
     pub planned_dispersion_1s: Option<f64>,
-    /// The same of what was sent.
+    /// The same ratio for the sent requests.
     pub sent_dispersion_1s: Option<f64>,
-    /// The same of the requests in ten seconds.
+    /// The ratio of the planned requests in ten seconds.
     pub planned_dispersion_10s: Option<f64>,
-    /// The same of what was sent.
+    /// The ratio of the sent requests in ten seconds.
     pub sent_dispersion_10s: Option<f64>,
 }
 
-/// A replay, as its report has it.
+/// A replay in its report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Replayed {
-    /// How many times the users of the recording.
+    /// The multiple of the recording's users.
     pub users: usize,
-    /// How many times as fast as it was recorded.
+    /// The factor of the recording's speed.
     pub speed: f64,
-    /// The place in the recording; none if it is anywhere.
+    /// The number of users that come at the same time. `None` as recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bunch: Option<usize>,
+    /// The most bytes a second that a client takes. `None` as recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_rate: Option<u64>,
+    /// The place in the recording. `None` for any place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// What chance depended on.
+    /// The seed of random choices.
     pub seed: u64,
-    /// The connections of the piece, and those of them that were open before it began.
+    /// The connections of the piece, and the number of them that were open before it began.
     pub connections: usize,
     /// See `connections`.
     pub open_before: usize,
-    /// How many of these were still without a reply when it began: the server left them waiting.
+    /// The number of earlier connections without a reply when the piece began, because the server
+    /// let them wait.
     pub left_waiting: usize,
-    /// The requests of the piece, if the server answers all.
+    /// The number of requests of the piece, if the server answers all.
     pub requests: usize,
-    /// What the recording lacked, and what was taken for it.
+    /// The properties that the recording lacked, and their substitutes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inferred: Vec<String>,
-    /// Why the generator had no real-time priority, if so.
+    /// The reason why the generator had no real-time priority, if it had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_real_time: Option<String>,
     /// Planned against sent.
     pub fidelity: Fidelity,
 }
 
-/// What a connection did in the window.
+/// The events on a connection in the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Carried {
-    /// Requests that were due, and how many of them were sent.
+    /// The number of due requests, and the number of sent ones.
     pub(crate) due: u32,
     pub(crate) sent: u32,
 }
 
 impl Fidelity {
-    /// Compares when requests were due with when they were sent: times since the window opened, of
-    /// those that were sent. `carried` are the connections that had something to send.
+    /// Compares the due times of requests with their sending times, since the window opened, for
+    /// sent requests. `carried` has the connections with something to send.
     pub(crate) fn of(
         requests: &[(Duration, Duration)],
         carried: &[Carried],
@@ -124,13 +131,13 @@ impl Fidelity {
         }
     }
 
-    /// Whether the replay is one of the recording.
+    /// Whether the replay is a faithful one.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.problem().is_none()
     }
 
-    /// Why the replay is none of the recording, in a sentence, if so.
+    /// The reason why the replay is not faithful, in a sentence, if it is not.
     pub(crate) fn problem(&self) -> Option<String> {
         let Self { planned, sent, gaps_distance, requests_distance, lag_p99_us, .. } = *self;
         let what = if requests_distance > MOST_OF_REQUESTS {
@@ -164,7 +171,7 @@ fn gaps(sorted: &[f64]) -> Vec<f64> {
     sorted.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-/// The distance of Kolmogorov and Smirnov between two samples; 0 if one is empty.
+/// The distance of Kolmogorov and Smirnov between two samples. 0 if one is empty.
 pub(crate) fn distance(one: &[f64], other: &[f64]) -> f64 {
     if one.is_empty() || other.is_empty() {
         return 0.0;
@@ -190,8 +197,8 @@ pub(crate) fn distance(one: &[f64], other: &[f64]) -> f64 {
     farthest
 }
 
-/// Variance over mean of how many of `times` are in each part of so many seconds (Fano 1947). None
-/// if there are few parts, or no times.
+/// Variance over mean of the number of `times` in each part of `seconds` (Fano 1947). `None` if
+/// there are few parts, or no times.
 pub(crate) fn dispersion(times: &[f64], seconds: f64, window: f64) -> Option<f64> {
     let parts = (window / seconds + 1e-6) as usize;
     if parts < FEWEST_PARTS {
@@ -218,7 +225,7 @@ mod tests {
         Duration::from_secs_f64(seconds)
     }
 
-    /// Requests a hundredth of a second apart, with the seconds that each is late.
+    /// Requests a hundredth of a second apart, each with its delay in seconds.
     fn late(count: usize, lag: impl Fn(usize) -> f64) -> Fidelity {
         let due = |number: usize| number as f64 / 100.0;
         let requests: Vec<_> = (0..count)
@@ -242,7 +249,7 @@ mod tests {
         let slow = late(1000, |number| if number % 50 == 0 { 0.002 } else { 0.0 });
         assert!((slow.lag_p99_us - 2000.0).abs() < 1.0, "{slow:?}");
         assert!(slow.problem().unwrap().contains("2.0 ms or more after it was due"));
-        // Two at a time, and early enough for the lag.
+        // Two requests at a time, and early enough for the lag.
         let uneven = late(1000, |number| if number % 2 == 0 { 0.000_9 } else { 0.0 });
         let told = uneven.problem().unwrap();
         assert!(told.contains("times between its requests"), "{told}");
@@ -263,7 +270,7 @@ mod tests {
         .collect();
         let found = dispersion(&times, 1.0, 2000.0).unwrap();
         assert!((found - 1.0).abs() < 0.15, "{found}");
-        // Ten at once are ten times as dispersed.
+        // Groups of ten requests have ten times the dispersion.
         let tenfold: Vec<f64> = times.iter().flat_map(|time| [*time; 10]).collect();
         let found = dispersion(&tenfold, 1.0, 2000.0).unwrap();
         assert!((found - 10.0).abs() < 1.5, "{found}");

@@ -1,5 +1,5 @@
-//! Thin functions over the private parsers, for the fuzz targets in `fuzz/`. They exist only under
-//! `cfg(fuzzing)`, which changes nothing else.
+//! Thin functions over the private parsers, for the fuzz targets in `fuzz/`. The functions exist
+//! only under `cfg(fuzzing)`, which changes nothing else.
 
 use std::io;
 
@@ -19,8 +19,8 @@ pub fn target(text: &str) -> Option<Target> {
     target::parse(text, look_up).ok()
 }
 
-/// The requests in a file of URLs, and of each the bytes for the first row of `values`. Bodies are
-/// the names of their files. `None` if something is refused.
+/// The requests in a file of URLs, each with its bytes for the first row of `values`. Instead of
+/// files, bodies are the files' names. `None` if any part is refused.
 #[must_use]
 pub fn script(urls: &str, values: Option<&[u8]>) -> Option<Vec<(Listed, Vec<u8>)>> {
     let values = values.map(Values::parse).transpose().ok()?;
@@ -36,7 +36,7 @@ pub fn script(urls: &str, values: Option<&[u8]>) -> Option<Vec<(Listed, Vec<u8>)
     Some(listed.into_iter().zip(written?).collect())
 }
 
-/// Which statuses of `000` to `999` a text names, and whether it names an expected body.
+/// The statuses of `000` to `999` that a text names, and whether the text names an expected body.
 #[must_use]
 pub fn expectation(text: &str) -> (Option<Statuses>, bool) {
     (text.parse().ok(), text.parse::<ExpectedBody>().is_ok())

@@ -7,14 +7,14 @@ use hdrhistogram::Histogram;
 const LONGEST_LATENCY: Duration = Duration::from_secs(3600);
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// An empty one.
+/// An empty histogram.
 pub(crate) fn histogram() -> Histogram<u64> {
     let longest = LONGEST_LATENCY.as_nanos() as u64;
     Histogram::new_with_bounds(1, longest, SIGNIFICANT_DIGITS)
         .expect("the bounds and the digits are ones that a histogram can have")
 }
 
-/// Adds a latency; one that is too long counts as the longest.
+/// Adds a latency. A latency above the range counts as the longest.
 pub(crate) fn record(histogram: &mut Histogram<u64>, duration: Duration) {
     histogram.saturating_record(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
 }

@@ -1,8 +1,8 @@
 //! Load without TCP: clients that a kernel thread of the server's own process injects, with waits
 //! between them.
 //!
-//! A wait begins when the client before it has been injected, as in the original. So a server that
-//! does not keep up delays later clients. Source: Truppel & Abreu, section V.
+//! A wait begins with the injection of the client before, as in the original. So a server that does
+//! not keep up delays later clients. Source: Truppel & Abreu, section V.
 
 use std::io;
 use std::thread;
@@ -13,13 +13,13 @@ use duality_runtime::net::Injector;
 
 use crate::Arrivals;
 
-/// A sleep may end this much too late. So the thread spins for the last part of a wait.
+/// The largest delay of a sleep's end. So the thread spins for the last part of a wait.
 const LATE: Duration = Duration::from_micros(100);
 
 /// The clients to inject.
 #[derive(Clone, Copy, Debug)]
 pub struct Injection {
-    /// The waits between them.
+    /// The waits between clients.
     pub waits: Arrivals,
     /// The number of clients.
     pub clients: u64,

@@ -1,10 +1,10 @@
-//! The load generator: `duality load`, and what the lab calls for each of its cells.
+//! The load generator: `duality load`, and the function that the lab calls for each cell.
 //!
-//! Written with this project's own runtime, on its event world (suspend, epoll), so that one kernel
-//! thread drives any number of connections. [`run`] makes requests in some [`Pattern`], checks
+//! The generator uses this project's own runtime, in its event world (suspend, epoll). So one
+//! kernel thread drives any number of connections. [`run`] makes requests in a [`Pattern`], checks
 //! every answer (a wrong byte is an error, not a success) and returns a [`Report`].
-//! [`peak_goodput`] does so at one rate after the other, to find the highest rate that the server
-//! keeps up with.
+//! [`peak_goodput`] tries one rate after the other, to find the highest rate that the server keeps
+//! up with.
 //!
 //! ```text
 //!   run ── target ── client/{http, echo, …}: what a request is
@@ -15,11 +15,11 @@
 //!                           └─ recorder: the window, latencies, failures ──▶ report
 //! ```
 //!
-//! Beside them there may be a `crowd` of connections that are almost idle. `sources` chooses the
-//! addresses that all of them come from.
+//! In addition, a `crowd` of almost idle connections is possible. `sources` chooses the source
+//! addresses of all connections.
 //!
-//! A pattern decides when a request is made. A client decides what the request is. Neither knows
-//! the other.
+//! A pattern decides when a request is made. A client decides what the request is. Patterns and
+//! clients need no knowledge of each other.
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
@@ -99,27 +99,27 @@ use sources::Route;
 /// The description of a load.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The server, and what to ask of it.
+    /// The server, and the requests to it.
     pub target: Target,
     /// How clients behave.
     pub pattern: Pattern,
-    /// The number of connections that are open at once, at least 1. In a closed loop, it is the
-    /// offered load l. In an open loop, it is the most requests in flight, and further requests
-    /// wait.
+    /// The number of connections that are open at the same time, at least 1. In a closed loop, it
+    /// is the offered load l. In an open loop, it is the most requests in flight, and further
+    /// requests wait.
     pub connections: usize,
     /// When to stop.
     pub stop: Stop,
-    /// The time that the load runs before the measured window opens. Not used with
-    /// [`Stop::Requests`].
+    /// The time that the load runs before the measured window opens. [`Stop::Requests`] does not
+    /// use it.
     pub warm_up: Duration,
-    /// Whether a connection carries one request after the other, or only one. The time service
-    /// closes each connection, whatever this says.
+    /// Whether a connection carries several requests, one after the other. The time service closes
+    /// each connection in any case.
     pub keep_alive: bool,
-    /// How many requests a connection carries before the client replaces it, with keep-alive.
-    /// `None` sets no limit. Only for http.
+    /// The number of requests on a connection before its replacement, with keep-alive. `None` sets
+    /// no limit. Used only by http.
     pub requests_per_connection: Option<NonZeroU32>,
-    /// The CPUs that the load may run on: the calling kernel thread is confined to them, and so are
-    /// those that it starts later. Empty: as it is.
+    /// The CPUs for the load: the calling kernel thread is confined to them, and so are threads
+    /// that it starts later. Empty means no change.
     pub cpus: Vec<usize>,
     /// The longest wait for a connection to open, and for the next bytes of a reply. Not zero.
     pub reply_timeout: Duration,
@@ -127,27 +127,27 @@ pub struct Options {
     pub seed: u64,
     /// The number of addresses that the connections come from.
     pub sources: Sources,
-    /// Connections beside the measured ones; none unless told.
+    /// Connections beside the measured ones. By default there are none.
     pub crowd: Crowd,
-    /// What the pattern [`Pattern::Trace`] replays. See [`Options::replaying`].
+    /// The piece that the pattern [`Pattern::Trace`] replays. See [`Options::replaying`].
     pub replay: Option<Arc<Piece>>,
 }
 
-/// When a load stops.
+/// The condition that ends a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The length of the measured window. Requests under way at its end are dropped, and are no
-    /// error.
+    /// The length of the measured window. Requests under way at its end are dropped, and do not
+    /// count as errors.
     After(Duration),
-    /// When exactly so many requests have been made and have ended, correctly or not. Of 10,000 or
-    /// more, the first and the last 1,000 lie outside the window. The load thins out at the very
-    /// end, when there is no next request for a connection to make.
+    /// Stop after exactly this many requests have ended, correctly or not. With 10,000 or more, the
+    /// first and the last 1,000 lie outside the window. At the very end the load thins out, because
+    /// some connections have no next request.
     Requests(u64),
 }
 
 impl Options {
-    /// A closed loop on 100 connections for 10 s after a warm-up of 1 s. It uses keep-alive, runs
-    /// anywhere on the machine, and has 30 s of patience.
+    /// A closed loop on 100 connections for 10 s after a warm-up of 1 s. The load uses keep-alive,
+    /// any processor of the machine, and a patience of 30 s.
     pub fn new(target: Target) -> Self {
         Self {
             target,
@@ -166,8 +166,8 @@ impl Options {
         }
     }
 
-    /// These options, but for the pattern: they replay `piece`. As many connections as it has and
-    /// the window are the piece's.
+    /// These options with another pattern: they replay `piece`. The piece sets the number of
+    /// connections and the window.
     #[must_use]
     pub fn replaying(self, piece: Arc<Piece>) -> Self {
         Self {
@@ -184,7 +184,7 @@ impl Options {
         self.keep_alive && self.target.is_persistent()
     }
 
-    /// Finds what makes no sense, as [`run`] does before it starts.
+    /// Finds options that make no sense, like [`run`] before it starts.
     ///
     /// # Errors
     ///
@@ -224,7 +224,7 @@ impl Options {
         Err(Error::Options(problem))
     }
 
-    /// Whether this process may have a descriptor for each connection.
+    /// Whether this process can have a descriptor for each connection.
     ///
     /// # Errors
     ///
@@ -247,31 +247,31 @@ impl Options {
     }
 }
 
-/// Hears of a load's course. All is called on the thread that called [`run`].
+/// Receives the events of a load. All calls come from the thread that called [`run`].
 pub trait Observer {
-    /// The measured window opens when this returns; until then the load stands still, so that the
-    /// server's counters can be read.
+    /// The measured window opens when this call returns. Until then the load stands still, so that
+    /// the observer can read the server's counters.
     fn window_opened(&mut self) {}
 
-    /// The measured window has just closed, and the load stands still until this returns.
+    /// The measured window has just closed, and the load stands still until this call returns.
     ///
-    /// Between the two calls the server did as many requests as the report counts, give or take
-    /// those under way at the edges. There are as many of these at one edge as at the other.
+    /// Between the two calls, the server answered as many requests as the report counts, plus or
+    /// minus requests under way at the edges. Equally many requests are under way at both edges.
     fn window_closed(&mut self) {}
 
-    /// About ten times a second: how many requests have ended since the start, warm-up included,
-    /// and how long ago that was.
+    /// Called about ten times a second. Receives the number of ended requests since the start,
+    /// warm-up included, and the time since the start.
     fn progress(&mut self, requests: u64, elapsed: Duration) {
         let _ = (requests, elapsed);
     }
 
-    /// A load of [`peak_goodput`] is over.
+    /// Called after each load of [`peak_goodput`].
     fn probed(&mut self, probe: &Probe) {
         let _ = probe;
     }
 }
 
-/// For callers that need no announcements.
+/// The observer of callers that need no announcements.
 impl Observer for () {}
 
 /// The reason why there was no load, or nothing to report.
@@ -283,7 +283,7 @@ pub enum Error {
     /// An option has a value that makes no sense.
     #[error("{0}")]
     Options(&'static str),
-    /// The first request, made before the load, got no correct answer; or not all members were let
+    /// The first request, made before the load, got no correct answer. Or some members were not let
     /// in.
     #[error("no correct answer from {target}: {problem}: {remedy}")]
     Unanswered {
@@ -294,7 +294,7 @@ pub enum Error {
         /// The remedy.
         remedy: String,
     },
-    /// More connections than this process may have descriptors.
+    /// There are more connections than descriptors for this process.
     #[error(
         "{connections} connections need {needed} file descriptors, but the limit is {limit}: \
          raise it with `ulimit -Hn {needed}` as root, or use fewer connections"
@@ -315,7 +315,7 @@ pub enum Error {
         /// The kernel's error.
         error: io::Error,
     },
-    /// The machine refused something that every load needs.
+    /// The machine refused a resource that every load needs.
     #[error("{doing}: {error}")]
     System {
         /// The operation that failed.
@@ -323,22 +323,22 @@ pub enum Error {
         /// The kernel's error.
         error: io::Error,
     },
-    /// Interrupted before the window opened.
+    /// The user interrupted before the window opened.
     #[error("interrupted before anything was measured")]
     Interrupted,
 }
 
-/// Makes a load and reports what it measured; blocks until it is over.
+/// Makes a load, and reports the measurements. Blocks until the load is over.
 ///
-/// One request is made before the load. It shows that there is a server, and the other replies are
-/// compared with its reply. The connections live on a kernel thread of their own. Setting
-/// `interrupted` ends the load early. The report then has the figures so far, with a warning.
+/// One request is made before the load. It shows that there is a server, and other replies are
+/// compared with its reply. The connections live on a separate kernel thread. Setting `interrupted`
+/// ends the load early. The report then has the figures so far, with a warning.
 ///
-/// The soft limit of descriptors of this process is raised to the hard one when it must be.
+/// If necessary, raises this process's soft limit of descriptors to the hard limit.
 ///
 /// # Errors
 ///
-/// [`Error`], which says in one line what to do. Failed requests within the load are part of the
+/// [`Error`], which names the remedy in one line. Failed requests within the load are part of the
 /// report.
 ///
 /// # Panics
@@ -370,16 +370,17 @@ fn measure(
     Ok((outcome, meanwhile))
 }
 
-/// Replays the piece of `options` on all of `targets` at once: each gets every connection, the
-/// copies up to 20 ms apart. `options.target` is not used. There is a report for each target.
+/// Replays the piece of `options` on all of `targets` at once. Each target gets every connection,
+/// and the copies are up to 20 ms apart. `options.target` is not used. There is a report for each
+/// target.
 ///
-/// Each server's processor time is one to compare: whatever happens on the machine happens to all.
-/// Latencies are not, for the servers share their processors. The processor time of the load
-/// generator in a report is that for all servers.
+/// The servers' processor times can be compared, because events on the machine affect all servers
+/// alike. Latencies cannot be compared, because the servers share their processors. The load
+/// generator's processor time in a report is the time for all servers.
 ///
 /// # Errors
 ///
-/// Those of [`run`].
+/// The errors of [`run`].
 ///
 /// # Panics
 ///
@@ -410,8 +411,8 @@ pub fn replay_on_all(
     Ok(reports.collect())
 }
 
-/// Runs a load on a kernel thread of its own, on the processors of `options`, and passes on what it
-/// announces.
+/// Runs a load on a separate kernel thread, on the processors of `options`, and passes on its
+/// announcements.
 fn on_thread<T: Send + 'static>(
     options: &Options,
     observer: &mut dyn Observer,

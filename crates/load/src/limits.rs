@@ -1,12 +1,11 @@
-//! The resources that the kernel must grant before a load starts: descriptors, and the CPUs to run
-//! on.
+//! The kernel resources that a load needs before it starts: descriptors, and CPUs.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::Error;
 
-/// Descriptors beside the connections: standard streams, pollers, files, and those of the caller.
+/// Descriptors besides the connections: standard streams, pollers, files, and the caller's.
 pub const SPARE_DESCRIPTORS: u64 = 64;
 
 /// Makes sure that `connections` can be open at once. Raises this process's soft limit if
@@ -25,7 +24,7 @@ pub(crate) fn provide_descriptors(connections: usize) -> Result<(), Error> {
     }
 }
 
-/// Whether `connections` can be open at once, with the limit raised as far as it may be.
+/// Whether `connections` can be open at once, after the limit is raised as far as possible.
 pub(crate) fn check_descriptors(connections: usize) -> Result<(), Error> {
     match plan(&getrlimit(Resource::Nofile), connections as u64) {
         Plan::Enough | Plan::Raise(_) => Ok(()),
@@ -42,8 +41,8 @@ pub(crate) fn room_for(connections: usize) -> usize {
     usize::try_from(room).unwrap_or(usize::MAX).max(1)
 }
 
-/// Confines the calling kernel thread, and those it starts, to `cpus`; an empty list changes
-/// nothing.
+/// Confines the calling kernel thread, and later threads that it starts, to `cpus`. An empty list
+/// changes nothing.
 pub(crate) fn pin(cpus: &[usize]) -> Result<(), Error> {
     if cpus.is_empty() {
         return Ok(());
@@ -65,7 +64,7 @@ enum Plan {
     Refuse { needed: u64, hard: u64 },
 }
 
-/// Decides what to do under `limit`. `None` means unlimited.
+/// Chooses the action under `limit`. `None` means unlimited.
 fn plan(limit: &Rlimit, connections: u64) -> Plan {
     let needed = connections.saturating_add(SPARE_DESCRIPTORS);
     match (limit.current, limit.maximum) {

@@ -21,18 +21,18 @@ pub struct Listeners {
     /// The number of connections that their queues can hold: the backlog, limited by
     /// `net.core.somaxconn`.
     pub queue: u64,
-    /// The number of connection requests that the listeners have dropped since they were made,
+    /// The number of connection requests that the listeners have dropped since their creation,
     /// mostly at a full queue.
     pub drops: u64,
 }
 
 impl Listeners {
-    /// The listeners at `address`, including those that listen at all addresses. None for a server
-    /// on another machine, or in another network namespace.
+    /// The listeners at `address`, including those that listen at all addresses. `None` for a
+    /// server on another machine, or in another network namespace.
     ///
     /// # Errors
     ///
-    /// If the kernel does not tell.
+    /// If the kernel does not report listeners.
     pub fn at(address: SocketAddr) -> io::Result<Self> {
         let mut all = Self::default();
         for family in [AddressFamily::INET, AddressFamily::INET6] {
@@ -106,8 +106,8 @@ fn ask(family: AddressFamily, port: u16) -> io::Result<Vec<u8>> {
     request[HEADER + 8..HEADER + 10].copy_from_slice(&port.to_be_bytes());
     sendto(&netlink, &request, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut reply = vec![0; 16384];
-    // The kernel answers before sendto returns; some hundred listeners on one port would fill more
-    // than one answer, and then these are enough.
+    // The kernel answers before sendto returns. Some hundred listeners on one port would fill more
+    // than one answer, but the first answer is enough.
     let (received, _) = recv(&netlink, &mut reply[..], RecvFlags::empty())?;
     reply.truncate(received);
     Ok(reply)
@@ -159,7 +159,7 @@ mod tests {
         (listener, address)
     }
 
-    /// Begins a connection that nothing accepts.
+    /// Begins a connection that no process accepts.
     fn knock(address: SocketAddr) -> OwnedFd {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let client = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();

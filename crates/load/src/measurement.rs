@@ -1,4 +1,4 @@
-//! The measurement of a window, which the recorder makes and the report reads.
+//! The measurement of a window, which the recorder fills and the report reads.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,48 +8,47 @@ use hdrhistogram::Histogram;
 use crate::histogram::{histogram, record};
 use crate::unanswered::{Overdue, Silence};
 
-/// How a request began.
+/// The beginning of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
-    /// When the request was due.
+    /// The time at which the request was due.
     pub(crate) due: Instant,
-    /// When it was sent.
+    /// The time at which the request was sent.
     pub(crate) sent: Instant,
-    /// When its connection was free. If the request was due too, the generator is to blame for any
-    /// further delay.
+    /// The time at which the request's connection was free. After both times, the generator is to
+    /// blame for any further delay.
     pub(crate) free: Instant,
 }
 
 impl Start {
-    /// The start of a request without a due time: it begins when it may.
+    /// The start of a request without a due time, which begins when it may.
     pub(crate) fn at(now: Instant) -> Self {
         Self { due: now, sent: now, free: now }
     }
 }
 
-/// What was counted.
+/// The counts and times of a window.
 #[derive(Clone, Debug)]
 pub(crate) struct Measurement {
-    /// The length of the window, and the CPU time of the load in it. Zero if the window never
-    /// opened.
+    /// The length of the window, and the load's CPU time in it. Zero if the window never opened.
     pub(crate) window: Duration,
     pub(crate) cpu: Duration,
-    /// The time in the window for which the load was ready to run but had no CPU.
+    /// The time in the window for which the load was ready to run without a CPU.
     pub(crate) waited: Duration,
-    /// The time of all connections in the window that no latency accounts for. `cut` belongs to
+    /// The times of all connections in the window that latencies do not cover. `cut` belongs to
     /// requests that did not both begin and end in it; `rest` lies between requests. Together with
-    /// the latencies, this is all the time of the connections.
+    /// the latencies, these are the whole time of the connections.
     pub(crate) cut: Duration,
     pub(crate) rest: Duration,
-    /// The sum of the times that requests were under way in the window, on connections that got a
-    /// reply in it.
+    /// The sum of the times for which requests were under way in the window, on connections that
+    /// got a reply in it.
     pub(crate) in_use: Duration,
-    /// At some moments of the window: the time since it opened, and the correct replies until then.
+    /// Marks within the window: the time since it opened, and the correct replies so far.
     pub(crate) marks: Vec<(Duration, u64)>,
     /// Correct replies, and their bytes, that were complete in the window.
     pub(crate) requests: u64,
     pub(crate) bytes: u64,
-    /// Nanoseconds, of requests that began and ended in the window.
+    /// Nanoseconds of requests that began and ended in the window.
     pub(crate) latencies: Histogram<u64>,
     /// The figures that only an open loop has.
     pub(crate) open_loop: Option<OpenCounts>,
@@ -57,7 +56,7 @@ pub(crate) struct Measurement {
     pub(crate) connections_opened: u64,
     /// Connections that got a reply in the window.
     pub(crate) connections_served: u64,
-    /// Failures in the window by kind, and one of each in words.
+    /// Failures in the window by kind, and one failure of each kind in words.
     pub(crate) failures: BTreeMap<&'static str, FailureCount>,
     /// Failures before the window opened or after it closed, without wrong replies.
     pub(crate) failures_outside: u64,
@@ -75,11 +74,11 @@ pub(crate) struct OpenCounts {
     pub(crate) due: u64,
     /// The number of these requests that had not been sent when the window closed.
     pub(crate) unsent: u64,
-    /// Latencies of the same requests as the corrected ones, counted from when they were sent.
+    /// Latencies of the same requests as the corrected ones, counted from the sending.
     pub(crate) raw: Histogram<u64>,
-    /// From due to sent, for whatever reason.
+    /// The time from due to sent, for whatever reason.
     pub(crate) send_lag: Histogram<u64>,
-    /// The generator's part of it: the time in which a connection was free.
+    /// The generator's part of the lag: the time in which a connection was free.
     pub(crate) generator_lag: Histogram<u64>,
     /// The waits of unanswered and unsent requests when the window closed.
     pub(crate) unanswered: Histogram<u64>,

@@ -1,4 +1,4 @@
-//! Where a server listens: at an internet address, or at a Unix socket.
+//! The place where a server listens: an internet address, or a Unix socket.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,20 +8,20 @@ use std::sync::Arc;
 /// The most bytes of a Unix socket's path (unix(7)).
 pub(crate) const LONGEST_PATH: usize = 107;
 
-/// Where a server listens.
+/// The place where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Internet(SocketAddr),
-    /// The path of a socket, of 1 to [`LONGEST_PATH`] bytes.
+    /// The path of a socket, with 1 to [`LONGEST_PATH`] bytes.
     Unix(Arc<Path>),
 }
 
 impl Place {
-    /// The Unix socket of this path.
+    /// The Unix socket with this path.
     ///
     /// # Errors
     ///
-    /// No socket can have this path.
+    /// The error: no socket can have this path.
     pub(crate) fn unix(path: &Path) -> Result<Self, String> {
         let length = path.as_os_str().len();
         if length == 0 {
@@ -36,7 +36,7 @@ impl Place {
         Ok(Self::Unix(path.into()))
     }
 
-    /// The internet address, if it is one.
+    /// The internet address, if the place has one.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         match self {
             Self::Internet(address) => Some(*address),
@@ -44,7 +44,7 @@ impl Place {
         }
     }
 
-    /// Whether connections to it may come from many addresses: IPv6 has but one of the loopback
+    /// Whether connections to it may have many source addresses. IPv6 has only one for the loopback
     /// device.
     pub(crate) fn has_many_sources(&self) -> bool {
         self.address().is_some_and(|address| address.is_ipv4() && address.ip().is_loopback())

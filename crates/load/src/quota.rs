@@ -1,29 +1,30 @@
-//! Whether the CPU quota of a control group held this process up.
+//! Whether a control group's CPU quota delayed this process.
 //!
 //! When a quota runs out, the kernel stops all threads of the group for the rest of a period
 //! (Documentation/scheduler/sched-bwc.rst). The threads cannot tell this from a busy processor.
 //!
 //! Version 2 has `cpu.max` and `cpu.stat` in each group. Version 1 has `cpu.cfs_quota_us`,
 //! `cpu.cfs_period_us` and `cpu.stat` beneath the controller's own mount. A group above this
-//! process's may have a quota, too.
+//! process's group may have a quota too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// The control groups of this process that may have a quota, and how often each has run out of it.
+/// The control groups of this process that may have a quota, and the number of times that each ran
+/// out.
 #[derive(Clone, Debug, Default)]
 pub struct Quotas(Vec<(PathBuf, u64)>);
 
-/// A quota that ran out.
+/// An exhausted quota.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exhausted {
     /// The directory of the control group.
     pub group: PathBuf,
     /// The quota in processors. `None` if the kernel does not report it.
     pub processors: Option<f64>,
-    /// In how many periods it ran out.
+    /// The number of periods in which it ran out.
     pub times: u64,
 }
 
@@ -40,7 +41,7 @@ impl Quotas {
         Self(known.collect())
     }
 
-    /// The quota that has run out most often since `earlier`, if one has.
+    /// The quota that ran out most often since `earlier`, if one did.
     #[must_use]
     pub fn exhausted_since(&self, earlier: &Self) -> Option<Exhausted> {
         let grown = self.0.iter().filter_map(|(group, times)| {
@@ -114,7 +115,7 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// In how many periods the quota of a group ran out, by its `cpu.stat`.
+/// The number of periods in which a group's quota ran out, from its `cpu.stat`.
 fn throttled(stat: &str) -> Option<u64> {
     stat.lines().find_map(|line| line.strip_prefix("nr_throttled ")?.trim().parse().ok())
 }
@@ -150,7 +151,7 @@ mod tests {
         let found = groups(of_process, mounts);
         let expected = ["cpu/a/b", "cpu/a", "cpu/", "unified/c", "unified/"];
         assert_eq!(found, expected.map(|path| Path::new("/sys/fs/cgroup").join(path)));
-        // In a container without a namespace of its own, the mount begins where its group does.
+        // In a container without its own namespace, the mount begins where its group does.
         let mounts = "33 25 0:29 /pod/one /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n";
         let found = groups("0::/pod/one/inner\n", mounts);
         assert_eq!(found, ["/sys/fs/cgroup/inner", "/sys/fs/cgroup/"].map(PathBuf::from));

@@ -1,6 +1,6 @@
 //! Repeatable random numbers, for the arrivals of an open loop.
 
-/// Steele, Lea and Flood's generator (OOPSLA 2014): small, seeded, and the same everywhere.
+/// Steele, Lea and Flood's generator (OOPSLA 2014): small, seeded, and identical everywhere.
 #[derive(Clone, Debug)]
 pub(crate) struct SplitMix64(u64);
 
@@ -25,7 +25,7 @@ impl SplitMix64 {
 
     /// A number of the exponential distribution with mean 1, by inversion.
     pub(crate) fn exponential(&mut self) -> f64 {
-        // Never the logarithm of zero.
+        // This is never the logarithm of zero.
         -(1.0 - self.fraction()).ln()
     }
 }

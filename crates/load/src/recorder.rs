@@ -1,4 +1,4 @@
-//! The counters of a run: the measured window and all events in it.
+//! The counters of a run: the measured window, and all events in it.
 //!
 //! ```text
 //!    ramp-up, warm-up      │            window              │   after
@@ -9,16 +9,16 @@
 //!      d                   │                          ├─────┼────┤       not counted
 //! ```
 //!
-//! *Requests* are the correct replies that were complete within the window. So their number divided
-//! by the length of the window is the throughput (b makes up for d, which is cut off). *Latencies*
-//! are those of requests that also began in it (c). So they contain no ramp-up. They also exclude
-//! the halts at both edges, in which the observer reads counters. A request that was still
-//! unanswered at the end, and had waited longer than any latency, is counted apart: a closed loop
-//! hides it otherwise.
+//! *Requests* are correct replies that were complete within the window. So their number divided by
+//! the window's length is the throughput (b makes up for d, which is cut off). *Latencies* are
+//! those of requests that also began in the window (c). So they contain no ramp-up. The halts at
+//! both edges, in which the observer reads counters, are also excluded. A request that was still
+//! unanswered at the end, after a wait longer than any latency, is counted apart. A closed loop
+//! would hide such a request.
 //!
-//! In an open loop a request begins when it is *due*, whether or not there is a connection to send
-//! it on. The request belongs to its due time, and its latency counts from then. The *raw* latency
-//! counts from the time of sending.
+//! In an open loop, a request begins when it is *due*, even without a free connection. The request
+//! belongs to its due time, and its latency counts from then. The *raw* latency counts from the
+//! time of sending.
 //!
 //! One recorder serves all connections of a load, under an uncontended mutex.
 
@@ -45,7 +45,7 @@ struct State {
     /// Requests that failed since the start, in the window or not, by kind.
     failed: BTreeMap<&'static str, u64>,
     connections: Vec<Connection>,
-    /// Requests that are due and not sent yet, in an open loop.
+    /// Requests that are due and not yet sent, in an open loop.
     queue: Option<Arc<Queue>>,
     counts: Measurement,
 }
@@ -53,7 +53,7 @@ struct State {
 /// The counts since the start, in the window or not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
-    /// Requests that have begun, and that have ended in whatever way.
+    /// Requests that have begun, and requests that have ended in any way.
     pub(crate) begun: u64,
     pub(crate) ended: u64,
     /// Correct replies.
@@ -77,18 +77,18 @@ enum Window {
 
 #[derive(Clone, Copy, Default)]
 struct Connection {
-    /// When its unanswered request was due, and when that request was sent.
+    /// The due time and the sending time of its unanswered request.
     waiting_since: Option<Instant>,
     sent: Option<Instant>,
-    /// When its last request ended.
+    /// The time at which its last request ended.
     resting_since: Option<Instant>,
-    /// Whether it ever got a reply, and whether it got one within the window.
+    /// Whether it ever got a reply, and whether it got a reply within the window.
     ever_served: bool,
     served: bool,
 }
 
 impl Recorder {
-    /// For so many connections. An open loop has a `queue`.
+    /// A recorder for this many connections. An open loop has a `queue`.
     pub(crate) fn new(
         connections: usize,
         edges: Edges,
@@ -111,18 +111,18 @@ impl Recorder {
         Self { state: Mutex::new(state) }
     }
 
-    /// The first request may begin: a window that leaves nothing out opens now.
+    /// The first request may begin. A window that leaves nothing out opens now.
     pub(crate) fn ready(&self) {
         self.lock().pass_edges();
     }
 
-    /// Whether `connection` may make a request. If so, the request has begun.
+    /// Whether `connection` may make a request. If so, the call begins the request.
     #[inline]
     pub(crate) fn begin(&self, connection: usize, start: Start) -> bool {
         self.lock().begin(connection, start)
     }
 
-    /// A correct reply to the request of a connection.
+    /// Records a correct reply to the request of a connection.
     #[inline]
     pub(crate) fn reply(&self, connection: usize, start: Start, end: Instant, bytes: u64) {
         let mut state = self.lock();
@@ -131,7 +131,7 @@ impl Recorder {
         state.end_request(connection, end);
     }
 
-    /// The request of a connection failed.
+    /// Records a failed request of a connection.
     pub(crate) fn failure(&self, connection: usize, failure: &Failure) {
         let mut state = self.lock();
         state.count_failures(failure, 1);
@@ -145,8 +145,9 @@ impl Recorder {
         state.end_request(connection, now);
     }
 
-    /// Correct replies on `connection` that were complete at `end`, one for each of `starts`, of
-    /// `bytes` in all. For callers that receive many replies at once and do not begin each request.
+    /// Records correct replies on `connection` that were complete at `end`. There is one for each
+    /// of `starts`, with `bytes` bytes in all. For callers that receive many replies at once and do
+    /// not begin each request.
     pub(crate) fn replies(
         &self,
         connection: usize,
@@ -166,8 +167,8 @@ impl Recorder {
         }
     }
 
-    /// A failure after which the load cannot go on as it was. In a load of so many requests, all
-    /// that have not ended fail with it.
+    /// Records a failure after which the load cannot go on as before. In a load with a number of
+    /// requests, all remaining requests fail with it.
     pub(crate) fn break_off(&self, failure: &Failure) {
         let mut state = self.lock();
         let lost = state.left().unwrap_or(1);
@@ -178,7 +179,7 @@ impl Recorder {
         }
     }
 
-    /// Since when `connection` has waited for a reply, for callers that do not
+    /// Sets the time since which `connection` waits for a reply, for callers that do not
     /// [`begin`](Recorder::begin) each request.
     pub(crate) fn waits(&self, connection: usize, since: Option<Instant>) {
         let mut state = self.lock();
@@ -186,17 +187,17 @@ impl Recorder {
         (connection.waiting_since, connection.sent) = (since, since);
     }
 
-    /// A connection was made.
+    /// Counts a new connection.
     pub(crate) fn connected(&self) {
         self.lock().counts.connections_opened += 1;
     }
 
-    /// Opens the window, if it has not been open yet.
+    /// Opens the window, if it has not been opened.
     pub(crate) fn open(&self) {
         self.lock().open();
     }
 
-    /// Remembers how many correct replies there are by now, if the window is open.
+    /// Remembers the present number of correct replies, if the window is open.
     pub(crate) fn mark(&self) {
         let mut state = self.lock();
         if let Window::Open(opened) = state.window {
@@ -225,7 +226,7 @@ impl Recorder {
         self.lock().failed.clone()
     }
 
-    /// What was counted.
+    /// The measurement so far.
     pub(crate) fn measurement(&self) -> Measurement {
         self.lock().counts.clone()
     }
@@ -283,7 +284,7 @@ impl State {
         }
     }
 
-    /// Counts the part within the window of the time of a request that was answered.
+    /// Counts the part of an answered request's time that lies within the window.
     fn count_use(&mut self, sent: Instant, end: Instant) {
         if let Window::Open(opened) = self.window {
             self.counts.in_use += end.saturating_duration_since(sent.max(opened.instant));
@@ -305,7 +306,7 @@ impl State {
             count;
     }
 
-    /// The number of requests that have not ended, in a load of so many requests.
+    /// The number of remaining requests, in a load with a number of requests.
     fn left(&self) -> Option<u64> {
         match self.edges {
             Edges::ByTime => None,
@@ -353,8 +354,8 @@ impl State {
                 (None, since) => (&mut self.counts.rest, since.unwrap_or(opened.instant)),
             };
             *sum += closed.instant.saturating_duration_since(since.max(opened.instant));
-            // A connection without any reply waits in a queue for its turn: it has no request under
-            // way.
+            // A connection without any reply waits in a queue for its turn, so it has no request
+            // under way.
             if let Some(sent) = connection.sent.filter(|_| connection.served) {
                 let part = closed.instant.saturating_duration_since(sent.max(opened.instant));
                 self.counts.in_use += part;
@@ -408,7 +409,7 @@ mod tests {
     use super::*;
     use crate::unanswered::Overdue;
 
-    /// A clock that stands still until it is set, in milliseconds.
+    /// A clock in milliseconds that changes only when it is set.
     #[derive(Clone)]
     struct Clock {
         start: Instant,
@@ -479,12 +480,12 @@ mod tests {
         assert_eq!(counted.waited, Duration::from_millis(20));
         assert_eq!(counted.connections_served, 2);
         assert_eq!(recorder.requests_ended(), 4);
-        // 30 ms of b and 20 of c; the connection of d was not served in the window.
+        // 30 ms of b and 20 of c. The connection of d was not served in the window.
         assert_eq!(counted.in_use, Duration::from_millis(50));
     }
 
-    /// The one latency that is counted is 190 ms: two requests of that mean would be 1.9 under way
-    /// on one connection.
+    /// The one counted latency is 190 ms. Two requests with this mean would be 1.9 under way on one
+    /// connection.
     #[test]
     fn no_more_requests_are_under_way_than_there_are_connections() {
         let (recorder, clock) = recorder(1, Edges::ByTime);
@@ -515,8 +516,8 @@ mod tests {
         recorder.close();
         let counted = recorder.measurement();
         let milliseconds = |duration: Duration| duration.as_millis();
-        // The first request's part, the last one's; 10 ms between the two before it, and all of the
-        // other connection's.
+        // The part of the first request and of the last one, 10 ms between the two, and the whole
+        // time of the other connection.
         assert_eq!((milliseconds(counted.cut), milliseconds(counted.rest)), (30 + 110, 10 + 200));
         let latencies = (counted.latencies.mean() / 1e6).round() as u128;
         assert_eq!(latencies + 140 + 210, 2 * milliseconds(counted.window));
@@ -647,9 +648,9 @@ mod tests {
         };
         clock.set(100);
         recorder.open();
-        // The first is due before the window. The second is due in it and sent late by 10 ms. For 6
-        // ms of that, its connection was free. The third is due in it and not answered, the fourth
-        // due in it and not sent.
+        // The first request is due before the window. The second is due in the window and sent late
+        // by 10 ms. For 6 ms of this time, its connection was free. The third is due in the window
+        // and not answered. The fourth is due in the window and not sent.
         let (before, late, open) = (start(90, 0, 101), start(110, 114, 120), start(150, 0, 150));
         for (connection, start) in [before, late, open].into_iter().enumerate() {
             assert!(recorder.begin(connection, start));

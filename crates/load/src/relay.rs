@@ -27,19 +27,19 @@ use crate::engine::{Engine, Outcome, event_loop};
 use crate::pattern::Pattern;
 use crate::{Error, Observer, Options, Report, Stop, limits};
 
-/// The first part of a slice, which its rate leaves out: caches get warm in it.
+/// The first part of a slice, which the slice's rate leaves out because caches get warm in it.
 const LEAD_IN: Duration = Duration::from_millis(5);
 
-/// So many replies of each connection in a slice make it a sample of a steady state.
+/// With this many replies on each connection, a slice is a sample of a steady state.
 const REPLIES: u64 = 2;
 
 /// The interval at which the relay checks whether a load has come to rest.
 const GLANCE: Duration = Duration::from_micros(200);
 
-/// After so long without a reply, the relay stops waiting for a load to come to rest: its server
-/// leaves requests unanswered.
+/// After this time without a reply, the relay stops waiting for a load to rest: its server leaves
+/// requests unanswered.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// The time that each connection adds. The first requests of a slice arrive together, and a
+/// The additional time for each connection. The first requests of a slice arrive together, and a
 /// balancer and its servers take them in batches. So the first reply may come after many requests.
 const PATIENCE_OF_A_CONNECTION: Duration = Duration::from_micros(100);
 
@@ -55,28 +55,28 @@ pub struct Relay {
 /// The figures of a load in a slice. A slice is a time in which only this load made requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
-    /// Correct replies, from the slice's beginning until the load was at rest.
+    /// Correct replies, from the slice's beginning until the load rested.
     pub requests: u64,
-    /// Requests that failed since the end of the slice before, by kind as in [`Report::errors`].
+    /// Requests that failed since the end of the last slice, by kind as in [`Report::errors`].
     pub errors: BTreeMap<String, u64>,
-    /// Requests that had no reply when the load was left alone.
+    /// Requests without a reply when the relay stopped waiting.
     pub unanswered: u64,
     /// The number of the load's connections that have got a reply since the load joined.
     pub connections_served: u64,
-    /// The length of the slice, until the load was at rest.
+    /// The length of the slice, until the load rested.
     pub elapsed: Duration,
     /// The load generator's processor time meanwhile.
     pub cpu: Duration,
-    /// The time that the load generator was ready to run without a processor.
+    /// The time for which the load generator was ready to run without a processor.
     pub waited: Duration,
-    /// Correct replies a second, from 5 ms after its beginning until no more requests were made.
-    /// Until the last reply, where latencies are of the slice's length: then the slice has hardly a
-    /// reply before its end.
+    /// Correct replies a second, from 5 ms after the beginning until the load made no more
+    /// requests. If latencies are as long as the slice, the rate is until the last reply, because
+    /// few replies come within the slice.
     pub requests_per_second: f64,
 }
 
 impl Slice {
-    /// Adds what another load did in the same slice, on another host.
+    /// Adds the figures of another load in the same slice, on another host.
     pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.unanswered += other.unanswered;
@@ -121,7 +121,7 @@ impl Relay {
     }
 
     /// Whether such a load can take turns. The load must be a closed loop on independent
-    /// connections, without a crowd that is never at rest.
+    /// connections, without a crowd that never rests.
     pub fn can_carry(options: &Options) -> bool {
         options.pattern == Pattern::Closed
             && matches!(options.stop, Stop::After(_))
@@ -136,22 +136,22 @@ impl Relay {
         limits::room_for(options.connections_in_all())
     }
 
-    /// The same of loads of so many connections each.
+    /// The number of loads with this many connections each that the descriptors can carry at once.
     pub fn room_for_connections(connections: usize) -> usize {
         limits::room_for(connections)
     }
 
-    /// Adds a load, which makes requests in a window of its own first, as [`run`](crate::run) has
-    /// it. Its connections then stay, at rest. The number of the load is how many had joined before
-    /// it.
+    /// Adds a load, which first makes requests in its own window, as with `run`. The load's
+    /// connections then stay, at rest. Returns the load's number, which is the number of loads
+    /// before it.
     ///
     /// # Errors
     ///
-    /// The errors of [`run`](crate::run). The load has not joined then.
+    /// The errors of [`run`](crate::run). After an error, the load has not joined.
     ///
     /// # Panics
     ///
-    /// With what `observer` panics with.
+    /// With the panic of `observer`.
     pub fn join(
         &mut self,
         options: &Options,
@@ -180,8 +180,8 @@ impl Relay {
         Ok(Report::new(options, &outcome, meanwhile))
     }
 
-    /// Has a load make requests for `length`, which is longer than 5 ms, and waits until it is at
-    /// rest again. Gives up if no reply comes for 20 ms.
+    /// Lets a load make requests for `length`, which is longer than 5 ms, and waits until the load
+    /// rests again. Gives up if no reply comes for 20 ms.
     ///
     /// # Errors
     ///
@@ -204,10 +204,10 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // The end of the commands ends the thread, and with it every connection.
+        // The end of the commands ends the thread, and with it all connections.
         self.commands = None;
         if let Some(thread) = self.thread.take() {
-            // Its panic was reported when it happened.
+            // The thread's panic was reported when it happened.
             let _ = thread.join();
         }
     }
@@ -232,7 +232,7 @@ fn serve(orders: Receiver<Command>) {
     };
     event_loop.run(async move {
         let mut members: Vec<Member> = Vec::new();
-        // While it waits here, everything is at rest.
+        // While the thread waits here, all loads rest.
         while let Ok(order) = orders.recv() {
             match order {
                 Command::Join { options, announcer, edges, joined } => {
@@ -262,7 +262,7 @@ fn serve(orders: Receiver<Command>) {
 /// A load that has joined.
 struct Member {
     engine: Engine,
-    /// Failed requests by kind, as of the last report of its window or of a slice.
+    /// Failed requests by kind, as of the last report of its window or a slice.
     told: BTreeMap<&'static str, u64>,
 }
 
@@ -311,8 +311,8 @@ async fn slice(load: &Load, length: Duration) -> Slice {
     }
 }
 
-/// Waits until no request of `load` is under way, or until no more replies come. When the last one
-/// came.
+/// Waits until no request of `load` is under way, or until no more replies come. Returns the time
+/// of the last reply.
 async fn rest(load: &Load) -> Instant {
     let (mut ended, mut changed) = (load.recorder.tally().ended, Instant::now());
     let connections = u32::try_from(load.recorder.tally().under_way()).unwrap_or(u32::MAX);

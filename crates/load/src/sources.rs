@@ -1,14 +1,15 @@
 //! The source addresses of a load's connections.
 //!
 //! A source address has some 28,000 ephemeral ports (`net.ipv4.ip_local_port_range`), which bounds
-//! the connections from it to one server. Long before that, connect(2) becomes slow. It first tries
-//! every other port from a starting point on, and the rest only when those are taken
-//! (`__inet_hash_connect` in the kernel). This was measured with `duality load --close -c N` on
-//! Linux 6.18. A request costs the client 30 to 33 µs up to N = 14,000. It costs 105 to 118 µs at N
-//! = 15,000, beyond the half of 14,116 ports. From two or more addresses it is 30 µs again.
+//! the connections from it to one server. Long before that, connect(2) becomes slow. The call first
+//! tries every other port from a starting point on, and the rest only when those are taken
+//! (`__inet_hash_connect` in the kernel). The following was measured with `duality load --close -c
+//! N` on Linux 6.18. A request costs the client 30 to 33 µs up to N = 14,000. The cost is 105 to
+//! 118 µs at N = 15,000, beyond the half of 14,116 ports. With two or more addresses, the cost is
+//! 30 µs again.
 //!
-//! On the loopback device all of 127.0.0.0/8 is ours. A load that needs more addresses takes more:
-//! the server sees other peers, and nothing else is different.
+//! On the loopback device, all of 127.0.0.0/8 is available. So a load takes as many addresses as it
+//! needs. The server sees other peers, and nothing else differs.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -22,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 use crate::place::Place;
 
-/// The number of connections of an address, well below half of its ports.
+/// The number of connections for each address, well below half of its ports.
 const SHARE: usize = 10_000;
 
 /// The factor of addresses if each request has its own connection. If the client closes first, its
@@ -31,23 +32,23 @@ const SHARE: usize = 10_000;
 /// (`net.ipv4.tcp_max_tw_buckets`, often 131,072).
 const FOR_THOSE_AT_REST: usize = 15;
 
-/// The most addresses of a load: all above 127.0.0.0 in its /16, except the last.
+/// The most addresses of a load: all addresses above 127.0.0.0 in its /16, except the last.
 const MOST: u32 = 65_534;
 
-/// The number of addresses that a load's connections come from.
+/// The number of source addresses of a load's connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sources {
     /// One address. If the server is on the loopback device (127.0.0.0/8), as many addresses as the
     /// connections need.
     #[default]
     Automatic,
-    /// So many addresses: 127.0.0.1 and its successors, at most 65,534. More than one needs a
-    /// server on the loopback device.
+    /// This many addresses: 127.0.0.1 and its successors, at most 65,534. More than one address
+    /// needs a server on the loopback device.
     Count(NonZeroU32),
 }
 
 impl Sources {
-    /// How many addresses `connections` connections to `place` come from.
+    /// The number of source addresses for `connections` connections to `place`.
     pub(crate) fn count(self, place: &Place, connections: usize, keep_alive: bool) -> u32 {
         match self {
             Sources::Count(count) => count.get(),
@@ -60,7 +61,7 @@ impl Sources {
         }
     }
 
-    /// What is wrong with them for a server at `place`.
+    /// The mistake in the sources for a server at `place`, if there is one.
     pub(crate) fn problem(self, place: &Place) -> Option<&'static str> {
         let Sources::Count(count) = self else { return None };
         if count.get() > MOST {
@@ -91,7 +92,7 @@ impl Route {
         Self { place: place.into(), sources }
     }
 
-    /// Where it leads.
+    /// The server's place.
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }
@@ -126,7 +127,7 @@ impl Route {
         Ok(stream)
     }
 
-    /// The next source in turn; a single one is left to the kernel, which needs no bind(2) for it.
+    /// The next source in turn. A single source is left to the kernel, which saves a bind(2).
     fn next_source(&self) -> Option<IpAddr> {
         if self.sources == 1 {
             return None;
@@ -136,8 +137,8 @@ impl Route {
     }
 }
 
-/// Opens a connection to `address` on which no wait is longer than `limit`. The kernel chooses
-/// where it comes from.
+/// Opens a connection to `address` on which no wait is longer than `limit`. The kernel chooses the
+/// source address.
 pub(crate) async fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, Failure> {
     Route::new(address, 1).connect(limit).await
 }

@@ -21,27 +21,27 @@ use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
 use crate::place::Place;
 
-/// What a target of http at a Unix socket begins with, and the `Host` of its requests.
+/// The beginning of an http target at a Unix socket, and the `Host` of its requests.
 const UNIX: &str = "http+unix://";
 const LOCAL_HOST: &str = "localhost";
 
-/// A load goes to at most so many addresses of a host name.
+/// The most addresses of one host name that a load uses.
 const MOST_ADDRESSES: usize = 64;
 
 /// A service at an address, and the request to make. A target is read from text. Functions make the
 /// targets that text cannot fully describe.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// One; or several where the service can be on several servers, or where a host name has
+    /// One place. Or several, if the service can be on several servers, or if a host name has
     /// several addresses.
     places: Vec<Place>,
-    /// Whether one of these places is enough, because they are those of one host name.
+    /// Whether one of these places is enough, because they belong to one host name.
     alternatives: bool,
     protocol: Arc<dyn Protocol>,
 }
 
 impl Target {
-    /// The most bytes of one echo request; more could fill the buffers of both directions.
+    /// The most bytes of one echo request. More could fill the buffers of both directions.
     pub const LONGEST_ECHO: usize = echo::LONGEST;
 
     /// Sends `message` to an echo server, which returns the same bytes. [`Target::check`] bounds
@@ -50,28 +50,28 @@ impl Target {
         Self::new(address, Arc::new(Echo { message }))
     }
 
-    /// Sends `request` to a service of the user's own; the only correct answer is `reply`.
+    /// Sends `request` to a service of the user's own. The only correct answer is `reply`.
     pub fn exchange(address: SocketAddr, request: Vec<u8>, reply: Vec<u8>) -> Self {
         Self::new(address, Arc::new(FixedBytes { request, reply }))
     }
 
-    /// Talks in a chat; at most `lines` lines of each member are under way at a time.
+    /// Talks in a chat. At most `lines` lines of each member are under way at the same time.
     pub fn chat(address: SocketAddr, lines: u32) -> Self {
         Self::new(address, Arc::new(Chat { lines }))
     }
 
-    /// Reads a page of a guestbook. Every `post_every`-th request of a connection is a POST; 0 is
-    /// never.
+    /// Reads a page of a guestbook. Every `post_every`-th request of a connection is a POST. 0
+    /// means never.
     pub fn guestbook(address: SocketAddr, page: Page, post_every: u32) -> Self {
         Self::new(address, Arc::new(Visits { page, post_every }))
     }
 
-    /// Makes the requests of `script` of this http server, in place of a GET of its page. The
-    /// page's host is that of the requests; its path has no meaning then.
+    /// Makes the requests of `script` to this http server, in place of a GET of its page. The
+    /// requests have the page's host. The page's path has no meaning then.
     ///
     /// # Errors
     ///
-    /// The target is not one of http.
+    /// The target is not an http one.
     pub fn with_script(self, script: Script) -> Result<Self, TargetError> {
         let page = self.page().filter(|_| self.service() == http::ENTRY.name);
         let Some(page) = page.cloned() else {
@@ -86,12 +86,12 @@ impl Target {
         Ok(Self { protocol: http::asking(page, script), ..self })
     }
 
-    /// The http server of a target at a Unix socket. The text is read as elsewhere, but its host is
-    /// only named in requests, and not looked up.
+    /// The http server of a target at a Unix socket. The text is read as usual, but its host only
+    /// appears in requests, and is not looked up.
     ///
     /// # Errors
     ///
-    /// The target is not one of http, or no socket can have this path.
+    /// The target is not an http one, or no socket can have this path.
     pub fn at_unix_socket(text: &str, path: &Path) -> Result<Self, TargetError> {
         let nowhere = |_: &str| Ok(vec![SocketAddr::from(([127, 0, 0, 1], 80))]);
         let target = parse(text, nowhere).and_then(|target| {
@@ -108,34 +108,34 @@ impl Target {
         Self { places: vec![address.into()], alternatives: false, protocol }
     }
 
-    /// The page of a target of `service` that names none. `None` if the service has no pages, or no
-    /// client.
+    /// The page of a target of `service` that names no page. `None` if the service has no pages, or
+    /// no client.
     pub fn default_page(service: &str) -> Option<&'static str> {
         ALL.iter().find(|entry| entry.name == service)?.page
     }
 
-    /// The address at which the server listens; the first of several. `None` if that is a Unix
-    /// socket.
+    /// The address at which the server listens, or the first of several. `None` for a Unix socket.
     pub fn address(&self) -> Option<SocketAddr> {
         self.place().address()
     }
 
-    /// Where the server listens; the first of several.
+    /// The place where the server listens, or the first of several.
     pub(crate) fn place(&self) -> &Place {
         &self.places[0]
     }
 
-    /// Where all of the servers listen; at least one.
+    /// The places where the servers listen. There is at least one.
     pub(crate) fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// Whether there are several places, and those that cannot be reached may be left out.
+    /// Whether there are several places, and unreachable ones may be left out.
     pub(crate) fn has_alternatives(&self) -> bool {
         self.alternatives && self.places.len() > 1
     }
 
-    /// The name of the service, as in `SERVICE://HOST:PORT`; `exchange` for one of the user's own.
+    /// The name of the service, as in `SERVICE://HOST:PORT`. `exchange` for a service of the user's
+    /// own.
     pub fn service(&self) -> &'static str {
         self.protocol.service()
     }
@@ -145,13 +145,13 @@ impl Target {
         self.protocol.page()
     }
 
-    /// Whether this can be asked at all. An echo message is 1 to
+    /// Whether this target allows requests at all. An echo message is 1 to
     /// [`LONGEST_ECHO`](Target::LONGEST_ECHO) bytes long. The reply of an exchange is not empty.
     /// The members of a chat say something.
     ///
     /// # Errors
     ///
-    /// [`TargetError`], which says what to change.
+    /// [`TargetError`], which names the change to make.
     pub fn check(&self) -> Result<(), TargetError> {
         match self.protocol.problem() {
             Some(problem) => Err(TargetError { target: self.to_string(), problem }),
@@ -159,7 +159,7 @@ impl Target {
         }
     }
 
-    /// See [`Protocol::misfit`]; the functions below also ask the protocol.
+    /// See [`Protocol::misfit`]. The functions below also call the protocol.
     pub(crate) fn misfit(&self, options: &Options) -> Option<&'static str> {
         self.protocol.misfit(options)
     }
@@ -206,7 +206,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// A target that cannot be loaded, and why.
+/// The reason why a target cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("target {target:?}: {problem}")]
 pub struct TargetError {
@@ -217,12 +217,12 @@ pub struct TargetError {
 impl FromStr for Target {
     type Err = TargetError;
 
-    /// Reads `SERVICE://HOST:PORT[/PATH]`; `HOST:PORT[/PATH]` is one of http, and a port alone one
-    /// of 127.0.0.1. Servers of one chat or game are `chat://HOST:PORT,HOST:PORT`. An http server
-    /// at a Unix socket is `http+unix:///PATH/TO.SOCK:/URL`.
+    /// Reads `SERVICE://HOST:PORT[/PATH]`. `HOST:PORT[/PATH]` means http, and a port alone also
+    /// means 127.0.0.1. Servers of one chat or game are `chat://HOST:PORT,HOST:PORT`. An http
+    /// server at a Unix socket is `http+unix:///PATH/TO.SOCK:/URL`.
     ///
-    /// A host name is looked up here. A load of http goes to all of its addresses. Others go to its
-    /// first IPv4 address, if it has one. The default port of services with pages is 80. The
+    /// Host names are looked up here. A load of http goes to all of its addresses. Other loads go
+    /// to its first IPv4 address, if it has one. The default port of services with pages is 80. The
     /// guestbook's default page is `/guestbook`.
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let look_up = |place: &str| place.to_socket_addrs().map(Iterator::collect);
@@ -230,7 +230,8 @@ impl FromStr for Target {
     }
 }
 
-/// Finds the addresses of `HOST:PORT`. No other part of reading a target leaves this process.
+/// Finds the addresses of `HOST:PORT`. All other parts of a target are read without leaving this
+/// process.
 pub(crate) type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
 
 /// Reads `SERVICE://HOST:PORT[/PATH]`.
@@ -289,7 +290,7 @@ fn no_client(scheme: &str) -> String {
     format!("no client for {scheme:?}; there is one for each of {}", names.join(", "))
 }
 
-/// `HOST:PORT`, `:PORT` and `PORT` are an http server's, as in `duality serve --listen`.
+/// `HOST:PORT`, `:PORT` and `PORT` name an http server, as in `duality serve --listen`.
 fn without_scheme(text: &str) -> Result<&str, String> {
     let authority = text.split(['/', '?', '#']).next().unwrap_or_default();
     let port = authority.rsplit(':').next().unwrap_or_default();
@@ -299,7 +300,7 @@ fn without_scheme(text: &str) -> Result<&str, String> {
     }
 }
 
-/// The authority, in which this machine need not be named: `:PORT`, or `PORT` alone.
+/// The authority, which may leave out this machine: `:PORT`, or `PORT` alone.
 fn complete(authority: &str) -> String {
     let port = authority.strip_prefix(':').unwrap_or(authority);
     match !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -308,7 +309,7 @@ fn complete(authority: &str) -> String {
     }
 }
 
-/// The addresses of `HOST:PORT`, `HOST` or `[IPv6]:PORT` that connections of a service go to.
+/// The addresses of `HOST:PORT`, `HOST` or `[IPv6]:PORT` to which a service's connections go.
 fn resolve(authority: &str, entry: &Entry, look_up: LookUp) -> Result<Vec<Place>, String> {
     if authority.contains('@') {
         return Err("a target has no user names; write SERVICE://HOST:PORT, and give \
@@ -339,7 +340,7 @@ fn resolve(authority: &str, entry: &Entry, look_up: LookUp) -> Result<Vec<Place>
     }
     let mut found = look_up(&with_port)
         .map_err(|error| format!("no address found for host {host:?} ({error})"))?;
-    // A stable sort: within a family, the order of the name service stays.
+    // A stable sort keeps the order of the name service within a family.
     found.sort_by_key(|address| !address.is_ipv4());
     let mut places: Vec<Place> = Vec::new();
     for place in found.into_iter().map(Place::from) {
@@ -368,7 +369,7 @@ fn http_path(path: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// The address, the host and the path of a target, which is one of http.
+    /// The address, the host and the path of an http target.
     fn read(text: &str) -> (String, String, String) {
         let target: Target = text.parse().unwrap();
         assert_eq!(target.service(), "http", "{text}");

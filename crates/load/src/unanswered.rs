@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 /// Requests that were unanswered when the window closed, and had waited longer than any recorded
-/// latency. They are in no percentile, so the percentiles are too low.
+/// latency. No percentile includes them, so the percentiles are too low.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Overdue {
     pub(crate) count: u64,

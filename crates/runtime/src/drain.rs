@@ -12,24 +12,24 @@
 //!   `shutdown(2)` for reading lets these threads go.
 //!
 //! `shutdown(2)` resets the connections in the queue of a listener. So a drain makes the listener
-//! non-blocking, and shuts it down once its queue is empty. That is at once, or else done by the
-//! thread that finds no connection left. A thread that is blocked while the queue fills has been
-//! woken by that.
+//! non-blocking, and shuts it down once its queue is empty. If the queue is empty, this happens at
+//! once. Otherwise the thread that finds no connection left does it. A thread that was blocked
+//! while the queue filled has been woken by the connections.
 //!
 //! A listener may be shared with other processes: a child accepts from the socket of its parent.
 //! `shutdown(2)` would end that socket for all of them. So a child that drains puts another file in
-//! the place of its own descriptor (dup3(2)). The accept(2) that the signal interrupts begins
-//! again, and fails, there. A child has one kernel thread, and the signal interrupts that one.
+//! the place of its own descriptor (dup3(2)). The accept(2) that the signal interrupts begins again
+//! on the new file, and fails. A child has one kernel thread, and the signal interrupts that one.
 //!
-//! A listener that was inherited from another program is shared, too, and other processes go on
-//! accepting from it. The listener ends in the same way, and leaves the connections in its queue to
-//! them. Several kernel threads may be blocked on it, so each gets a signal ([`LOOK_AGAIN`]) to
-//! begin again.
+//! A listener inherited from another program is shared too, and other processes go on accepting
+//! from it. A drain ends the listener in the same way, and leaves the connections in its queue to
+//! the other processes. Several kernel threads may be blocked on it, so each gets a signal
+//! ([`LOOK_AGAIN`]) to begin again.
 //!
-//! [`request`] is async-signal-safe, so a SIGTERM handler can call it and do nothing else. It
+//! [`request`] is async-signal-safe, so a SIGTERM handler can call it and do nothing else. A call
 //! drains the whole process.
 //!
-//! What waits for something else than input, or is told of a drain in another way, waits for the
+//! Tasks that wait for other events than input, or that use another notice of a drain, wait for the
 //! drain itself ([`drained`](crate::drained)).
 //!
 //! A program may run several servers. A [`Scope`] is the kernel threads of one of them, and drains
@@ -79,8 +79,8 @@ thread_local! {
 /// then sends, so without this wait a connection could be accepted in vain.
 pub const FIRST_BYTES: Duration = Duration::from_secs(1);
 
-/// The signal that makes a kernel thread look again, which nothing else uses. Its handler does
-/// nothing, and interrupted system calls begin again.
+/// The signal that makes a kernel thread look again, which nothing else uses. The signal's handler
+/// does nothing, and interrupted system calls begin again.
 pub const LOOK_AGAIN: i32 = libc::SIGIO;
 
 /// Whether this process, or the [`Scope`] of this kernel thread, has been asked to drain.
@@ -93,14 +93,14 @@ pub fn requested() -> bool {
 /// Registers a new loop, before the loop first sleeps. The loop has just made the wakeup with which
 /// a drain interrupts it.
 ///
-/// A request sets the flag and then interrupts the loops that there are. The fence here and the one
-/// in the request ensure that either the request finds the wakeup, or this finds the flag.
+/// A request sets the flag and then interrupts the existing loops. The fence here and the one in
+/// the request ensure that the request finds the wakeup, or this function finds the flag.
 pub fn requested_before_wakeup() -> bool {
     fence(Ordering::SeqCst);
     requested()
 }
 
-/// Asks this process to drain. There is no way back. Async-signal-safe.
+/// Asks this process to drain. A drain cannot be undone. Async-signal-safe.
 pub fn request() {
     PROCESS.request(end_input);
     told::tell_process();
@@ -118,10 +118,10 @@ pub struct Scope {
 
 #[derive(Debug)]
 struct Part {
-    /// Tells its descriptors from others; never 0, which marks descriptors outside all scopes.
+    /// The mark of the scope's descriptors. Never 0, which marks descriptors outside all scopes.
     number: u64,
     requested: AtomicBool,
-    /// Made when it is first waited for in place ([`drained`](crate::drained)).
+    /// Made when a thread first waits for it in place ([`drained`](crate::drained)).
     event: OnceLock<OwnedFd>,
 }
 
@@ -135,7 +135,7 @@ impl Scope {
         Self { part: Arc::new(part) }
     }
 
-    /// Runs `body` on this kernel thread, as one of the scope.
+    /// Runs `body` on this kernel thread, as a thread of the scope.
     pub fn enter<R>(&self, body: impl FnOnce() -> R) -> R {
         within(Some(self), body)
     }
@@ -145,7 +145,8 @@ impl Scope {
         with_scope(|scope| Some(scope?.clone()))
     }
 
-    /// Asks the threads of the scope to drain. There is no way back. Not for signal handlers.
+    /// Asks the threads of the scope to drain. A drain cannot be undone. Do not call this function
+    /// in a signal handler.
     pub fn request(&self) {
         PROCESS.request_part(&self.part, end_input);
         told::tell_part(&self.part.event);
@@ -169,8 +170,8 @@ impl Part {
     }
 }
 
-/// Runs `body` with `scope` as this kernel thread's, then restores the scope before, even after a
-/// panic.
+/// Runs `body` with `scope` as this kernel thread's. Restores the former scope afterwards, even
+/// after a panic.
 pub(crate) fn within<R>(scope: Option<&Scope>, body: impl FnOnce() -> R) -> R {
     struct Restore(*const Scope);
     impl Drop for Restore {
@@ -184,12 +185,12 @@ pub(crate) fn within<R>(scope: Option<&Scope>, body: impl FnOnce() -> R) -> R {
 
 #[inline]
 fn with_scope<R>(operation: impl FnOnce(Option<&Scope>) -> R) -> R {
-    // SAFETY: non-null only while `within`, which borrows the scope, is on the stack below; and the
-    // operation is called now, and can keep no reference.
+    // SAFETY: non-null only while `within`, which borrows the scope, is on the stack below. The
+    // operation is called now, and cannot keep a reference.
     operation(unsafe { SCOPE.get().as_ref() })
 }
 
-/// A descriptor of the block world, listed for as long as this lives.
+/// A descriptor of the block world, listed for as long as this value lives.
 pub(crate) struct Listed(RawFd);
 
 /// A part of the process that ends at a drain.
@@ -197,18 +198,18 @@ pub(crate) struct Listed(RawFd);
 pub(crate) enum DrainTarget {
     /// The input of a connection.
     Connection,
-    /// A listener, which that process has made.
+    /// A listener, with the process that made it.
     Listener(Pid),
     /// A listener that other programs share, with the kernel thread that listed it.
     Inherited(Option<Pid>),
 }
 
 impl Listed {
-    /// Lists a descriptor that stays open for longer than the result lives.
+    /// Lists a descriptor that outlives the result.
     ///
     /// # Errors
     ///
-    /// If the listener is another process's: `EMFILE`, because leaving it takes a descriptor.
+    /// `EMFILE` if the listener is another process's, because leaving it takes a descriptor.
     pub(crate) fn new(descriptor: BorrowedFd<'_>, input: DrainTarget) -> io::Result<Self> {
         let input = match input {
             DrainTarget::Inherited(_) => DrainTarget::Inherited(Some(gettid())),
@@ -236,19 +237,19 @@ impl Drop for Listed {
     }
 }
 
-/// Ends the input of a descriptor that is listed, and so open. Async-signal-safe.
+/// Ends the input of a listed descriptor, which is therefore open. Async-signal-safe.
 fn end_input(number: RawFd, input: DrainTarget) {
-    // SAFETY: what is listed is open, and cannot be closed before it is taken off the list, which
+    // SAFETY: a listed descriptor is open. To close it, a thread first takes it off the list, which
     // needs the lock.
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
     match input {
-        // The socket is shared with the process that made it, which goes on accepting.
+        // The socket is shared with the process that made it and goes on accepting.
         DrainTarget::Listener(maker) if maker != getpid() => replace_file(number),
         DrainTarget::Inherited(thread) => {
             replace_file(number);
             if let Some(thread) = thread.filter(|thread| *thread != gettid()) {
                 let (process, thread) = (getpid().as_raw_pid(), thread.as_raw_pid());
-                // SAFETY: tgkill(2) has no memory to harm. A thread that has ended gets nothing.
+                // SAFETY: tgkill(2) changes no memory. A thread that has ended gets no signal.
                 unsafe { libc::syscall(libc::SYS_tgkill, process, thread, LOOK_AGAIN) };
             }
         }
@@ -262,25 +263,25 @@ fn end_input(number: RawFd, input: DrainTarget) {
                 }
             }
         }
-        // A peer that has reset the connection makes this fail, and needs no telling.
+        // This fails if the peer has reset the connection, which needs no report.
         DrainTarget::Connection => drop(shutdown(descriptor, Shutdown::Read)),
     }
 }
 
-/// Puts a socket that does not listen in the place of a listed listener. Async-signal-safe.
+/// Replaces a listed listener by a socket that does not listen. Async-signal-safe.
 fn replace_file(number: RawFd) {
     if let Some(other) = NOT_LISTENING.get() {
-        // SAFETY: dup3 has no memory to harm. The number stays open, and stays its owner's: only
-        // the file behind it changes. A failure leaves the listener as it is.
+        // SAFETY: dup3 changes no memory. The number stays open, and stays its owner's. Only the
+        // file behind the number changes. A failure leaves the listener as it was.
         unsafe { libc::dup3(other.as_raw_fd(), number, libc::O_CLOEXEC) };
     }
 }
 
-/// Lets kernel threads go that are blocked on a listener of this process with an empty accept
+/// Wakes the kernel threads that are blocked on a listener of this process with an empty accept
 /// queue. Async-signal-safe.
 pub(crate) fn end_listener(listener: BorrowedFd<'_>, input: DrainTarget) {
     if input == DrainTarget::Listener(getpid()) {
-        // A descriptor that has been shut down already makes this fail.
+        // This fails if the descriptor has been shut down already.
         let _ = shutdown(listener, Shutdown::Read);
     }
 }
@@ -292,13 +293,13 @@ static NOT_LISTENING: OnceLock<OwnedFd> = OnceLock::new();
 fn make_not_listening() -> io::Result<()> {
     if NOT_LISTENING.get().is_none() {
         let made = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
-        // Another thread may have been quicker; then its socket is as good.
+        // Another thread may have been faster. Then its socket serves as well.
         let _ = NOT_LISTENING.set(made?);
     }
     Ok(())
 }
 
-/// Whether a process drains, and what that ends.
+/// Whether a process drains, and the descriptors that the drain ends.
 #[cfg_attr(all(test, loom), derive(Default))]
 struct Drain {
     requested: AtomicBool,
@@ -309,7 +310,7 @@ struct Drain {
 #[derive(Clone, Copy)]
 struct Entry {
     input: DrainTarget,
-    /// The number of the [`Part`] that ends it by its drain, too; or 0.
+    /// The number of the [`Part`] that also ends the descriptor when it drains, or 0.
     part: u64,
 }
 
@@ -320,8 +321,8 @@ impl Drain {
         self.release(end);
     }
 
-    /// Drains one part. Takes the lock, which a signal handler must not. A descriptor that was
-    /// listed before is ended here; a thread that lists one later sees the flag and ends it.
+    /// Drains one part. Takes the lock, which a signal handler must not take. This call ends the
+    /// descriptors listed so far. A thread that lists a descriptor later sees the flag and ends it.
     fn request_part(&self, part: &Part, end: impl Fn(RawFd, DrainTarget)) {
         part.requested.store(true, Ordering::Relaxed);
         {
@@ -335,7 +336,7 @@ impl Drain {
         self.make_up(end);
     }
 
-    /// Lists a descriptor of that part.
+    /// Lists a descriptor of a part.
     fn list(
         &self,
         number: RawFd,
@@ -375,8 +376,8 @@ impl Drain {
         }
     }
 
-    /// Ends the input of all that is listed. While the list is being changed, the code that changes
-    /// it does so afterwards.
+    /// Ends the input of all listed descriptors. If the list is being changed, the code that
+    /// changes it ends them afterwards.
     fn release(&self, end: impl Fn(RawFd, DrainTarget)) {
         let Ok(blocking) = self.blocking.try_lock() else { return };
         for (number, entry) in blocking.iter().enumerate() {
@@ -389,8 +390,9 @@ impl Drain {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    /// loom's own mutex is never seen locked by `try_lock`. Its threads take turns at atomic
-    /// operations, and there is none while it is held. It also orders more than std's promises to.
+    /// loom's own mutex is never seen locked by `try_lock`. Model threads take turns at atomic
+    /// operations, and none happens while the mutex is held. loom's mutex also orders more than
+    /// std's promises.
     pub(super) mod shim {
         use std::cell::UnsafeCell;
         use std::ops::{Deref, DerefMut};
@@ -408,7 +410,7 @@ mod loom_tests {
 
         pub(in crate::drain) struct Guard<'a, T>(&'a Mutex<T>);
 
-        // SAFETY: the value is its holder's alone.
+        // SAFETY: the value belongs to the holder of the lock alone.
         unsafe impl<T: Send> Sync for Mutex<T> {}
 
         impl<T> Mutex<T> {
@@ -448,7 +450,7 @@ mod loom_tests {
 
         impl<T> DerefMut for Guard<'_, T> {
             fn deref_mut(&mut self) -> &mut T {
-                // SAFETY: the guard holds the mutex, and is lent exclusively.
+                // SAFETY: the guard holds the mutex, and is borrowed exclusively.
                 unsafe { &mut *self.0.value.get() }
             }
         }
@@ -460,7 +462,8 @@ mod loom_tests {
 
     use super::*;
 
-    /// A kernel thread is about to wait for its client; a drain finds it, whenever it comes.
+    /// A kernel thread is about to wait for its client. A drain finds the descriptor, whenever the
+    /// drain comes.
     #[test]
     fn loom_a_drain_ends_what_is_listed() {
         model(|| {
@@ -476,8 +479,8 @@ mod loom_tests {
         });
     }
 
-    /// Another is listed while the first is taken off the list: the thread that holds up the drain
-    /// makes up for it.
+    /// One descriptor is listed while another is taken off the list. The thread that holds up the
+    /// drain makes up for it.
     #[test]
     fn loom_one_that_leaves_the_list_hides_no_other() {
         model(|| {
@@ -489,7 +492,7 @@ mod loom_tests {
                 let (drain, ended) = (drain.clone(), ended.clone());
                 thread::spawn(move || {
                     drain.unlist(0, count(&ended));
-                    // Its descriptor is closed now, and may be another's.
+                    // The descriptor is closed now, and its number may be another file's.
                     ended[0].swap(0, Ordering::Relaxed)
                 })
             };
@@ -500,7 +503,7 @@ mod loom_tests {
         });
     }
 
-    /// A part drains while a thread of it, and one of another part, list a descriptor each.
+    /// A part drains while one of its threads and a thread of another part list a descriptor each.
     #[test]
     fn loom_a_part_drains_alone() {
         model(|| {
@@ -521,7 +524,8 @@ mod loom_tests {
         });
     }
 
-    /// The process drains while a part does: the one that holds the list ends all for the other.
+    /// The process drains while a part does: the thread that holds the list ends all descriptors
+    /// for the other.
     #[test]
     fn loom_a_part_that_drains_hides_no_other() {
         model(|| {
@@ -540,7 +544,7 @@ mod loom_tests {
         });
     }
 
-    /// Threads are interrupted twice at most: all interleavings of one that spins are too many.
+    /// Threads are interrupted twice at most. A thread that spins has too many interleavings.
     fn model(body: impl Fn() + Sync + Send + 'static) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(2);

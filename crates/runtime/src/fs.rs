@@ -1,8 +1,8 @@
-//! Files beneath a root that nothing leaves.
+//! Files beneath a root that no path leaves.
 //!
-//! Opening and reading may be held up by a disk. So on a loop the helper threads of
-//! [`task::offload`] do them, or the loop itself where it was told to
-//! ([`EventLoop::disk_in_place`](crate::event_loop::EventLoop::disk_in_place)).
+//! A disk may delay opening and reading. So on a loop, the helper threads of [`task::offload`] do
+//! both. With [`EventLoop::disk_in_place`](crate::event_loop::EventLoop::disk_in_place), the loop
+//! itself does.
 
 use std::env;
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// A directory with files that can be opened, and nothing outside it.
+/// A directory with files that can be opened. Files outside of it cannot be opened.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -50,7 +50,8 @@ pub struct Root {
 }
 
 impl Root {
-    /// Opens a directory as a root. Not `async`: it belongs to the set-up of a server.
+    /// Opens a directory as a root. The function is not `async`, because it belongs to the set-up
+    /// of a server.
     ///
     /// # Errors
     ///
@@ -62,16 +63,16 @@ impl Root {
         Ok(Self { directory: Arc::new(directory), resolves_beneath })
     }
 
-    /// Opens the file or directory at `path`, which is relative and separated by `/`.
+    /// Opens the file or directory at `path`, which is relative and has `/` as its separator.
     ///
     /// If no descriptor is left, waits for a descriptor for up to ten seconds.
     ///
-    /// Symbolic links are followed as long as they stay beneath the root; where the kernel cannot
-    /// see to that, they are not followed at all.
+    /// Symbolic links are followed as long as they stay beneath the root. If the kernel cannot
+    /// check that, they are not followed.
     ///
     /// # Errors
     ///
-    /// `NotFound`; `PermissionDenied`, also for a path that leaves the root.
+    /// `NotFound`. `PermissionDenied`, also for a path that leaves the root.
     pub async fn open_file(&self, path: &str) -> io::Result<File> {
         let root = self.clone();
         let path = Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
@@ -90,7 +91,7 @@ impl Root {
     }
 
     fn open_now(&self, path: &Path) -> io::Result<File> {
-        // Not to wait for the other end of a FIFO, and not to make a terminal ours.
+        // The flags avoid a wait for the other end of a FIFO, and avoid a controlling terminal.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let opened = if self.resolves_beneath {
             open_beneath(self.directory.as_fd(), path, flags)
@@ -99,17 +100,18 @@ impl Root {
         };
         match opened {
             Ok(descriptor) => Ok(File { descriptor: Arc::new(descriptor) }),
-            // The path would leave the root, or it is a link where none is followed.
+            // The path would leave the root, or it is a link in a place where links are not
+            // followed.
             Err(Errno::XDEV | Errno::LOOP) => Err(io::ErrorKind::PermissionDenied.into()),
-            // A file where the path has a directory.
+            // The path has a file in place of a directory.
             Err(Errno::NOTDIR | Errno::NAMETOOLONG) => Err(io::ErrorKind::NotFound.into()),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// Does `open` on disk, and again while there is no descriptor for it: others have files open,
-/// which they close.
+/// Calls `open` where disk work is done, and again while no descriptor is left, because other tasks
+/// close their files.
 async fn with_a_descriptor<T, O>(open: O) -> io::Result<T>
 where
     T: Send + 'static,
@@ -136,7 +138,7 @@ fn open_beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<Owne
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     loop {
         match openat2(root, path, flags, Mode::empty(), resolve) {
-            // The kernel could not be sure because of a rename elsewhere; openat2(2) says to try
+            // The kernel could not be sure because of a rename elsewhere. openat2(2) says to try
             // again.
             Err(Errno::AGAIN | Errno::INTR) => {}
             other => return other,
@@ -194,11 +196,11 @@ impl File {
     ///
     /// The errors of `fstat(2)`.
     pub async fn metadata(&self) -> io::Result<Metadata> {
-        // In place in every world: opening the file has read what this answers from.
+        // In place in every world: opening the file has read the data of the answer.
         self.metadata_now()
     }
 
-    /// Reads up to `length` bytes from `offset` on; fewer only where the file ends.
+    /// Reads up to `length` bytes from `offset` on. Reads fewer only at the end of the file.
     ///
     /// # Errors
     ///
@@ -217,7 +219,8 @@ impl File {
     ///
     /// # Errors
     ///
-    /// The errors of `pwrite(2)`: the file was opened for reading, the disk is full.
+    /// The errors of `pwrite(2)`, for example if the file was opened for reading, or the disk is
+    /// full.
     #[track_caller]
     pub fn write_at<B: AsRef<[u8]> + Send + 'static>(
         &self,
@@ -266,8 +269,8 @@ impl File {
 }
 
 impl File {
-    /// Opens a file that is to be read and written. Not `async`: it belongs to the set-up of a
-    /// server.
+    /// Opens a file for reading and writing. The function is not `async`, because it belongs to the
+    /// set-up of a server.
     ///
     /// # Errors
     ///
@@ -293,7 +296,8 @@ impl File {
         Ok(file)
     }
 
-    /// The length of the file now. Not `async`: it belongs to the set-up of a server.
+    /// The current length of the file. The function is not `async`, because it belongs to the
+    /// set-up of a server.
     ///
     /// # Errors
     ///
@@ -324,7 +328,7 @@ impl AsFd for File {
     }
 }
 
-/// The file that a path leads to.
+/// The kind of file that a path leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -342,10 +346,10 @@ pub struct Metadata {
     pub kind: Kind,
     /// The length in bytes.
     pub length: u64,
-    /// When its content last changed.
+    /// The time at which the content last changed.
     pub modified: SystemTime,
-    /// The number on its device.
+    /// The file's number on its device.
     pub inode: u64,
-    /// The device that it is on.
+    /// The device of the file.
     pub device: u64,
 }

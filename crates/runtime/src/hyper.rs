@@ -1,10 +1,9 @@
-//! What hyper asks of a runtime, in every world: a timer and an executor. A
-//! [`TcpStream`](crate::net::TcpStream) is its connection. Feature `hyper`.
+//! The runtime's side of hyper, in every world: a timer and an executor. hyper uses a
+//! [`TcpStream`](crate::net::TcpStream) as its connection. This is the feature `hyper`.
 //!
 //! hyper waits for its client and for the application at once, so its waits are
-//! [gathered](crate::task::gather). A drain is no end of a connection's input there. Wait for
-//! [`drained`](crate::drained), and have hyper end the connection
-//! (`graceful_shutdown`).
+//! [gathered](crate::task::gather). In hyper, a drain does not end a connection's input. Wait for
+//! [`drained`](crate::drained), and have hyper end the connection (`graceful_shutdown`).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,13 +16,13 @@ use crate::gather::poll_gathering;
 use crate::task;
 use crate::time::sleep_until;
 
-/// hyper's timer: the time of the world.
+/// hyper's timer, which uses the time of the world.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timer;
 
 impl hyper::rt::Timer for Timer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn hyper::rt::Sleep>> {
-        // A duration beyond what the clock can tell is for some years.
+        // A duration beyond the range of the clock becomes some years.
         let now = Instant::now();
         let deadline = now.checked_add(duration).unwrap_or(now + Duration::from_secs(1 << 30));
         self.sleep_until(deadline)
@@ -53,7 +52,7 @@ impl<F: Future<Output = ()>> Future for Slept<F> {
 
 impl<F: Future<Output = ()> + Send + Sync> hyper::rt::Sleep for Slept<F> {}
 
-/// hyper's executor: each future is a task of its own, as by [`task::spawn`].
+/// hyper's executor: each future becomes its own task, as by [`task::spawn`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Executor;
 

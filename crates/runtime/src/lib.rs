@@ -1,8 +1,8 @@
 //! A service's view of the machine, and the four worlds beneath it.
 //!
 //! A service is straight-line `async` code over [`net`], [`time`], [`sync`], [`fs`] and [`task`].
-//! The *world* of the kernel thread decides at run time what a blocking operation does underneath.
-//! So one compiled service runs under every architecture:
+//! The *world* of the kernel thread decides at run time what a blocking operation does. So one
+//! compiled service runs under every architecture:
 //!
 //! | world | a blocking operation … | driven by |
 //! | --- | --- | --- |
@@ -11,11 +11,11 @@
 //! | suspend | tries, and on "would block" is `Pending` | [`event_loop`], `LoopWorld::Suspend` |
 //! | reactor | tries, and on "would block" leaves its kernel thread | [`blocks`], the reactor |
 //!
-//! These rules keep the worlds equivalent. A straight-line task waits for one thing at a time, as a
-//! thread does. [`select!`], [`join!`] and [`task::gather`] wait for several. Parallel work is
+//! The worlds are equivalent under these rules. A straight-line task waits for one thing at a time,
+//! as a thread does. [`select!`], [`join!`] and [`task::gather`] wait for several. Parallel work is
 //! [`task::spawn`]. Work that would hold up a loop goes through [`task::offload`].
 //!
-//! Start reading at [`world`], where an operation meets its world; `event_loop` is the machine that
+//! Start reading at [`world`], where an operation meets its world. `event_loop` is the machine that
 //! the park and suspend worlds share.
 
 #![warn(missing_debug_implementations)]
@@ -29,12 +29,13 @@ mod gather;
 pub mod handler;
 #[cfg(feature = "hyper")]
 pub mod hyper;
+mod join_cell;
 pub mod log;
 pub mod memory;
 pub mod net;
 mod pages;
 pub mod places;
-// For the load generator. It may change without notice.
+// Support for the load generator. This module may change without notice.
 #[doc(hidden)]
 pub mod priority;
 pub mod processor;

@@ -1,33 +1,33 @@
 //! Messages of a program to its operator: lines to standard error. Writing a line cannot fail.
 //!
-//! `eprintln!` panics where standard error cannot be written: on a full disk, or on a pipe without
-//! a reader. A server must not end because of a lost line. So clippy forbids `eprintln!` in this
-//! workspace, and everything goes through here.
+//! `eprintln!` panics if standard error cannot be written, as on a full disk or a pipe without a
+//! reader. A server must not end because of a lost line. So clippy forbids `eprintln!` in this
+//! workspace, and all messages go through this module.
 
 use std::fmt::Display;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// PIPE_BUF of pipe(7): a pipe that is ready takes as many bytes without waiting.
+/// PIPE_BUF of pipe(7): a pipe that is ready takes this many bytes without a wait.
 const LONGEST: usize = 4096;
 
-/// Says a line to the operator of a server: `duality: MESSAGE`, in one write(2).
+/// Writes a line to the operator of a server: `duality: MESSAGE`, in one write(2).
 ///
-/// Never waits: where standard error cannot take the line now, the line is lost. Takes no lock, so
-/// that a child that is forked off at the same time does not inherit a locked one.
+/// Never waits: if standard error cannot take the line now, the line is lost. Takes no lock, so
+/// that a child that is forked at the same time does not inherit a locked one.
 pub fn warn(message: impl Display) {
     let mut line = format!("duality: {message}").into_bytes();
     line.truncate(LONGEST - 1);
     line.push(b'\n');
     let output = rustix::stdio::stderr();
     let mut ready = [PollFd::new(&output, PollFlags::OUT)];
-    // Miri knows no ppoll(2), and what it writes to does not make it wait.
+    // Miri does not know ppoll(2), and its standard error never waits.
     if cfg!(miri) || poll(&mut ready, Some(&Timespec::default())) == Ok(1) {
         let _ = rustix::io::write(output, &line);
     }
 }
 
-/// Says a line to the user of a command: `MESSAGE`, whole. Waits for a slow reader; where standard
+/// Writes a line to the user of a command: `MESSAGE`, whole. Waits for a slow reader. If standard
 /// error cannot be written, the line is lost.
 pub fn tell(message: impl Display) {
     let line = format!("{message}\n");

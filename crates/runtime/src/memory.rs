@@ -1,5 +1,5 @@
-//! Memory that is kept back. A server that takes connections until memory runs out fails at the
-//! next small allocation, which in Rust ends the process. So it stops while a reserve is left.
+//! Memory in reserve. A server that takes connections until memory runs out fails at the next small
+//! allocation, which in Rust ends the process. So it stops while a reserve is left.
 
 use std::io;
 use std::ptr;
@@ -7,7 +7,7 @@ use std::ptr;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Resource, getrlimit};
 
-/// The memory that must be left when the server accepts another connection. Existing connections
+/// The memory that must be free when the server accepts another connection. Existing connections
 /// may need this memory for buffers, helper threads, and a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserve {
@@ -15,12 +15,12 @@ pub struct Reserve {
 }
 
 impl Reserve {
-    /// A quarter of what this process may have (`RLIMIT_AS`, `RLIMIT_DATA`), from 8 to 256 MiB;
-    /// nothing where it has no limit.
+    /// A quarter of the process's limit (`RLIMIT_AS`, `RLIMIT_DATA`), from 8 to 256 MiB. Zero if
+    /// the process has no limit.
     #[must_use]
     pub fn of_this_process() -> Self {
         if cfg!(miri) {
-            // Miri knows no limits.
+            // Miri does not know limits.
             return Self::default();
         }
         let limits = [Resource::As, Resource::Data].map(|limit| getrlimit(limit).current);
@@ -38,12 +38,12 @@ impl Reserve {
         self.bytes
     }
 
-    /// Whether there still is so much. Makes two system calls, or none where the process has no
+    /// Whether this much memory is free. Makes two system calls, or none if the process has no
     /// limit.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` when there is less.
+    /// `ENOMEM` if less is free.
     #[inline]
     pub fn is_left(self) -> io::Result<()> {
         if self.bytes == 0 { Ok(()) } else { self.try_to_map() }
@@ -60,10 +60,10 @@ impl Reserve {
     }
 }
 
-/// Makes malloc(3) share its arenas among more threads, where the memory of this process is
-/// limited. An arena takes 64 MiB of address space, and each new thread would get its own, up to
-/// eight for a processor. Does nothing without a limit, or with another C library than glibc. To be
-/// called before there are threads.
+/// Makes malloc(3) share its arenas among more threads, if the memory of this process is limited.
+/// An arena takes 64 MiB of address space, and each new thread would get its own, up to eight for a
+/// processor. Does nothing without a limit, or with another C library than glibc. Call this before
+/// there are threads.
 pub fn share_arenas() {
     #[cfg(target_env = "gnu")]
     {
@@ -72,7 +72,7 @@ pub fn share_arenas() {
         let reserve = Reserve::of_this_process().bytes;
         if reserve > 0 {
             let arenas = (reserve / ARENA_SPACE).max(1);
-            // SAFETY: it has no preconditions.
+            // SAFETY: the function has no preconditions.
             unsafe { libc::mallopt(libc::M_ARENA_MAX, arenas as i32) };
         }
     }

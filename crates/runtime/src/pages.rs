@@ -1,7 +1,7 @@
-//! Memory from the kernel, in whole pages, which stays where it is until it is given back.
+//! Memory from the kernel, in whole pages. The memory stays in place until it is given back.
 //!
-//! Miri knows neither shared mappings nor a change of access. Under it the allocator gives the
-//! memory, so that the tables that stand on it can be checked.
+//! Miri knows neither shared mappings nor a change of access. Under Miri the allocator gives the
+//! memory, so that the tables in it can be checked.
 
 pub(crate) use self::source::{give_back, limit, make_usable, reserve, share};
 
@@ -24,7 +24,7 @@ mod source {
         map(bytes, MapFlags::SHARED, ProtFlags::READ | ProtFlags::WRITE)
     }
 
-    /// Address space without access, for [`make_usable`].
+    /// Address space without access, to be used with [`make_usable`].
     pub(crate) fn reserve(bytes: usize) -> io::Result<NonNull<u8>> {
         map(bytes, MapFlags::PRIVATE, ProtFlags::empty())
     }
@@ -36,29 +36,28 @@ mod source {
         Ok(NonNull::new(place.cast()).expect("mmap never returns null"))
     }
 
-    /// Makes a part of reserved memory one that can be read and written.
+    /// Makes a part of reserved memory readable and writable.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` when there is no memory for it.
+    /// `ENOMEM` if there is no memory for the part.
     ///
     /// # Safety
     ///
-    /// The part is of whole pages and within what [`reserve`] gave to the caller.
+    /// The part is whole pages, within memory that [`reserve`] gave to the caller.
     pub(crate) unsafe fn make_usable(part: NonNull<u8>, bytes: usize) -> io::Result<()> {
         let access = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: the part is the caller's, and access is added to it.
+        // SAFETY: the part is the caller's, and the call adds access.
         Ok(unsafe { mprotect(part.as_ptr().cast(), bytes, access) }?)
     }
 
-    /// Gives back what [`reserve`] gave.
+    /// Gives back memory of [`reserve`].
     ///
     /// # Safety
     ///
-    /// The mapping has as many bytes as were asked for, and is not looked at again.
+    /// The mapping has the requested number of bytes, and is not used again.
     pub(crate) unsafe fn give_back(place: NonNull<u8>, bytes: usize) {
-        // SAFETY: it is a mapping of its own, and it is not used again, by what is asked of the
-        // caller.
+        // SAFETY: the mapping is separate, and the caller promises that it is not used again.
         let unmapped = unsafe { munmap(place.as_ptr().cast(), bytes) };
         debug_assert_eq!(unmapped, Ok(()), "to unmap a whole mapping cannot fail");
     }
@@ -72,7 +71,7 @@ mod source {
 
     const PAGE: usize = 4096;
 
-    /// So little that a table which is sized by it costs Miri no time.
+    /// The limit is so low that a table of this size costs Miri no time.
     pub(crate) fn limit() -> Option<u64> {
         Some(1 << 29)
     }
@@ -94,8 +93,8 @@ mod source {
     }
 
     pub(crate) unsafe fn give_back(place: NonNull<u8>, bytes: usize) {
-        // SAFETY: `reserve` has allocated it by this layout, and it is not used again, by what is
-        // asked of the caller.
+        // SAFETY: `reserve` has allocated the memory with this layout, and the caller promises that
+        // it is not used again.
         unsafe { dealloc(place.as_ptr(), layout(bytes)) };
     }
 

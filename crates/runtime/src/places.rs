@@ -1,19 +1,20 @@
-//! Places: kernel threads that serve one connection at a time. A server has only so many.
+//! Places: kernel threads that serve one connection at a time. A server has a limited number of
+//! places.
 //!
-//! A client that is silent holds its place, and other clients wait. So if other clients wait, a
-//! connection that keeps its place in vain sees the end of its input, as at a
-//! [drain](crate::drain). A connection keeps its place in vain in two cases:
+//! A silent client holds its place, and other clients wait. So if other clients wait, a connection
+//! that does not use its place sees the end of its input, as at a [drain](crate::drain). A
+//! connection does not use its place in two cases:
 //!
 //! - No bytes have passed over the connection, in either direction, for `SILENCE`.
 //!
-//! - Its client sends more slowly than `LEAST_RATE`, and has had `SLOW` for its request.
+//! - The client sends more slowly than `LEAST_RATE`, and has had `SLOW` for its request.
 //!
-//! A connection never ends so while a reply is on its way.
+//! A connection never ends in this way while a reply is on its way.
 //!
-//! A thread that is blocked in recv(2) looks at this once in each `SILENCE`, which is the
-//! time-out of the socket then. Once others are known to wait, a thread looks before it waits. The
-//! kernel knows how long a connection has been silent, also in the accept queue. So a crowd of
-//! silent connections ends at once, and not one by one.
+//! A thread that is blocked in recv(2) checks this once in each `SILENCE`, the socket's time-out
+//! then. Once other clients are known to wait, a thread checks before it waits. The kernel knows
+//! how long a connection has been silent, even in the accept queue. So a crowd of silent
+//! connections ends at once, and not one by one.
 
 use std::cell::Cell;
 use std::os::fd::BorrowedFd;
@@ -23,19 +24,20 @@ use std::time::Duration;
 
 use crate::tcp_info::tcp_info;
 
-/// The time that a connection may be silent while other clients wait.
+/// The time for which a connection may be silent while other clients wait.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 
-/// When the rate of a request begins to matter, after the last reply.
+/// The time after the last reply from which on the rate of a request matters.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// In bytes a second.
+/// The rate in bytes a second.
 const LEAST_RATE: u64 = 1024;
 
-/// What waits may be on its way to a thread that is free. So it has to wait for so long.
+/// A waiting connection may be on its way to a free thread. So the connection must have waited for
+/// this time.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
-/// After so many reads without a write, a thread checks how slowly a request comes.
+/// After this many reads without a write, a thread checks how slowly a request comes.
 const MANY_READS: u32 = 3;
 
 thread_local! {
@@ -49,18 +51,18 @@ thread_local! {
 /// The places of one server.
 #[derive(Debug, Default)]
 pub struct Places {
-    /// Other connections waited at the last look.
+    /// Whether other connections waited at the last look.
     are_wanted: AtomicBool,
 }
 
-/// One of them.
+/// A place of the server.
 pub(crate) struct Place<'p> {
     places: &'p Places,
     others_wait: &'p dyn Fn() -> bool,
 }
 
 impl Places {
-    /// Runs `body` on this kernel thread as one of the places. `others_wait` says whether
+    /// Runs `body` on this kernel thread as a place of the server. `others_wait` says whether
     /// connections wait and no place is free.
     pub fn enter<R>(&self, others_wait: &dyn Fn() -> bool, body: impl FnOnce() -> R) -> R {
         struct Restore(*const Place<'static>);
@@ -75,11 +77,11 @@ impl Places {
     }
 }
 
-/// Calls `operation` with the place that this kernel thread is, if it is one.
+/// Calls `operation` with this kernel thread's place, if the thread is one.
 #[inline]
 pub(crate) fn here<R>(operation: impl FnOnce(Option<&Place<'_>>) -> R) -> R {
     // SAFETY: `PLACE` is non-null only while `enter` has not returned, and the place lies on the
-    // stack of `enter`. The operation is called now, and can keep no reference.
+    // stack of `enter`. The operation is called now, and cannot keep a reference.
     operation(unsafe { PLACE.get().as_ref() })
 }
 
@@ -90,7 +92,7 @@ pub(crate) fn count(is_read: bool) {
 }
 
 impl Place<'_> {
-    /// Whether a read is to look before it waits.
+    /// Whether a read must check before it waits.
     #[inline]
     pub(crate) fn looks_first(&self) -> bool {
         READS.get() >= MANY_READS || self.places.are_wanted.load(Ordering::Relaxed)
@@ -120,10 +122,10 @@ fn left(connection: BorrowedFd<'_>) -> Option<Duration> {
     if info.tcpi_unacked > 0 || info.tcpi_notsent_bytes > 0 {
         return None;
     }
-    // Both are counted from the start of a connection over which nothing has passed.
+    // Both times count from the start of a connection without traffic.
     let [received, sent] = [info.tcpi_last_data_recv, info.tcpi_last_data_sent]
         .map(|milliseconds| Duration::from_millis(milliseconds.into()));
-    // A later request may have begun long after the last reply, and come in two pieces.
+    // A later request may have begun long after the last reply, and have come in two pieces.
     let in_pieces = info.tcpi_data_segs_out == 0 || READS.get() >= MANY_READS;
     let is_slow = in_pieces
         && sent >= SLOW

@@ -1,8 +1,9 @@
-//! A reload: what a server reads anew when its operator asks, such as the files beneath its root.
+//! A reload: the server reads data again when its operator asks, such as the files beneath its
+//! root.
 //!
 //! A request is a number that grows, in memory that child processes share. Code that keeps
-//! reloadable data compares the number with the last number that it has seen. So a signal handler
-//! of the parent reaches every process, and a reload costs requests a load.
+//! reloadable data compares the number with the last number that it saw. So a signal handler of the
+//! parent reaches every process, and a reload costs requests a load.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use crate::shared;
 
 static REQUESTS: OnceLock<&'static AtomicU64> = OnceLock::new();
 
-/// Makes the number. To be called before a handler may ask for a reload, and before processes are
+/// Makes the number. Call this before a handler may ask for a reload, and before processes are
 /// forked.
 pub fn prepare() {
     REQUESTS.get_or_init(|| {

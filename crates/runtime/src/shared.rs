@@ -17,7 +17,7 @@ pub fn words<const COUNT: usize>() -> &'static [AtomicU64; COUNT] {
     let mapped = unsafe { mmap_anonymous(ptr::null_mut(), length, protection, MapFlags::SHARED) };
     match mapped.ok().and_then(NonNull::new) {
         // SAFETY: the mapping is never unmapped, begins at a page, and is at least `length` bytes
-        // long. It is all zeroes, which is a valid value of atomic integers.
+        // long. The mapping is all zeroes, which is a valid value of atomic integers.
         Some(words) => unsafe { words.cast().as_ref() },
         None => Box::leak(Box::new([const { AtomicU64::new(0) }; COUNT])),
     }

@@ -3,7 +3,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// The numbers of a TCP socket (`TCP_INFO` of `tcp(7)`). `None` if the descriptor is no TCP socket.
-/// An older kernel leaves those at 0 that it does not know.
+/// An older kernel leaves unknown numbers at 0.
 pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> Option<libc::tcp_info> {
     // SAFETY: all zeroes is a valid `tcp_info`, which consists of numbers.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };

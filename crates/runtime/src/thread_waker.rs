@@ -1,5 +1,5 @@
-//! The waker of a kernel thread that waits in place. It ends a park, or a poll(2) for gathered
-//! waits.
+//! The waker of a kernel thread that waits in place. The waker ends a park, or a poll(2) for
+//! gathered waits.
 //!
 //! ```text
 //!   a waker, on any thread                the kernel thread, before and after its poll(2)
@@ -8,8 +8,8 @@
 //!                   └─no─▶ unpark         finish:  in_poll ← false; rung ← false
 //! ```
 //!
-//! The event is an eventfd(2). It is made, and polled, only while another thread can use the waker.
-//! So a connection has no second descriptor as long as no other thread wakes it.
+//! The event is an eventfd(2). The event is made, and polled, only while another thread can use the
+//! waker. So a connection has no second descriptor as long as no other thread wakes it.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -34,14 +34,14 @@ thread_local! {
         event: OnceLock::new(),
     });
     static WAKER: Waker = Waker::from(SHARED.with(Arc::clone));
-    /// The address of the waker's data while a task waits in place on this thread; 0 otherwise.
+    /// The address of the waker's data while a task waits in place on this thread. 0 otherwise.
     static RUNNING: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The references of this kernel thread itself: [`SHARED`] and [`WAKER`].
 const OWN: usize = 2;
 
-/// The longest sleep where no descriptor is left for an event: wakers cannot end it.
+/// The longest sleep if no descriptor is left for an event, because wakers cannot end this sleep.
 const WITHOUT_EVENT: Duration = Duration::from_millis(2);
 
 struct ThreadWaker {
@@ -55,7 +55,7 @@ impl ThreadWaker {
         match self.bell.ring() {
             Sleeps::InPoll => {
                 if let Some(event) = self.event.get() {
-                    // It fails only where it is readable already.
+                    // The write fails only if the event is already readable.
                     let _ = rustix::io::write(event, &1u64.to_ne_bytes());
                 }
             }
@@ -66,7 +66,7 @@ impl ThreadWaker {
     fn event(&self) -> Option<BorrowedFd<'_>> {
         if self.event.get().is_none() {
             let made = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).ok()?;
-            // Only this thread makes one.
+            // Only this thread makes an event.
             let _ = self.event.set(made);
         }
         self.event.get().map(AsFd::as_fd)
@@ -88,9 +88,9 @@ pub(crate) fn with_waker_of_this_thread<R>(operation: impl FnOnce(&Waker) -> R) 
     WAKER.with(operation)
 }
 
-/// The same, for a task that this kernel thread runs in the block world.
+/// Calls `operation` with the waker of a task that this kernel thread runs in the block world.
 pub(crate) fn with_waker_of_running<R>(operation: impl FnOnce(&Waker) -> R) -> R {
-    /// Restores the address before, even after a panic.
+    /// Restores the former address, even after a panic.
     struct Outer(usize);
     impl Drop for Outer {
         fn drop(&mut self) {
@@ -103,13 +103,13 @@ pub(crate) fn with_waker_of_running<R>(operation: impl FnOnce(&Waker) -> R) -> R
     })
 }
 
-/// The address of the data of the running task's waker, in the block world; 0 where no task runs.
+/// The address of the data of the running task's waker, in the block world. 0 if no task runs.
 pub(crate) fn running_waker() -> usize {
     RUNNING.get()
 }
 
-/// Calls `sleep`, unless the waker of this kernel thread has been used since the last call. Its
-/// arguments are the event that ends the sleep, and the longest time that it may take.
+/// Calls `sleep`, unless the waker of this kernel thread has been used since the last call. The
+/// arguments of `sleep` are the event that ends it, and the longest time that it may take.
 pub(crate) fn sleep_in_poll(sleep: impl FnOnce(Option<BorrowedFd<'_>>, Option<Duration>)) {
     SHARED.with(|shared| {
         if Arc::strong_count(shared) <= OWN {
@@ -123,13 +123,13 @@ pub(crate) fn sleep_in_poll(sleep: impl FnOnce(Option<BorrowedFd<'_>>, Option<Du
             sleep(Some(event), None);
         }
         if shared.bell.finish() {
-            // A write that is still to come ends a later sleep in vain.
+            // A write that is still to come ends a later sleep early.
             let _ = rustix::io::read(event, &mut [0; 8]);
         }
     });
 }
 
-/// How the kernel thread sleeps, if it does.
+/// The way in which the kernel thread sleeps, if it sleeps.
 #[derive(Debug, PartialEq, Eq)]
 enum Sleeps {
     InPark,
@@ -139,7 +139,7 @@ enum Sleeps {
 struct Bell {
     /// A wake that no sleep in poll(2) has seen.
     rung: AtomicBool,
-    /// The thread is in poll(2) with the event, or about to be.
+    /// The thread is in poll(2) with the event, or about to enter it.
     in_poll: AtomicBool,
 }
 
@@ -148,7 +148,7 @@ impl Bell {
         Self { rung: AtomicBool::new(false), in_poll: AtomicBool::new(false) }
     }
 
-    /// Wakes the thread: how it sleeps is how it is to be let go.
+    /// Wakes the thread, in the way that fits its sleep.
     fn ring(&self) -> Sleeps {
         self.rung.store(true, Ordering::SeqCst);
         match self.in_poll.swap(false, Ordering::SeqCst) {
@@ -157,8 +157,8 @@ impl Bell {
         }
     }
 
-    /// Whether the thread may sleep without the event. It has seen that no other thread has the
-    /// waker. A thread that had it may have rung before it dropped it.
+    /// Whether the thread may sleep without the event, because no other thread has the waker. A
+    /// thread that had the waker may have rung before it dropped it.
     fn is_silent_alone(&self) -> bool {
         fence(Ordering::Acquire);
         !self.rung.swap(false, Ordering::SeqCst)
@@ -170,10 +170,11 @@ impl Bell {
         !self.rung.swap(false, Ordering::SeqCst)
     }
 
-    /// Ends what [`prepare`](Bell::prepare) began. True if the event has been used, or will be.
+    /// Ends the period that [`prepare`](Bell::prepare) began. Returns true if the event has been
+    /// used, or will be.
     fn finish(&self) -> bool {
         let is_used = !self.in_poll.swap(false, Ordering::SeqCst);
-        // Whatever has rung until now is looked at after this.
+        // All earlier rings are looked at after this line.
         self.rung.swap(false, Ordering::SeqCst);
         is_used
     }
@@ -212,7 +213,7 @@ mod loom_tests {
     use super::*;
 
     /// A wake, by a thread that then drops its clone, ends the wait of the thread that sleeps in
-    /// poll(2). A wake that is lost is a deadlock.
+    /// poll(2). A lost wake shows as a deadlock.
     #[test]
     fn loom_a_wake_ends_the_sleep_in_poll() {
         loom::model(|| {
@@ -233,7 +234,7 @@ mod loom_tests {
             };
             while !is_done.load(Ordering::Acquire) {
                 if Arc::strong_count(&bell) == 1 {
-                    // To sleep now would be for ever.
+                    // A sleep now would last for ever.
                     assert!(!bell.is_silent_alone() || is_done.load(Ordering::Acquire));
                     continue;
                 }

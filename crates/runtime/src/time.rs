@@ -1,5 +1,8 @@
-//! Time: sleeping, and giving up after a while.
+//! Time: sleeps and time-outs.
 
+mod interval;
+
+pub use self::interval::{Interval, interval};
 pub use std::time::{Duration, Instant};
 
 use std::fmt;
@@ -29,7 +32,7 @@ use crate::world::{self, Here};
 /// assert!(begin.elapsed() >= Duration::from_millis(1));
 /// ```
 pub fn sleep(duration: Duration) -> impl Future<Output = ()> + Send {
-    // A duration beyond what the clock can tell is for ever.
+    // A duration beyond the range of the clock means for ever.
     Sleep { deadline: Instant::now().checked_add(duration), is_noted: false }
 }
 
@@ -50,10 +53,10 @@ pub fn sleep_until(deadline: Instant) -> impl Future<Output = ()> + Send {
     Sleep { deadline: Some(deadline), is_noted: false }
 }
 
-/// As small as can be, by hand: a parked task is as large as what it waits in.
+/// As small as possible, and written by hand: a parked task contains the future of its wait.
 struct Sleep {
     deadline: Option<Instant>,
-    /// Whether it is among the deadlines of gathered waits.
+    /// Whether the future is among the deadlines of gathered waits.
     is_noted: bool,
 }
 
@@ -96,11 +99,11 @@ impl Drop for Sleep {
     }
 }
 
-/// Runs `future`, and drops it where it waits if it is not done when `limit` has passed since this
-/// call.
+/// Runs `future`. If it is not done when `limit` has passed since this call, drops it where it
+/// waits.
 ///
-/// This holds in every world for waits by this crate's operations. A kernel thread that blocks in a
-/// read leaves it too. A task that computes without waiting is not interrupted.
+/// In every world, this works for waits by this crate's operations. A kernel thread that blocks in
+/// a read leaves the read too. A task that computes without waiting is not interrupted.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -116,7 +119,7 @@ impl Drop for Sleep {
 ///
 /// # Errors
 ///
-/// [`Elapsed`] when the limit passed first.
+/// [`Elapsed`] if the limit passed first.
 pub fn timeout<F: Future>(
     limit: Duration,
     future: F,
@@ -125,13 +128,13 @@ pub fn timeout<F: Future>(
 }
 
 pin_project! {
-    /// Written by hand: an `async fn` would keep the future twice, as its argument and where it is
+    /// Written by hand: an `async fn` would store the future twice, as its argument and where it is
     /// polled.
     struct Timeout<F> {
         deadline: Option<Instant>,
-        // Whether it is among the deadlines of gathered waits.
+        // Whether the future is among the deadlines of gathered waits.
         is_noted: bool,
-        // `None` when it has ended.
+        // `None` after the end.
         #[pin]
         future: Option<F>,
     }
@@ -210,11 +213,12 @@ fn poll_before<F: Future>(
     }
 }
 
-/// Sees to it that a future that has returned `Pending` is polled at its `deadline`. Whether it has
-/// noted the deadline under `key`.
+/// Makes sure that a future that has returned `Pending` is polled at its `deadline`. Returns
+/// whether it has noted the deadline under `key`.
 ///
-/// A single wait ends at the ambient deadline by itself, and in the block and the park world it
-/// returns `Pending` only then. So what is left are gathered waits, and futures of other libraries.
+/// A single wait ends at the ambient deadline by itself. In the block and the park world, it
+/// returns `Pending` only then. So this function serves gathered waits, and futures of other
+/// libraries.
 fn be_polled_at(deadline: Instant, key: Key, context: &Context<'_>) -> bool {
     // SAFETY: the references end with this call.
     match unsafe { Here::find() } {

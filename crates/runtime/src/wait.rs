@@ -1,4 +1,4 @@
-//! The common part of waits in all worlds: how a wait ends, and what else ends it.
+//! The common part of waits in all worlds: the end of a wait, and its causes.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -7,18 +7,18 @@ thread_local! {
     static AMBIENT: Cell<Ambient> = const { Cell::new(Ambient::Never) };
 }
 
-/// What ends the waits of the running task, besides what they wait for.
+/// The causes, besides the awaited event, that end the waits of the running task.
 ///
-/// Both variants without data are niches of the nanoseconds. So a wait outside all time limits
-/// compares one word, as it would with an `Option<Instant>`.
+/// Both variants without data are niches of the nanoseconds. So a wait outside of all time limits
+/// compares one word, like an `Option<Instant>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ambient {
     /// Nothing.
     Never,
     /// The time at which the innermost `time::timeout` gives up.
     Before(Instant),
-    /// The waits are [gathered](crate::world::gather): each notes what it waits for, and returns
-    /// `Pending` at once. The code that set this waits for all that was noted.
+    /// The waits are [gathered](crate::world::gather): each is noted, and returns `Pending` at
+    /// once. The code that set this value waits for all noted waits.
     Gather,
 }
 
@@ -31,29 +31,29 @@ impl From<Option<Instant>> for Ambient {
     }
 }
 
-/// How a wait ended.
+/// The end of a wait.
 pub(crate) enum Waited {
-    /// Something may have changed: attempt again. May be spurious.
+    /// Something may have changed, so attempt again. May be spurious.
     Again,
-    /// Return `Pending`: in the suspend world to be polled again, in the others because the ambient
-    /// deadline has passed.
+    /// Return `Pending`: in the suspend world the future will be polled again. In the other worlds
+    /// the ambient deadline has passed.
     Pending,
 }
 
-/// What ends the waits of the running task.
+/// The ends of the running task's waits.
 #[inline]
 pub(crate) fn ambient() -> Ambient {
     AMBIENT.get()
 }
 
-/// Sets what ends the waits of the running task, and returns what did before. The park world saves
-/// it across its switches.
+/// Sets the ends of the running task's waits, and returns the former ones. The park world saves
+/// them across its switches.
 #[inline]
 pub(crate) fn set_ambient(ambient: Ambient) -> Ambient {
     AMBIENT.replace(ambient)
 }
 
-/// The ambient deadline of the running task. There is none where waits are gathered.
+/// The ambient deadline of the running task. There is none while waits are gathered.
 #[inline]
 pub(crate) fn ambient_deadline() -> Option<Instant> {
     match AMBIENT.get() {
@@ -68,7 +68,7 @@ pub(crate) fn gathers() -> bool {
     AMBIENT.get() == Ambient::Gather
 }
 
-/// The earlier of two deadlines, or the shorter of two times, where `None` means never.
+/// The earlier of two deadlines, or the shorter of two times. `None` means never.
 #[inline]
 pub(crate) fn earlier<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
     match (one, other) {

@@ -7,7 +7,7 @@ use crate::{
         log::{Log, Prefix},
     },
     game::message::Message,
-    line, phone, quote,
+    phone, quote,
     store::{Remark, redis::codec},
 };
 
@@ -25,7 +25,7 @@ pub mod guestbook {
 /// whether there was a longer one.
 #[must_use]
 pub fn lines(longest: usize, pieces: &[&[u8]]) -> (Vec<Vec<u8>>, bool) {
-    line::given_out(longest, pieces)
+    duality_runtime::net::given_out(longest, pieces)
 }
 
 /// The reply of the quote service to a line.

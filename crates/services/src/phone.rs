@@ -23,11 +23,14 @@
 
 use std::{io, time::Duration};
 
-use duality_runtime::{net::TcpStream, task};
+use duality_runtime::{
+    net::{Line, Lines, TcpStream},
+    task,
+};
 
 use crate::{
     Entry, Setting,
-    line::{Line, Lines, PATIENCE, bound_patience, linger},
+    line::{PATIENCE, bound_patience, linger},
     shared,
     store::{self, Store, Unavailable},
 };

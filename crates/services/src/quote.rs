@@ -24,11 +24,15 @@ use std::{
     time::Duration,
 };
 
-use duality_runtime::{handler::Handler, net::TcpStream, task};
+use duality_runtime::{
+    handler::Handler,
+    net::{Line, Lines, TcpStream},
+    task,
+};
 
 use crate::{
     Entry,
-    line::{Line, Lines, PATIENCE, bound_patience, linger},
+    line::{PATIENCE, bound_patience, linger},
 };
 
 /// The quote service, as the registry lists it.

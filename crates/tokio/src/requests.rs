@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
-use duality_runtime::visibility::{Timing, time_request};
+use duality_runtime::visibility::{Timing, note_failed_request, time_request};
 use hyper::service::Service;
+use hyper::{Response, StatusCode};
 use pin_project_lite::pin_project;
 
 /// Whether a connection has carried a request.
@@ -20,8 +21,8 @@ impl Begun {
     }
 }
 
-/// The service of a connection, with its requests counted. An answer counts once its head is ready:
-/// hyper sends the rest.
+/// The service of a connection, with its requests counted. An answer counts once its head is ready,
+/// since hyper sends the rest.
 #[derive(Debug)]
 pub(crate) struct Requests<S> {
     service: S,
@@ -34,7 +35,10 @@ impl<S> Requests<S> {
     }
 }
 
-impl<S: Service<Request>, Request> Service<Request> for Requests<S> {
+impl<S, Request, B> Service<Request> for Requests<S>
+where
+    S: Service<Request, Response = Response<B>>,
+{
     type Response = S::Response;
     type Error = S::Error;
     type Future = Answer<S::Future>;
@@ -54,13 +58,22 @@ pin_project! {
     }
 }
 
-impl<F: Future> Future for Answer<F> {
+impl<F: Future<Output = Result<Response<B>, E>>, B, E> Future for Answer<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let answer = self.project();
         let output = ready!(answer.future.poll(context));
         answer.timing.ends();
+        if output.as_ref().is_ok_and(|response| is_a_failure(response.status())) {
+            note_failed_request();
+        }
         Poll::Ready(output)
     }
+}
+
+/// Whether a status means that the application has failed.
+fn is_a_failure(status: StatusCode) -> bool {
+    let not_known = [StatusCode::NOT_IMPLEMENTED, StatusCode::HTTP_VERSION_NOT_SUPPORTED];
+    status.is_server_error() && !not_known.contains(&status)
 }

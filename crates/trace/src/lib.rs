@@ -31,6 +31,7 @@ pub mod file;
 mod flows;
 mod gather;
 mod order;
+pub mod packets;
 pub mod readers;
 pub mod recorder;
 mod sessions;

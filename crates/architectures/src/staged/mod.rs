@@ -22,8 +22,9 @@
 //! Under overload, the entrance bounds the queues: while some stage's queue is longer than
 //! `--stage-queue`, no connection is admitted (`admission.rs`). New connections wait in the accept
 //! queue, or are refused (`--when-full shed`). A queue never holds more than one event for each
-//! admitted task. Source: Welsh, Culler, Brewer, "SEDA", SOSP 2001; Haboob in von Behren, Condit,
-//! Brewer 2003.
+//! admitted task. When to choose it: stages differ much in what they need, and overload must be
+//! seen and bounded stage by stage. Source: Welsh, Culler, Brewer, "SEDA", SOSP 2001; Haboob in von
+//! Behren, Condit, Brewer 2003.
 
 mod admission;
 mod controller;

@@ -19,8 +19,9 @@
 //! of a block: a lock, and maybe the wake-up of a worker. What breaks first: the workers, if more
 //! clients than workers are slow. Under overload the FIFO begins every request before it ends one,
 //! so a request's memory leaves the caches before its next block. The other two orders finish what
-//! was started, and `--admit` bounds what is started. Source: Truppel & Abreu (the FIFO; the other
-//! two are their open questions).
+//! was started, and `--admit` bounds what is started. When to choose it: blocks of work on disk or
+//! processor, for few clients at a time. If overload is likely, take the serial or the priority
+//! queue. Source: Truppel & Abreu (the FIFO; the other two are their open questions).
 
 mod order;
 

@@ -1,11 +1,11 @@
-//! The job that the arguments of a C compiler describe, as far as the driver must know it.
+//! The job that the arguments of a C compiler describe, reduced to the driver's needs.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What is made.
+/// The result of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// An object, as bitcode.
@@ -22,10 +22,14 @@ pub(super) enum Kind {
 pub(super) struct Job {
     pub(super) kind: Kind,
     pub(super) shared: bool,
-    /// Debugging information is asked for.
+    /// The arguments ask for debugging information.
     pub(super) debug: bool,
-    /// The program checks itself.
+    /// A sanitizer checks the program.
     pub(super) sanitized: bool,
+    /// Its C++ library is libc++, not libstdc++.
+    pub(super) libcxx: bool,
+    /// libstdc++ becomes a part of the program.
+    pub(super) static_libstdcxx: bool,
     /// The reason why a runtime cannot be part of the program, if there is one.
     pub(super) alone: Option<&'static str>,
     pub(super) output: PathBuf,
@@ -88,7 +92,7 @@ const OTHER: &[&str] = &[
 #[derive(Default)]
 struct Inputs {
     any: bool,
-    /// One of the files is a header, which is compiled for later compilations, not linked.
+    /// One of the files is a header, compiled for later compilations and not linked.
     headers: bool,
 }
 
@@ -111,6 +115,8 @@ impl Job {
             shared: false,
             debug: false,
             sanitized: false,
+            libcxx: false,
+            static_libstdcxx: false,
             alone: None,
             output: "a.out".into(),
         };
@@ -143,6 +149,10 @@ impl Job {
                 job.alone = Some("it is linked without libc, which the runtime needs");
             } else if is(OTHER) || text.starts_with(b"-print-") || text.starts_with(b"--print-") {
                 other = true;
+            } else if is(&["-static-libstdc++"]) {
+                job.static_libstdcxx = true;
+            } else if text.starts_with(b"-stdlib=") {
+                job.libcxx = text == b"-stdlib=libc++";
             } else if text.starts_with(b"-fsanitize=") {
                 job.sanitized = true;
             } else if let Some(joined) = text.strip_prefix(b"-x") {

@@ -15,7 +15,7 @@ use object::{Object as _, ObjectSection as _};
 use super::job::Job;
 use super::links::Link;
 use super::toolchain::Toolchain;
-use super::{Wishes, cannot_run, runtime};
+use super::{Language, Wishes, cannot_run, runtime};
 use crate::failure::Failure;
 
 /// The environment variables for the pass. The pass cannot have options, because lld reads its own
@@ -30,14 +30,21 @@ const PROGRAM: &str = "DUALITY_CONVERT_PROGRAM";
 pub(super) fn link(
     native: &Command,
     toolchain: &Toolchain,
+    language: Language,
     job: &Job,
     wishes: &Wishes,
 ) -> Result<ExitCode, Failure> {
-    let mut clang = again(native);
+    let mut clang = Command::new(native.get_program());
+    let front = in_front(toolchain, language, job)?;
+    clang.args(front.iter().flat_map(|front| &front.arguments)).args(native.get_args());
+    if front.is_some() && job.static_libstdcxx {
+        // The archive defines some of it once more. The first definition counts.
+        clang.arg("-Wl,--allow-multiple-definition");
+    }
     clang.arg(toolchain.load_pass()?).env(PROGRAM, &job.output);
     let runtime = runtime::choose(job, &toolchain.clang);
     match &runtime {
-        // The program's own `-x` is about its own files.
+        // The program's own `-x` applies to its own files.
         Ok(runtime) => clang.args(["-x", "none"]).args(&runtime.arguments),
         // A program without threads needs no runtime. The pass reports a runtime that is missing.
         Err(why) => clang.env(NO_RUNTIME, why),
@@ -57,7 +64,7 @@ pub(super) fn link(
         clang.arg(known.argument());
     }
     // The pass writes no report for a program without work. So remove an old report, which would
-    // seem to be about this program.
+    // seem to belong to this program.
     for path in [&wishes.report, &wishes.graph].into_iter().flatten() {
         if path.as_os_str() != "-" {
             let _ = fs::remove_file(path);
@@ -80,6 +87,19 @@ pub(super) fn link(
         wishes.graph.as_deref().inspect(|graph| draw(graph));
     }
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+/// What stands in front of libstdc++ in a program of C++. It comes before the program's own
+/// arguments, and so before each library that defines the same.
+fn in_front(
+    toolchain: &Toolchain,
+    language: Language,
+    job: &Job,
+) -> Result<Option<runtime::Runtime>, Failure> {
+    if language == Language::C || job.alone.is_some() || job.libcxx {
+        return Ok(None);
+    }
+    runtime::libstdcxx(&toolchain.compiler).map(Some).map_err(Failure::failed)
 }
 
 /// Runs the same command once more.

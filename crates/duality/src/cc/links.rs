@@ -1,8 +1,8 @@
 //! Caches finished links. A program with the same inputs comes from the cache, and is not converted
 //! again.
 //!
-//! lld writes the names of the files that it has read (`--dependency-file`). A program is known by
-//! its command, and is the same as long as each of these files has the same contents.
+//! lld writes the names of the files that it has read (`--dependency-file`). A program is
+//! identified by its command, and is the same as long as each of these files has the same contents.
 
 use std::collections::hash_map::DefaultHasher;
 use std::env;
@@ -47,9 +47,10 @@ const MORE_THAN_A_PROGRAM: &[&str] = &[
 const VARIABLES: &[&str] =
     &["LIBRARY_PATH", "COMPILER_PATH", "CPATH", "C_INCLUDE_PATH", "SOURCE_DATE_EPOCH"];
 
-/// A link as the cache knows it.
+/// A link in the form that the cache stores.
 pub(super) struct Link {
-    /// The list of its inputs in the cache, behind the name of its program there.
+    /// The list of the link's inputs in the cache. The file is called like its program there, with
+    /// a suffix.
     list: PathBuf,
     output: PathBuf,
     /// A folder for incomplete files.
@@ -95,13 +96,12 @@ impl Link {
         if !inputs.lines().all(|line| is_same(line) == Some(true)) {
             return false;
         }
-        // The old program may be running, or have another name.
+        // The old program may be running, or have another link.
         let _ = fs::remove_file(&self.output);
         fs::copy(self.list.with_file_name(program), &self.output).is_ok()
     }
 
-    /// Keeps the program that was made. A program that cannot be kept is linked again the next
-    /// time.
+    /// Keeps the finished program. A program that cannot be kept is linked again the next time.
     pub(super) fn keep(&self) {
         let rule = fs::read_to_string(self.work.path().join("rule"));
         // An object that clang made for this link alone no longer exists.
@@ -177,15 +177,15 @@ fn contents(path: &Path) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// The inputs in the language of make, as lines of a hash and a path.
+/// The inputs in the language of make, as lines with a hash and a path.
 fn inputs(rule: &str) -> Option<String> {
-    // The rule, and then an empty one for each input, against missing files.
+    // The rule, and then an empty rule for each input, against missing files.
     let (_, inputs) = rule.split_once(':')?;
     let inputs = inputs.split("\n\n").next()?;
     let paths = inputs.split("\\\n").map(str::trim).filter(|path| !path.is_empty());
     paths
         .map(|path| {
-            // Programs with names that make would have to quote are linked anew.
+            // Programs with names that make would have to quote are always linked again.
             let plain = !path.contains(['\\', '$', ' ']);
             plain.then(|| Some(format!("{:016x} {path}\n", contents(Path::new(path))?)))?
         })

@@ -1,8 +1,8 @@
-//! `duality cc`: a C compiler that makes event-driven programs.
+//! `duality cc` and `duality c++`: compilers that make event-driven programs.
 //!
 //! A driver around clang. Objects are bitcode, so that the linker sees the whole program. At link
 //! time lld loads the pass of `convert`. The pass turns each function that may block into a
-//! coroutine where threads run it. All other work of a C compiler goes to clang unchanged:
+//! coroutine, in the code that threads run. All other work of a C compiler goes to clang unchanged:
 //! preprocessing, assembly, shared libraries, versions.
 //!
 //! [`job`] reads the command line as cc(1) does, and [`toolchain`] finds the programs. [`runtime`]
@@ -30,13 +30,31 @@ use toolchain::Toolchain;
 
 use crate::failure::Failure;
 
-/// The files to write besides those of the compilation.
+/// The files to write besides the compilation's.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Wishes {
     /// The file of the report. `-` is standard error.
     pub(crate) report: Option<PathBuf>,
     /// The file of the graph, as DOT. A drawing as SVG goes beside it.
     pub(crate) graph: Option<PathBuf>,
+}
+
+/// The language of the compiler, which decides about libraries too.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Language {
+    #[default]
+    C,
+    Cxx,
+}
+
+impl Language {
+    /// The compiler's name.
+    pub(crate) fn command(self) -> &'static str {
+        match self {
+            Self::C => "cc",
+            Self::Cxx => "c++",
+        }
+    }
 }
 
 /// One of the binary utilities that must know bitcode.
@@ -47,18 +65,22 @@ pub(crate) enum Utility {
     Nm,
 }
 
-/// Compiles or links, as the arguments of a C compiler ask.
-pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCode, Failure> {
-    let toolchain = Toolchain::find()?;
+/// Compiles or links, as the arguments of a compiler ask.
+pub(crate) fn compile(
+    language: Language,
+    arguments: &[OsString],
+    wishes: &Wishes,
+) -> Result<ExitCode, Failure> {
+    let toolchain = Toolchain::find(language)?;
     let job = Job::read(arguments);
-    let mut clang = Command::new(&toolchain.clang);
+    let mut clang = Command::new(&toolchain.compiler);
     match job.kind {
         Kind::Other => {}
         Kind::Compile => {
             clang.args(debugging(&job, wishes.report.is_some()));
-            // Native code beside the bitcode, so that every ar, nm and linker can read the object.
-            // Checks such as sanitizers are put into the native code only. So this is not for
-            // programs that check themselves.
+            // Native code beside the bitcode lets every ar, nm and linker read the object.
+            // Sanitizers and other checks exist in the native code only. So programs with such
+            // checks do without.
             if !job.sanitized {
                 clang.arg("-ffat-lto-objects");
             }
@@ -66,7 +88,8 @@ pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCod
         Kind::Native => {
             if job.shared {
                 log::tell(format_args!(
-                    "duality cc: {}: a shared library is compiled natively; threads that run its code use its originals",
+                    "duality {}: {}: a shared library is compiled natively; threads that run its code use its originals",
+                    language.command(),
                     job.output.display()
                 ));
             }
@@ -87,7 +110,7 @@ pub(crate) fn compile(arguments: &[OsString], wishes: &Wishes) -> Result<ExitCod
         return become_program(&mut clang);
     }
     clang.arg("-fuse-ld=lld");
-    link::link(&clang, &toolchain, &job, wishes)
+    link::link(&clang, &toolchain, language, &job, wishes)
 }
 
 /// Every diagnostic names its line. The report names variables too, which only full debugging

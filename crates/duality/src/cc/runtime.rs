@@ -1,9 +1,9 @@
 //! Chooses the runtime that converted programs are linked with.
 //!
 //! The command carries the sources of the runtime (`convert/runtime`) and the engine. The clang
-//! that compiles the program compiles them into one object, native code that the pass does not see.
-//! A build links often, so the object is kept in the user's cache folder. The linker takes it only
-//! if the pass has left calls of it.
+//! that compiles the program also compiles these sources into one object. The object is native code
+//! that the pass does not see. A build links often, so the object is kept in the user's cache
+//! folder. The linker uses the object only if the pass has left calls to the runtime.
 
 use std::collections::hash_map::DefaultHasher;
 use std::env;
@@ -19,7 +19,7 @@ use super::job::Job;
 use super::toolchain;
 use crate::run::ENGINE;
 
-/// Names the objects of another runtime, separated by colons. For tests.
+/// Names the objects of another runtime, separated by colons. Used by tests.
 const HIDDEN: &str = "DUALITY_CC_RUNTIME";
 
 /// The reason for a missing runtime on machines that the engine does not support.
@@ -43,9 +43,13 @@ const SOURCES: &[(&str, &str)] = sources![
     "engine.S",
     "engine.h",
     "environment.c",
+    "exceptions.c",
     "files.c",
     "fork.c",
+    "front.c",
     "functions.c",
+    "futexes.c",
+    "libc.h",
     "memory.c",
     "mutexes.c",
     "once.c",
@@ -65,7 +69,7 @@ const SOURCES: &[(&str, &str)] = sources![
 const CONTRACT: (&str, &str) =
     ("duality_convert.h", include_str!("../../../../convert/contract/duality_convert.h"));
 
-/// The engine as an object, which `start.c` looks for.
+/// The engine as an object, in which `start.c` finds the engine.
 const IMAGE: &str = "\
     .section .rodata
     .globl duality_engine_image, duality_engine_image_end
@@ -80,11 +84,24 @@ const FLAGS: &[&str] =
     &["-std=gnu11", "-O2", "-fPIE", "-ftls-model=initial-exec", "-fno-lto", "-I."];
 
 /// Functions of libc that the runtime replaces, also for libraries.
-const IN_FRONT: &[&str] =
-    &["pthread_cond_signal", "pthread_cond_broadcast", "pthread_rwlock_unlock"];
+const IN_FRONT: &[&str] = &[
+    "pthread_join",
+    "pthread_detach",
+    "pthread_cancel",
+    "pthread_kill",
+    "pthread_cond_signal",
+    "pthread_cond_broadcast",
+    "pthread_rwlock_unlock",
+];
+
+/// What stands in front of libstdc++, as code of the program.
+const LIBSTDCXX: (&str, &str) =
+    ("libstdcxx.cc", include_str!("../../../../convert/runtime/libstdcxx.cc"));
+const LIBSTDCXX_FLAGS: &[&str] =
+    &["-std=gnu++17", "-O2", "-g", "-fPIE", "-flto=full", "-pthread", "-c"];
 
 /// The number of objects that stay in the cache.
-const KEPT: usize = 4;
+const KEPT: usize = 6;
 
 /// The arguments for the linker.
 pub(super) struct Runtime {
@@ -120,7 +137,7 @@ fn hidden() -> Option<Vec<OsString>> {
     Some(env::split_paths(&named).map(OsString::from).collect())
 }
 
-/// The file that has the runtime, if there is one.
+/// The file of the runtime, if there is one.
 pub(super) fn place() -> Option<PathBuf> {
     match hidden() {
         Some(objects) => objects.into_iter().next().map(PathBuf::from),
@@ -129,17 +146,43 @@ pub(super) fn place() -> Option<PathBuf> {
     }
 }
 
-/// The runtime's object: from the cache, or compiled now.
+/// The runtime's object.
 fn object(clang: &Path, sanitized: bool) -> Result<(PathBuf, Option<TempDir>), String> {
     let mut hasher = DefaultHasher::new();
     (SOURCES, CONTRACT, IMAGE, ENGINE, FLAGS, sanitized, clang).hash(&mut hasher);
     let name = format!("runtime-{:016x}.o", hasher.finish());
+    made_once(&name, |work| compile(clang, work, sanitized))
+}
+
+/// The arguments for what stands in front of libstdc++. The linker takes it only if the program has
+/// threads, conditions or futures.
+pub(super) fn libstdcxx(clang: &Path) -> Result<Runtime, String> {
+    let mut hasher = DefaultHasher::new();
+    (LIBSTDCXX, LIBSTDCXX_FLAGS, clang).hash(&mut hasher);
+    let name = format!("libstdcxx-{:016x}.o", hasher.finish());
+    let (object, folder) = made_once(&name, |work| {
+        let (source, text) = LIBSTDCXX;
+        fs::write(work.join(source), text).map_err(|error| told(&work.join(source), &error))?;
+        let mut compiler = Command::new(clang);
+        run(compiler.args(LIBSTDCXX_FLAGS).args([source, "-o", "made.o"]).current_dir(work))?;
+        Ok(work.join("made.o"))
+    })?;
+    let arguments = ["-Wl,--start-lib".into(), object.into(), "-Wl,--end-lib".into()].into();
+    Ok(Runtime { arguments, _folder: folder })
+}
+
+/// An object from the cache, or made now in a folder. Without a cache, the folder must live until
+/// the link is done.
+fn made_once(
+    name: &str,
+    make: impl FnOnce(&Path) -> Result<PathBuf, String>,
+) -> Result<(PathBuf, Option<TempDir>), String> {
     match cache() {
         Some(cache) => {
             let object = cache.join(name);
             if !object.is_file() {
                 let work = tempfile::tempdir_in(&cache).map_err(|error| told(&cache, &error))?;
-                let made = compile(clang, work.path(), sanitized)?;
+                let made = make(work.path())?;
                 fs::rename(&made, &object).map_err(|error| told(&object, &error))?;
                 prune(&cache, "o", KEPT);
             }
@@ -147,7 +190,7 @@ fn object(clang: &Path, sanitized: bool) -> Result<(PathBuf, Option<TempDir>), S
         }
         None => {
             let work = tempfile::tempdir().map_err(|error| told(&env::temp_dir(), &error))?;
-            let made = compile(clang, work.path(), sanitized)?;
+            let made = make(work.path())?;
             Ok((made, Some(work)))
         }
     }
@@ -163,7 +206,7 @@ pub(super) fn cache() -> Option<PathBuf> {
     tempfile::tempfile_in(&cache).ok().map(|_| cache)
 }
 
-/// Removes the oldest files of one kind, and keeps so many.
+/// Removes the oldest files of one kind, and keeps `kept`.
 pub(super) fn prune(cache: &Path, extension: &str, kept: usize) {
     let Ok(entries) = fs::read_dir(cache) else { return };
     let mut files: Vec<_> = entries
@@ -180,7 +223,7 @@ pub(super) fn prune(cache: &Path, extension: &str, kept: usize) {
     }
 }
 
-/// Compiles the runtime in this folder; returns the object.
+/// Compiles the runtime in this folder. Returns the object.
 fn compile(clang: &Path, work: &Path, sanitized: bool) -> Result<PathBuf, String> {
     let write = |name: &str, bytes: &[u8]| {
         let path = work.join(name);

@@ -5,6 +5,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use super::Language;
 use crate::failure::Failure;
 
 /// The LLVM that the pass is built for. A plugin works only with the LLVM that it was built for.
@@ -16,12 +17,20 @@ const PASS: &str = "libduality_convert.so";
 const FOLDER: &str = "DUALITY_CONVERT_DIR";
 
 pub(super) struct Toolchain {
+    /// The compiler of the runtime, and of programs in C.
     pub(super) clang: PathBuf,
+    /// The compiler of the program.
+    pub(super) compiler: PathBuf,
 }
 
 impl Toolchain {
-    pub(super) fn find() -> Result<Self, Failure> {
-        Ok(Self { clang: program("clang")? })
+    pub(super) fn find(language: Language) -> Result<Self, Failure> {
+        let clang = program("clang")?;
+        let compiler = match language {
+            Language::C => clang.clone(),
+            Language::Cxx => program("clang++")?,
+        };
+        Ok(Self { clang, compiler })
     }
 
     /// The argument by which clang has lld load the pass.
@@ -48,8 +57,8 @@ pub(super) fn find(name: &str) -> Option<PathBuf> {
     on_path.chain([own]).find(|program| program.is_file())
 }
 
-/// The pass: in the folder that the environment names, beside the command as installed, or where
-/// xtask builds it.
+/// The pass: in the folder that the environment names, beside the installed command, or in xtask's
+/// build folder.
 pub(super) fn pass() -> Option<PathBuf> {
     if let Some(folder) = env::var_os(FOLDER) {
         return Some(Path::new(&folder).join(PASS)).filter(|pass| pass.is_file());

@@ -1,4 +1,4 @@
-//! Addresses to listen at, as flags give them.
+//! Addresses to listen at, in the form of flags.
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 

@@ -1,5 +1,5 @@
-//! `duality compare --binary`: a server given by its command line, natively, on user-level threads,
-//! and as `duality cc` compiled it.
+//! `duality compare --binary`: a server given by its command line, run natively, on user-level
+//! threads, and as `duality cc` compiled it.
 //!
 //! The subjects are [`Way`]s to run one server. A further way is one more entry of
 //! [`Binary::ways`].
@@ -18,7 +18,7 @@ use duality_runtime::log;
 use super::{Failure, Tuning};
 use crate::run::{self, Program, Verdict};
 
-/// The time in which the server must begin to listen.
+/// The time limit for the server to begin to listen.
 const START_SECONDS: f64 = 20.0;
 
 /// Few subjects leave time for more sessions of fresh servers, which a verdict needs.
@@ -30,7 +30,7 @@ const OF_RUN: [&str; 2] = ["--cores", "--stack-size"];
 /// The subject that is the unchanged program.
 const NATIVE: &str = "native";
 
-/// The other subjects, and the question about each.
+/// The other subjects, each with its question.
 const RUN: (&str, &str) = ("duality-run", "Should you run it by `duality run`?");
 const COMPILED: (&str, &str) = ("duality-cc", "Should you convert it by `duality cc`?");
 
@@ -202,7 +202,8 @@ fn options(tuning: Tuning, tick: Option<Duration>) -> Result<Vec<String>, Failur
     Ok(options)
 }
 
-/// The same for a compiled program, as the environment of its runtime. Its threads have no stacks.
+/// The tuning of a compiled program, as the environment of its runtime. The threads of a compiled
+/// program have no stacks.
 fn environment(tuning: Tuning, tick: Option<Duration>) -> BTreeMap<String, String> {
     let given = tuning.given();
     let cores = given.iter().find_map(|option| option.strip_prefix("--cores="));
@@ -241,8 +242,8 @@ fn check_compiled(compiled: &[String], native: &[String]) -> Result<(), Failure>
             "it is the command of --binary: name the program that `duality cc` made".to_owned(),
         );
     }
-    // A file that cannot be read is reported when it is started. A program that starts another one
-    // may have no mark.
+    // A file that cannot be read causes an error when it is started. A program that starts another
+    // one may have no mark.
     let program = fs::read(&path).unwrap_or_default();
     if program.starts_with(b"\x7fELF") && !program.windows(MARK.len()).any(|part| part == MARK) {
         log::tell(format_args!(

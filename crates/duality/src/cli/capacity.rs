@@ -1,4 +1,4 @@
-//! `duality capacity`: what more connections, and a rate, would take; from runs measured before.
+//! `duality capacity`: predicts the cost of more connections, and of a rate, from earlier runs.
 
 use std::path::PathBuf;
 
@@ -32,25 +32,26 @@ pub(super) struct Arguments {
     /// Runs to predict from: directories that `compare` wrote, or the results.jsonl in them
     #[arg(required = true, value_name = "RESULTS")]
     results: Vec<PathBuf>,
-    /// Predict for so many connections, open at once at one server
+    /// Predict for this many connections, open at once at one server
     #[arg(short, long, value_name = "N", default_value_t = 15_000, value_parser = connections)]
     connections: usize,
     /// Only these architectures or peers [default: all that were measured]
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…")]
     architectures: Vec<String>,
-    /// Requests a second that are to be answered, such as 1e6
+    /// Requests a second that must be answered, such as 1e6
     #[arg(short = 'R', long, value_name = "RATE", value_parser = rate)]
     rate: Option<f64>,
-    /// Processors of a host [default: those of the machine that was measured]
+    /// Processors of a host [default: those of the measured machine]
     #[arg(long, value_name = "N", requires = "rate", value_parser = at_least_one)]
     processors: Option<usize>,
-    /// Say how many hosts the rate takes; with a number, whether so many are enough
+    /// Tell how many hosts the rate takes; with a number, whether this number is enough
     #[arg(long, value_name = "N", requires = "rate", num_args = 0..=1, value_parser = at_least_one)]
     hosts: Option<Option<usize>>,
-    /// Which share of its processors a host may use
+    /// Share of its processors that a host may use
     #[arg(long, value_name = "PERCENT", requires = "rate", default_value = "70", value_parser = percent)]
     utilisation: f64,
-    /// Predict from at most so many connections, and compare with what was measured [default: 1000]
+    /// Predict from at most this many connections, and compare with the measurements [default:
+    /// 1000]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1000", value_name = "N", value_parser = connections, conflicts_with_all = ["connections", "rate"])]
     check: Option<usize>,
     /// Write a page with charts
@@ -118,8 +119,8 @@ fn check(
     }
 }
 
-/// The answers of those experiments that have one. Of several, those without one are named, and
-/// are no failure.
+/// The answers of those experiments that have one. If there are several experiments, those without
+/// an answer are named, and are no failure.
 fn answered<T>(
     catalogue: &Catalogue,
     experiments: &[Found],
@@ -142,7 +143,7 @@ fn answered<T>(
     Ok(answers)
 }
 
-/// More than any server has; beyond it, arithmetic says nothing.
+/// More connections than any server has. Beyond this limit, arithmetic says nothing.
 const MOST: usize = 1_000_000_000;
 
 fn connections(text: &str) -> Result<usize, String> {

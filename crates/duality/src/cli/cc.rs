@@ -1,4 +1,4 @@
-//! `duality cc`: its own arguments. All others are those of a C compiler.
+//! `duality cc` and `duality c++`: their own arguments. All others are those of a compiler.
 
 use std::env;
 use std::ffi::OsString;
@@ -6,25 +6,29 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::{Failure, print};
-use crate::cc::{self, Utility, Wishes};
+use crate::cc::{self, Language, Utility, Wishes};
 
-/// For the list of commands only: the arguments of a compiler are not described to clap.
+/// For the list of commands only, because clap does not know a compiler's arguments.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(super) struct Arguments {
-    /// Arguments of a C compiler
+    /// Arguments of a compiler
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
+    #[arg(skip)]
+    language: Language,
 }
 
 pub(super) const HELP: &str = "\
-Compile threaded C into an event-driven program
+Compile threaded C or C++ into an event-driven program
 
 Usage: duality cc [OPTIONS] ARGUMENTS OF A C COMPILER…
+       duality c++ [OPTIONS] ARGUMENTS OF A C++ COMPILER…
 
 Examples:
   duality cc -O2 -pthread server.c -o server
-  ./configure CC=\"duality cc\" && make
+  duality c++ -O2 -pthread server.cc -o server
+  ./configure CC=\"duality cc\" CXX=\"duality c++\" && make
   duality cc --report -O2 -pthread server.c -o server
       what was converted and why, what frames keep, what runs on side stacks,
       and what may go wrong
@@ -40,10 +44,10 @@ Options, before all others:
                    (-fsanitize=…)
   --help           Print this
 
-The command can also be called `duality-cc`, by a link to it, where a build
-system takes no compiler of two words.";
+The commands can also be called `duality-cc` and `duality-c++`, by links to
+duality, where a build system takes no compiler of two words.";
 
-/// What the first arguments ask for.
+/// The request in the first arguments.
 #[derive(Debug, PartialEq, Eq)]
 enum Invocation<'a> {
     Help,
@@ -55,15 +59,32 @@ enum Invocation<'a> {
 impl Arguments {
     pub(super) fn of_process() -> Self {
         // The name of the process is the command, or the command is its first argument.
-        let skip = if named() { 1 } else { 2 };
-        Self { arguments: env::args_os().skip(skip).collect() }
+        let (skip, language) = match named() {
+            Some(language) => (1, language),
+            None => (2, first().unwrap_or_default()),
+        };
+        Self { arguments: env::args_os().skip(skip).collect(), language }
     }
 }
 
-/// Whether this process was started under the compiler's own name.
-pub(super) fn named() -> bool {
-    let name = env::args_os().next().map(PathBuf::from);
-    name.is_some_and(|name| name.file_name().is_some_and(|name| name == "duality-cc"))
+/// Whether this process is to be a compiler, by its name or its first argument.
+pub(super) fn is_asked_for() -> bool {
+    named().or_else(first).is_some()
+}
+
+/// The compiler under the name of which this process was started.
+fn named() -> Option<Language> {
+    let name = PathBuf::from(env::args_os().next()?);
+    let command = name.file_name()?.to_str()?.strip_prefix("duality-")?;
+    of_command(command)
+}
+
+fn first() -> Option<Language> {
+    of_command(env::args_os().nth(1)?.to_str()?)
+}
+
+fn of_command(command: &str) -> Option<Language> {
+    [Language::C, Language::Cxx].into_iter().find(|language| language.command() == command)
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
@@ -78,7 +99,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             print(&text).map(|()| ExitCode::from(u8::from(!complete)))
         }
         Invocation::Utility(which, rest) => cc::utility(which, rest),
-        Invocation::Compile(wishes, rest) => cc::compile(rest, &wishes),
+        Invocation::Compile(wishes, rest) => cc::compile(arguments.language, rest, &wishes),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The flags that say how clients behave. `load` and `compare` have them, and plans have the same
-//! keys.
+//! The flags about the behaviour of clients. `load` and `compare` have them, and plans have the
+//! same keys.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::heading;
 
 #[derive(clap::Args)]
 pub(super) struct ClientFlags {
-    /// How clients behave [default: closed, or open if there is a rate]
+    /// Behaviour of the clients [default: closed, or open if there is a rate]
     #[arg(long, value_parser = patterns(), help_heading = heading::CLIENTS)]
     pattern: Option<String>,
-    /// Make so many requests a second, whether or not the server keeps up
+    /// Make this many requests a second, whether or not the server keeps up
     #[arg(short = 'R', long, value_name = "PER_SECOND")]
     rate: Option<f64>,
     /// How requests come in an open loop: constant, poisson, uniform or sinusoidal [default:
@@ -26,13 +26,13 @@ pub(super) struct ClientFlags {
     arrivals: Option<String>,
     /// Shortest and longest wait between uniform or sinusoidal arrivals, such as 100us..2ms
     ///
-    /// Instead of a rate. With one, uniform waits go from 0 to twice the mean, and the rate of
-    /// sinusoidal ones swings between half and twice of it.
+    /// Instead of a rate. With a rate, uniform waits go from 0 to twice the mean. A sinusoidal rate
+    /// swings between half and twice the mean.
     #[arg(long, value_name = "MIN..MAX", help_heading = heading::CLIENTS)]
     wait: Option<Waits>,
-    /// How long sinusoidal waits take to swing to and fro once [default: 1s]
+    /// Length of a swing of sinusoidal waits [default: 1s]
     ///
-    /// A window should be several of it.
+    /// A window should be several swings long.
     #[arg(long, value_parser = parse_duration, help_heading = heading::CLIENTS)]
     period: Option<Duration>,
     /// A new connection for each request
@@ -53,7 +53,7 @@ pub(super) struct ClientFlags {
 }
 
 impl ClientFlags {
-    /// What these flags ask for; they say nothing else.
+    /// The settings that these flags ask for.
     pub(super) fn settings(&self) -> Settings {
         Settings {
             pattern: self.pattern.clone(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use std::{fs, slice};
 
 use duality_lab::ask::budget;
-use duality_lab::ask::settings::{Misfit, Settings, parse_duration};
+use duality_lab::ask::settings::{Misfit, Settings, parse_bytes, parse_duration};
 use duality_lab::ask::variant::Choice;
 use duality_lab::format::in_shell;
 use duality_lab::measure as lab;
@@ -26,8 +26,8 @@ use super::{
 };
 use crate::catalogue::Catalogue;
 
-/// The flags about our own servers. The flags of a server of the user's own must name these flags
-/// too, because clap does not require `--binary` if it would conflict.
+/// The flags about our own servers. The flags of a server of the user's own must name them too:
+/// clap would drop the requirement of `--binary`.
 const NOT_OF_A_BINARY: [&str; 5] = ["subject", "architectures", "peers", "store", "baseline"];
 
 #[derive(clap::Args)]
@@ -41,8 +41,8 @@ pub(super) struct Arguments {
     /// `duality run` (docs/run.md)
     ///
     /// The server runs in this working directory. --cores, --stack-size and --tick go to `duality
-    /// run`. The report answers whether to run it so: yes, no, or that nothing can be told, at each
-    /// number of connections.
+    /// run`. At each number of connections, the report answers whether to run it so: yes, no, or
+    /// unknown.
     #[arg(
         long,
         value_name = "COMMAND",
@@ -55,8 +55,8 @@ pub(super) struct Arguments {
     ///
     /// Build the server twice, once by your compiler and once by CC="duality cc", and name both.
     /// --cores and --tick set its DUALITY_CORES and DUALITY_TICK. Without --cores it has a kernel
-    /// thread for each processor of --server-cpus. The report answers whether to convert the
-    /// server, beside whether to run it by `duality run`.
+    /// thread for each processor of --server-cpus. Without --cores, it has a kernel thread for each
+    /// processor of --server-cpus.
     #[arg(
         long,
         value_name = "COMMAND",
@@ -68,10 +68,10 @@ pub(super) struct Arguments {
     /// A command that makes the load, with {port} and maybe {connections} in it, for protocols that
     /// `duality load` does not speak
     ///
-    /// It is run once for each measurement, makes its requests, ends, and prints `requests NUMBER`;
-    /// `seconds NUMBER`, `errors NUMBER`, `p50_us NUMBER` and `p99_us NUMBER` too, if it can. An
-    /// exit status other than 0 fails the measurement. docs/run.md has all names, and
-    /// examples/load/ has commands for memcached, Redis and MariaDB.
+    /// The command is run once for each measurement. It makes its requests, prints `requests
+    /// NUMBER`, and ends. It may also print `seconds NUMBER`, `errors NUMBER`, `p50_us NUMBER` and
+    /// `p99_us NUMBER`. An exit status other than 0 fails the measurement. docs/run.md has all
+    /// names, and examples/load/ has commands for memcached, Redis and MariaDB.
     #[arg(long, value_name = "COMMAND", value_parser = Words::parse, help_heading = heading::BINARY)]
     load_command: Option<Words>,
     /// Processor time after which `duality run`, or a compiled program, gives another thread its
@@ -85,7 +85,7 @@ pub(super) struct Arguments {
         help_heading = heading::BINARY
     )]
     tick: Option<Duration>,
-    /// What the clients of --binary ask for, such as http://127.0.0.1:{port}/page [default: /]
+    /// Requests of the clients of --binary, such as http://127.0.0.1:{port}/page [default: /]
     #[arg(
         long,
         value_name = "URL",
@@ -99,8 +99,9 @@ pub(super) struct Arguments {
     clients: ClientFlags,
     /// Your load: a recording, which all servers replay at once (docs/replay.md)
     ///
-    /// `duality trace from` makes one of an access log. The answer says which architecture costs
-    /// least at it, whether that matters at your traffic, and how many users each has room for.
+    /// `duality trace from` makes a recording from an access log. The answer says which
+    /// architecture costs least at this load, and whether the choice matters at your traffic. It
+    /// also says how many users each architecture has room for.
     #[arg(long, visible_alias = "trace", value_name = "TRACE", conflicts_with_all = ["concurrency", "load_command"], display_order = 0)]
     load_from: Option<PathBuf>,
     /// How many times the users of --load-from [default: such that there is enough to measure]
@@ -112,7 +113,21 @@ pub(super) struct Arguments {
     /// The place in --load-from: busiest, median, or a time such as 90s [default: anywhere]
     #[arg(long, value_name = "PLACE", help_heading = heading::CLIENTS)]
     at: Option<String>,
-    /// Which architectures, such as threads,epoll; without it, all
+    /// So many users of --load-from come at the same time: a what-if [default: 1]
+    #[arg(long, value_name = "N", help_heading = heading::CLIENTS)]
+    bunch: Option<usize>,
+    /// Each client of --load-from takes its replies at most so fast, in bytes a second such as
+    /// 128KB: a what-if [default: as recorded]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = heading::CLIENTS)]
+    client_rate: Option<u64>,
+    /// Also measure what would change the answer: twice the users, bursts, no keep-alive, slow
+    /// clients
+    ///
+    /// Five experiments then share the time. The last lines say what each of them answers
+    /// (docs/replay.md).
+    #[arg(long, requires = "load_from", conflicts_with_all = ["bunch", "client_rate", "binary"], help_heading = heading::CLIENTS)]
+    pub(super) what_ifs: bool,
+    /// Architectures to compare, such as threads,epoll; without it, all
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     architectures: Option<Vec<String>>,
     /// Peers: servers that are not ours, measured beside them
@@ -121,22 +136,22 @@ pub(super) struct Arguments {
     /// peers` builds st, pth and pthreads. A plan can define others.
     #[arg(long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     peers: Option<Vec<String>>,
-    /// What the figures in --tables are also multiples of: an architecture or a peer [default:
-    /// --current, or the only peer]
+    /// Subject of which the figures in --tables are also multiples: an architecture or a peer
+    /// [default: --current, or the only peer]
     #[arg(long, value_name = "NAME", help_heading = heading::RECOMMENDATION)]
     pub(super) baseline: Option<String>,
-    /// Do not measure an architecture once more, as a control, to see what chance does
+    /// Do not measure an architecture twice, as a control that shows the effect of chance
     /// (docs/method.md)
     #[arg(long, help_heading = heading::MEASURING)]
     no_control: bool,
-    /// How many connections are open at once [default: 1,10,100,1000, or those that the service can
-    /// do with]
+    /// Numbers of connections that are open at once [default: 1,10,100,1000, or those that the
+    /// service supports]
     #[arg(short, long, value_delimiter = ',', value_name = "N,…", display_order = 0)]
     concurrency: Option<Vec<usize>>,
-    /// Each connection carries request after request (the default)
+    /// Each connection carries several requests (the default)
     #[arg(long, conflicts_with = "close", help_heading = heading::CLIENTS)]
     keep_alive: bool,
-    /// How often each cell is measured, each time with a fresh server [default: 3]
+    /// Number of measurements of each cell, each with a fresh server [default: 3]
     #[arg(long, help_heading = heading::MEASURING)]
     repeats: Option<usize>,
     /// Blocks of slices in each session; 0 measures one server after the other [default: such that
@@ -145,19 +160,19 @@ pub(super) struct Arguments {
     /// In a block all servers of a session are driven in turn. Blocks follow the windows.
     #[arg(long, value_name = "N", help_heading = heading::MEASURING)]
     blocks: Option<usize>,
-    /// How long each cell is measured, before the blocks [default: 120ms; without blocks, such that
-    /// the whole takes about two minutes]
+    /// Length of each cell's measurement, before the blocks [default: 120ms; without blocks, such
+    /// that the whole takes about two minutes]
     #[arg(long, value_parser = parse_duration, help_heading = heading::MEASURING)]
     window: Option<Duration>,
-    /// What is dropped before each measurement [default: 80ms; without blocks, a fifth of a cell's
-    /// share of the time]
+    /// Warm-up before each measurement [default: 80ms; without blocks, a fifth of a cell's share of
+    /// the time]
     #[arg(long, value_parser = parse_duration, help_heading = heading::MEASURING)]
     warm_up: Option<Duration>,
-    /// How long the whole may take, such as 10m; a longer run tells smaller differences apart
+    /// Limit on the whole time, such as 10m; a longer run tells smaller differences apart
     ///
-    /// Blocks fill the time. What does not fit gets fewer blocks (at least 15 in all). Then windows
-    /// get shorter (at least 0.5 s), then repeats fewer (at least 3). Whatever takes longer than
-    /// expected stops when its time is spent, and --resume goes on.
+    /// Blocks fill the time. An experiment that does not fit gets fewer blocks (at least 15 in
+    /// all), then shorter windows (at least 0.5 s). Then it gets fewer repeats (at least 3). If an
+    /// experiment takes longer than its time, it stops, and --resume continues it.
     #[arg(long, value_parser = parse_duration, value_name = "TIME", help_heading = heading::MEASURING)]
     pub(super) budget: Option<Duration>,
     #[command(flatten)]
@@ -181,13 +196,13 @@ pub(super) struct Arguments {
     /// stores that exist.
     #[arg(long, value_name = "STORE", help_heading = heading::SERVICE)]
     store: Option<Store>,
-    /// Decides the order of the cells; without it, the time
+    /// Seed of the order of the cells; without it, the time
     #[arg(long, help_heading = heading::MEASURING)]
     seed: Option<u64>,
     /// The directory for results.jsonl, report.html and summary.json [default: a new
     /// duality-results-TIME]
     ///
-    /// Each experiment of a plan has a directory of its name in it.
+    /// Each experiment of a plan has a directory with its name there.
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Only explain what would be measured, what is unavailable and why, and how long it takes
@@ -196,7 +211,7 @@ pub(super) struct Arguments {
     /// Print all tables, warnings and reasons instead of one screen
     #[arg(long)]
     pub(super) tables: bool,
-    /// Go on with what --out has begun
+    /// Continue the experiment in --out
     #[arg(long, requires = "out", help_heading = heading::MEASURING)]
     pub(super) resume: bool,
     #[command(flatten)]
@@ -228,6 +243,8 @@ impl Arguments {
             users: self.users.clone(),
             speed: self.speed,
             at: self.at.clone(),
+            bunch: self.bunch,
+            client_rate: self.client_rate,
             server_cpus: self.server_cpus.clone(),
             client_cpus: self.client_cpus.clone(),
             constraints: self.constraints.constraints(),
@@ -304,7 +321,7 @@ impl Arguments {
         path.extension().is_some_and(|extension| extension == "toml").then_some(path)
     }
 
-    /// Where results go.
+    /// The directory of the results.
     pub(super) fn out(&self) -> PathBuf {
         self.out.clone().unwrap_or_else(fresh_directory)
     }
@@ -346,10 +363,10 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     )))
 }
 
-/// The command line that continues `out`, quoted for a shell. It is the given command line with
-/// `--resume`.
+/// The command line that continues `out`, quoted for a shell. The command line is the given one
+/// with `--resume`.
 pub(super) fn command_to_resume(given: &[String], out: &Path) -> String {
-    // After `--` there are no flags.
+    // After `--`, words are not flags.
     let end = given.iter().position(|word| word == "--").unwrap_or(given.len());
     let (flags, rest) = given.split_at(end);
     let mut words = flags.to_vec();
@@ -362,12 +379,12 @@ pub(super) fn command_to_resume(given: &[String], out: &Path) -> String {
         words.push("--resume".to_owned());
     }
     words.extend_from_slice(rest);
-    // Only a NUL cannot be quoted, and no argument holds one.
+    // Only a NUL cannot be quoted, and no argument contains one.
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
 }
 
-/// Refuses a directory that cannot be written, or holds other results, before anything is measured
-/// for it. A resumed plan gets its original seed and timing. Returns the records so far.
+/// Refuses a directory that cannot be written, or that holds other results, before any measurement.
+/// A resumed plan gets its original seed and timing. Returns the records so far.
 pub(super) fn prepare(
     out: &Path,
     experiment: &mut Experiment,
@@ -389,7 +406,7 @@ pub(super) fn prepare(
     Ok(records)
 }
 
-/// Makes the directory `out` if need be, and sees that files can be made in it.
+/// Makes the directory `out` if it does not exist, and checks that files can be created in it.
 pub(super) fn writable(out: &Path) -> Result<(), Failure> {
     fs::create_dir_all(out).and_then(|()| tempfile::tempfile_in(out)).map(drop).map_err(|error| {
         let problem = "choose a directory that can be written";
@@ -451,7 +468,7 @@ pub(super) fn measure(
 /// The parts of an answer to print.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Shown<'a> {
-    /// All tables, and not one screen.
+    /// Whether to print all tables instead of one screen.
     pub(super) tables: bool,
     /// The subject that the figures in the tables are also multiples of.
     pub(super) baseline: Option<&'a str>,
@@ -460,7 +477,8 @@ pub(super) struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Prints the answer of an experiment. Its results are in `run`, and its report is `page`.
+    /// Prints the answer of an experiment. The experiment's results are in `run`, and its report is
+    /// `page`.
     pub(super) fn print(self, answer: &Answer<'_>, page: &Path, run: &Path) -> Result<(), Failure> {
         print(&match self.tables {
             true => answer.render_text(self.baseline),

@@ -9,15 +9,17 @@ use super::heading;
 
 #[derive(clap::Args)]
 pub(super) struct ConstraintFlags {
-    /// Recommend only what keeps this latency, such as p99=5ms; may be given several times
+    /// Recommend only architectures that keep this latency, such as p99=5ms; may be given several
+    /// times
     #[arg(long, value_name = "PERCENTILE=LIMIT", value_parser = kept_slo, help_heading = heading::RECOMMENDATION)]
     slo: Vec<Slo>,
-    /// Recommend only what keeps to so much memory at its peak, such as 200MB
+    /// Recommend only architectures that keep this limit of peak memory, such as 200MB
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = heading::RECOMMENDATION)]
     memory: Option<u64>,
-    /// What runs today: an architecture, a peer, or a way to run --binary
+    /// Subject that runs today: an architecture, a peer, or a way to run --binary
     ///
-    /// The answer says whether a change from it pays, and all figures stand beside it.
+    /// The answer says whether a change from this subject pays, and all figures are compared with
+    /// its figures.
     #[arg(long, value_name = "NAME")]
     current: Option<String>,
 }
@@ -28,7 +30,7 @@ impl ConstraintFlags {
         self.current.as_deref()
     }
 
-    /// These flags in a form for a command line, each after a space.
+    /// These flags in the form of a command line, each after a space.
     pub(super) fn typed(&self) -> String {
         let slos = self.slo.iter().map(|slo| format!(" --slo {slo}"));
         let memory = self.memory.map(|bytes| format!(" --memory {bytes}"));

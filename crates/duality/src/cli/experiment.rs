@@ -52,8 +52,8 @@ pub(super) fn of_results(
     program.map(Recorded).map_err(|misfit| misfit.problem)
 }
 
-/// The program as results recorded it. Their server arguments also set up the service, which does
-/// not concern an architecture.
+/// The program as results recorded it. The recorded server arguments also set up the service, which
+/// is not part of an architecture.
 struct Recorded(Program);
 
 impl resolve::Program for Recorded {
@@ -146,7 +146,7 @@ impl resolve::Program for Program {
     }
 
     fn admitted(&self, descriptors: u64) -> u64 {
-        /// About how many descriptors a server has open when it is ready.
+        /// The approximate number of descriptors of a ready server.
         const IN_USE: usize = 20;
         let limit = usize::try_from(descriptors).unwrap_or(usize::MAX);
         admission::connections_within(limit, IN_USE, self.listed.descriptors) as u64
@@ -173,8 +173,13 @@ fn footprint(
     }
 }
 
-/// Describes how an architecture carries connections. The runtime `beside` it is one that the
-/// service uses.
+/// The most connections that an architecture holds at a time.
+fn places(architecture: &dyn architectures::Architecture, options: &Options) -> usize {
+    architecture.places(options).unwrap_or(usize::MAX).min(options.max_connections)
+}
+
+/// Describes how an architecture carries connections. The service uses the runtime `beside`, if
+/// there is one.
 fn carrier(
     architecture: &dyn architectures::Architecture,
     options: &Options,
@@ -199,6 +204,7 @@ fn carrier(
         processes: architecture.forks(),
         beside_others: world == Some(architectures::World::Block)
             && architecture.gives().concurrent_connections,
+        holds: Some(places(architecture, options)),
         foreign: foreign.map(|(runtime, part)| Foreign { runtime: runtime.to_owned(), part }),
     }
 }

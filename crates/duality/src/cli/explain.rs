@@ -7,8 +7,8 @@ use duality_lab::record::Design;
 
 use super::paragraph;
 
-/// Explains the cells of an experiment, the place, the length, and the unavailable subjects, with a
-/// line for each.
+/// Explains the cells of an experiment, the place, the length, and the unavailable subjects, one
+/// line each.
 pub(super) fn explain(experiment: &Experiment) -> String {
     let design = &experiment.design;
     let mut lines = Vec::new();
@@ -157,7 +157,7 @@ fn rounded(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
 }
 
-/// The place of a side, and its means.
+/// The processors of a side, and its tools and arguments.
 fn place(cpus: &[usize], arguments: &[String]) -> String {
     let cpus = match cpus {
         [] => "on any processor".to_owned(),

@@ -16,7 +16,7 @@ use crate::catalogue::Catalogue;
 use crate::setup;
 use crate::watch::GraphFile;
 
-/// The command gives up a load that takes longer.
+/// A load that takes longer is given up.
 const LIMIT: Duration = Duration::from_secs(120);
 
 #[derive(clap::Args)]
@@ -32,10 +32,10 @@ pub(super) struct Arguments {
     /// How connections become processes, threads or events (see `duality architectures`)
     #[arg(short, long, default_value = "epoll")]
     architecture: String,
-    /// How many connections ask
+    /// Number of connections that make requests
     #[arg(short, long, default_value_t = 10, value_name = "NUMBER")]
     connections: usize,
-    /// How many requests they make in all
+    /// Number of all requests
     #[arg(short = 'n', long, default_value_t = 2000, value_name = "NUMBER")]
     requests: u64,
     /// A file to write: .svg, .dot or .json; may be given several times

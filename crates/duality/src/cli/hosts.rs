@@ -9,21 +9,21 @@ pub(super) struct HostFlags {
     /// A host of a role, such as server=web1 or load=gen1@10.0.0.7; once for each (docs/hosts.md)
     ///
     /// Roles are server, balancer, store and load. Several servers need a balancer, and several
-    /// loads make their load together. The address is what other roles connect to, without it the
+    /// loads make their load together. Other roles connect to the address; without one, to the
     /// host's name. The host `here` is this machine.
     #[arg(long, value_name = "ROLE=HOST[@ADDRESS]", help_heading = heading::HOSTS)]
     host: Option<Vec<String>>,
-    /// What reaches the hosts: ssh, srun, nsenter, kubectl, docker, or a command with {host}
-    /// [default: ssh]
+    /// Launcher that reaches the hosts: ssh, srun, nsenter, kubectl, docker, or a command with
+    /// {host} [default: ssh]
     ///
-    /// It gives the standard streams of a shell there. This program sends itself over them. A
-    /// command of your own is, for example, "ssh -F config {host}".
+    /// A launcher gives the standard streams of a shell on the host. This program sends itself over
+    /// these streams. A command of your own is, for example, "ssh -F config {host}".
     #[arg(long, value_name = "NAME|COMMAND", help_heading = heading::HOSTS)]
     launcher: Option<String>,
     /// Duality's program on the hosts; without it, this program is sent there
     #[arg(long, value_name = "PATH", help_heading = heading::HOSTS)]
     host_program: Option<String>,
-    /// What hands requests to several servers: nginx or haproxy [default: nginx]
+    /// Balancer that hands requests to several servers: nginx or haproxy [default: nginx]
     #[arg(long, value_name = "NAME", help_heading = heading::HOSTS)]
     balancer: Option<String>,
 }

@@ -13,22 +13,22 @@ use serde_json::json;
 
 use super::{Failure, heading, print};
 
-/// The version of the JSON; it changes when a field changes its meaning, and not for a new field.
+/// The version of the JSON. The version changes when a field changes its meaning, and not for a new
+/// field.
 const VERSION: u32 = 1;
 
 /// The injected load, if there is one.
 #[derive(Args)]
 #[command(next_help_heading = heading::INJECTION)]
 pub(super) struct InjectionFlags {
-    /// Listen nowhere; inject clients instead, so long one after the other, such as 20us or
-    /// 2us..200us, and end
+    /// Do not listen: inject clients at these intervals, such as 20us or 2us..200us, and end
     ///
-    /// With two times, the wait swings between them as a cosine does, from the longer to the
-    /// shorter and back. Each client has one request. As in the experiments of Truppel and Abreu,
-    /// no network is involved; the service runs as it does over TCP. For `blocks`.
+    /// With two times, the wait swings between them as a cosine does, from the longer one to the
+    /// shorter one and back. Each client has one request. As in Truppel and Abreu's experiments, no
+    /// network is involved; the service runs as it does over TCP. For `blocks`.
     #[arg(long, value_name = "WAIT", value_parser = waits, conflicts_with_all = ["listen", "control"])]
     inject: Option<Waits>,
-    /// How many clients are injected
+    /// Number of injected clients
     #[arg(
         long,
         value_name = "NUMBER",
@@ -37,10 +37,10 @@ pub(super) struct InjectionFlags {
         conflicts_with = "listen"
     )]
     clients: u64,
-    /// How long the waits take to swing to and fro once
+    /// Length of a swing of the waits
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, requires = "inject", conflicts_with = "listen")]
     period: Duration,
-    /// Print what came of the clients as JSON
+    /// Print the results of the clients as JSON
     #[arg(long, requires = "inject", conflicts_with = "listen")]
     json: bool,
 }

@@ -102,7 +102,7 @@ pub(super) fn services(catalogue: &Catalogue, arguments: &Arguments) -> Result<(
     print(&text)
 }
 
-/// The description of an entry in a list, beside its name.
+/// The description of an entry in a list, after its name.
 fn entry(name: &str, about: &str, width: usize) -> String {
     paragraph(&format!("{name:<width$}  "), &" ".repeat(width + 2), about)
 }

@@ -1,5 +1,5 @@
-//! The command line. Standard output carries results, standard error progress and complaints; exit
-//! code 2 is for misuse, 1 for failure.
+//! The command line. Standard output carries results, and standard error carries progress and
+//! errors. Exit code 2 means misuse, 1 means failure.
 
 mod address;
 mod agent;
@@ -34,6 +34,7 @@ mod trace;
 mod trial;
 mod tuning;
 mod visibility;
+mod what_ifs;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -57,7 +58,7 @@ use crate::catalogue::Catalogue;
 pub use crate::failure::Failure;
 pub(crate) use crate::failure::flag;
 
-/// Headings of `--help`, below the options that a first try needs.
+/// Headings of `--help`, after the options for a first try.
 mod heading {
     pub(super) const BINARY: &str = "A server of your own";
     pub(super) const CHECKS: &str = "What is correct, and when to fail";
@@ -118,6 +119,9 @@ enum Command {
     Run(run::Arguments),
     /// Compile threaded C into an event-driven program, as a drop-in for `cc`
     Cc(cc::Arguments),
+    /// Compile threaded C++ into an event-driven program, as a drop-in for `c++`
+    #[command(name = "c++")]
+    Cxx(cc::Arguments),
     /// List the architectures, and what they can and cannot carry
     Architectures(list::Arguments),
     /// List the services
@@ -132,7 +136,7 @@ enum Command {
     Agent,
 }
 
-/// Runs the command line of this process, for the services that come with Duality or one's own.
+/// Runs the command line of this process, for Duality's own services or the user's.
 pub fn main(own: Option<Service>) -> ExitCode {
     /// A stack that is large enough to read the command line.
     const STACK: usize = 2 << 20;
@@ -140,10 +144,10 @@ pub fn main(own: Option<Service>) -> ExitCode {
     if limit >= STACK as u64 {
         return run_command(own);
     }
-    // A server may fork without this thread, which waits for the other one.
+    // A server may fork without this thread, which waits for the other thread.
     children::helper();
     // `ulimit -s 64` applies to the program that `run` becomes. Such a small stack would end this
-    // program.
+    // command.
     let ended = thread::Builder::new().stack_size(STACK).spawn(|| run_command(own));
     ended.map_or_else(
         |error| {
@@ -173,7 +177,7 @@ fn run_command(own: Option<Service>) -> ExitCode {
         Command::Graph(arguments) => graph::run(&catalogue, &arguments),
         Command::Model(arguments) => model::run(&catalogue, &arguments),
         Command::Run(arguments) => run::run(&arguments),
-        Command::Cc(arguments) => return end(cc::run(&arguments)),
+        Command::Cc(arguments) | Command::Cxx(arguments) => return end(cc::run(&arguments)),
         Command::Architectures(arguments) => list::architectures(&catalogue, &arguments),
         Command::Services(arguments) => list::services(&catalogue, &arguments),
         Command::Completions(arguments) => shell::completions(&arguments),
@@ -183,7 +187,7 @@ fn run_command(own: Option<Service>) -> ExitCode {
     end(result.map(|()| ExitCode::SUCCESS))
 }
 
-/// The exit code of a command, and the complaint of one that failed.
+/// The exit code of a command, and the error message of a failure.
 fn end(result: Result<ExitCode, Failure>) -> ExitCode {
     match result {
         Ok(code) => code,
@@ -198,10 +202,10 @@ fn end(result: Result<ExitCode, Failure>) -> ExitCode {
 }
 
 /// Reads the command line. `run` and `cc` stand before the start of another program, so they are
-/// looked for first: to describe all commands takes a millisecond. The arguments of `cc` are a
-/// compiler's, which clap could not read.
+/// looked for first: to describe all commands takes a millisecond. The arguments of `cc` and `c++`
+/// are a compiler's, which clap could not read.
 fn parse() -> Result<Command, clap::Error> {
-    if cc::named() || std::env::args_os().nth(1).is_some_and(|command| command == "cc") {
+    if cc::is_asked_for() {
         return Ok(Command::Cc(cc::Arguments::of_process()));
     }
     if std::env::args_os().nth(1).is_some_and(|command| command == "run") {
@@ -221,7 +225,8 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// A paragraph in lines of 80 columns. The first line begins with `first`, the others with `rest`.
+/// A paragraph in lines of 80 columns. The first line begins with `first`, and further lines with
+/// `rest`.
 pub(crate) fn paragraph(first: &str, rest: &str, text: &str) -> String {
     // A flag is not broken at its hyphens.
     let splitter = textwrap::WordSplitter::NoHyphenation;
@@ -229,7 +234,7 @@ pub(crate) fn paragraph(first: &str, rest: &str, text: &str) -> String {
     textwrap::fill(text, options.initial_indent(first).subsequent_indent(rest)) + "\n"
 }
 
-/// Prints help where it was asked for, and otherwise one line that names the mistake.
+/// Prints help if it was requested. Otherwise prints one line that names the mistake.
 fn explain(error: &clap::Error) -> ExitCode {
     let asked = matches!(
         error.kind(),
@@ -245,7 +250,8 @@ fn explain(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The mistake that clap found: the first paragraph; the second may be a hint; the rest is usage.
+/// The mistake that clap found. It is the first paragraph. The second may be a hint, and the rest
+/// is usage.
 fn in_one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let told: Vec<&str> = text
@@ -265,7 +271,7 @@ mod tests {
 
     use super::*;
 
-    /// clap wraps what it lays out itself. What is laid out by hand must fit.
+    /// clap wraps the text that it lays out itself. Text that is laid out by hand must fit.
     #[test]
     fn help_that_is_laid_out_by_hand_fits_80_columns() {
         let mut commands = vec![Arguments::command(), run::Alone::command()];
@@ -278,6 +284,66 @@ mod tests {
         assert!(texts.len() >= 7, "the texts of load, report, graph, model and others");
         for line in texts.iter().flat_map(|text| text.lines()) {
             assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+
+    /// The commands in the blocks of a page's shell examples, each with its place.
+    fn commands_of(page: &std::path::Path) -> Vec<(String, Vec<String>)> {
+        let text = std::fs::read_to_string(page).unwrap().replace("\\\n", " ");
+        let mut found = Vec::new();
+        let mut is_shell = false;
+        for (number, line) in text.lines().enumerate() {
+            if let Some(kind) = line.strip_prefix("```") {
+                is_shell = !is_shell && ["sh", "console", ""].contains(&kind);
+                continue;
+            }
+            let line = line.strip_prefix("$ ").unwrap_or(line);
+            if !is_shell || !line.starts_with("duality ") || line.contains('…') {
+                continue;
+            }
+            let words = shlex::split(line).unwrap_or_else(|| panic!("{line}"));
+            let end = words.iter().position(|word| {
+                ["|", "&&", "&", ">", "2>", ";", "#"].contains(&word.as_str())
+                    || word.starts_with("2>")
+            });
+            let words = words[..end.unwrap_or(words.len())].to_vec();
+            found.push((format!("{}:{}", page.display(), number + 1), words));
+        }
+        found
+    }
+
+    /// Each command that a page shows is one that can be typed.
+    #[test]
+    fn the_commands_of_all_pages_are_understood() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut pages = vec![root.join("README.md"), root.join("runs/README.md")];
+        let mut folders = vec![root.join("docs")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                // A log tells what was typed then.
+                if path.is_dir() && !path.ends_with("log") {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|end| end == "md") {
+                    pages.push(path);
+                }
+            }
+        }
+        let commands: Vec<_> = pages.iter().flat_map(|page| commands_of(page)).collect();
+        assert!(commands.len() > 60, "{} commands", commands.len());
+        for (place, words) in commands {
+            match words.get(1).map(String::as_str) {
+                Some("cc" | "c++") => {}
+                Some("run") => {
+                    let parsed = run::Alone::try_parse_from(&words[1..]);
+                    assert!(parsed.is_ok(), "{place}: {words:?}: {:?}", parsed.err());
+                }
+                _ => match Arguments::try_parse_from(&words) {
+                    Ok(_) => {}
+                    Err(error) if !error.use_stderr() => {}
+                    Err(error) => panic!("{place}: {words:?}: {error}"),
+                },
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! `duality compare PLAN.toml`: the experiments of a plan, one after the other; and `duality plan
-//! new`. docs/plans.md says what a plan can ask for.
+//! `duality compare PLAN.toml`: the experiments of a plan, one after the other. Also `duality plan
+//! new`. docs/plans.md describes plans.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -36,7 +36,7 @@ enum Command {
     },
 }
 
-/// A plan that can be run as it is.
+/// A plan that can be run unchanged.
 const NEW: &str = include_str!("new_plan.toml");
 
 /// [`NEW`], and an explanation of every key of an experiment.
@@ -76,18 +76,18 @@ pub(super) fn write(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the command line asks for: it overrides every experiment of the plan.
+/// The flags of the command line, which override every experiment of the plan.
 pub(super) struct Flags {
     pub(super) settings: Settings,
     pub(super) tuning: Tuning,
-    /// How long all of it may take.
+    /// The limit on the time of the whole plan.
     pub(super) budget: Option<Duration>,
-    /// What is printed of each experiment.
+    /// The output for each experiment.
     pub(super) shown: Shown<'static>,
 }
 
 impl Flags {
-    /// How long all of the plan may take.
+    /// The limit on the time of the whole plan.
     fn limit(&self, plan: &Plan) -> Option<Duration> {
         self.budget.or(plan.budget.map(|(budget, _)| budget))
     }
@@ -100,7 +100,29 @@ pub(super) fn run(
     out: &Path,
     resume: bool,
 ) -> Result<(), Failure> {
-    let (plan, mut experiments) = read(catalogue, path, flags)?;
+    let (plan, experiments) = read(catalogue, path, flags)?;
+    let how = How { out, resume, limit: flags.limit(&plan), shown: flags.shown };
+    carry_out(&plan, experiments, how)
+}
+
+/// How the experiments of a plan are run.
+pub(super) struct How<'a> {
+    /// The directory of the results.
+    pub(super) out: &'a Path,
+    pub(super) resume: bool,
+    /// The limit on the time of all experiments.
+    pub(super) limit: Option<Duration>,
+    /// The output for each experiment.
+    pub(super) shown: Shown<'a>,
+}
+
+/// Runs the experiments of a plan, one after the other.
+pub(super) fn carry_out(
+    plan: &Plan,
+    mut experiments: Vec<Experiment>,
+    how: How<'_>,
+) -> Result<(), Failure> {
+    let How { out, resume, limit, shown } = how;
     let folders: Vec<PathBuf> =
         plan.experiments.iter().map(|entry| out.join(&entry.name)).collect();
     let mut lengths = Vec::new();
@@ -109,17 +131,17 @@ pub(super) fn run(
         lengths.push(seconds_missing(experiment, &records));
     }
     compare::writable(out)?;
-    announce(&plan, &experiments);
+    announce(plan, &experiments);
     log::tell(format_args!("results in {}", out.display()));
     let interrupted = load::on_interrupt()?;
-    let clock = Clock::new(&interrupted, flags.limit(&plan));
-    // The folder is removed after the measurements, with the programs in it.
+    let clock = Clock::new(&interrupted, limit);
+    // The folder and its programs are removed after the measurements.
     let programs = tempfile::tempdir()
         .map_err(|error| Failure::failed(format!("a folder for programs: {error}")))?;
     build(&mut experiments, programs.path());
     prices::find(&mut experiments, clock);
     let index_path = out.join("index.html");
-    let mut index = Index::new(&plan, experiments.iter().map(|experiment| &experiment.design));
+    let mut index = Index::new(plan, experiments.iter().map(|experiment| &experiment.design));
     let mut late = Vec::new();
     for (place, (entry, experiment)) in plan.experiments.iter().zip(&experiments).enumerate() {
         print(&index::heading(&entry.name, &experiment.design))?;
@@ -127,7 +149,7 @@ pub(super) fn run(
         let own = clock.share(lengths[place], lengths[place..].iter().sum());
         let finished = compare::measure(experiment, &folders[place], resume, own)?;
         let Finished { complete, out_of_time, .. } = finished;
-        index.add(&entry.name, &compare::tell(&finished, &folders[place], flags.shown)?);
+        index.add(&entry.name, &compare::tell(&finished, &folders[place], shown)?);
         index
             .write(&index_path)
             .map_err(|error| Failure::failed(format!("{}: {error}", index_path.display())))?;
@@ -142,6 +164,9 @@ pub(super) fn run(
             )));
         }
     }
+    if plan.experiments.len() > 1 && !shown.tables {
+        print(&format!("\n{}", index.digest()))?;
+    }
     log::tell(format_args!("index of the reports: {}", index_path.display()));
     if late.is_empty() {
         return Ok(());
@@ -153,7 +178,7 @@ pub(super) fn run(
     )))
 }
 
-/// Makes the programs of the peers that have to be made. Peers for which it fails are unavailable.
+/// Builds the programs of the peers that need a build. Peers that cannot be built are unavailable.
 fn build(experiments: &mut [Experiment], folder: &Path) {
     let all = experiments.iter().flat_map(|experiment| &experiment.design.peers);
     let failed = peers::build(all, folder);
@@ -168,18 +193,23 @@ fn build(experiments: &mut [Experiment], folder: &Path) {
     }
 }
 
-/// Explains what a plan would measure, and measures nothing.
+/// Explains the measurements of a plan, without measuring.
 pub(super) fn check(catalogue: &Catalogue, path: &Path, flags: &Flags) -> Result<(), Failure> {
     let (plan, experiments) = read(catalogue, path, flags)?;
-    announce(&plan, &experiments);
-    let told = plan.experiments.iter().zip(&experiments).map(|(entry, experiment)| {
+    explain_all(&plan, &experiments)
+}
+
+/// Explains the measurements of these experiments of a plan.
+pub(super) fn explain_all(plan: &Plan, experiments: &[Experiment]) -> Result<(), Failure> {
+    announce(plan, experiments);
+    let told = plan.experiments.iter().zip(experiments).map(|(entry, experiment)| {
         let heading = index::heading(&entry.name, &experiment.design);
         format!("{}\n{}", heading.trim_end(), explain::explain(experiment))
     });
     print(&told.collect::<String>())
 }
 
-/// Says what a plan asks, how long it takes, and what it starts.
+/// Announces a plan's question, its length, and the programs that it starts.
 fn announce(plan: &Plan, experiments: &[Experiment]) {
     let length: Duration = experiments.iter().map(Experiment::length).sum();
     log::tell(format_args!(
@@ -189,7 +219,7 @@ fn announce(plan: &Plan, experiments: &[Experiment]) {
         if experiments.len() == 1 { "" } else { "s" },
         length.as_secs_f64(),
     ));
-    // Peers of the plan can be any command, so the user must see them.
+    // Peers of a plan can be any command, so the user must see these commands.
     for peer in &plan.peers {
         let Peer { name, command, build, .. } = peer;
         if !build.is_empty() {
@@ -199,7 +229,7 @@ fn announce(plan: &Plan, experiments: &[Experiment]) {
     }
 }
 
-/// Reads a plan and checks all of it.
+/// Reads a plan and checks every experiment.
 fn read(
     catalogue: &Catalogue,
     path: &Path,
@@ -207,7 +237,7 @@ fn read(
 ) -> Result<(Plan, Vec<Experiment>), Failure> {
     let told = |problem: String| Failure::misuse(format!("{}: {problem}", path.display()));
     let mut text = String::new();
-    // One byte above the limit tells the parser that the plan is too long.
+    // One byte above the limit lets the parser notice that the plan is too long.
     File::open(path)
         .and_then(|opened| opened.take(file::LARGEST as u64 + 1).read_to_string(&mut text))
         .map_err(|error| told(error.to_string()))?;
@@ -243,7 +273,7 @@ fn read(
     Ok((plan, experiments))
 }
 
-/// What the lab is to measure for an experiment of a plan that lies in `directory`.
+/// The lab's experiment for an experiment of a plan in `directory`.
 fn make(
     catalogue: &Catalogue,
     plan: &Plan,
@@ -260,14 +290,18 @@ fn make(
     let settings = flags.settings.clone().or(written);
     let peers: Vec<Peer> = plan.peers.iter().map(|peer| peer.beside(directory)).collect();
     let experiment = experiment::of(catalogue, &settings, &flags.tuning, &peers, share)?;
+    Ok(Experiment { origin: Some(origin(plan, entry)), ..experiment })
+}
+
+/// The place of an experiment in its plan.
+pub(super) fn origin(plan: &Plan, entry: &Entry) -> Origin {
     let before = plan.experiments.iter().take_while(|other| other.name != entry.name);
-    let origin = Origin {
+    Origin {
         title: plan.title.clone(),
         source: plan.source.clone(),
         experiment: entry.name.clone(),
         number: 1 + before.count(),
-    };
-    Ok(Experiment { origin: Some(origin), ..experiment })
+    }
 }
 
 #[cfg(test)]
@@ -303,7 +337,7 @@ mod tests {
         let mut count = 0;
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
-            // The recordings that plans replay have a folder there.
+            // A folder there has the recordings that plans replay.
             if path.is_dir() {
                 continue;
             }

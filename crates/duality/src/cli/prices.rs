@@ -1,4 +1,4 @@
-//! What operations cost on this machine, for the reasons of a recommendation.
+//! The costs of operations on this machine, for the reasons of a recommendation.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::model;
 pub(super) fn find(experiments: &mut [Experiment], clock: Clock<'_>) {
     const LONG: Duration = Duration::from_secs(60);
     const SHARE: u32 = 20;
-    // Costs of this machine say nothing of other hosts.
+    // Costs of this machine say nothing about other hosts.
     let is_here = |experiment: &&Experiment| {
         !experiment.design.architectures.is_empty() && experiment.design.topology.is_none()
     };

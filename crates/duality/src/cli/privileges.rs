@@ -17,17 +17,17 @@ use nix::unistd::{
 
 use super::Failure;
 
-/// What becomes of root's privileges.
+/// The fate of root's privileges.
 pub(super) struct Privileges {
     user: Option<(User, std::ffi::CString)>,
 }
 
 impl Privileges {
-    /// For the user called `name`, or for none.
+    /// For the user called `name`, or without a change of user.
     ///
     /// # Errors
     ///
-    /// When this process is not root's, or there is no such user, or the user is root.
+    /// If this process is not root's, or there is no such user, or the user is root.
     pub(super) fn find(name: Option<&str>) -> Result<Self, Failure> {
         let Some(name) = name else { return Ok(Self { user: None }) };
         let misuse = |problem: &str| Err(Failure::misuse(format!("--user {name}: {problem}")));
@@ -47,7 +47,7 @@ impl Privileges {
         }
     }
 
-    /// Until [`raise`](Self::raise), files are opened and made as the user.
+    /// From now on, until [`raise`](Self::raise), opens and creates files as the user.
     pub(super) fn lower(&self) -> Result<(), Failure> {
         let Some((user, name)) = &self.user else { return Ok(()) };
         initgroups(name, user.gid)
@@ -64,8 +64,8 @@ impl Privileges {
         seteuid(Uid::from_raw(0)).and_then(|()| setegid(Gid::from_raw(0))).map_err(failed)
     }
 
-    /// Gives the privileges up for good, in all kernel threads. A server that stays root and
-    /// listens at `address` beyond this machine is told so.
+    /// Gives the privileges up for good, in all kernel threads. Warns if a server stays root and
+    /// listens at an `address` beyond this machine.
     pub(super) fn drop_for_good(self, address: Option<SocketAddr>) -> Result<(), Failure> {
         let Some((user, _)) = self.user else {
             let exposed = address.filter(|address| !address.ip().is_loopback());
@@ -79,7 +79,7 @@ impl Privileges {
         setresgid(user.gid, user.gid, user.gid)
             .and_then(|()| setresuid(user.uid, user.uid, user.uid))
             .map_err(failed)?;
-        // The process must not be able to become root again.
+        // The process must not be able to regain root.
         match (setuid(Uid::from_raw(0)), setgid(Gid::from_raw(0))) {
             (Err(Errno::EPERM), Err(Errno::EPERM)) => Ok(()),
             _ => Err(Failure::failed("--user: the kernel lets this process be root again")),

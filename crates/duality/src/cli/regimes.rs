@@ -1,5 +1,4 @@
-//! `duality compare PLAN.toml` where the plan is one of regimes of load, and `duality report` of
-//! its results.
+//! `duality compare PLAN.toml` for a plan of regimes of load, and `duality report` of its results.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -16,20 +15,20 @@ use duality_services::Setup;
 use super::{Failure, Tuning, compare, load, print};
 use crate::catalogue::Catalogue;
 
-/// What `compare` does with such a plan.
+/// A call of `compare` with such a plan.
 pub(super) struct Invocation<'r> {
     /// The file of the plan.
     pub(super) file: &'r Path,
     /// The content.
     pub(super) text: &'r str,
-    /// Where results go.
+    /// The directory of the results.
     pub(super) out: &'r Path,
     pub(super) resume: bool,
-    /// Only to say what would be measured.
+    /// Whether to only explain the measurements.
     pub(super) check: bool,
 }
 
-/// Measures the plan, and reports.
+/// Measures the plan, and prints the report.
 pub(super) fn measure(catalogue: &Catalogue, invocation: &Invocation<'_>) -> Result<(), Failure> {
     let Invocation { file, text, out, resume, check } = *invocation;
     let plan = read(catalogue, file, text)?;
@@ -80,7 +79,7 @@ pub(super) fn read(catalogue: &Catalogue, file: &Path, text: &str) -> Result<Pla
     Ok(plan)
 }
 
-/// Whether the path is a run of regimes: its directory, or the file in it.
+/// Whether the path is a run of regimes: its directory, or the file in this directory.
 pub(super) fn run_at(path: &Path) -> Option<&Path> {
     if path.join(FILE).exists() {
         return Some(path);

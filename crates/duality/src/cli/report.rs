@@ -1,4 +1,4 @@
-//! `duality report`: reads results again, and compares two runs.
+//! `duality report`: reads earlier results, and compares two runs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -149,7 +149,7 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// What runs today: the subject of this command line, or else that of the results.
+/// The subject that runs today: the one that this command line names, or else the results' own.
 fn current(named: Option<&str>, heading: &Heading) -> Result<Option<String>, Failure> {
     let Some(name) = named else { return Ok(heading.current.clone()) };
     let subjects: Vec<&str> = heading.design.subjects().collect();
@@ -173,7 +173,7 @@ fn tables(run: &Run, which: &[Table]) -> Result<(), Failure> {
     print(&text.collect::<String>())
 }
 
-/// Two runs, one over the other.
+/// Compares two runs.
 fn compare(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), Failure> {
     let (pairs, alone) = matched(before, after);
     let comparisons = pairs
@@ -217,8 +217,8 @@ fn compare(before: &Run, after: &Run, arguments: &Arguments) -> Result<(), Failu
     judge(&comparisons, &regressions, percent)
 }
 
-/// The experiments that both runs have, and the names of those that only one has. Two that are
-/// alone in their runs belong together whatever they are called.
+/// The experiments that both runs have, and the names of experiments in only one run. If each run
+/// has a single experiment, the two belong together whatever their names.
 fn matched<'a>(before: &'a Run, after: &'a Run) -> (Vec<(&'a Found, &'a Found)>, Vec<String>) {
     if let ([one], [other]) = (before.experiments.as_slice(), after.experiments.as_slice()) {
         return (vec![(one, other)], Vec::new());

@@ -102,7 +102,7 @@ pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
     if time < Duration::from_micros(100) { Err("at least 100us".into()) } else { Ok(time) }
 }
 
-/// Runs the program, or says whether that would work.
+/// Runs the program, or says whether the program would work.
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.gdb_script {
         return print(run::GDB_SCRIPT);
@@ -140,7 +140,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let error = run::exec(name, rest, &settings);
     let text = format!("{}: {error}", name.display());
-    // A limit that the engine does not fit in is a refusal.
+    // A limit that leaves no room for the engine is a refusal.
     let refused = error.kind() == std::io::ErrorKind::FileTooLarge;
     Err(if refused { Failure::misuse(text) } else { Failure::failed(text) })
 }

@@ -1,4 +1,4 @@
-//! Runs that were measured before, found again in their files.
+//! Earlier runs, found by their files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use duality_lab::tell::report::RawLines;
 
 use super::Failure;
 
-/// What a results file is called in the directory of its experiment.
+/// The name of a results file in the directory of its experiment.
 pub(super) const RESULTS: &str = "results.jsonl";
 
 /// The experiments of a run.
 pub(super) struct Run {
-    /// Where it was found.
+    /// The path of the run.
     pub(super) path: PathBuf,
-    /// In the order in which they were measured.
+    /// The experiments, in the order of measurement.
     pub(super) experiments: Vec<Found>,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Found {
 }
 
 impl Run {
-    /// Reads a results file, that of a directory, or those of a plan's directory.
+    /// Reads one results file, a directory's file, or the files of a plan's directory.
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let told = |error| Failure::misuse(format!("{}: {error}", path.display()));
         let own = path.join(RESULTS);
@@ -53,8 +53,8 @@ impl Run {
         }
         let mut experiments =
             files.into_iter().map(Found::read).collect::<Result<Vec<Found>, Failure>>()?;
-        // Two that began in one second are in the order of the plan, or else by name. So a page is
-        // the same each time.
+        // Two experiments that began in the same second are in the order of the plan, or else by
+        // name. So a page is always the same.
         experiments.sort_by_cached_key(|found| {
             let heading = &found.results.0;
             let number = heading.plan.as_ref().map(|plan| plan.number);
@@ -63,7 +63,7 @@ impl Run {
         Ok(Self { path: path.to_owned(), experiments })
     }
 
-    /// Whether its experiments are those of a plan, each in a directory of its own.
+    /// Whether the run's experiments are a plan's, each in its own directory.
     pub(super) fn is_of_plan(&self) -> bool {
         self.path.is_dir() && !self.path.join(RESULTS).exists()
     }
@@ -76,17 +76,17 @@ impl Found {
         Ok(Self { file, results })
     }
 
-    /// The name in the plan, if it is of a plan.
+    /// The experiment's name in its plan, if it has a plan.
     pub(super) fn name(&self) -> Option<&str> {
         self.results.0.plan.as_ref().map(|plan| plan.experiment.as_str())
     }
 
-    /// Where it is.
+    /// The directory of the experiment.
     pub(super) fn directory(&self) -> &Path {
         self.file.parent().unwrap_or(Path::new(""))
     }
 
-    /// Writes its page.
+    /// Writes the experiment's page.
     pub(super) fn write_page(&self, path: &Path, answer: &Answer<'_>) -> Result<(), Failure> {
         RawLines::read(std::slice::from_ref(&self.file))
             .and_then(|raw| page::write(path, answer, &raw))

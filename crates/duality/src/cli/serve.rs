@@ -115,7 +115,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     if let Some(how) = architecture.degraded(&options) {
         log::tell(format_args!("{} {how}", architecture.name()));
     }
-    // Before there is a thread: its arena would count.
+    // Set the limit before threads exist, because a thread's arena would count.
     limit(arguments.tuning)?;
     memory::share_arenas();
     let subject = Subject { service: name.to_owned(), architecture: architecture.name() };
@@ -129,7 +129,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     }
     let server = listen(architecture, service, arguments, options)?;
     let address = server.address();
-    // The lab knows where it has put its servers.
+    // The lab chose the addresses of its servers.
     privileges.drop_for_good((!arguments.control).then_some(address))?;
     metrics.iter().for_each(Metrics::server_is_ready);
     match control {
@@ -144,7 +144,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     watch.finish().map_err(Failure::failed)
 }
 
-/// Refuses flags that ask about what the architecture or the service does not have.
+/// Refuses flags that the architecture or the service does not support.
 fn check_visibility(
     visibility: &Visibility,
     architecture: &dyn Architecture,
@@ -169,8 +169,8 @@ fn check_visibility(
     Ok(())
 }
 
-/// Takes the control channel, if there is one. Has requests counted for it, if the parent process
-/// asks for that. To be called before there are threads and other processes.
+/// Takes the control channel, if there is one. Has requests counted for the channel, if the parent
+/// process asks for that. Call this before there are threads and other processes.
 fn take_control(arguments: &Arguments) -> Result<Option<Control>, Failure> {
     if !arguments.control {
         return Ok(None);
@@ -183,8 +183,8 @@ fn take_control(arguments: &Arguments) -> Result<Option<Control>, Failure> {
     Ok(Some(control))
 }
 
-/// Takes the sockets that a service manager or the parent process passes on, or listens at the
-/// address of the arguments.
+/// Takes the sockets that a service manager or the parent process passes on. Without such sockets,
+/// listens at the address of the arguments.
 fn listen(
     architecture: &dyn Architecture,
     service: Served,

@@ -1,4 +1,4 @@
-//! The flags that set a service up. `serve` takes them, and `compare` hands them on to the servers
+//! The flags that set up a service. `serve` takes them, and `compare` hands them on to the servers
 //! that it starts.
 
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ impl SetupFlags {
         }
     }
 
-    /// Asks an experiment for what these flags say.
+    /// Adds the values of these flags to the settings of an experiment.
     pub(super) fn put_into(&self, settings: &mut Settings) {
         settings.root.clone_from(&self.root);
         settings.templates.clone_from(&self.templates);

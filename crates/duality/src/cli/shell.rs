@@ -1,5 +1,5 @@
-//! `duality completions` and `duality manual`: what an installation puts beside the command. Both
-//! are made from the command line itself, so they name what the command takes.
+//! `duality completions` and `duality manual`: the files that an installation puts beside the
+//! command. Both are made from the command line's description, so they name exactly its flags.
 
 use std::fs;
 use std::path::PathBuf;
@@ -41,23 +41,23 @@ pub(super) fn manual(arguments: &Manual) -> Result<(), Failure> {
     let folder = &arguments.folder;
     fs::create_dir_all(folder).map_err(|error| unwritten(folder, &error))?;
     clap_mangen::generate_to(described(), folder).map_err(|error| unwritten(folder, &error))?;
-    // The arguments of a compiler are not described to clap.
+    // clap does not know a compiler's arguments.
     let path = folder.join("duality-cc.1");
     fs::write(&path, page_of_text("duality-cc", cc::HELP)).map_err(|error| unwritten(&path, &error))
 }
 
-/// The whole command line. The commands have no `help` command of their own in it.
+/// The whole command line. The commands in it have no `help` command of their own.
 fn described() -> Command {
     super::Arguments::command().disable_help_subcommand(true)
 }
 
-/// A page of help that is laid out by hand: its first line is what the command does.
+/// A page of help that is laid out by hand. Its first line describes the command.
 fn page_of_text(name: &str, help: &str) -> Vec<u8> {
     let (about, rest) = help.split_once('\n').unwrap_or((help, ""));
     let escaped: String = rest
         .trim_start()
         .lines()
-        // A line that begins with a dot or an apostrophe would be an order to troff.
+        // A line that begins with a dot or an apostrophe would be a request to troff.
         .map(|line| format!("\\&{}\n", line.replace('\\', "\\e").replace('-', "\\-")))
         .collect();
     let title = name.to_uppercase();

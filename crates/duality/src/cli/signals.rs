@@ -14,7 +14,8 @@ const STOP: i32 = 19;
 /// The first and the last real-time signal that glibc leaves to programs.
 const REAL_TIME: (i32, i32) = (34, 64);
 
-/// A signal that a process can handle: `12`, `USR2`, `SIGUSR2`, `RTMIN+3`. Letters may be small.
+/// A signal that a process can handle: `12`, `USR2`, `SIGUSR2`, `RTMIN+3`. Letters may be lower
+/// case.
 pub(super) fn parse_signal(text: &str) -> Result<i32, String> {
     let number =
         text.parse().ok().or_else(|| named(text)).filter(|number| (1..=64).contains(number));

@@ -1,4 +1,4 @@
-//! `duality trace`: makes traces of how clients behaved from logs, and shows what is in them.
+//! `duality trace`: makes traces of clients' behaviour from logs, and shows the content of traces.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

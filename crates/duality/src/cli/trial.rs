@@ -134,7 +134,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     audience.failure.map_or(Ok(()), |problem| Err(Failure::failed(problem)))
 }
 
-/// What is asked for, checked.
+/// The set-up from the arguments, after checks.
 fn setup_of(catalogue: &Catalogue, arguments: &Arguments) -> Result<Setup, Failure> {
     let name = arguments.service.as_deref().unwrap_or(catalogue.default_name());
     let setup = duality_services::Setup {
@@ -145,7 +145,7 @@ fn setup_of(catalogue: &Catalogue, arguments: &Arguments) -> Result<Setup, Failu
     let listed = catalogue.look_up(name, &setup).map_err(flag)?;
     setup::check_files(&setup).map_err(flag)?;
     arguments.tuning.check(&listed).map_err(flag)?;
-    // Candidates are processes, as those of prefork are.
+    // Candidates are processes, like those of prefork.
     let processes = find("prefork").map(Architecture::gives);
     if let Some(reason) = processes.and_then(|given| listed.missing_from(given)) {
         return Err(Failure::failed(format!("{name} on trial: {reason}")));
@@ -281,13 +281,13 @@ impl Door for KernelDoor {
     }
 }
 
-/// Prints what happens, and keeps it.
+/// Prints the events of a trial, and keeps them.
 struct Audience {
     json: bool,
     journal: Option<Journal>,
     /// A line that shows the standing, on a terminal.
     live: Option<ProgressBar>,
-    /// Why something was not kept or printed.
+    /// The reason why an event was not kept or printed.
     failure: Option<String>,
 }
 
@@ -300,7 +300,7 @@ impl Audience {
         Self { json, journal, live, failure: None }
     }
 
-    /// Says a line above the live one.
+    /// Prints a line above the live line.
     fn say(&self, text: &str) {
         match &self.live {
             Some(live) => live.suspend(|| log::tell(format_args!("{text}"))),
@@ -317,7 +317,7 @@ impl Audience {
         self.note(printed.map_err(|error| error.to_string()));
     }
 
-    /// Says the first thing that goes wrong. The trial goes on, for its clients.
+    /// Reports the first failure. The trial goes on, for its clients.
     fn note(&mut self, done: Result<(), String>) {
         if let Err(problem) = done
             && self.failure.is_none()
@@ -327,7 +327,7 @@ impl Audience {
         }
     }
 
-    /// Takes the live line away.
+    /// Removes the live line.
     fn finish(&self) {
         if let Some(live) = &self.live {
             live.finish_and_clear();
@@ -341,7 +341,7 @@ impl trial::Audience for Audience {
             let kept = journal.add(told).map_err(|error| format!("cannot keep records: {error}"));
             self.note(kept);
         }
-        // The live line has it.
+        // The live line already shows the event.
         let is_shown = self.live.is_some() && matches!(told.event, Event::Block(_));
         if self.json {
             let line = serde_json::to_string(told).expect("an event is plain data");
@@ -414,7 +414,7 @@ mod tests {
         arguments: Arguments,
     }
 
-    /// The candidates of a command line with their shares, or the complaint about them.
+    /// The candidates of a command line with their shares, or the error about them.
     fn shares(line: &str) -> Result<Vec<(String, f64)>, String> {
         let words = ["trial", "http"].into_iter().chain(line.split_whitespace());
         let parsed = CommandLine::try_parse_from(words).map_err(|error| error.to_string())?;

@@ -1,7 +1,7 @@
 //! The options of an architecture. `serve` takes these flags, and `compare` hands them on to the
-//! servers that it starts. So does the key `server-arguments` of a plan.
+//! servers that it starts. The key `server-arguments` of a plan does the same.
 //!
-//! A new flag is an entry of the list below, and the field of its name in [`Options`].
+//! A new flag is an entry of the list below, and a field of the same name in [`Options`].
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use duality_poller::Kind;
 use super::heading;
 use crate::catalogue::Listed;
 
-/// Makes [`Tuning`] of a list of flags.
+/// Makes [`Tuning`] from a list of flags.
 ///
-/// An entry of `options` sets the field of the same name in [`Options`]. The expression behind it
-/// is the value that a child process gets when the flag is absent; `None` passes nothing. `serve`
-/// itself applies the entries of `limits`.
+/// An entry of `options` sets the field of the same name in [`Options`]. The second expression is
+/// the value that a child process gets if the flag is absent. `None` passes nothing. `serve` itself
+/// applies the entries of `limits`.
 macro_rules! flags {
     (
         $default:ident;
@@ -209,7 +209,7 @@ flags! {
     }
 }
 
-/// The value of a flag, as text in an argument.
+/// The value of a flag, in the form of an argument.
 trait Value {
     fn text(self) -> String;
 }
@@ -232,7 +232,7 @@ impl Value for Duration {
     }
 }
 
-/// A choice of two values, each of which has a name on the command line.
+/// A choice of two values, each with a name on the command line.
 trait ByName: Copy + PartialEq + Send + Sync + 'static {
     /// The values, with their names and their help.
     const NAMES: [(Self, &str, &str); 2];
@@ -304,7 +304,7 @@ impl Tuning {
     ///
     /// # Errors
     ///
-    /// What is wrong with them, in one line.
+    /// The error names the mistake in one line.
     pub(super) fn parse(arguments: &[String]) -> Result<Self, String> {
         let command =
             Self::augment_args(Command::new("serve").no_binary_name(true)).args_override_self(true);
@@ -315,11 +315,11 @@ impl Tuning {
         Self::from_arg_matches(&matches).map_err(|error| super::in_one_line(&error))
     }
 
-    /// Whether `service` can be served like this.
+    /// Whether `service` can be served with these flags.
     ///
     /// # Errors
     ///
-    /// When its stacks would be too small.
+    /// If the stacks would be too small for it.
     pub(super) fn check(self, service: &Listed) -> Result<(), Misfit> {
         let (given, least) = (self.options().stack_size, service.stack);
         if given >= least {
@@ -343,7 +343,7 @@ fn parse_rate(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(is_possible).ok_or("give a whole number from 1 to 10000".into())
 }
 
-/// Bytes; with less than this, no server of ours starts.
+/// In bytes. With less than this, no server of ours starts.
 fn parse_address_space(text: &str) -> Result<u64, String> {
     parse_bytes(text)
         .ok()
@@ -442,7 +442,7 @@ mod tests {
     fn the_defaults_that_help_tells_are_those() {
         let Options { workers, cores, backlog, stack_size, disk_helpers, .. } = Options::default();
         let told = Tuning::augment_args(Command::new("serve")).render_help().to_string();
-        // Wherever lines are broken.
+        // The test ignores line breaks.
         let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
         for value in [workers, cores, backlog as usize, disk_helpers.get()] {
             assert!(told.contains(&format!("[default: {value}]")), "{value}: {told}");

@@ -1,4 +1,5 @@
-//! What `serve` shows of the server; see docs/visibility.md and docs/operations.md.
+//! The flags of `serve` that show the server's state: see docs/visibility.md and
+//! docs/operations.md.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::failure::Failure;
 use crate::metrics::Metrics;
 use crate::watch::{AccessLog, GraphFile, RecordsFile, Settings, Subject};
 
-/// SIGUSR1 has every task told, whatever these flags say.
+/// SIGUSR1 lists every task, whatever these flags say.
 #[derive(Args)]
 #[command(next_help_heading = heading::VISIBILITY)]
 pub(super) struct Visibility {
@@ -63,7 +64,7 @@ impl Visibility {
     /// The flags that the counters of a foreign runtime's kernel threads can answer.
     pub(super) const OF_COUNTERS: [&str; 2] = ["--metrics", "--stats"];
 
-    /// The flags that ask about tasks, of those that were given.
+    /// The given flags that ask about tasks.
     pub(super) fn flags(&self) -> impl Iterator<Item = &'static str> {
         let said = [
             ("--metrics", self.metrics.is_some()),
@@ -77,7 +78,7 @@ impl Visibility {
         said.into_iter().filter(|(_, is_said)| *is_said).map(|(flag, _)| flag)
     }
 
-    /// Starts to serve metrics, if they are asked for.
+    /// Starts to serve metrics, if the flags ask for them.
     pub(super) fn start_metrics(
         &self,
         subject: &Subject,
@@ -90,7 +91,7 @@ impl Visibility {
         self.access_log.as_deref()
     }
 
-    /// Opens the access log, if one is asked for.
+    /// Opens the access log, if a flag asks for one.
     pub(super) fn open_access_log(&self) -> Result<Option<AccessLog>, Failure> {
         self.access_log().map(AccessLog::open).transpose().map_err(Failure::failed)
     }
@@ -107,7 +108,7 @@ impl Visibility {
     }
 }
 
-/// A time that a kernel thread can keep without being busy.
+/// A time that a kernel thread can keep without a busy loop.
 fn period(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         short if short < Duration::from_millis(10) => Err("give a time from 10ms on".into()),

@@ -1,21 +1,21 @@
 //! A web server for a few short pages, on one kernel thread: one request for each connection, one
 //! connection at a time.
 //!
-//! All that a client may take is bounded: 8 KiB for a head, two seconds for everything.
+//! All resources of a client are bounded: 8 KiB for a head, two seconds for the whole exchange.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The most bytes of a request's head, and of its header fields the most.
+/// The most bytes of a request's head, and the most header fields.
 const HEAD: usize = 8 << 10;
 const FIELDS: usize = 64;
 
-/// How long one connection may take.
+/// The most time that one connection may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long to wait where nothing can be accepted.
+/// The pause if no connection can be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A page.
@@ -26,11 +26,11 @@ pub(super) struct Answer {
     pub(super) body: String,
 }
 
-/// Answers for ever. `page` finds the page at a path.
+/// Answers requests for ever. `page` finds the page at a path.
 pub(super) fn serve(listener: &TcpListener, page: impl Fn(&str) -> Option<Answer>) {
     loop {
         match listener.accept() {
-            // A client that breaks off has its reasons.
+            // A client may break off for its own reasons.
             Ok((stream, _)) => drop(converse(&stream, &page)),
             Err(_) => thread::sleep(PAUSE),
         }
@@ -51,7 +51,7 @@ fn converse(stream: &TcpStream, page: impl Fn(&str) -> Option<Answer>) -> io::Re
         Err(status) => (Method::Get, bare(status)),
     };
     send(stream, &text(method, &answer), end)?;
-    // A child process that was forked meanwhile has the connection, too.
+    // A child process that was forked meanwhile also has the connection.
     stream.shutdown(Shutdown::Both)
 }
 
@@ -61,8 +61,8 @@ enum Method {
     Head,
 }
 
-/// The method and the path of a request, or the status that refuses it. `None`: it has not come
-/// whole.
+/// The method and the path of a request, or the status that refuses it. `None` if it has not come
+/// completely.
 fn request(head: &[u8]) -> Option<Result<(Method, String), &'static str>> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut request = httparse::Request::new(&mut fields);
@@ -105,7 +105,7 @@ fn send(mut stream: &TcpStream, mut bytes: &[u8], end: Instant) -> io::Result<()
     Ok(())
 }
 
-/// The time that is left.
+/// The remaining time.
 fn left(end: Instant) -> io::Result<Duration> {
     let left = end.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }

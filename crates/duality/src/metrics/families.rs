@@ -64,6 +64,8 @@ impl Collector for Families {
         let errors = [&failed[..], &panics].concat();
         let help = "Connections that ended with an error.";
         page.labelled("errors", help, "kind", &errors, ConstCounter::new)?;
+        let help = "Requests with an answer that tells of a failure, such as status 500.";
+        page.counter("requests_failed", help, None, totals.requests_failed)?;
         page.gauge("tasks", "Tasks that are alive.", totals.tasks_now())?;
         page.counter("read", "Bytes read from sockets.", Some(&Unit::Bytes), totals.read_bytes)?;
         page.counter(
@@ -86,7 +88,7 @@ impl Collector for Families {
     }
 }
 
-/// Writes the queues of an architecture that is made of queues.
+/// Writes the queues, for an architecture that has queues.
 fn write_queues(page: &mut Page<'_>) -> fmt::Result {
     let queues = visibility::queues();
     if queues.is_empty() {

@@ -1,4 +1,4 @@
-//! `--metrics`: what a server counts, for Prometheus, and its health. docs/operations.md lists the
+//! `--metrics`: a server's counters, for Prometheus, and its health. docs/operations.md lists the
 //! names.
 //!
 //! ```text
@@ -6,8 +6,8 @@
 //!               endpoint: GET /healthz ──▶ 200; 503 before the server listens, or while it drains
 //! ```
 //!
-//! A kernel thread of its own answers, one scraper at a time, so no scrape takes a turn of the
-//! measured architecture. The counters are there anyway. Only the histogram of latencies is kept
+//! A separate kernel thread answers, one scraper at a time, so no scrape takes a turn of the
+//! measured architecture. The counters exist in any case. Only the histogram of latencies is kept
 //! for this flag.
 
 mod endpoint;
@@ -31,19 +31,19 @@ use self::families::Families;
 use crate::failure::Failure;
 use crate::watch::Subject;
 
-/// The metrics of a server, which are being served.
+/// The metrics of a server, while they are served.
 pub(crate) struct Metrics {
     is_ready: Arc<AtomicBool>,
 }
 
 impl Metrics {
-    /// Listens at `address`, says where, and starts the thread that answers. To be called before
-    /// connections are accepted and processes are forked. `forks` says that there will be child
-    /// processes.
+    /// Listens at `address`, prints the address, and starts the thread that answers. Call this
+    /// before connections are accepted and processes are forked. `forks` says that there will be
+    /// child processes.
     ///
     /// # Errors
     ///
-    /// When the address, memory or a thread cannot be had.
+    /// If the address, memory or a thread is not available.
     pub(crate) fn start(
         address: SocketAddr,
         subject: &Subject,
@@ -110,7 +110,7 @@ fn answer(path: &str, registry: &Registry, is_ready: &AtomicBool) -> Option<Answ
     })
 }
 
-/// Counts panics of this process and its children from now on, beside what is done about them.
+/// Counts panics of this process and its children from now on, in addition to the existing hook.
 pub(crate) fn count_panics() -> &'static AtomicU64 {
     let [panics]: &'static [AtomicU64; 1] = shared::words();
     let report = panic::take_hook();

@@ -1,4 +1,4 @@
-//! A page in Prometheus's text format: metrics that are read once, each with its name and help.
+//! A page in Prometheus's text format: metrics with names and help, each read once.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-/// What is being written.
+/// The page so far.
 pub(crate) struct Page<'e>(DescriptorEncoder<'e>);
 
 impl<'e> Page<'e> {
@@ -17,7 +17,7 @@ impl<'e> Page<'e> {
         Self(encoder)
     }
 
-    /// A count that only grows. Its name gets the unit and `_total`.
+    /// A count that only grows. The encoder adds the unit and `_total` to its name.
     pub(crate) fn counter<N>(
         &mut self,
         name: &str,
@@ -32,7 +32,7 @@ impl<'e> Page<'e> {
         ConstCounter::new(value).encode(encoder)
     }
 
-    /// A value that goes up and down.
+    /// A value that rises and falls.
     pub(crate) fn gauge<N>(&mut self, name: &str, help: &str, value: N) -> fmt::Result
     where
         ConstGauge<N>: EncodeMetric,
@@ -59,8 +59,8 @@ impl<'e> Page<'e> {
         Ok(())
     }
 
-    /// Durations in seconds: their sum, their number, and how many there are in each bucket. The
-    /// upper bound of the last bucket is infinite.
+    /// Durations in seconds: their sum, their number, and the number in each bucket. The upper
+    /// bound of the last bucket is infinite.
     pub(crate) fn histogram(
         &mut self,
         name: &str,

@@ -1,5 +1,5 @@
-//! The processor time of a server: of this process, of its children that live, and of those that
-//! have ended.
+//! The processor time of a server: of this process, of its living children, and of its ended
+//! children.
 
 use std::fs;
 
@@ -19,8 +19,8 @@ impl Processor {
         Self { forks, highest: 0 }
     }
 
-    /// Seconds until now. They never become fewer: a child that ends between two looks is counted
-    /// next time.
+    /// Seconds so far. The value never falls: if a child ends between two looks, the next call
+    /// counts it.
     pub(super) fn seconds(&mut self) -> f64 {
         let ended = usage::of_this_process().cpu_us;
         let living = if self.forks { of_living_children() } else { 0 };
@@ -43,7 +43,7 @@ fn of_living_children() -> u64 {
     threads.map(of_thread).sum::<u64>() / 1000
 }
 
-/// The first number of a `schedstat`: the time that a kernel thread ran.
+/// The first number of a `schedstat`: the time for which a kernel thread ran.
 fn nanoseconds(schedstat: &str) -> u64 {
     schedstat.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }

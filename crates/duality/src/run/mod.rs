@@ -22,34 +22,34 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub(crate) use program::{Program, Verdict, search};
 
-/// The engine, a shared object; empty on machines that it does not support.
+/// The engine, a shared object. Empty on machines that the engine does not support.
 pub(crate) static ENGINE: &[u8] = include_bytes!(env!("DUALITY_ENGINE"));
 
-/// What has gdb list threads.
+/// The script with which gdb lists threads.
 pub(crate) static GDB_SCRIPT: &str = include_str!("threads.py");
 
 /// How the engine learns that a thread can go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Poller {
-    // Plain comments: with help of their own, the values would make all of `--help` longer.
-    // The kernel tells that a descriptor is ready, and the thread receives.
+    // Plain comments, because help for the values would lengthen all of `--help`.
+    // The kernel reports that a descriptor is ready, and the thread receives.
     Epoll,
-    // The kernel receives for a thread that waits for a stream; epoll tells of the rest.
+    // The kernel receives for a thread that waits for a stream. epoll reports all other events.
     Uring,
 }
 
-/// How the engine is set up.
+/// The settings of the engine.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// Kernel threads that run the program's threads.
     pub(crate) cores: u16,
-    /// Processor time after which another thread has its turn; `None` for never.
+    /// Processor time after which another thread has its turn. `None` means never.
     pub(crate) tick: Option<Duration>,
-    /// The stacks of threads that do not say how large theirs is, in bytes.
+    /// The bytes of a thread's stack, if the thread does not ask for a size.
     pub(crate) stack_size: Option<u64>,
     /// Print counters at the end.
     pub(crate) stats: bool,
-    /// Report calls that keep all threads waiting for longer.
+    /// Report calls that keep all threads waiting for longer than this.
     pub(crate) stall: Option<Duration>,
     pub(crate) poller: Poller,
     /// Programs started by the program run on the engine too.
@@ -58,7 +58,7 @@ pub(crate) struct Settings {
     pub(crate) dump_signal: Option<i32>,
 }
 
-/// Becomes the program, on the engine. Returns only if that fails.
+/// Becomes the program, on the engine. Returns only if execve(2) fails.
 pub(crate) fn exec(program: &OsStr, arguments: &[OsString], settings: &Settings) -> io::Error {
     match prepare(settings) {
         Ok((library, variable)) => {
@@ -73,7 +73,7 @@ pub(crate) fn exec(program: &OsStr, arguments: &[OsString], settings: &Settings)
     }
 }
 
-/// The list of libraries to load first: ours, then those that were there.
+/// The list of libraries to load first: the engine, then the former entries.
 fn preload(library: &OwnedFd) -> OsString {
     let mut list = OsString::from(format!("/proc/self/fd/{}", library.as_raw_fd()));
     if let Some(before) = env::var_os("LD_PRELOAD").filter(|before| !before.is_empty()) {
@@ -83,13 +83,14 @@ fn preload(library: &OwnedFd) -> OsString {
     list
 }
 
-/// Puts the engine where the dynamic linker finds it, and writes down the settings.
+/// Puts the engine where the dynamic linker finds it, and encodes the settings.
 fn prepare(settings: &Settings) -> io::Result<(OwnedFd, OsString)> {
     let library = out_of_the_way(engine_file()?)?;
     fcntl_setfd(&library, FdFlags::empty())?;
     let mut stack_before = 0;
     if let Some(size) = settings.stack_size {
-        // libc takes the size of its threads' stacks from this limit; the engine puts it back.
+        // libc takes the size of its threads' stacks from this limit. The engine restores the
+        // limit.
         let limit = getrlimit(Resource::Stack);
         stack_before = limit.current.unwrap_or(u64::MAX);
         setrlimit(Resource::Stack, Rlimit { current: Some(size), maximum: limit.maximum })?;
@@ -110,8 +111,8 @@ fn prepare(settings: &Settings) -> io::Result<(OwnedFd, OsString)> {
 }
 
 fn engine_file() -> io::Result<OwnedFd> {
-    // Some systems make such files non-executable unless they are asked not to; older kernels do
-    // not know the flag.
+    // Some systems make such files non-executable without this flag. Older kernels do not know the
+    // flag.
     let file = memfd_create("duality-engine", MemfdFlags::CLOEXEC | MemfdFlags::EXEC)
         .or_else(|_| memfd_create("duality-engine", MemfdFlags::CLOEXEC))?;
     let mut file = std::fs::File::from(file);
@@ -119,7 +120,7 @@ fn engine_file() -> io::Result<OwnedFd> {
     let unlimited = Rlimit { current: None, maximum: None };
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if limit.current.is_some() {
-        // The kernel counts files in memory too.
+        // The kernel applies the limit to files in memory too.
         setrlimit(Resource::Fsize, unlimited).or_else(|_| setrlimit(Resource::Fsize, raised))?;
         let room = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
         if room < ENGINE.len() as u64 {
@@ -133,13 +134,13 @@ fn engine_file() -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Moves a descriptor away from the low numbers, because the program may count on them. It goes far
-/// up, or above a low limit, or at least to the end of that limit.
+/// Moves a descriptor away from the low numbers, because the program may count on them. The
+/// descriptor goes far up, or above a low limit, or at least to the end of that limit.
 fn out_of_the_way(file: OwnedFd) -> io::Result<OwnedFd> {
     const MOST: u64 = 1 << 20;
     const ROOM: u64 = 16;
-    // As in `engine/src/descriptors/spare_numbers.rs`: fork copies a table that reaches to the
-    // highest number.
+    // The number is that of `engine/src/descriptors/spare_numbers.rs`: fork copies a table that
+    // reaches to the highest number.
     const FAR: u64 = 4096;
     let before = getrlimit(Resource::Nofile);
     let limit = before.current.unwrap_or(MOST).min(MOST);
@@ -147,7 +148,8 @@ fn out_of_the_way(file: OwnedFd) -> io::Result<OwnedFd> {
         return Ok(fcntl_dupfd_cloexec(&file, i32::try_from(FAR).unwrap_or(0)).unwrap_or(file));
     }
     let higher = (limit + ROOM).min(MOST);
-    // Above the hard limit if that is as low, which takes a privilege; for a moment in any case.
+    // If the hard limit is as low, the number is above it, which takes a privilege. The limit is
+    // changed only for a moment.
     let maximum = before.maximum.map(|maximum| maximum.max(higher));
     let raised = Rlimit { current: Some(higher), maximum };
     let room_above = limit < higher && setrlimit(Resource::Nofile, raised).is_ok();
@@ -159,23 +161,24 @@ fn out_of_the_way(file: OwnedFd) -> io::Result<OwnedFd> {
     Ok(moved.unwrap_or(file))
 }
 
-/// The processors that this process may use, as far as the engine can make use of them.
+/// The processors that this process may use, up to the engine's limit.
 pub(crate) fn processors() -> u16 {
     const MOST: usize = 64;
     std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST) as u16)
 }
 
-/// Why the engine cannot work on this machine, if so.
+/// The reason why the engine cannot work on this machine, if it cannot.
 pub(crate) fn unsupported() -> Option<&'static str> {
     if ENGINE.is_empty() {
         return Some("`duality run` is for x86_64 Linux; docs/run.md says what aarch64 needs");
     }
-    // Without it, the dynamic linker would ignore the engine, and the program run natively.
+    // Without /proc, the dynamic linker would ignore the engine, and the program would run
+    // natively.
     (!Path::new("/proc/self/fd").exists())
         .then_some("/proc is not mounted, and the program loads the engine from there; mount it")
 }
 
-/// The file that a name on the command line means, as the shell finds it.
+/// The file of a name on the command line, as the shell would find it.
 pub(crate) fn find(name: &OsStr) -> Option<PathBuf> {
     let path = PathBuf::from(name);
     if name.as_encoded_bytes().contains(&b'/') {

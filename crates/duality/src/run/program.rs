@@ -1,4 +1,4 @@
-//! What the files of a program say about whether it can run on user-level threads.
+//! Judges from the files of a program whether it can run on user-level threads.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -18,12 +18,12 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym};
 use object::read::{ReadCache, ReadRef};
 use rustix::fs::{Access, access};
 
-/// A program's file, and the interpreter that the kernel starts for it.
+/// A program's file, and the interpreter that the kernel starts for this file.
 #[derive(Debug)]
 pub(crate) struct Program {
-    /// What was named.
+    /// The file that the user named.
     pub(crate) path: PathBuf,
-    /// What is executed: the interpreter, for a script.
+    /// The file that is executed: the interpreter, for a script.
     pub(crate) binary: PathBuf,
 }
 
@@ -45,14 +45,14 @@ pub(crate) struct Finding {
 }
 
 impl Program {
-    /// Finds out what the kernel would execute.
+    /// Finds the file that the kernel would execute.
     ///
     /// # Errors
     ///
     /// One line that names the file.
     pub(crate) fn open(path: PathBuf) -> Result<Self, String> {
         let mut binary = path.clone();
-        // A script's interpreter may be a script itself; the kernel follows five.
+        // A script's interpreter may itself be a script. The kernel follows five.
         for _ in 0..5 {
             let mut start = Vec::new();
             fs::File::open(&binary)
@@ -69,12 +69,12 @@ impl Program {
         Ok(Self { path, binary })
     }
 
-    /// Whether the program is a script: what it starts are programs of their own.
+    /// Whether the program is a script, which starts separate programs.
     pub(crate) fn is_script(&self) -> bool {
         self.path != self.binary
     }
 
-    /// Whether the engine can run it, from its file alone.
+    /// Whether the engine can run the program, judged by its file alone.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ pub(crate) fn search(path: &Path) -> Result<Finding, String> {
     Ok(Finding { object: path.to_path_buf(), calls: findings.sites.len(), unpatchable })
 }
 
-/// Why the engine cannot run the program in these bytes, if so.
+/// The reason why the engine cannot run the program in these bytes, if there is one.
 fn refusal<'a>(bytes: impl ReadRef<'a>) -> Option<&'static str> {
     let parsed = FileHeader64::<Endianness>::parse(bytes)
         .and_then(|header| header.endian().map(|endian| (header, endian)));
@@ -185,8 +185,8 @@ fn refusal<'a>(bytes: impl ReadRef<'a>) -> Option<&'static str> {
     sanitizer(header, endian, bytes)
 }
 
-/// What a sanitizer in the program forbids, if so. gcc's ThreadSanitizer, a library of its own,
-/// works, and so does MemorySanitizer.
+/// The reason why a sanitizer in the program prevents the engine, if one does. MemorySanitizer
+/// works, and so does gcc's ThreadSanitizer, which is a separate library.
 fn sanitizer<'a>(
     header: &FileHeader64<Endianness>,
     endian: Endianness,

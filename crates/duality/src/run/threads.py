@@ -3,7 +3,8 @@
     gdb -p PID -x FILE -ex "duality threads" -ex detach -batch
     gdb -p PID -x FILE -ex "duality backtrace" -ex detach -batch      every thread; or: duality backtrace ID
 
-`duality run --gdb-script` prints this file. It reads what `crates/engine/src/show/inspection.rs` describes.
+`duality run --gdb-script` prints this file. The script reads the structure that
+`crates/engine/src/show/inspection.rs` describes.
 """
 
 import struct
@@ -11,7 +12,7 @@ import struct
 import gdb
 
 MAGIC = 0x6475616C69747931
-# What the engine describes, in order, each a word.
+# The fields of the engine's description, in order, each a word.
 FIELDS = ["magic", "main", "table", "used", "size", "id", "state", "place", "name", "call", "awaited"]
 STATES = ["dead", "ready", "running", "parked"]
 # Registers of a thread in a call, by their place in `Frame` (frame.rs).
@@ -53,7 +54,7 @@ class Thread:
         self.awaited = word("awaited", "<Q")
 
     def registers(self):
-        """Where its own code was left, or None while it runs."""
+        """The place where the thread left its own code, or None while the thread runs."""
         if self.state == "running" or not self.place:
             return None
         if self.place & 1:
@@ -96,7 +97,7 @@ class List(gdb.Command):
 
 
 class Backtrace(gdb.Command):
-    """Shows the stacks of the user-level threads, or of the one with this number."""
+    """Shows the stacks of the user-level threads, or of the thread with this number."""
 
     def __init__(self):
         super().__init__("duality backtrace", gdb.COMMAND_STACK)

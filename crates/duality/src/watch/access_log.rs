@@ -1,8 +1,8 @@
-//! `--access-log`: lines of requests, from the pipe that all processes of the server write to
-//! (`duality_runtime::visibility::RequestLog`), to a file.
+//! `--access-log`: copies lines about requests to a file, from the pipe to which all processes of
+//! the server write (`duality_runtime::visibility::RequestLog`).
 //!
-//! A thread of its own looks at the pipe 50 times in a second. It opens the file again after a
-//! reload (SIGHUP). It says how many lines were dropped: by a full pipe, or by a full disk.
+//! A separate thread reads the pipe 50 times in a second. The thread opens the file again after a
+//! reload (SIGHUP). It reports how many lines a full pipe or a full disk dropped.
 
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -19,19 +19,20 @@ use super::output::Output;
 
 const FLAG: &str = "--access-log";
 
-/// How often the thread looks. A megabyte of pipe is enough for 300,000 lines in a second.
+/// The interval at which the thread reads. A megabyte of pipe is enough for 300,000 lines in a
+/// second.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a report about dropped lines covers further ones.
+/// The time for which a report about dropped lines covers further ones.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// An access log, which is open.
+/// An open access log.
 pub(crate) struct AccessLog {
     writer: Arc<Mutex<Writer>>,
 }
 
 impl AccessLog {
-    /// Opens the file, and has each request write a line from now on.
+    /// Opens the file, and begins a line for each request.
     ///
     /// # Errors
     ///
@@ -58,7 +59,7 @@ impl AccessLog {
     ///
     /// # Errors
     ///
-    /// When there can be no thread.
+    /// If no thread can be made.
     pub(super) fn start(&self) -> Result<(), String> {
         let writer = self.writer.clone();
         children::helper();
@@ -71,7 +72,7 @@ impl AccessLog {
         thread.map(drop).map_err(|error| format!("{FLAG}: {error}{}", remedy(&error)))
     }
 
-    /// Writes what is left. The server has ended.
+    /// Writes the remaining lines. The server must have ended.
     pub(super) fn finish(&self) {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.look();
@@ -84,17 +85,17 @@ struct Writer {
     output: Output,
     path: PathBuf,
     buffer: Vec<u8>,
-    /// The reloads that were carried out.
+    /// The number of reloads so far.
     reloads: u64,
     /// Lines that could not be written to the file.
     lost: u64,
-    /// Dropped lines that were told.
+    /// Dropped lines that have been reported.
     told: u64,
     told_at: Option<Instant>,
 }
 
 impl Writer {
-    /// Writes what has come, to a new file after a reload.
+    /// Writes the lines so far, to a new file after a reload.
     fn look(&mut self) {
         if mem::replace(&mut self.reloads, reload::requests()) != self.reloads {
             match Output::append(&self.path, FLAG) {
@@ -114,7 +115,7 @@ impl Writer {
         self.tell_dropped(false);
     }
 
-    /// Says how many lines were dropped since it was last said, unless that was lately.
+    /// Reports the lines that were dropped since the last report, unless that was recent.
     fn tell_dropped(&mut self, is_last: bool) {
         let dropped = self.lost + visibility::dropped_log_lines();
         let is_quiet = self.told_at.is_some_and(|at| at.elapsed() < QUIET) && !is_last;

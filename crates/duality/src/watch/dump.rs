@@ -1,4 +1,4 @@
-//! A dump: every task with its stage, what it waits for, for how long, and its calls.
+//! A dump: every task with its stage, its wait, the length of the wait, and its calls.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use super::Subject;
 /// Tasks that are listed.
 const LISTED: usize = 1000;
 
-/// How long a loop may take to answer. One that is held by a task is named with that task.
+/// The time limit for a loop's answer. If a task holds a loop, the dump names both.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The whole text.
@@ -52,7 +52,7 @@ pub(super) fn dump(subject: &Subject) -> String {
     for thread in &threads.longest {
         lines.push((thread.waited, thread_line(thread)));
     }
-    // A stable sort, so that waits of one moment stay in their order.
+    // A stable sort, so that waits that began at one moment stay in order.
     lines.sort_by_key(|(waited, _)| std::cmp::Reverse(*waited));
     lines.truncate(LISTED);
     let listed = lines.len();
@@ -125,7 +125,7 @@ fn thread_line(thread: &ThreadReport) -> String {
     line
 }
 
-/// What a wait is for, to follow "waits".
+/// The object of a wait, as words after "waits".
 fn purpose(wait: Wait, peer: Option<SocketAddr>) -> String {
     let peer = peer.map_or_else(String::new, |peer| format!(" ({peer})"));
     match wait {
@@ -145,7 +145,8 @@ fn purpose(wait: Wait, peer: Option<SocketAddr>) -> String {
     }
 }
 
-/// The stacks of the tasks that are listed: many tasks wait at the same place, which is told once.
+/// The stacks of the listed tasks. Many tasks wait at the same place, so each stack is printed
+/// once.
 #[derive(Default)]
 struct Stacks {
     numbers: HashMap<Trace, usize>,

@@ -1,4 +1,4 @@
-//! The blocking graph as a file, written when the server has ended.
+//! The blocking graph as a file, written after the server's end.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use duality_runtime::visibility::{self, Edge, Node};
 
 use super::Subject;
 
-/// Where a graph goes, and how.
+/// The file of a graph, and its form.
 #[derive(Clone, Debug)]
 pub(crate) struct GraphFile {
     pub(crate) path: PathBuf,
@@ -61,7 +61,7 @@ pub(super) struct Drawing {
 }
 
 impl Drawing {
-    /// Begins to draw. The file is made now, so that a wrong name is told at once.
+    /// Begins the graph. The file is created now, so that a wrong name causes an error at once.
     pub(super) fn begin(file: &GraphFile, subject: Subject) -> Result<Self, String> {
         file.fill("").map_err(|problem| format!("--graph: {problem}"))?;
         visibility::prepare_graph()

@@ -1,9 +1,9 @@
-//! The kernel thread that watches a server. It writes the counters (`--stats`) and the records of
-//! requests (`--records`). It dumps the tasks when SIGUSR1 asks for it (`--dump`), and names the
+//! The kernel thread that watches a server. The thread writes the counters (`--stats`) and the
+//! records of requests (`--records`). On SIGUSR1, the thread dumps the tasks (`--dump`). It names a
 //! task that holds up a loop (`--stall`). See docs/visibility.md.
 //!
-//! It sleeps until one of these is due. A server that forks has one watcher, in the parent. The
-//! watcher sees the children through their slots (`duality_runtime::visibility`).
+//! The watcher sleeps until the next of these events. A server that forks has one watcher, in the
+//! parent. The watcher sees the children through their slots (`duality_runtime::visibility`).
 
 mod access_log;
 mod dump;
@@ -31,24 +31,24 @@ pub(crate) use self::records::RecordsFile;
 use self::stall::Stalls;
 use self::stats::Stats;
 
-/// What is to be seen of a server, and where.
+/// The outputs about a server, and their files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
-    /// Where the counters go, `-` for standard error.
+    /// The file of the counters, `-` for standard error.
     pub(crate) stats: Option<PathBuf>,
-    /// How often they go there, beside once at the end.
+    /// The interval between outputs of the counters, besides the one at the end.
     pub(crate) stats_every: Option<Duration>,
-    /// Where dumps go; without it, to standard error.
+    /// The file of dumps. Without one, standard error.
     pub(crate) dump: Option<PathBuf>,
-    /// How long a task may hold a loop before it is reported.
+    /// The time for which a task may hold a loop before a report.
     pub(crate) stall: Option<Duration>,
-    /// Where the blocking graph goes at the end.
+    /// The file of the blocking graph, which is written at the end.
     pub(crate) graph: Option<GraphFile>,
-    /// Where the records of requests go at the end, and how many there may be.
+    /// The file of the requests' records, which is written at the end, and the most records.
     pub(crate) records: Option<(RecordsFile, usize)>,
 }
 
-/// What is watched.
+/// The watched server.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     pub(crate) service: String,
@@ -64,7 +64,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Opens what is written to, and starts the watching thread.
+    /// Opens the outputs, and starts the watching thread.
     ///
     /// # Errors
     ///
@@ -104,11 +104,11 @@ impl Watch {
         Ok(Self { stats, records, graph, access_log })
     }
 
-    /// Writes the counters for the last time, the records, the graph, and the rest of the log.
+    /// Writes the last counters, the records, the graph, and the rest of the log.
     ///
     /// # Errors
     ///
-    /// When they cannot be written.
+    /// If one of them cannot be written.
     pub(crate) fn finish(self) -> Result<(), String> {
         self.access_log.iter().for_each(AccessLog::finish);
         self.stats.map_or(Ok(()), |stats| write_stats(&stats))?;
@@ -141,7 +141,7 @@ impl Watcher {
             if let (Some(due), Some(every), Some(stats)) = (&mut stats_due, self.every, &self.stats)
                 && now >= *due
             {
-                // A late line is left out, not made up for.
+                // A late line is left out, and not written later.
                 *due = now + every;
                 complain(write_stats(stats));
             }

@@ -1,9 +1,9 @@
-//! Files that a watched server writes. They are new, the server's own, and readable by its user
-//! alone.
+//! Files that a watched server writes. The files are new, belong to the server, and are readable by
+//! its user alone.
 //!
-//! A server may run as root and be told to write into /tmp, where others can plant names. So it
-//! follows no symbolic link (`O_NOFOLLOW` of open(2)), and writes to no file of another user. A new
-//! file has the mode 0600, since records and dumps name clients.
+//! A server may run as root and write into /tmp, where others can plant names. So it follows no
+//! symbolic link (`O_NOFOLLOW` of open(2)), and writes to no file of another user. A new file has
+//! the mode 0600, since records and dumps name clients.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,11 +14,11 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
-/// A file, or standard error under a descriptor of its own. This thread might hold std's lock while
-/// another one forks, and the child would hold it for ever.
+/// A file, or standard error under another descriptor. This thread might hold std's lock while
+/// another thread forks. The child would then hold that lock for ever.
 pub(super) struct Output {
     file: File,
-    /// What complaints call it.
+    /// The name in error messages.
     name: String,
 }
 
@@ -35,11 +35,11 @@ impl Output {
         Ok(Self { file: create(path, flag)?, name: path.display().to_string() })
     }
 
-    /// The same, at the end of what `path` holds.
+    /// Opens the file that `flag` names, and appends to it.
     ///
     /// # Errors
     ///
-    /// Those of [`create`].
+    /// The errors of [`create`].
     pub(super) fn append(path: &Path, flag: &str) -> Result<Self, String> {
         if path == Path::new("-") {
             return Self::standard_error();
@@ -68,12 +68,13 @@ impl Output {
 ///
 /// # Errors
 ///
-/// When it cannot be written, is a symbolic link outside /dev, or belongs to another user. The line
-/// names the flag and the file.
+/// If the file cannot be written, is a symbolic link outside /dev, or belongs to another user. The
+/// line names the flag and the file.
 pub(super) fn create(path: &Path, flag: &str) -> Result<File, String> {
     let file = open(path, flag, OpenOptions::new().write(true))?;
     let empty = || match file.metadata()?.is_file() {
-        // Not by O_TRUNC: what is another's is left as it was.
+        // Truncate only after the check, and not by O_TRUNC: another user's file must stay
+        // unchanged.
         true => file.set_len(0),
         false => Ok(()),
     };
@@ -83,7 +84,7 @@ pub(super) fn create(path: &Path, flag: &str) -> Result<File, String> {
 
 fn open(path: &Path, flag: &str, options: &mut OpenOptions) -> Result<File, String> {
     let told = |problem: String| format!("{flag}: {}: {problem}", path.display());
-    // The links of /dev, such as stdout, are the system's: no other user can plant one there.
+    // The links of /dev, such as stdout, are the system's: no other user can plant a link there.
     let follow = if path.starts_with("/dev") { OFlags::empty() } else { OFlags::NOFOLLOW };
     options.create(true).mode(0o600).custom_flags(follow.bits().cast_signed());
     let file = options.open(path).map_err(|error| match path.is_symlink() {
@@ -110,7 +111,7 @@ mod tests {
         let path = folder.path().join("stats");
         Output::open(&path, "--stats").unwrap().write("one").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        // The next run begins anew.
+        // The next run begins with an empty file.
         Output::open(&path, "--stats").unwrap().write("2").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "2");
     }

@@ -1,4 +1,4 @@
-//! The records of requests as a file, written when the server has ended.
+//! The records of requests as a file, written after the server's end.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -38,7 +38,7 @@ impl FromStr for RecordsFile {
     }
 }
 
-/// Records that are being kept.
+/// Records in progress.
 pub(super) struct Records {
     file: File,
     to: RecordsFile,
@@ -46,7 +46,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Opens the file, and has up to `limit` requests recorded from now on.
+    /// Opens the file, and begins to record up to `limit` requests.
     pub(super) fn begin(to: &RecordsFile, limit: usize) -> Result<Self, String> {
         let file = output::create(&to.path, "--records")?;
         visibility::prepare_records(limit)
@@ -54,7 +54,7 @@ impl Records {
         Ok(Self { file, to: to.clone(), limit })
     }
 
-    /// Writes what has been recorded.
+    /// Writes the records.
     pub(super) fn finish(self) -> Result<(), String> {
         let (records, surplus) = visibility::records();
         if surplus > 0 {

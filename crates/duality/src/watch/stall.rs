@@ -1,8 +1,9 @@
 //! Finds the task that holds up a loop.
 //!
-//! A loop counts each turn that it gives to a task, and says which task has it. A watcher that sees
-//! one turn for longer than the threshold has found a stall, while the stall lasts. The loop reads
-//! no clock for that. So a stall is found if it lasts for the threshold and one look more.
+//! A loop counts each turn that it gives to a task, and shows which task has the turn. A watcher
+//! that sees one turn for longer than the threshold has found a stall, while the stall lasts. The
+//! loop reads no clock for this purpose. So a stall is found if it lasts for the threshold and one
+//! more look.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,38 +11,39 @@ use std::time::{Duration, Instant};
 use duality_runtime::log;
 use duality_runtime::visibility::{self, LoopTurn, TaskTurn};
 
-/// Looks at the loops for each threshold. So a stall's length is known to an eighth of the
-/// threshold.
+/// The number of looks at the loops in each threshold. So a stall's length is known to an eighth of
+/// the threshold.
 const LOOKS: u32 = 8;
 
-/// Stalls that are told in a second, each in at most two lines; of the others, how many there were.
+/// The most stalls that are reported in a second, each in at most two lines. For further stalls,
+/// one line has their number.
 const LINES: u32 = 10;
 
-/// What is known of the loops.
+/// The state of the loops.
 pub(super) struct Stalls {
     threshold: Duration,
-    /// The turn that each loop, by its kernel thread, was seen at.
+    /// The last seen turn of each loop, by the loop's kernel thread.
     seen: HashMap<u32, SeenTurn>,
     quota: Quota,
 }
 
 struct SeenTurn {
     turn: Option<TaskTurn>,
-    /// When it was first seen at that turn.
+    /// The time at which this turn was first seen.
     since: Instant,
-    /// The task and its stage, once they have been told.
+    /// The task and its stage, if they have been reported.
     told: Option<String>,
 }
 
 impl Stalls {
-    /// Prepares to look for turns of more than `threshold`.
+    /// Prepares to find turns longer than `threshold`.
     pub(super) fn new(threshold: Duration) -> Result<Self, String> {
         visibility::install_sampling().map_err(|error| format!("--stall: {error}"))?;
         let quota = Quota { second: Instant::now(), told: 0, untold: 0 };
         Ok(Self { threshold, seen: HashMap::new(), quota })
     }
 
-    /// How long to wait before the next look.
+    /// The pause before the next look.
     pub(super) fn pause(&self) -> Duration {
         self.threshold / LOOKS
     }
@@ -93,14 +95,14 @@ impl Stalls {
     }
 }
 
-/// The function that a loop executes, if it says so and is still at that turn.
+/// The function that a loop executes, if the loop answers and is still at this turn.
 fn where_it_is(turn: &LoopTurn) -> String {
     let Some(instruction) = visibility::sample(turn.thread) else { return String::new() };
     let names = visibility::name_instruction(instruction);
     names.first().map_or_else(String::new, |name| format!(", in {name}"))
 }
 
-/// So that a service that always stalls does not fill the disk.
+/// A service that always stalls must not fill the disk.
 struct Quota {
     second: Instant,
     told: u32,
@@ -108,7 +110,7 @@ struct Quota {
 }
 
 impl Quota {
-    /// Whether one more stall may be told.
+    /// Whether one more stall may be reported.
     fn admits(&mut self) -> bool {
         let admitted = self.told < LINES;
         self.told += u32::from(admitted);
@@ -116,12 +118,13 @@ impl Quota {
         admitted
     }
 
-    /// Whether the end of a stall may be told: if all that began were.
+    /// Whether the end of a stall may be reported: only if all beginnings were.
     fn tells_end(&self) -> bool {
         self.untold == 0
     }
 
-    /// Begins another second, if it is time. Returns how many stalls were not reported in the last.
+    /// Begins another second, if the last is over. Returns how many stalls were not reported in the
+    /// last.
     fn renew(&mut self, now: Instant) -> Option<String> {
         if now - self.second < Duration::from_secs(1) {
             return None;

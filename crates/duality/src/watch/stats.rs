@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 use super::Subject;
 use super::output::Output;
 
-/// The version of the form; a new field is no new version, another meaning is.
+/// The version of the form. The version changes when a field changes its meaning, and not for a new
+/// field.
 const VERSION: u32 = 1;
 
 /// The file of the counters, and the constant fields.
@@ -23,7 +24,7 @@ impl Stats {
         Self { output, subject, start: Instant::now() }
     }
 
-    /// Writes the counters as they are now.
+    /// Writes the present counters.
     pub(super) fn write(&mut self) -> Result<(), String> {
         let line = format!("{}\n", self.object());
         self.output.write(&line)

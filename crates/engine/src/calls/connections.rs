@@ -43,7 +43,7 @@ pub(crate) fn accept(frame: &mut Frame) -> isize {
 
 /// Other processes may accept from the same socket. An event would wake each of them for one
 /// connection, and the connection may be gone before it is accepted. So a helper waits in the
-/// kernel, and the kernel wakes one waiter. One thread of a process at a time has a helper. The
+/// kernel, and the kernel wakes one waiter. One thread of a process at a time has a helper, and the
 /// other threads stand in line.
 fn accept_among_processes(frame: &Frame, descriptor: &'static Descriptor) -> isize {
     let (number, direction) = (frame.rdi, Direction::Read);
@@ -78,7 +78,7 @@ fn accept_among_processes(frame: &Frame, descriptor: &'static Descriptor) -> isi
     }
 }
 
-/// Whether a socket listens: on another one, accept fails at once.
+/// Whether a socket listens. On a socket that does not listen, accept fails at once.
 fn listens(number: usize) -> bool {
     let (mut listens, mut length) = (0i32, 4u32);
     let option = libc::SO_ACCEPTCONN;

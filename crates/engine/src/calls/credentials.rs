@@ -1,4 +1,5 @@
-//! Users and groups. They belong to kernel threads, but programs mean them for the process.
+//! Users and groups. The kernel keeps them for each kernel thread, but programs mean them for the
+//! process.
 
 use crate::entry::frame::Frame;
 use crate::kernel::lock::{Guarded, Locked, lock};
@@ -20,9 +21,9 @@ struct Broadcast {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Announced,
-    /// The first of the threads makes the call.
+    /// The first thread is making the call.
     UnderWay,
-    /// What the call returned.
+    /// The call has returned this result.
     Done(isize),
 }
 
@@ -81,7 +82,7 @@ fn wait_a_turn(locked: &mut Locked) {
     let _others = scheduler::let_others_run(locked, false);
 }
 
-/// In the child of a fork: no other thread takes part in a change.
+/// Called in the child of a fork: no other thread takes part in a change.
 pub(crate) fn reset_after_fork(locked: &mut Locked) {
     *BROADCAST.of(locked) = None;
 }

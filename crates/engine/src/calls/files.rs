@@ -72,7 +72,7 @@ pub(crate) fn opens(frame: &mut Frame) -> isize {
     result
 }
 
-/// open(2), openat(2), creat(2): opening a FIFO waits for the other end, and `/proc` does not list
+/// open(2), openat(2), creat(2). Opening a FIFO waits for the other end, and `/proc` does not list
 /// our threads.
 pub(crate) fn open(frame: &mut Frame) -> isize {
     type Argument = fn(&mut Frame) -> &mut usize;

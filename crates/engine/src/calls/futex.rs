@@ -81,18 +81,18 @@ pub(crate) fn remove(locked: &mut Locked, waiter: WaiterRef) {
     }
 }
 
-/// The first that waits at `key`.
+/// The first waiter at `key`.
 fn first_at(locked: &mut Locked, key: usize) -> Option<WaiterRef> {
     let (bucket, held) = bucket_of(locked, key);
     from(held, bucket.first, key)
 }
 
-/// The next that waits at `key`, after `waiter`.
+/// The next waiter at `key`, after `waiter`.
 fn next_at(held: Held<'_>, waiter: WaiterRef, key: usize) -> Option<WaiterRef> {
     from(held, waiter.futex_next.get(held), key)
 }
 
-/// The first that waits at `key`, from `waiter` on.
+/// The first waiter at `key`, from `waiter` on.
 fn from(held: Held<'_>, mut waiter: Option<WaiterRef>, key: usize) -> Option<WaiterRef> {
     while let Some(candidate) = waiter {
         if candidate.futex_key.get(held) == key {
@@ -103,7 +103,7 @@ fn from(held: Held<'_>, mut waiter: Option<WaiterRef>, key: usize) -> Option<Wai
     None
 }
 
-/// Wakes up to `most` waiters at `key` with one of `bits`. Returns how many.
+/// Wakes up to `most` waiters at `key` with one of `bits`. Returns how many waiters it woke.
 pub(crate) fn wake_at(locked: &mut Locked, key: usize, most: i32, bits: u32) -> isize {
     let mut woken = 0;
     let mut next = first_at(locked, key);
@@ -299,7 +299,7 @@ fn wake_operation(frame: &Frame) -> Result<isize, isize> {
 /// tracks only ownership.
 ///
 /// A lock in shared memory may belong to a thread of ours, or of another process on an engine. The
-/// kernel does not know such an owner. So the engine polls a lock with an owner in another process.
+/// kernel does not know such an owner. So the engine polls if the owner is in another process.
 fn own(frame: &Frame, operation: i32, command: i32, is_shared: bool) -> Result<isize, isize> {
     /// Nanoseconds between two looks.
     const LOOKS: Nanoseconds = 1_000_000;
@@ -359,7 +359,7 @@ fn may_live(id: i32) -> bool {
     is_ours(i64::from(id)) || sys!(SYS_tkill, id, 0) != sys::ESRCH
 }
 
-/// Gives a lock with priority inheritance to the first that waits for it.
+/// Gives a lock with priority inheritance to its first waiter.
 fn disown(frame: &Frame, is_shared: bool) -> Result<isize, isize> {
     let key = frame.rdi;
     let mut locked = lock();
@@ -368,7 +368,8 @@ fn disown(frame: &Frame, is_shared: bool) -> Result<isize, isize> {
     }
     let heir = first_at(&mut locked, key);
     if is_shared && heir.is_none() && current().is(&MAIN) {
-        // The kernel knows the main thread. Programs without an engine may wait for it.
+        // The kernel knows the main thread, and programs without an engine may wait for that
+        // thread.
         return Ok(frame.pass());
     }
     hand_on(&mut locked, key, 0)?;
@@ -453,7 +454,7 @@ pub(crate) fn clear_and_wake(locked: &mut Locked, word: usize) {
     }
 }
 
-/// In the child of a fork: no task waits.
+/// Called in the child of a fork: no task waits.
 pub(crate) fn forget_tasks(locked: &mut Locked) {
     for index in 0..BUCKETS {
         let mut next = TABLE.of(locked)[index].first;

@@ -21,8 +21,8 @@ pub(crate) fn mmap(frame: &mut Frame) -> isize {
     }
     let mut result = frame.pass();
     if result == error(libc::ENOMEM) && is_stack(flags) {
-        // Threads that are about to end would have given their stacks back meanwhile, on processors
-        // of their own.
+        // Meanwhile, threads that are about to end would natively have given back their stacks, on
+        // their own processors.
         pump::give_turn();
         result = frame.pass();
     }

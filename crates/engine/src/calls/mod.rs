@@ -1,5 +1,5 @@
-//! What system calls do, in one file for each family. Each row of `entry/table.rs` leads to a
-//! function here.
+//! The engine's version of each system call, in one file for each family. Each row of
+//! `entry/table.rs` leads to a function here.
 //!
 //! ```text
 //!   transfer connections attempts        bytes   files mappings task_folder numbers, memory, /proc

@@ -230,7 +230,7 @@ struct Sets {
     words: [Vec<u64>; 3],
 }
 
-/// What a descriptor in each of the sets waits for.
+/// The events that a descriptor in each set waits for.
 const SET_EVENTS: [i16; 3] =
     [POLLIN | POLLHUP | POLLERR | POLLNVAL, POLLOUT | POLLERR | POLLNVAL, POLLPRI | POLLNVAL];
 
@@ -440,7 +440,7 @@ pub(crate) fn pause(_: &mut Frame) -> isize {
     EINTR
 }
 
-/// ioctl(2): most return at once; those of terminals that wait do so in a helper.
+/// ioctl(2): most requests return at once. A helper makes the terminal requests that wait.
 pub(crate) fn ioctl(frame: &mut Frame) -> isize {
     const TCSBRK: usize = 0x5409;
     const TCSETSW: usize = 0x5403;

@@ -41,7 +41,7 @@ pub(crate) static MEMORY_IS_SHARED: AtomicBool = AtomicBool::new(false);
 /// closed at the end.
 static FILES_ARE_SHARED: AtomicBool = AtomicBool::new(false);
 
-/// What a clone asks for.
+/// The properties that a clone asks for.
 struct Request {
     flags: u64,
     stack: usize,
@@ -106,8 +106,8 @@ fn make(frame: &mut Frame, request: &Request) -> isize {
 
 /// A clone that makes a process with memory of its own.
 fn fork_as(frame: &mut Frame, request: &Request) -> Result<isize, isize> {
-    // The child begins here too, on the copy of this stack; the stack that it asks for is for the
-    // program.
+    // The child begins here too, on the copy of this stack. The stack that the clone asks for is
+    // the program's.
     let mut plain = *frame;
     let mut arguments: [u64; 11] = [0; 11];
     if request.stack == 0 {

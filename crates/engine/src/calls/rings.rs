@@ -1,10 +1,10 @@
 //! Rings of io_uring(7): a program waits for completions like for a descriptor.
 //!
-//! A ring has flags that save time. It can post completions only when the submitting thread enters
-//! the kernel for them (`IORING_SETUP_COOP_TASKRUN`, `IORING_SETUP_DEFER_TASKRUN`). It can serve
-//! one kernel thread alone (`IORING_SETUP_SINGLE_ISSUER`). Here the submitting thread sleeps in
-//! epoll, which would never hear of a completion, and threads share workers. So the engine removes
-//! these flags.
+//! A ring has flags that save time. With `IORING_SETUP_COOP_TASKRUN` or
+//! `IORING_SETUP_DEFER_TASKRUN`, completions come only when the submitting thread enters the kernel
+//! for them. With `IORING_SETUP_SINGLE_ISSUER`, the ring serves one kernel thread alone. Here the
+//! submitting thread sleeps in epoll and would never hear of a completion. Threads also share
+//! workers. So the engine removes these flags.
 
 use libc::POLLIN;
 
@@ -33,7 +33,8 @@ pub(crate) fn io_uring_setup(frame: &mut Frame) -> isize {
     let flags_at = frame.rsi.wrapping_add(FLAGS);
     let Ok(flags) = user::read::<u32>(flags_at) else { return EFAULT };
     if flags & DEFER_TASKRUN != 0 && flags & SINGLE_ISSUER == 0 {
-        // The kernel makes this check only if the flags are set, so the engine makes it here.
+        // The kernel makes this check only if the flags are set. So the engine makes the check
+        // here.
         return EINVAL;
     }
     if user::write(flags_at, &(flags & !HINTS)).is_err() {
@@ -53,8 +54,8 @@ pub(crate) fn io_uring_setup(frame: &mut Frame) -> isize {
     ring
 }
 
-/// io_uring_register(2). The short names of rings belong to a kernel thread, so there are none, as
-/// before Linux 5.18.
+/// io_uring_register(2). The short names of rings belong to a kernel thread. So the engine offers
+/// none, like kernels before Linux 5.18.
 pub(crate) fn io_uring_register(frame: &mut Frame) -> isize {
     const REGISTER_RING_FDS: u32 = 20;
     const SYNC_CANCEL: u32 = 24;

@@ -1,4 +1,5 @@
-//! Memory that other processes may share: threads of theirs may wait there, or wake ours.
+//! Memory that other processes may share. Threads of other processes may wait there, or wake our
+//! threads.
 
 use alloc::vec::Vec;
 use core::ops::Range;

@@ -1,5 +1,4 @@
-//! The timeouts of sockets (`SO_RCVTIMEO`, `SO_SNDTIMEO` of socket(7)): calls that wait end with
-//! them.
+//! The timeouts of sockets (`SO_RCVTIMEO`, `SO_SNDTIMEO` of socket(7)), which end calls that wait.
 
 use crate::descriptors::facts;
 use crate::descriptors::registry::{Descriptor, Direction, Kind};

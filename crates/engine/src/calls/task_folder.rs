@@ -1,4 +1,4 @@
-//! `/proc/self/task`, as the program would see it: the kernel knows nothing of our threads.
+//! `/proc/self/task`, as the program would see it natively: the kernel does not know our threads.
 
 use crate::descriptors::facts;
 use crate::descriptors::registry;
@@ -12,7 +12,7 @@ use crate::schedule::waiter::State;
 /// The threads below the folder's own two entries.
 const FIRST_PLACE: usize = 2;
 
-/// Takes note of a folder that was opened just now, if it is that of our threads.
+/// Takes note of a newly opened folder, if the folder lists our threads.
 pub(crate) fn opened(path: &[u8], number: isize) {
     let path = path.strip_suffix(b"/").unwrap_or(path);
     let ours = path == b"/proc/self/task"
@@ -99,7 +99,7 @@ pub(crate) fn decimal(mut number: i32, room: &mut [u8; 12]) -> &[u8] {
     }
 }
 
-/// A thread's `stat` file: that of the kernel thread, with the thread's own number, name and state.
+/// A thread's `stat` file: the kernel thread's, with the thread's own number, name and state.
 pub(crate) fn open_stat(thread: ThreadRef) -> isize {
     let mut text = [0u8; 1024];
     let opened = sys!(SYS_openat, libc::AT_FDCWD, c"/proc/thread-self/stat", libc::O_RDONLY);

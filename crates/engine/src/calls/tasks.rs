@@ -1,4 +1,4 @@
-//! The calls of a converted program's runtime. Their numbers are numbers that no kernel uses: see
+//! The calls of a converted program's runtime. No kernel uses the numbers of these calls: see
 //! `engine.h`.
 
 use crate::calls::futex;
@@ -24,7 +24,7 @@ pub(crate) const FIRST: usize = 0x4455_0000;
 const VERSION: isize = 3;
 const MAKE_SPARE: isize = 1;
 
-/// Whether it is the number of a call below.
+/// Whether `number` is the number of a call below.
 pub(crate) fn is_ours(number: usize) -> bool {
     number & !0xff == FIRST
 }
@@ -62,7 +62,7 @@ fn join_loop(frame: &Frame) -> isize {
     0
 }
 
-/// The next task of the loop; zero if a signal came first; one if the loop needs another thread.
+/// The next task of the loop. Zero if a signal came first. One if the loop needs another thread.
 fn next() -> isize {
     let Some(number) = loops::number() else { return EINVAL };
     count_call();
@@ -106,7 +106,7 @@ fn ready(frame: &Frame) -> isize {
 fn attempt(frame: &Frame) -> isize {
     let task = task(frame);
     if task.is_resumed() && has_lost_its_file(task) {
-        // The engine has no copy of the file's descriptor. The rest of the call must not go to
+        // The engine has no copy of the file's descriptor. So the rest of the call must not go to
         // another file.
         let done = task.done.get() as isize;
         task.end(false);
@@ -130,7 +130,7 @@ fn attempt(frame: &Frame) -> isize {
     if result == RESTART { EINTR } else { result }
 }
 
-/// Whether the descriptor that the task waited for has been closed meanwhile. Its number may refer
+/// Whether the descriptor that the task waited for has been closed meanwhile. The number may refer
 /// to another file by now.
 fn has_lost_its_file(task: TaskRef) -> bool {
     registry::get(task.waiter.waits_for.get())

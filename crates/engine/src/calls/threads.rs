@@ -45,7 +45,7 @@ pub(crate) fn get_robust_list(frame: &mut Frame) -> isize {
 }
 
 /// rseq(2). The area of the main thread is the kernel's if there is one worker. In all other cases,
-/// the thread learns that there is none.
+/// the engine tells the thread that there is none.
 pub(crate) fn rseq(frame: &mut Frame) -> isize {
     const UNREGISTER: usize = 1;
     const REGISTRATION_FAILED: i32 = -2;
@@ -120,8 +120,8 @@ pub(crate) fn arch_prctl(frame: &mut Frame) -> isize {
 /// process sends to itself.
 pub(crate) static IS_TRACED: AtomicBool = AtomicBool::new(false);
 
-/// ptrace(2): the kernel lets one thread control another process. That thread may be another
-/// worker.
+/// ptrace(2): the kernel lets one thread control another process. The kernel thread may be another
+/// worker's.
 pub(crate) fn ptrace(frame: &mut Frame) -> isize {
     if frame.rdi as u32 == libc::PTRACE_TRACEME {
         IS_TRACED.store(true, Ordering::Relaxed);
@@ -144,7 +144,7 @@ pub(crate) fn about_thread(frame: &mut Frame) -> isize {
     }
 }
 
-/// Calls on a process that any of its threads stands for: kill(2), rt_sigqueueinfo(2).
+/// Calls on a process, which any thread of the process stands for: kill(2), rt_sigqueueinfo(2).
 pub(crate) fn about_process(frame: &mut Frame) -> isize {
     match translated(frame.rdi) {
         Some(0) if frame.rdi != 0 => {
@@ -157,8 +157,8 @@ pub(crate) fn about_process(frame: &mut Frame) -> isize {
     }
 }
 
-/// Calls with a thread as their second argument, if the first says so: getpriority(2),
-/// ioprio_get(2) and their likes.
+/// Calls with a thread as their second argument, if the first argument says so: getpriority(2),
+/// ioprio_get(2), and similar.
 pub(crate) fn about_kind_and_thread(frame: &mut Frame) -> isize {
     match translated(frame.rsi) {
         Some(id) => {
@@ -170,7 +170,8 @@ pub(crate) fn about_kind_and_thread(frame: &mut Frame) -> isize {
     }
 }
 
-/// The kernel's number for a thread. It is zero, which is the caller, for a living thread of ours.
+/// The kernel's number for a thread. For a living thread of ours, the number is zero, which means
+/// the caller.
 fn translated(id: usize) -> Option<usize> {
     if !is_ours(i64::from(id as i32)) {
         return Some(id);

@@ -41,7 +41,7 @@ struct Transfer<'a> {
     descriptor: &'static Descriptor,
     /// The generation of the descriptor when the call began or resumed.
     generation: u32,
-    /// What has been transferred so far.
+    /// The number of bytes transferred so far.
     done: usize,
     /// The bytes that must be transferred before the call returns. Zero if any number of bytes is
     /// enough.
@@ -174,7 +174,7 @@ fn total(list: usize, count: usize) -> Option<usize> {
     Some(total)
 }
 
-/// What the task's call had transferred when it was suspended.
+/// The number of bytes that the task's call had transferred when it was suspended.
 pub(crate) fn done_before() -> usize {
     current().task.get().map_or(0, |task| task.done.get())
 }
@@ -231,7 +231,7 @@ impl Transfer<'_> {
                 Err(error) => return self.so_far(error),
             };
             if nonblocking {
-                // The kernel looks at the arguments before it looks whether the call would block.
+                // The kernel checks the arguments before it checks whether the call would block.
                 let looked = self.descriptor.kind(self.number) == Kind::Polled && self.done == 0;
                 return if looked { self.frame.pass() } else { self.so_far(EAGAIN) };
             }
@@ -302,8 +302,8 @@ impl Transfer<'_> {
         }
     }
 
-    /// Since a part was transferred, another worker has given the number another file. The rest is
-    /// not for that file.
+    /// Since a part was transferred, another worker has given the number another file. The rest of
+    /// the call must not go to that file.
     fn is_cut_off(&self) -> bool {
         self.done > 0 && self.descriptor.generation() != self.generation
     }
@@ -433,8 +433,8 @@ impl Transfer<'_> {
         if self.done == 0 {
             return call(list, count);
         }
-        // The first buffer that is not done, cut to its remaining bytes. Later calls transfer the
-        // other buffers.
+        // The first buffer with remaining bytes, cut to these bytes. Later calls transfer the other
+        // buffers.
         let mut skipped = 0;
         for index in 0..count {
             let entry = list + index * size_of::<libc::iovec>();
@@ -451,7 +451,7 @@ impl Transfer<'_> {
         0
     }
 
-    /// Asks first whether the call would block. Used for files that offer no other way.
+    /// Asks first whether the call would block. Used for files that offer no better way.
     fn attempt_when_ready(&self) -> isize {
         self.descriptor.alone(|| self.attempt_if_ready())
     }

@@ -1,9 +1,9 @@
 //! Files that calls wait for, after their descriptors have been closed.
 //!
 //! Natively a call that waits keeps its file open. Here the engine keeps a copy of the descriptor,
-//! out of the program's way. The calls go on with that copy. The last of the calls closes the copy.
-//! A thread asks for the copy when it has been woken. A task gets the copy as the argument of its
-//! call.
+//! out of the program's way. The calls go on with that copy. The last call that ends closes the
+//! copy. A thread asks for the copy when it has been woken. A task gets the copy as the argument of
+//! its call.
 
 use alloc::vec::Vec;
 
@@ -28,7 +28,7 @@ static KEPT: Guarded<Vec<Kept>> = Guarded::new(Vec::new());
 
 /// Called before a descriptor is closed. Calls that wait for it go on with its file by way of
 /// another descriptor, as in the kernel. A call that waits for several descriptors stays in its
-/// wait. All other waits end: see [`goes_on_with`]. Returns whether there are such calls.
+/// wait. All other waits end: see [`goes_on_with`]. Returns whether calls go on with the file.
 pub(crate) fn for_waiters(number: usize) -> bool {
     let Some(descriptor) = get(number) else { return false };
     if ring::is_active() {

@@ -2,7 +2,7 @@
 //!
 //! The engine counts edges, since another worker may take an edge between an attempt and the wait
 //! that follows. A call says how many edges had been `seen` before its attempt. The call does not
-//! park if more have come.
+//! park if more edges have come.
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -10,9 +10,9 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use crate::kernel::lock::{Held, Locked};
 use crate::schedule::waiter::{Waiter, WaiterRef};
 
-/// Waits of one direction.
+/// The waits of one direction.
 pub(crate) struct Side {
-    /// Twice the number of edges so far; plus one if an attempt has shown since then that the next
+    /// Twice the number of edges so far, plus one if an attempt has since shown that the next
     /// attempt would block.
     edges: AtomicU32,
     /// The first waiter. Changes under the lock.
@@ -51,9 +51,9 @@ impl Side {
         !self.first.load(Ordering::Relaxed).is_null()
     }
 
-    /// The first waiter, which may have been woken but has not yet gone on.
+    /// The first waiter. The waiter may have been woken and not yet have gone on.
     pub(crate) fn first(&self) -> Option<WaiterRef> {
-        // SAFETY: what is in the list is not given back, see `WaiterRef`.
+        // SAFETY: waiters in the list are not given back, see `WaiterRef`.
         unsafe { self.first.load(Ordering::Relaxed).as_ref() }
     }
 

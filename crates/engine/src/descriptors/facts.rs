@@ -10,7 +10,7 @@ pub(crate) const MODE_KNOWN: u8 = 4;
 pub(crate) const NONBLOCKING: u8 = 8;
 /// Other descriptors, perhaps in other processes, refer to the same file.
 pub(crate) const SHARED: u8 = 16;
-/// The other side is gone, so a short read no longer shows that the socket is empty.
+/// The other side has hung up, so a short read no longer shows that the socket is empty.
 pub(crate) const HUNG_UP: u8 = 32;
 /// A folder with entries that the engine makes, see `tasks`.
 pub(crate) const LISTS_THREADS: u8 = 128;

@@ -1,4 +1,4 @@
-//! What the engine knows of the program's descriptors, and how it learns that one is ready.
+//! The engine's knowledge of the program's descriptors, and of their readiness.
 //!
 //! ```text
 //!   registry, facts, mode ─▶ edges ◀─ registration: epoll     ring, request, receive: io_uring

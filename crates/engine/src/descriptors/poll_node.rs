@@ -12,7 +12,8 @@ use crate::kernel::cells::UnderLock;
 use crate::kernel::lock::{Held, Locked};
 use crate::schedule::waiter::WaiterRef;
 
-/// The first node of a list. Without the lock, the field shows only whether there is a node.
+/// The first node of a list of waits. Without the lock, the field shows only whether there is a
+/// node.
 pub(crate) type PollList = AtomicPtr<PollNode>;
 
 /// A waiter for several descriptors stands in the list of each descriptor.
@@ -23,8 +24,8 @@ pub(crate) struct PollNode {
     list: UnderLock<&'static PollList>,
     next: UnderLock<*const PollNode>,
     previous: UnderLock<*const PollNode>,
-    /// The descriptor that is kept for it. The node stands in that descriptor's list: see
-    /// `descriptors/closed.rs`.
+    /// A copy of the descriptor, if one is kept for the wait. The node then stands in the copy's
+    /// list: see `descriptors/closed.rs`.
     kept: UnderLock<Option<usize>>,
 }
 
@@ -51,7 +52,7 @@ impl PollNode {
         self.kept.get(held)
     }
 
-    /// Puts the node into the list of its descriptor. It stays where it is until `unlink`.
+    /// Puts the node into the list of its descriptor. The node must not move until `unlink`.
     pub(crate) fn link(&self, locked: &mut Locked) {
         let held = locked.held();
         let list = self.list.get(held);
@@ -65,7 +66,7 @@ impl PollNode {
         list.store(ptr::from_ref(self).cast_mut(), Ordering::Relaxed);
     }
 
-    /// The first node of a list.
+    /// The first node in `list`.
     pub(crate) fn first(_: &mut Locked, list: &PollList) -> *const Self {
         list.load(Ordering::Relaxed)
     }
@@ -89,8 +90,8 @@ impl PollNode {
         }
     }
 
-    /// Moves all nodes of a list to the list of a descriptor that is kept for them. Returns how
-    /// many.
+    /// Moves all nodes of a list to the list of a descriptor that is kept for them. Returns the
+    /// number of nodes.
     pub(crate) fn move_all(
         locked: &mut Locked,
         from: &'static PollList,

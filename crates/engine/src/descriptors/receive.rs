@@ -36,7 +36,7 @@ pub(crate) enum Outcome {
     Interrupted,
 }
 
-/// Parks the current thread until the kernel has received up to `length` bytes for it.
+/// Parks the current thread until the kernel has received up to `length` bytes into its buffer.
 pub(crate) fn receive(
     number: usize,
     address: usize,
@@ -67,7 +67,7 @@ pub(crate) fn receive(
     outcome(request.result(), reason)
 }
 
-/// What a request's result means to a thread that was woken for `reason`.
+/// Translates a request's result for a thread that was woken for `reason`.
 fn outcome(result: i32, reason: Reason) -> Outcome {
     const CANCELED: isize = error(libc::ECANCELED);
     const NO_MEMORY: isize = error(libc::ENOMEM);
@@ -79,7 +79,7 @@ fn outcome(result: i32, reason: Reason) -> Outcome {
     }
 }
 
-/// Ends a request, and waits until the kernel is done with it.
+/// Cancels a request, and waits until the kernel no longer uses the request.
 fn withdraw(locked: &mut Locked, request: &Request) {
     ring::cancel(locked, &raw const *request as usize);
     pump::look(locked);

@@ -55,7 +55,7 @@ pub(crate) struct Descriptor {
     pub(crate) read: Side,
     pub(crate) write: Side,
     pub(crate) polls: PollList,
-    /// The last call on the ring has emptied the socket, so the next attempt uses the ring.
+    /// The socket was empty after the last call on the ring, so the next attempt uses the ring.
     drained: AtomicBool,
     /// A worker makes a call that no other may make at the same time.
     busy: AtomicBool,
@@ -87,10 +87,10 @@ pub(crate) fn reserve() -> bool {
     table.is_some() && reach(0)
 }
 
-/// Sees to it that there is an entry for `number`.
+/// Makes sure that there is an entry for `number`.
 #[cold]
 fn reach(number: usize) -> bool {
-    /// The table grows by so many entries; `MOST_DESCRIPTORS` is a multiple.
+    /// The table grows by this many entries. `MOST_DESCRIPTORS` is a multiple.
     const STEP: usize = 1024;
     if number >= OPENED.load(Ordering::Relaxed) {
         let length = (number + 1).next_multiple_of(STEP);
@@ -223,7 +223,7 @@ impl Descriptor {
     }
 
     /// Called after a call with this result, which may have left data. Wakes the next waiter for an
-    /// attempt. A task's call that waits has left nothing, and would wake itself.
+    /// attempt. After a task's call that waits, no data is left, and the task would wake itself.
     #[inline(always)]
     pub(crate) fn pass_on(&self, direction: Direction, result: isize) {
         let side = self.side(direction);
@@ -232,7 +232,7 @@ impl Descriptor {
         }
     }
 
-    /// What the descriptor with this number refers to.
+    /// The kind of file that the descriptor with this number refers to.
     pub(crate) fn kind(&self, number: usize) -> Kind {
         match self.kind.load(Ordering::Relaxed) {
             0 => self.find_kind(number),
@@ -309,8 +309,8 @@ impl Descriptor {
         self.drained.store(drained, Ordering::Relaxed);
     }
 
-    /// Makes a call while no other worker makes one like it. This call relies on not blocking, or
-    /// on a change of the file's flags. Another call could break either condition.
+    /// Makes a call while no other worker makes such a call. Each such call relies on not blocking,
+    /// or on a change of the file's flags. Another call could break either condition.
     pub(crate) fn alone<T>(&self, call: impl FnOnce() -> T) -> T {
         if !lock::is_shared() {
             return call();
@@ -331,7 +331,7 @@ impl Descriptor {
         }
     }
 
-    /// Forgets the state of the descriptor. Nothing waits for it.
+    /// Forgets the state of the descriptor. No call may be waiting for the descriptor.
     pub(crate) fn forget(&self, number: usize) {
         if self.has(facts::REGISTERED) && self.has(facts::SHARED) {
             // Another descriptor keeps the file open, so epoll would go on reporting its events.
@@ -343,7 +343,7 @@ impl Descriptor {
         self.write.count();
     }
 
-    /// Whether the current thread is the one that has a helper accept. Until
+    /// Whether the current thread now has a helper accept, until
     /// [`has_accepted`](Self::has_accepted).
     pub(crate) fn begins_to_accept(&self) -> bool {
         !self.accepts.swap(true, Ordering::Acquire)
@@ -355,7 +355,7 @@ impl Descriptor {
         self.has_connections();
     }
 
-    /// The next thread that waits has a look.
+    /// Lets the next waiting thread look for connections.
     pub(crate) fn has_connections(&self) {
         let mut locked = lock();
         self.read.count();
@@ -370,8 +370,8 @@ impl Descriptor {
     }
 
     /// Wakes calls on other workers that began to wait for the former file after
-    /// [`renew`](Self::renew). They look again. Call it after the number's file has been closed or
-    /// replaced.
+    /// [`renew`](Self::renew). These calls look again. Call it after the number's file has been
+    /// closed or replaced.
     pub(crate) fn gone(&self) {
         if self.has(facts::REGISTERED | facts::REFUSED) || self.is_waited_for() {
             self.have_them_look_again();

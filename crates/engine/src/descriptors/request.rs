@@ -1,4 +1,4 @@
-//! A request to the engine's ring, on the stack of the thread that waits for it.
+//! A request to the engine's ring, on the stack of the waiting thread.
 
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 

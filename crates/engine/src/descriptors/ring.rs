@@ -44,7 +44,7 @@ const ENTRIES_AT: usize = 0x1000_0000;
 /// `io_uring_enter(2)`.
 const GETEVENTS: u32 = 1;
 const EXT_ARG: u32 = 1 << 3;
-/// In the flags of the submission queue: completions wait for an entry into the kernel.
+/// A flag of the submission queue: completions wait for an entry into the kernel.
 const CQ_OVERFLOW: u32 = 1 << 1;
 const TASKRUN: u32 = 1 << 2;
 
@@ -167,12 +167,12 @@ fn refused(error: isize) {
 }
 
 fn set_up() -> Result<(isize, Ring), isize> {
-    // `struct io_uring_params`, in words.
+    // `struct io_uring_params`, as words.
     let mut parameters = [0u32; 30];
     let deferred = DEFER_TASKRUN | SINGLE_ISSUER | TASKRUN_FLAG;
     (parameters[1], parameters[2]) = (COMPLETIONS, CQSIZE | deferred);
     if settings::CORES.get() > 1 {
-        // A kernel that knows these flags knows all features that are used below.
+        // A kernel that knows these flags has all features that the engine uses below.
         let mut tried = parameters;
         let probe = sys!(SYS_io_uring_setup, 1, &mut tried);
         if failed(probe) {
@@ -303,7 +303,7 @@ pub(crate) fn receive(
     );
 }
 
-/// Cancels a request, which may already have ended. Its completion comes in any case.
+/// Cancels a request, which may already have ended. The request's completion comes in any case.
 pub(crate) fn cancel(locked: &mut Locked, data: usize) {
     push(
         locked,
@@ -416,8 +416,8 @@ fn next(locked: &mut Locked) -> Option<Event> {
             return None;
         }
         let head = ring.completions.head.load(Ordering::Relaxed);
-        // SAFETY: the mask keeps the index inside the mapping. The kernel has written what is
-        // before the tail.
+        // SAFETY: the mask keeps the index inside the mapping. The kernel has written the
+        // completions before the tail.
         let done = unsafe { ring.results.add((head & ring.completions.mask) as usize).read() };
         ring.completions.head.store(head.wrapping_add(1), Ordering::Release);
         match done.data {
@@ -431,7 +431,7 @@ fn next(locked: &mut Locked) -> Option<Event> {
     }
 }
 
-/// Leaves the ring for good, before the program forbids itself system calls. Threads that receive
+/// Gives up the ring for good, before the program forbids itself system calls. Threads that receive
 /// go on with epoll.
 pub(crate) fn retire(locked: &mut Locked) {
     if !is_active() {

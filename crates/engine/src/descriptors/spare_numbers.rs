@@ -5,7 +5,7 @@ use crate::kernel::sys::{failed, sys};
 /// Descriptors at and above this number are left to the kernel.
 pub(crate) const MOST_DESCRIPTORS: usize = 1 << 20;
 
-/// This number is high enough, if the program may have as many descriptors. The kernel's table
+/// This number is high enough, if the program's limit of descriptors allows it. The kernel's table
 /// reaches to the highest number, and fork(2) copies the table. With numbers near a limit of a
 /// million, the copy takes two milliseconds.
 const FAR: u64 = 4096;
@@ -36,7 +36,7 @@ pub(crate) fn out_of_the_way(descriptor: isize) -> Result<isize, isize> {
     Ok(moved)
 }
 
-/// The same file under a number of at least `from`, if there is one.
+/// Copies a descriptor to a number of at least `from`, if one is free.
 fn moved_beyond(descriptor: isize, from: u64) -> isize {
     let moved = sys!(SYS_fcntl, descriptor, libc::F_DUPFD_CLOEXEC, from);
     if failed(moved) {

@@ -14,8 +14,8 @@
 //!   │ dispatch …            │
 //! ```
 //!
-//! Unwinders find their way, because the entry describes itself as the frame of a signal handler.
-//! That frame's caller is the instruction after the call in libc.
+//! The entry describes itself as a signal handler's frame, so unwinders pass it. The caller of the
+//! frame is the instruction after the call in libc.
 //!
 //! `gs` points to the [`Worker`](crate::schedule::worker::Worker) of the kernel thread; programs on
 //! x86_64 Linux do not use it.
@@ -24,8 +24,8 @@ use core::arch::global_asm;
 
 global_asm!(
     ".pushsection .text.duality_entry, \"ax\", @progbits",
-    // Keeps the general registers. The engine clobbers vector registers: a caller that has one
-    // alive across the call enters below.
+    // Keeps the general registers and clobbers the vector registers. A caller with live vector
+    // registers enters below.
     ".globl duality_entry", ".hidden duality_entry", ".type duality_entry, @function",
     "duality_entry:",
     ".cfi_startproc", ".cfi_signal_frame",
@@ -93,10 +93,10 @@ global_asm!(
     "xrstor64 (%r11)",
     "mov (%rsp), %rax", "mov 16(%rsp), %rdx", "mov 8(%rsp), %rcx", "mov 24(%rsp), %rsp",
     "jmp *%rcx",
-    // For a call that the kernel is to execute with the program's own stack and registers. These
-    // are restored as above, except for the number of the call. The stub's own `syscall` comes
-    // next. A child that shares this memory would overwrite the area. A child with a stack of its
-    // own would not find the area.
+    // For a call that the kernel is to execute with the program's own stack and registers. The
+    // registers are restored as above, except for the number of the call. The stub's own `syscall`
+    // comes next. A child that shares this memory would overwrite the area. A child with a stack of
+    // its own would not find the area.
     ".globl duality_vectors_leave", ".hidden duality_vectors_leave",
     "duality_vectors_leave:",
     "lea 32(%rsp), %r11",
@@ -135,16 +135,16 @@ global_asm!(
     ".globl duality_preempted", ".hidden duality_preempted",
     "duality_preempted:",
     "add $8, %rsp",
-    // rsp: the frame's context. What the engine does before the thread goes on may take the thread
-    // to another worker. So the fields that belong to the worker are filled in last. A signal that
+    // rsp: the frame's context. Before the thread goes on, the engine's work may move the thread to
+    // another worker. So the fields that belong to the worker are filled in last. A signal that
     // comes after the look at `attention` finds the thread between the marks. The handler then
     // sends the thread here again.
     ".globl duality_resume", ".hidden duality_resume",
     "duality_resume:",
     "mov %rsp, %rbx",
     "mov %rsp, %rdi",
-    // If the context is to enter a handler, that handler's frame may lie beneath on the same stack.
-    // The engine executes beneath both.
+    // If the context is to enter a handler, the handler's frame may lie beneath the context on the
+    // same stack. The engine executes beneath both.
     "mov %rsp, %rax",
     "sub {context_rsp}(%rsp), %rax",
     "cmp ${same_stack}, %rax",
@@ -163,7 +163,7 @@ global_asm!(
     "cmpl $0, %gs:{attention}",
     "jne 6f",
     "mov $15, %eax", "syscall", "ud2",
-    // The engine's mark is set before the marks are left. Otherwise each signal of a storm would
+    // The engine sets its mark before it leaves the marks. Otherwise each signal of a storm would
     // add a frame.
     "6: movl $1, %gs:{in_engine}",
     "movl $1, %gs:{mask_is_stale}",

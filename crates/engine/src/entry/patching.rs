@@ -1,7 +1,7 @@
 //! Patches the objects of the process: loaded objects at the start, and newly mapped objects later.
 //!
-//! Memory is never writable and executable at once. The changed pages and the stubs are written
-//! into a file in memory, which is then mapped over the text:
+//! No memory is writable and executable at once. The engine writes the changed pages and the stubs
+//! into a file in memory, and maps the file over the text:
 //!
 //! ```text
 //!   before   [ text of libc, from its file                      ]
@@ -24,7 +24,7 @@ use crate::show::loaded_objects;
 use crate::show::stats;
 
 const PAGE: u64 = 4096;
-/// The farthest that stubs stand from the text.
+/// The longest distance of the stubs from the text.
 const NEAR: usize = 0x7000_0000;
 const STEP: usize = 1 << 20;
 
@@ -44,7 +44,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Handles a site that cannot be patched. Its call would run natively, and block the whole program.
+/// A site that cannot be patched. The call there would run natively, and block the whole program.
 pub(crate) struct Unpatchable {
     pub(crate) object: Vec<u8>,
     pub(crate) address: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Unpatchable {
 ///
 /// # Errors
 ///
-/// The first site that cannot be patched.
+/// The error is the first site that cannot be patched.
 pub(crate) fn patch_loaded() -> Result<(), Unpatchable> {
     struct Walk {
         result: Result<(), Unpatchable>,
@@ -204,7 +204,7 @@ impl Pages {
                     let end = segment.address + segment.bytes.len() as u64;
                     segment.executable && address < end && segment.address < address + PAGE
                 })?;
-                // A segment may begin or end inside the page. The rest of the page is padding.
+                // A segment may begin or end inside the page, and the rest of the page is padding.
                 let end = segment.address + segment.bytes.len() as u64;
                 let from = address.max(segment.address);
                 let to = (address + PAGE).min(end);

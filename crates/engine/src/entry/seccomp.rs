@@ -18,8 +18,8 @@ const CALL_ADDRESS: usize = 2;
 const CALL_NUMBER: usize = 3;
 const THREAD: usize = 15;
 
-/// Holds the signal back until the call that was trapped returns to the program. Returns `false` if
-/// the engine needs the call.
+/// Holds the signal back until the trapped call returns to the program. Returns `false` if the
+/// engine needs the call.
 pub(crate) fn holds(thread: &Thread, info: &libc::siginfo_t, context: &mut Context) -> bool {
     let trapped = words(info)[CALL_NUMBER] as u32;
     if trapped != thread.call.get() {

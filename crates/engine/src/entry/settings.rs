@@ -2,7 +2,7 @@
 //! not see.
 //!
 //! `DUALITY_RUN=fd=19990:cores=2:uring=0:tick=10000:stats=1:children=0:signal=0:stack=0:preload=…`
-//! and `LD_PRELOAD`. Its value before ours is the last item.
+//! and `LD_PRELOAD`. The last item is the value that `LD_PRELOAD` had before.
 
 use alloc::vec::Vec;
 
@@ -94,7 +94,7 @@ pub(crate) fn read(settings: &[u8]) -> &[u8] {
             _ => {}
         }
         if key == b"preload" {
-            // The rest, colons included.
+            // The rest of the text, colons included.
             let at = item.as_ptr() as usize - settings.as_ptr() as usize + equals + 1;
             before = &settings[at..];
             break;
@@ -151,11 +151,11 @@ impl List {
     }
 }
 
-/// Copies the program's list of variables, and adds the engine's.
+/// Copies the program's list of variables, and adds the engine's variables.
 ///
 /// # Errors
 ///
-/// The list cannot be read.
+/// The error: the list cannot be read.
 pub(crate) fn environment_with_engine(address: usize) -> Result<List, isize> {
     let mut list = Vec::new();
     let mut at = address;
@@ -186,7 +186,8 @@ struct Environment(*mut *mut u8);
 impl Environment {
     /// # Safety
     ///
-    /// `array` ends with a null pointer, and its texts with a zero; nothing else uses it meanwhile.
+    /// `array` ends with a null pointer, and each text in it ends with a zero. No other code uses
+    /// the array meanwhile.
     unsafe fn new(array: *mut *mut u8) -> Self {
         Self(array)
     }
@@ -199,8 +200,8 @@ impl Environment {
             if text.is_null() {
                 return None;
             }
-            // SAFETY: as above; the comparison ends at the first difference, so before the text
-            // does.
+            // SAFETY: as above; the comparison ends at the first difference, so it never reads past
+            // the text's zero.
             let same =
                 prefix.iter().enumerate().all(|(at, &byte)| unsafe { *text.add(at) == byte });
             if same {

@@ -1,4 +1,4 @@
-//! The first code of the engine: called by the dynamic linker before any other constructor.
+//! The first code of the engine. The dynamic linker calls it before any other constructor.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -38,8 +38,7 @@ pub static ENTRY: AtomicUsize = AtomicUsize::new(0);
 ///
 /// `environment` is the array of the process, with the auxiliary vector behind it.
 pub unsafe extern "C" fn start(_count: usize, _arguments: *mut *mut u8, environment: *mut *mut u8) {
-    // This comes before the array becomes shorter.
-    // SAFETY: the caller keeps the promise above.
+    // This call comes before the array is shortened. SAFETY: the caller keeps the promise above.
     let auxiliary = unsafe { auxiliary_vector(environment) };
     // SAFETY: promised by the caller.
     if unsafe { settings::take(environment) }.is_none() {

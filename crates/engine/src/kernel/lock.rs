@@ -1,4 +1,4 @@
-//! The one lock of the engine, and the state that it protects.
+//! The engine's one lock, and the state under the lock.
 //!
 //! The lock is held across a switch: the thread that parks takes it, and the thread or worker that
 //! is switched to releases it. So no worker sees a thread as parked before its stack has been left.
@@ -29,16 +29,16 @@ static STATE: AtomicU32 = AtomicU32::new(FREE);
 static SHARED: AtomicBool = AtomicBool::new(false);
 /// The scheduler has something to do before the lock is released.
 static ATTENTION: AtomicBool = AtomicBool::new(false);
-/// What it does.
+/// The scheduler's function for this work.
 static BEFORE_RELEASE: Setting<Option<fn(&mut Locked)>> = Setting::new(None);
 /// System calls that are due, as bits. The engine makes the calls without the lock, since each call
 /// takes longer than most holds of the lock.
 static OWED: AtomicU32 = AtomicU32::new(0);
-/// What makes them.
+/// The function that makes these calls.
 static AFTER_RELEASE: Setting<Option<fn(u32)>> = Setting::new(None);
 
-/// A proof exists. Builds with assertions check this, because with one worker nothing else would
-/// prevent a second proof.
+/// Whether a proof exists. Builds with assertions check this, because with one worker nothing else
+/// would prevent a second proof.
 static IS_PROVEN: AtomicBool = AtomicBool::new(false);
 
 /// Takes the lock.
@@ -233,9 +233,10 @@ impl<T> Guarded<T> {
     }
 }
 
-/// A cell in a static that changes only while no other worker reads it. It changes before a second
-/// worker exists, in the child of a fork, or by a protocol of its own (`schedule/every_worker.rs`).
-/// In the child, such a cell is read under the lock too. All other statics are atomic or `Guarded`.
+/// A cell in a static that changes only while no other worker reads it. The cell changes before a
+/// second worker exists, in the child of a fork, or by a protocol of its own
+/// (`schedule/every_worker.rs`). In the child, such a cell is read under the lock too. All other
+/// statics are atomic or `Guarded`.
 pub(crate) struct Setting<T>(Cell<T>);
 
 // SAFETY: see the type.
@@ -261,7 +262,7 @@ impl<T: Copy> Setting<T> {
 mod tests {
     use super::*;
 
-    /// The one test that takes the lock: tests run beside each other.
+    /// The only test that takes the lock, because tests run in parallel.
     #[test]
     fn there_is_no_second_proof() {
         let mut first = lock();

@@ -1,8 +1,9 @@
-//! The counts of the lock for `--stats`: how often it is taken, how long it is held, and how long
-//! workers wait for it.
+//! The counts of the lock for `--stats`: how often it is taken, and how long workers hold it and
+//! wait for it.
 //!
-//! Nothing is counted without `--stats`: to read the processor's clock costs some 20 ns each time.
-//! The numbers change under the lock, so they are loaded and stored without atomic operations.
+//! Without `--stats`, the engine counts nothing, because a reading of the processor's clock costs
+//! some 20 ns. The numbers change under the lock, so they are loaded and stored without atomic
+//! operations.
 
 use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};

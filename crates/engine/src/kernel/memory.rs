@@ -22,7 +22,7 @@ const SMALLEST: usize = 32;
 const CLASSES: usize = 12;
 const LARGEST: usize = SMALLEST << (CLASSES - 1);
 const CHUNK: usize = 1 << 20;
-/// Nothing is aligned to more.
+/// No block has a larger alignment.
 const PAGE: usize = 4096;
 
 // SAFETY: the cells are used under the lock.
@@ -61,7 +61,7 @@ impl Heap {
             return free;
         }
         let bytes = SMALLEST << class;
-        // Smaller blocks fill what is before the next multiple of the size.
+        // Smaller blocks fill the space before the next multiple of the size.
         while !self.fresh.get().is_multiple_of(bytes.min(PAGE)) {
             let filling = self.fresh.get().trailing_zeros() - SMALLEST.trailing_zeros();
             self.put(filling as usize, self.fresh.get());

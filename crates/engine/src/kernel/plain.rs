@@ -1,6 +1,6 @@
-//! Types that any bytes are a value of.
+//! Types for which all bytes are valid values.
 
-/// A type that any bytes are a value of.
+/// A type for which all bytes are valid values.
 ///
 /// # Safety
 ///

@@ -176,9 +176,9 @@ pub(crate) const ETIMEDOUT: isize = error(libc::ETIMEDOUT);
 pub(crate) const RESTART: isize = -512;
 
 /// The call of a task waits, and its state is kept (`schedule/task.rs`). Only the runtime of a
-/// converted program sees this result and the next.
+/// converted program sees this result and the next one.
 pub(crate) const SUSPENDED: isize = -0x4455_0001;
-/// A task cannot make the call, since only a thread can wait for it.
+/// Only a thread can wait for this call, so a task cannot make it.
 pub(crate) const NEEDS_THREAD: isize = -0x4455_0002;
 
 /// Anonymous memory, or nothing.
@@ -267,8 +267,9 @@ pub(crate) fn reserve(length: usize) -> Option<usize> {
     map_near(FAR, length, libc::PROT_NONE, flags, -1, 0).ok()
 }
 
-/// The number of entries, at most `entries`, that a table may have. It is a multiple of the step in
-/// which tables grow. Most of a limit of the address space (RLIMIT_AS) is left to the program.
+/// The number of entries, at most `entries`, that a table may have. The number is a multiple of the
+/// step in which tables grow. Most of a limit of the address space (RLIMIT_AS) is left to the
+/// program.
 pub(crate) fn affordable(entries: usize, size: usize) -> usize {
     const SHARE: u64 = 16;
     const STEP: usize = 1024;

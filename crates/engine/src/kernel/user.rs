@@ -139,7 +139,7 @@ pub(crate) fn probe_for_writing(address: usize, length: usize) -> Result<(), isi
     let end = address + length;
     let pages = (address & !(PAGE - 1)..end).step_by(PAGE);
     for place in pages.map(|page| page.max(address).min(end - WORD)) {
-        // The call blocks nothing, and writes the present mask there.
+        // The call blocks no signal, and writes the present mask there.
         let written = sys!(SYS_rt_sigprocmask, 0, 0, place, WORD);
         if failed(written) {
             return Err(written);

@@ -12,7 +12,7 @@ use crate::schedule::worker::{self, Worker, worker};
 struct Errand {
     number: Setting<i64>,
     arguments: Setting<Arguments>,
-    /// The worker that the errand is for, or `EVERYBODY`.
+    /// The worker that the errand is for. `EVERYBODY` means every worker.
     index: Setting<usize>,
     result: AtomicIsize,
     /// Workers that have not looked at the errand. The next errand is not written until all workers

@@ -6,8 +6,8 @@
 //!     woken ◀── collect ◀── bell ◀── done ◀────────┘
 //! ```
 //!
-//! A helper has no thread-local storage and no libc, only a stack and the raw call. It blocks every
-//! signal except the engine's own. That signal interrupts a call on behalf of the waiting thread.
+//! A helper has no thread-local storage and no libc, only a stack and the raw call. A helper blocks
+//! every signal except the engine's own, which interrupts a call on behalf of the waiting thread.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
@@ -46,7 +46,7 @@ struct Job {
 }
 
 const HELPER_STACK: usize = 32 << 10;
-/// The first job that no helper has taken, and the last.
+/// The first and the last job that no helper has taken.
 static QUEUE: AtomicPtr<Job> = AtomicPtr::new(core::ptr::null_mut());
 static QUEUE_END: AtomicPtr<Job> = AtomicPtr::new(core::ptr::null_mut());
 static DONE: AtomicPtr<Job> = AtomicPtr::new(core::ptr::null_mut());
@@ -88,8 +88,8 @@ pub(crate) fn offload(number: i64, arguments: Arguments, interrupted: Interrupte
     offload_until(number, arguments, interrupted, || None)
 }
 
-/// Has a helper execute a call on a file. Its descriptor, `arguments[0]`, was closed while the
-/// current thread waited. `None` if the thread did not wait yet: its call is for the number's
+/// Has a helper execute a call on a file. The file's descriptor, `arguments[0]`, was closed while
+/// the current thread waited. `None` if the thread did not wait yet: its call is for the number's
 /// present file.
 pub(crate) fn offload_on_kept(
     number: i64,
@@ -315,7 +315,7 @@ fn take(me: i32) -> Next {
 }
 
 fn execute(job: &'static Job) {
-    // SAFETY: the program's call. Its thread waits until the job is done.
+    // SAFETY: the program's call. The program's thread waits until the job is done.
     job.result.set(unsafe { sys::call(job.number, job.arguments) });
     with_queue(|| {
         job.next.set(DONE.load(Ordering::Relaxed));
@@ -324,7 +324,7 @@ fn execute(job: &'static Job) {
     ring();
 }
 
-/// Wakes the threads with calls that have ended. Returns whether there were any.
+/// Wakes the threads with calls that have ended. Returns whether any call had ended.
 pub(crate) fn collect(locked: &mut Locked) -> bool {
     let first: *const Job = with_queue(|| DONE.swap(core::ptr::null_mut(), Ordering::Relaxed));
     let mut job = first;

@@ -18,8 +18,8 @@
 //!
 //! Waking a worker often costs more time than a thread runs for. Some workers come and soon have
 //! nothing to run. After several of them, the next worker without work does not watch while others
-//! run. That worker is deputy at once. The other workers find the events when they have run the
-//! ready threads.
+//! run. That worker becomes deputy at once. The running workers look for events when they have run
+//! the ready threads.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -39,7 +39,7 @@ enum Deputy {
 }
 
 struct Idle {
-    /// A worker sleeps in epoll, until `armed`.
+    /// A worker sleeps in epoll, at most until `armed`.
     watched: bool,
     armed: Nanoseconds,
     /// The bell has been rung because the deadline is now earlier.
@@ -73,7 +73,7 @@ const AWAKE: Idle = Idle {
 
 static IDLE: Guarded<Idle> = Guarded::new(AWAKE);
 
-/// The word that reserves sleep on. It changes whenever a reserve is woken.
+/// The word that reserves sleep on. The word changes whenever a reserve is woken.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
 /// The function that starts one more worker, while more are allowed.
@@ -245,7 +245,7 @@ pub(crate) fn stand_by(
             serving = true;
         } else if serving && timed_out && looks == idle.looks {
             if !idle.watched {
-                // The other workers run for long, so this worker must look at their events.
+                // The running workers run for long, so this worker must look at the descriptors.
                 idle.short_runs = 0;
                 break;
             }
@@ -294,7 +294,7 @@ pub(crate) fn make_calls(owed: u32) {
     }
 }
 
-/// Wakes a reserve. The handler of signals may call it.
+/// Wakes a reserve. The signal handler may call this function.
 pub(crate) fn call_reserve() {
     CALLS.fetch_add(1, Ordering::Relaxed);
     wake_reserves(1);

@@ -1,4 +1,4 @@
-//! Kernel threads of the engine. They share everything with the process, and have a stack and no
+//! Kernel threads of the engine. Each shares everything with the process, and has a stack and no
 //! libc.
 
 use crate::entry::frame::duality_clone;

@@ -9,8 +9,8 @@
 //!   its call is over ──▶ it returns, and goes on when the runner asks for the next task
 //! ```
 //!
-//! So an unexpected blocking call in a loop's thread stops one task, not all. Of a loop's threads,
-//! one at a time is the runner. So the tasks can share data without locks.
+//! Of a loop's threads, one at a time is the runner. So the tasks can share data without locks. An
+//! unexpected blocking call in a loop's thread stops one task, not all tasks.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Threads and tasks, the workers that run them, and the places where they wait.
+//! Threads and tasks, the workers that run them, and their queues.
 //!
 //! ```text
 //!   thread, task ─▶ waiter ─▶ scheduler     run queues, parked ones   timers: their deadlines

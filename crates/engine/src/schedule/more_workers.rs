@@ -16,7 +16,7 @@ use crate::signals::masks;
 /// The size of a worker's own stack. The worker sleeps on it, and the signal handler uses the other
 /// part.
 const STACK: usize = 64 << 10;
-/// The first worker's stack is larger, since the patcher runs there.
+/// The first worker's stack is larger, because the patcher runs on it.
 const FIRST_STACK: usize = 256 << 10;
 
 /// Makes the kernel thread that the process began with the first worker, and allows for more.
@@ -70,7 +70,8 @@ fn start(locked: &mut Locked) -> Option<()> {
         unsafe { sys::unmap(memory, length) };
         return None;
     };
-    // The signal stack is the lower part: `begin` finds it by its own stack's end.
+    // The signal stack is the lower part. `begin` finds the signal stack by the end of its own
+    // stack.
     added.stack_pointer.set(memory);
     added.errand.set(every_worker::done_so_far());
     // SAFETY: mapped just now, for the new worker alone.
@@ -85,8 +86,8 @@ fn start(locked: &mut Locked) -> Option<()> {
     Some(())
 }
 
-/// The first code of a worker other than the first. With the lock held, it returns into the
-/// worker's loop.
+/// The first code of every worker but the first. The code returns into the worker's loop with the
+/// lock held.
 extern "C" fn begin(argument: usize) {
     // SAFETY: `start` passed a worker, which is never taken away once its kernel thread exists.
     let worker: &'static Worker = unsafe { &*(argument as *const Worker) };

@@ -27,7 +27,7 @@ const SWITCHES: i32 = 64;
 /// The number of calls without a wait after which other threads have their turn.
 const CALLS: u32 = 128;
 
-/// Lets the other ready threads run first. Returns whether there were any.
+/// Lets the other ready threads run first. Returns whether another thread was ready.
 pub(crate) fn yield_now(locked: &mut Locked) -> bool {
     if !others_are_ready(locked) {
         look(locked);
@@ -53,7 +53,7 @@ pub(crate) fn give_turn() {
 }
 
 /// Ends the turn of the current thread. Looks at the descriptors, and lets other threads run.
-/// Returns whether there were any.
+/// Returns whether another thread was ready.
 #[cold]
 pub(crate) fn end_turn() -> bool {
     pass_turn(true)

@@ -14,10 +14,10 @@
 //! own stack. There the worker waits for an event: a descriptor, the next deadline, a helper that
 //! is done.
 //!
-//! Each worker has a run queue for the threads that it wakes. A thread at the end of
-//! its turn goes to the common queue, and so does one that yields. There the thread that has waited
-//! longest is next, whichever worker it ran on. A worker takes from its own queue, then from the
-//! common one, then from another worker's. A thread that computes comes after all that have woken,
+//! Each worker has a run queue for the threads that it wakes. A thread goes to the common queue at
+//! the end of its turn, or if it yields. In the common queue, the thread that has waited longest is
+//! next, whichever worker ran it last. A worker takes from its own queue, then from the common
+//! queue, then from another worker's queue. A thread that computes comes after all woken threads,
 //! within a credit (`schedule/ticks.rs`), and after a look at the descriptors. The release of the
 //! lock decides whether a sleeping worker is woken for ready threads (`schedule/idle.rs`).
 
@@ -57,7 +57,7 @@ static SCHEDULER: Guarded<Scheduler> = Guarded::new(Scheduler {
 /// After so many threads, a worker takes from the common queue although its own is not empty.
 const COMMON_EVERY: u32 = 32;
 
-/// Makes the waiters ready that have reached their deadlines.
+/// Makes the waiters with a deadline in the past ready.
 pub(crate) fn expire(locked: &mut Locked) {
     if next_deadline(locked).is_none() {
         return;
@@ -177,8 +177,8 @@ pub(crate) fn make_ready(locked: &mut Locked, waiter: WaiterRef) {
             if loops::may_go_on(locked, thread) {
                 enqueue(locked, thread);
             } else {
-                // The thread is no longer parked, and is in no queue. Its loop decides when it goes
-                // on.
+                // The thread is no longer parked, and is in no queue. The thread's loop decides
+                // when the thread goes on.
                 thread.state.set(locked.held(), State::Ready);
             }
         }
@@ -199,8 +199,8 @@ pub(crate) fn go_on(locked: &mut Locked, thread: Option<ThreadRef>) {
     }
 }
 
-/// Parks the current thread until it is woken, its deadline passes or a signal comes for it. If the
-/// thread acts for a task, suspends the task instead.
+/// Parks the current thread until a wake, its deadline, or a signal for the thread. If the thread
+/// acts for a task, suspends the task instead.
 pub(crate) fn park(locked: &mut Locked, deadline: Nanoseconds) -> Reason {
     if let Some(task) = current().task.get() {
         return suspend(locked, task, deadline);
@@ -214,7 +214,7 @@ pub(crate) fn park(locked: &mut Locked, deadline: Nanoseconds) -> Reason {
     reason
 }
 
-/// Parks the current thread; signals wait until it goes on.
+/// Parks the current thread. Signals wait until the thread goes on.
 pub(crate) fn park_through_signals(locked: &mut Locked, deadline: Nanoseconds) -> Reason {
     let thread = current();
     if thread.loop_number.get() != 0 {
@@ -296,7 +296,7 @@ pub(crate) fn let_others_run(locked: &mut Locked, computes: bool) -> bool {
     others
 }
 
-/// Leaves the current thread for ever. Its stack belongs to the program from then on.
+/// Leaves the current thread for ever. The thread's stack belongs to the program from then on.
 pub(crate) fn leave_for_good(locked: Locked) -> ! {
     let worker = worker();
     let thread = worker.current.get();

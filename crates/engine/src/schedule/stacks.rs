@@ -1,8 +1,9 @@
 //! The stacks of threads.
 //!
-//! libc maps a stack for each thread and protects its lower end. These are two regions each, and
-//! the kernel allows 65,530. The engine carves its stacks out of few large regions. It guards them
-//! with `MADV_GUARD_INSTALL` where the kernel has it (Linux 6.13), which takes no region at all.
+//! libc maps a stack for each thread and protects its lower end. A stack is then two regions, and
+//! the kernel allows 65,530 regions. The engine carves its stacks out of few large regions.
+//! `MADV_GUARD_INSTALL` (Linux 6.13) guards a stack without a region. The engine uses it where the
+//! kernel has it.
 //!
 //! System calls take the most time here, so the engine makes them without the lock. Meanwhile the
 //! stack is in no list.
@@ -33,7 +34,7 @@ struct Free {
 
 /// All stacks.
 pub(crate) struct Stacks {
-    /// The memory that was mapped for stacks, and the part that was given out.
+    /// The memory that was mapped for stacks, and the part that has been given out.
     mapped: Range<usize>,
     next: usize,
     free: Vec<Free>,

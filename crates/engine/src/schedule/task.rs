@@ -12,7 +12,7 @@
 //!   TRY ──▶ the call from its beginning, which finds here what it had come to
 //! ```
 //!
-//! So each call that a task can make is written once, for threads. Where a thread would go on after
+//! Each call that a task can make is written once, for threads. Where a thread would go on after
 //! `park`, a task's call begins anew.
 
 use alloc::boxed::Box;
@@ -76,12 +76,12 @@ impl Task {
     /// Makes the task one of the loop with this number.
     pub(crate) fn adopt(&'static self, home: usize) {
         let waiter = (&raw const self.waiter).cast_mut();
-        // SAFETY: the task is in no queue, so nothing else refers to this part of it. The caller
-        // runs it, or has made it just now.
+        // SAFETY: the task is in no queue, so no other code refers to its waiter. The caller runs
+        // it, or has made it just now.
         unsafe { waiter.write(Waiter::of_task(home)) };
     }
 
-    /// Called before a call, which may go on after a wait.
+    /// Called before a call, which may resume after a wait.
     pub(crate) fn begin(&self) {
         if !self.resumed.get() {
             self.deadline.set(NEVER);
@@ -100,8 +100,8 @@ impl Task {
         self.resumed.get()
     }
 
-    /// The reason of the wait's end, if the end of the wait ends the call. Read once, where the
-    /// call would wait again.
+    /// The reason of the wait's end, if the end of the wait ends the call. Take the reason once,
+    /// where the call would wait again.
     pub(crate) fn take_end(&self) -> Option<Reason> {
         self.ended.take()
     }
@@ -111,9 +111,9 @@ impl Task {
         if self.deadline.get() == NEVER { deadline } else { self.deadline.get() }
     }
 
-    /// Whether the task waits in a call that ends with EINTR even for a handler with SA_RESTART.
-    /// Such a call has a time limit, or waits for several descriptors (signal(7)). A wait for an
-    /// object is not a call.
+    /// Whether the task waits in a call that ends with EINTR even for a handler with SA_RESTART. A
+    /// call with a time limit, or a wait for several descriptors, ends so (signal(7)). A wait for
+    /// an object is not a call.
     pub(crate) fn is_never_restarted(&self, held: Held<'_>) -> bool {
         let waits_for_several = matches!(
             self.number.get(),

@@ -12,12 +12,12 @@ use crate::kernel::sys;
 use crate::schedule::task::TaskRef;
 use crate::schedule::waiter::{Queue, Reason, State, Waiter, WaiterRef};
 
-/// A thread. Its memory is never given back, so references to it stay valid. They may refer to a
-/// later thread in the same place.
+/// A thread. A thread's memory is never given back, so references to the thread stay valid. A
+/// reference may come to refer to a later thread in the same place.
 pub(crate) type ThreadRef = &'static Thread;
 
-/// The first thread number, above all numbers of the kernel (`PID_MAX_LIMIT` is 2²²). It is small
-/// enough for the owner field of a mutex (30 bits).
+/// The first thread number. The kernel's numbers are all lower (`PID_MAX_LIMIT` is 2²²). The owner
+/// field of a mutex (30 bits) has room for our numbers.
 const FIRST_ID: i32 = 1 << 22;
 /// The most threads that a process can have.
 pub(crate) const MAX_THREADS: usize = 1 << 20;
@@ -26,7 +26,7 @@ pub(crate) const MAX_THREADS: usize = 1 << 20;
 const RANGES: i32 = 1019;
 const LAST_ID: i32 = FIRST_ID + RANGES * MAX_THREADS as i32 - 1;
 
-/// The first thread number of a process.
+/// The first thread number in the range of a process.
 fn first_id_of(process: i32) -> i32 {
     FIRST_ID + process % RANGES * MAX_THREADS as i32
 }
@@ -42,12 +42,12 @@ pub(crate) struct Pending {
 #[repr(C)]
 pub(crate) struct Thread {
     waiter: Waiter,
-    /// Where its stack was left.
+    /// The stack pointer where the thread left its stack.
     pub(crate) stack_pointer: Own<usize>,
     /// The thread-local storage.
     pub(crate) fs: Own<usize>,
     pub(crate) id: Relaxed<i32>,
-    /// The word to clear and wake when it ends (`CLONE_CHILD_CLEARTID`).
+    /// The word to clear and wake when the thread ends (`CLONE_CHILD_CLEARTID`).
     pub(crate) clear_id: Own<usize>,
     /// The list of robust mutexes.
     pub(crate) robust_list: Relaxed<usize>,
@@ -55,29 +55,29 @@ pub(crate) struct Thread {
     pub(crate) mask: Relaxed<u64>,
     /// The mask to restore, once a call with a mask of its own has ended.
     pub(crate) mask_after: Own<Option<u64>>,
-    /// Signals that it waits for in `sigtimedwait`.
+    /// Signals that the thread waits for in `sigtimedwait`.
     pub(crate) awaited: Relaxed<u64>,
-    /// Signals sent to it, as bits and in order.
+    /// Signals sent to the thread, as bits and in order.
     pub(crate) pending_bits: AtomicU64,
     pub(crate) pending: Guarded<Vec<Pending>>,
     pub(crate) alternate_stack: Own<libc::stack_t>,
-    /// The lower end of its stack, if its maker said where that is.
+    /// The lower end of the thread's stack, if the thread's maker said where that is.
     pub(crate) stack_end: Own<usize>,
     /// The place where the thread left its own code, for debuggers. This is the address of its
     /// `Frame`, or the address of its `Context` plus one if the thread was interrupted.
     pub(crate) place: Relaxed<usize>,
-    /// The call that it is in, for observers.
+    /// The call that the thread is in, for observers.
     pub(crate) call: Relaxed<u32>,
     pub(crate) name: UnderLock<[u8; 16]>,
     /// The end of the thread's last turn was forced, and the thread has not waited since.
     pub(crate) computes: UnderLock<bool>,
     /// The thread's processor time, as far as counted: see `schedule/processor_time.rs`.
     pub(crate) used: Own<Nanoseconds>,
-    /// The CPUs that it asked for, if any.
+    /// The CPUs that the thread asked for, if any.
     pub(crate) affinity: UnderLock<[u64; 2]>,
     /// The task for which the thread makes a call.
     pub(crate) task: Own<Option<TaskRef>>,
-    /// The number of the loop that it runs, plus one.
+    /// The number of the loop that the thread runs, plus one.
     pub(crate) loop_number: Relaxed<u32>,
     /// The address of the word that says what is left of the turn, if the thread runs a loop.
     pub(crate) turn: Own<usize>,
@@ -180,12 +180,12 @@ pub(crate) static THREADS: Guarded<Threads> = Guarded::new(Threads {
 /// The thread that the process began with, or forked.
 pub(crate) static MAIN: Thread = Thread::new();
 
-/// The table grows by so many places; `MAX_THREADS` is a multiple.
+/// The table grows by this many places. `MAX_THREADS` is a multiple.
 const STEP: usize = 1024;
 /// The number of places that lie idle before one is used again.
 const RESTED: usize = 256;
 
-/// Stands for the thread of a worker that runs no thread. It is never alive.
+/// Stands for the thread of a worker that runs no thread. This thread is never alive.
 pub(crate) static NOBODY: Thread = Thread::new();
 
 impl Threads {

@@ -1,19 +1,19 @@
 //! Preemption: a thread that computes gives way to others after a tick.
 //!
-//! A timer measures the processor time of the worker and signals it, so it never disturbs an idle
-//! program. The handler sets the interrupted context aside on the thread's own stack. Then
+//! A timer measures the processor time of the worker and signals the worker, so an idle program
+//! gets no tick. The handler sets the interrupted context aside on the thread's own stack. Then
 //! `dispatch::resume` is executed there like a call of the program, and may switch to another
 //! thread. A tick inside `malloc` or `printf` is harmless: their locks are futexes, and other
 //! threads park at them.
 //!
 //! A turn ends with its second tick, because the first may come a moment after the turn began. The
-//! thread may then hold a lock for which others spin. Each of them would spin for a whole turn
-//! before the thread has its next one.
+//! thread may then hold a lock for which others spin. Each of those threads would then spin for a
+//! whole turn before the lock's holder runs again.
 //!
-//! A thread *computes* if the end of its turn was forced. Threads that wake go before those that
-//! compute, since they mostly wait again soon. Woken threads have a credit of several ticks. When
-//! the credit is used up, a thread that computes has the next turn. While credit is left, a thread
-//! that computes gives way at any tick.
+//! A thread *computes* if the end of its turn was forced. Threads that wake go before threads that
+//! compute, since woken threads mostly wait again soon. Woken threads have a credit of several
+//! ticks. When the credit is used up, a thread that computes has the next turn. While credit is
+//! left, a thread that computes gives way at any tick.
 
 use core::sync::atomic::Ordering;
 
@@ -48,7 +48,7 @@ pub(crate) fn timer(clock: i32, value: usize) -> Option<i32> {
     (!failed(made)).then_some(timer)
 }
 
-/// The credit, in ticks, of threads that wake while other threads compute.
+/// The credit, in ticks, of threads that wake while others compute.
 const CREDIT: u32 = 2;
 
 /// Begins the turn of a thread.
@@ -93,8 +93,8 @@ pub(crate) fn pass_turn(worker: &Worker) {
     worker.ticks.store(1, Ordering::Relaxed);
 }
 
-/// After a turn. If other threads were waiting for their turn, the next ticks come sooner. So
-/// threads that compute, or spin until another one acts, pass the worker on faster.
+/// Called after a turn. If other threads were waiting for their turn, the next ticks come sooner.
+/// So threads that compute, or spin until another one acts, pass the worker on faster.
 pub(crate) fn hurry(others_waited: bool) {
     const FASTER: u64 = 8;
     if worker().short_ticks.replace(others_waited) != others_waited {

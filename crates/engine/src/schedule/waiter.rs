@@ -30,8 +30,8 @@ pub(crate) enum Reason {
     Woken,
     /// The deadline passed.
     TimedOut,
-    /// For a thread, a signal that it does not block is pending. For a task, its program
-    /// interrupted it.
+    /// For a thread: a signal that the thread does not block is pending. For a task: the program
+    /// interrupted the task.
     Interrupted,
     /// The wait is not over: a task waits, and the engine must leave the call. See
     /// `schedule/task.rs`.
@@ -43,7 +43,7 @@ pub(crate) enum Reason {
 pub(crate) struct Waiter {
     /// The next ready waiter.
     pub(crate) next_ready: UnderLock<Option<WaiterRef>>,
-    /// The number of a task's loop, plus one; zero for a thread.
+    /// The number of a task's loop, plus one. Zero for a thread.
     home: u32,
     timer_place: UnderLock<u32>,
     pub(crate) deadline: UnderLock<Nanoseconds>,
@@ -94,7 +94,7 @@ impl Waiter {
         Self { home: home as u32 + 1, ..Self::new() }
     }
 
-    /// The loop of a waiter that is a task's.
+    /// The loop of the waiter's task. `None` for a thread.
     pub(crate) fn home(&self) -> Option<usize> {
         (self.home as usize).checked_sub(1)
     }

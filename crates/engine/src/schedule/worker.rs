@@ -1,8 +1,8 @@
 //! Kernel threads that run the program's threads, and the state that belongs to each kernel thread
 //! alone.
 //!
-//! The first worker is the kernel thread that the process began with. The others start when there
-//! is work for them, up to `--cores`, and live as long as the process.
+//! The first worker is the kernel thread with which the process began. The other workers start when
+//! there is work for them, up to `--cores`, and live as long as the process.
 
 use core::arch::asm;
 use core::mem::offset_of;
@@ -52,11 +52,11 @@ pub(crate) struct Worker {
     /// The kernel may block other signals than the threads do, until the engine is left: see
     /// `signals/flood.rs`.
     pub(crate) mask_is_stale: Own<u32>,
-    /// The thread that runs on it; `NOBODY` on the worker's own stack.
+    /// The thread that the worker runs. `NOBODY` while the worker uses its own stack.
     pub(crate) current: Own<ThreadRef>,
     /// The worker's place among the workers.
     pub(crate) index: Own<usize>,
-    /// Where the worker's own stack was left.
+    /// The stack pointer where the worker left its own stack.
     pub(crate) stack_pointer: Own<usize>,
     /// A thread that has ended on this worker. The thread's stack is no longer in use.
     pub(crate) ended: Own<Option<ThreadRef>>,
@@ -66,11 +66,11 @@ pub(crate) struct Worker {
     pub(crate) credit_used: AtomicU32,
     /// The running thread computes, and gives way to threads that wake.
     pub(crate) gives_way: Own<bool>,
-    /// The number of handlers that threads have entered before they went on, and the start of the
-    /// count: see `signals/flood.rs`.
+    /// The number of handlers that threads have entered before they went on, and the time at which
+    /// the count began: see `signals/flood.rs`.
     pub(crate) deliveries: Own<u32>,
     pub(crate) deliveries_since: Own<Nanoseconds>,
-    /// The timer that ends such a moment; negative without one.
+    /// The timer that ends a moment without signals. Negative without a timer.
     pub(crate) recall_timer: Own<i32>,
     /// A child of vfork(2) uses our memory: the id of its parent.
     pub(crate) vfork_parent: Own<i32>,
@@ -89,7 +89,7 @@ pub(crate) struct Worker {
     pub(crate) short_ticks: Own<bool>,
     /// The time at which this worker woke while other workers ran threads. Zero if no other ran.
     pub(crate) came_at: Own<Nanoseconds>,
-    /// The last errand that the worker has done (`every_worker::everywhere`).
+    /// The last errand that the worker has executed (`every_worker::everywhere`).
     pub(crate) errand: Own<usize>,
     /// The events that epoll wrote last.
     events: Own<[libc::epoll_event; EVENTS]>,
@@ -199,14 +199,14 @@ pub(crate) fn count(locked: &mut Locked) -> usize {
     WORKERS.of(locked).count
 }
 
-/// The workers other than the one that executes this.
+/// The workers other than the calling one.
 pub(crate) fn others(locked: &mut Locked) -> impl Iterator<Item = &'static Worker> + use<> {
     let own = worker().index.get();
     let list = WORKERS.of(locked).list;
     list.into_iter().flatten().filter(move |worker| worker.index.get() != own)
 }
 
-/// The other worker that runs `thread`, if there is one.
+/// The worker that runs `thread`, if another worker runs it.
 pub(crate) fn runner(locked: &mut Locked, thread: ThreadRef) -> Option<&'static Worker> {
     if thread.state.get(locked.held()) != State::Running {
         return None;
@@ -275,15 +275,15 @@ impl Worker {
         disposition::send(self.kernel_id.get(), TICK_SIGNAL, NUDGE_VALUE);
     }
 
-    /// Takes up to `EVENTS` events from epoll. Returns how many. The buffer is in the worker, since
-    /// threads have small stacks.
+    /// Takes up to `EVENTS` events from epoll. Returns the number of events. The buffer is in the
+    /// worker, since threads have small stacks.
     pub(crate) fn take_events(&self, epoll: i32, timeout: Option<&libc::timespec>) -> usize {
         // SAFETY: only this function refers to the room, on this kernel thread.
         let room = unsafe { &mut *self.events.as_ptr() };
         sys!(SYS_epoll_pwait2, epoll, room, EVENTS, timeout, 0, 8).max(0) as usize
     }
 
-    /// One of the events that were taken last.
+    /// An event of the last call of `take_events`.
     pub(crate) fn event(&self, index: usize) -> libc::epoll_event {
         // SAFETY: nothing refers to the room outside `take_events`.
         unsafe { (&*self.events.as_ptr())[index] }

@@ -6,7 +6,7 @@
 //!   inspection                             for debuggers
 //! ```
 //!
-//! It only reads.
+//! This module only reads the engine's state.
 
 pub(crate) mod dump;
 pub(crate) mod inspection;

@@ -132,7 +132,8 @@ fn parks_by_call() {
     let mut most = u64::MAX;
     let mut last = 0;
     for index in 0..SHOWN {
-        // The next call in order. It has fewer parks, or as many parks and a higher number.
+        // The next call in order. The next call has fewer parks, or equally many parks and a higher
+        // number.
         let parks = |call: usize| stats::PARKS_IN[call].get();
         let follows = |&call: &usize| parks(call) < most || (parks(call) == most && call > last);
         let next = (0..stats::PARKS_IN.len())

@@ -18,7 +18,7 @@ use crate::show::unwind::Cursor;
 /// Without `DUALITY_STALL`, after so many milliseconds.
 const DEFAULT: u64 = 1000;
 
-/// The function that the runtime gave as `name` of `ENGINE_LOOP`. It returns the name of a task.
+/// The function that the runtime gave as `name` of `ENGINE_LOOP`, which returns the name of a task.
 pub(crate) static NAMES: Setting<usize> = Setting::new(0);
 type Naming = extern "C" fn(TaskRef) -> usize;
 
@@ -67,7 +67,7 @@ fn name_of(task: TaskRef, into: &mut [u8]) -> &[u8] {
     crate::kernel::user::read_text(naming(task), into).unwrap_or(b"")
 }
 
-/// The innermost function of the program itself, not of a library, and its address in the program's
+/// The program's innermost function, library functions skipped, and its address in the program's
 /// file. Without symbols in that file, the name is "the program".
 fn function_at(into: &mut [u8]) -> (&str, u64) {
     const DEEPEST: usize = 32;

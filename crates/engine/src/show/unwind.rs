@@ -72,7 +72,7 @@ impl Cursor {
         self.address() - u64::from(!self.exact)
     }
 
-    /// The caller. `None` at the end of the stack, or where the tables say nothing.
+    /// The caller. `None` at the end of the stack, or where the tables have no entry.
     pub(crate) fn caller(&self, functions: u64) -> Option<Self> {
         let entry = find_entry(functions, self.sought())?;
         let common = Common::read(entry.common)?;
@@ -106,8 +106,8 @@ impl Cursor {
 }
 
 impl Cursor {
-    /// The first function of a thread's own: its object, and the offset there. Beneath it are two
-    /// functions of libc.
+    /// The first function of a thread: its object, and the offset there. Two functions of libc lie
+    /// beneath it.
     pub(crate) fn start_routine(self, locked: &mut Locked) -> Option<(&[u8], u64)> {
         const OF_LIBC: usize = 2;
         /// A limit above the number of callers of any stack.
@@ -292,7 +292,7 @@ impl<'a> Rows<'a> {
         Some(reader.unsigned()? as i64 * self.common.data_factor)
     }
 
-    /// Executes instructions up to those of a later address than `sought`.
+    /// Executes instructions until one is for a later address than `sought`.
     fn execute(&mut self, start: u64, end: u64, sought: u64) -> Option<()> {
         let mut reader = Reader(start);
         while reader.0 < end {

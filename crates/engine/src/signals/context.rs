@@ -1,5 +1,4 @@
-//! The frames that signal handlers run on, in the kernel's own format. The engine also builds
-//! frames.
+//! The frames of signal handlers, in the kernel's own format. The engine also builds frames.
 //!
 //! Source: `struct rt_sigframe` and `struct ucontext` of the kernel for x86_64; signal(7),
 //! sigreturn(2).
@@ -13,7 +12,7 @@ use crate::kernel::plain::{Plain, zeroed};
 use crate::kernel::user;
 use crate::schedule::thread::Thread;
 
-/// `struct ucontext`: what `sigreturn` restores.
+/// `struct ucontext`: the state that `sigreturn` restores.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Context {
@@ -57,10 +56,10 @@ unsafe impl Plain for Context {}
 /// Offsets that the entry knows.
 pub(crate) const MASK_OFFSET: usize = core::mem::offset_of!(Context, mask);
 pub(crate) const STACK_POINTER_OFFSET: usize = core::mem::offset_of!(Context, rsp);
-/// A stack pointer that lies at most so many bytes beneath a context is on the same stack.
+/// A stack pointer that lies at most this many bytes beneath a context is on the same stack.
 pub(crate) const SAME_STACK: usize = 64 << 10;
 
-/// `struct rt_sigframe`: a context, and what the signal says.
+/// `struct rt_sigframe`: a context, and the signal's fields.
 #[repr(C)]
 struct SignalFrame {
     restorer: u64,
@@ -80,7 +79,7 @@ pub(crate) struct Delivery<'a> {
     pub(crate) mask: u64,
 }
 
-/// The legacy area of FXSAVE, and where the kernel notes that an XSAVE area follows.
+/// The legacy area of FXSAVE, and the place where the kernel notes that an XSAVE area follows.
 const LEGACY_BYTES: usize = 512;
 const NOTE_OFFSET: usize = 464;
 const NOTE_MAGIC: u32 = 0x4650_5853;
@@ -221,7 +220,7 @@ impl Context {
         self.rax = error as u64;
     }
 
-    /// The general registers and the address, by the numbers that DWARF gives them.
+    /// The general registers and the address, in the order of DWARF's numbers.
     pub(crate) fn by_number(&self) -> [u64; 17] {
         [
             self.rax, self.rdx, self.rcx, self.rbx, self.rsi, self.rdi, self.rbp, self.rsp,
@@ -229,8 +228,8 @@ impl Context {
         ]
     }
 
-    /// How many bytes the vector registers of the context take. The kernel or the program made the
-    /// context and noted the number in it.
+    /// How many bytes the vector registers of the context take. The kernel or the program that made
+    /// the context noted this number in it.
     fn vector_bytes(&self) -> Result<u64, isize> {
         if self.vectors == 0 {
             return Ok(0);
@@ -239,8 +238,8 @@ impl Context {
         Ok(if magic == NOTE_MAGIC { u64::from(extended) } else { LEGACY_BYTES as u64 })
     }
 
-    /// Copies the vector registers of the context, so many bytes, to beneath `top`. Returns the
-    /// address of the copy.
+    /// Copies `bytes` of the context's vector registers to beneath `top`. Returns the address of
+    /// the copy.
     fn copy_vectors(&self, top: u64, bytes: u64) -> Result<u64, isize> {
         if self.vectors == 0 {
             return Ok(0);
@@ -262,8 +261,7 @@ impl Context {
         let top = self.rsp - RED_ZONE;
         let vectors = if self.vectors == 0 { 0 } else { place_of_vectors(top, bytes) };
         let place = frame_below(if vectors == 0 { top } else { vectors });
-        // The handler blocks what a fault raises, so a copy that faulted would be the end of the
-        // process.
+        // The handler blocks the signals of faults, so a faulting copy would end the process.
         user::probe_for_writing(place as usize, (top - place) as usize)?;
         self.copy_vectors(top, bytes)?;
         let saved = Self { vectors, ..*self };
@@ -276,7 +274,7 @@ impl Context {
     }
 }
 
-/// The address of the vector registers, so many bytes, of a frame beneath `top`.
+/// The address of `bytes` of vector registers, of a frame beneath `top`.
 fn place_of_vectors(top: u64, bytes: u64) -> u64 {
     (top - bytes) & !63
 }
@@ -318,8 +316,8 @@ impl Frame {
     }
 }
 
-/// The context of a thread after its call. It lies on the thread's stack, with its vector registers
-/// above it.
+/// The context of a thread after its call. The context lies on the thread's stack, beneath the
+/// thread's vector registers.
 #[repr(C)]
 pub(crate) struct AfterCall {
     context: Context,

@@ -57,7 +57,8 @@ pub(crate) fn deliver_on_return(frame: &mut Frame, result: isize) -> isize {
 }
 
 /// Called before a thread goes on that was interrupted in its own code. Makes the thread enter the
-/// handler of a pending signal. Returns whether there was a signal. More may be pending.
+/// handler of a pending signal. Returns whether there was a signal to deliver. More signals may be
+/// pending.
 pub(crate) fn deliver_on_context(context: &mut Context) -> bool {
     // Room for a frame, and for a handler that makes calls.
     const ROOM: u64 = 6 << 10;

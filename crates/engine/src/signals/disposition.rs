@@ -1,14 +1,16 @@
-//! The properties of a signal by its number, and the program's handling of it.
+//! The properties of a signal by its number, and the program's action for the signal.
 
 use crate::kernel::plain::Plain;
 use crate::kernel::sys::sys;
 use crate::signals::info::queued;
 
-/// The signals of the engine: ticks, and interruptions of helpers. The program can use both too.
+/// The signals of the engine: ticks, and interruptions of helpers. The program can use both signals
+/// too.
 pub(crate) const TICK_SIGNAL: i32 = 62;
 pub(crate) const HELPER_SIGNAL: i32 = 61;
 
-/// The first signal that waits in a queue. libc's own two real-time signals do not queue.
+/// The first signal that waits in a queue. Two earlier real-time signals are libc's own and do not
+/// queue.
 pub(crate) const FIRST_QUEUED: i32 = 34;
 
 pub(crate) const SA_ONSTACK: u64 = libc::SA_ONSTACK as u32 as u64;

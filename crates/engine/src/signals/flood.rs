@@ -20,7 +20,7 @@ pub(crate) const SEAL: u64 =
 pub(crate) fn seal(worker: &Worker, mask: &mut u64) {
     let known = *mask == worker.kernel_mask.load(Ordering::Relaxed);
     *mask |= SEAL;
-    // If the engine is about to change the mask, it goes on to do so.
+    // If the engine is about to change the mask, the change follows the handler.
     if known {
         worker.kernel_mask.store(*mask, Ordering::Relaxed);
     }
@@ -33,7 +33,8 @@ pub(crate) fn is_sealed() -> bool {
     worker().mask_is_stale.get() != 0
 }
 
-/// The thread leaves the engine by `sigreturn`, which sets the mask. No other call is needed.
+/// Notes that the thread leaves the engine by `sigreturn`, which sets the mask. No other call is
+/// needed.
 pub(crate) fn leaves_by_sigreturn() {
     worker().mask_is_stale.set(1);
 }
@@ -45,8 +46,8 @@ pub(crate) fn unseal() {
     masks::adopt();
 }
 
-/// After so many handlers in so many nanoseconds, a moment follows. That is some two thousand
-/// signals a second, on a machine that is busy otherwise.
+/// After this many handlers in this many nanoseconds, a moment follows. The rate is some two
+/// thousand signals a second, on an otherwise busy machine.
 const DELIVERIES: u32 = 8;
 const WINDOW: u64 = 4_000_000;
 /// Nanoseconds that a moment takes at most: several times the delivery of a signal.
@@ -63,10 +64,10 @@ pub(crate) fn count_delivery() {
     worker.deliveries.set(worker.deliveries.get() + 1);
 }
 
-/// Whether a thread now goes on for a moment, even if signals wait for it. Some handlers follow
-/// each other without a pause, such as the handler of a timer that sets the timer for the next
-/// microsecond. Without the moment, nothing else would ever go on. The moment ends with the
-/// thread's next call, or by a timer.
+/// Whether the thread now has a moment in which it goes on, even if signals wait for it. Some
+/// handlers follow each other without a pause, such as the handler of a timer that sets the timer
+/// for the next microsecond. Without the moment, the rest of the program would never go on. The
+/// moment ends with the thread's next call, or by a timer.
 pub(crate) fn gives_moment() -> bool {
     let worker = worker();
     if worker.deliveries.get() < DELIVERIES {

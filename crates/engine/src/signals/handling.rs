@@ -176,7 +176,8 @@ fn assign(locked: &mut Locked, pending: Pending) {
     }
 }
 
-/// The signal on which all threads are listed, unless the program has a handler for it.
+/// Whether this signal asks for a list of all threads. A handler of the program for the signal
+/// comes first.
 fn is_dump(locked: &mut Locked, number: i32) -> bool {
     number == settings::DUMP_SIGNAL.get() && !action(locked, number).runs()
 }
@@ -191,7 +192,7 @@ fn timer_thread(locked: &mut Locked, info: &libc::siginfo_t) -> Option<ThreadRef
     thread::find(locked, id)
 }
 
-/// A timer has one signal at a time. If its signal already waits, the timer has overrun.
+/// A timer has one signal at a time. If the timer's signal already waits, the timer has overrun.
 fn overruns(list: &mut [Pending], pending: &Pending) -> bool {
     let [timer, more] = info::timer(&pending.info);
     let same = |other: &&mut Pending| {
@@ -321,8 +322,8 @@ fn die_natively(number: i32) {
     sys!(SYS_rt_sigaction, number, &action, 0, 8);
 }
 
-/// Applies the flags of a handler that begins. Its signals are blocked, and a one-time handler is
-/// reset.
+/// Applies the flags of a handler that begins. The handler's signals are blocked, and a one-time
+/// handler is reset.
 pub(crate) fn begin_handler(locked: &mut Locked, thread: ThreadRef, number: i32, action: &Action) {
     let own = if action.has(libc::SA_NODEFER) { 0 } else { bit(number) };
     set_mask(locked, thread, thread.mask.get() | action.mask | own);

@@ -13,7 +13,7 @@ struct Fields {
     error: i32,
     code: i32,
     padding: i32,
-    /// The sender's process and user; for a timer, its number and how often it has expired since.
+    /// The sender's process and user. For a timer: its number, and how often it has expired since.
     pair: [i32; 2],
     /// The value of a queued signal, or of a timer's.
     value: usize,

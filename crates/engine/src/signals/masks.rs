@@ -1,7 +1,7 @@
 //! The signal masks of threads, and the mask that the kernel has for them.
 //!
-//! The kernel blocks what every thread blocks. libc blocks all signals while it makes a thread.
-//! Such a mask is not told to the kernel, and a signal that comes in the meantime waits in the
+//! The kernel blocks what every thread blocks. While libc makes a thread, it blocks all signals.
+//! The engine does not tell the kernel that mask. A signal that comes in the meantime waits in the
 //! engine.
 //!
 //! Every worker has the same mask. A worker that changes the mask nudges the others, and their
@@ -41,8 +41,8 @@ pub(crate) const FAULTS: u64 = bit(libc::SIGSEGV)
     | bit(libc::SIGTRAP)
     | bit(libc::SIGSYS);
 
-/// The mask that libc sets for a few instructions. It blocks all signals, including libc's internal
-/// ones.
+/// Whether this is the mask that libc sets for a few instructions. The mask blocks all signals,
+/// including libc's internal ones.
 fn is_brief(mask: u64) -> bool {
     mask | NEVER_BLOCKED == u64::MAX
 }

@@ -1,18 +1,18 @@
-//! Signals that the kernel delivered while the engine was executing. They wait until the engine can
-//! look at them.
+//! Signals that the kernel delivered while the engine was executing. The signals wait until the
+//! engine can look at them.
 //!
 //! The places belong to the process, since any worker may deal with a signal that the process
 //! received. The handler of signals fills them, and may interrupt the code that empties one. So
-//! there is no lock: one word of bits says which places are taken, another which of these can be
-//! read.
+//! there is no lock: one word of bits says which places are taken, another says which of them can
+//! be read.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use crate::signals::disposition::FIRST_QUEUED;
 
-/// Signals that can wait, one for each bit of a word. More are lost. But a signal that comes while
-/// the engine executes makes the kernel keep later signals (`signals/flood.rs`).
+/// Signals that can wait, one for each bit of a word. Further signals are lost. But a signal that
+/// comes while the engine executes makes the kernel keep later signals (`signals/flood.rs`).
 const MOST: usize = 64;
 
 struct Place {
@@ -89,7 +89,7 @@ pub(crate) fn bits() -> u64 {
     numbers.fold(0, |bits, (_, place)| bits | 1 << (place.number.load(Ordering::Relaxed) - 1))
 }
 
-/// In the child of a fork. The waiting signals were for the parent.
+/// Called in the child of a fork. The waiting signals were for the parent.
 pub(crate) fn reset_after_fork() {
     READY.store(0, Ordering::Relaxed);
     TAKEN.store(0, Ordering::Relaxed);

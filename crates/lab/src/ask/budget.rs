@@ -1,10 +1,10 @@
 //! Fits experiments into the available time.
 //!
-//! An experiment that fits stays as it is. Otherwise it gets fewer blocks, down to what a verdict
-//! needs. Then its windows shrink, down to 0.5 s, and its warm-ups, down to 0.2 s. Then it gets
-//! fewer repeats, down to three. Settings below these bounds stay. An experiment that still does
-//! not fit is refused. The plan keeps a tenth of the time in reserve, because servers take time to
-//! start.
+//! An experiment that fits stays as it is. Otherwise the experiment gets fewer blocks, down to the
+//! number that a verdict needs. Then its windows shrink, down to 0.5 s, and its warm-ups, down to
+//! 0.2 s. Then it gets fewer repeats, down to three. Settings below these bounds stay. An
+//! experiment that still does not fit is refused. The plan keeps a tenth of the time in reserve,
+//! because servers take time to start.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::record::Design;
 
 /// The share of the budget that is planned.
 const PLANNED: f64 = 0.9;
-/// The share of its time that an experiment plans for if it may choose the length of its windows.
+/// The share of its time that an experiment plans for, if it may choose the length of its windows.
 /// The estimate omits the cost of connections.
 const AIMED: f64 = 0.85;
 /// The shortest window that the budget may choose.
@@ -69,7 +69,7 @@ pub fn fit(experiments: &mut [Experiment], budget: Duration) -> Result<(), Strin
 
 /// The cost of an experiment, in seconds.
 struct Cost {
-    /// The cells of a repeat that are tried.
+    /// The cells of a repeat that are available.
     cells: f64,
     /// The time that the cells take together, without their warm-ups and windows.
     fixed: f64,
@@ -146,7 +146,7 @@ impl Cost {
         let of_blocks = experiment.design.blocks as f64 * self.of_blocks;
         let load = (seconds / repeats as f64 - self.fixed - of_blocks) / self.cells.max(1.0);
         let load = load.clamp(self.shortest(), self.warm_up + self.window);
-        // Both get shorter by the same share, unless one of them is at its bound.
+        // Warm-up and window get shorter by the same share, unless one of them is at its bound.
         let warm_up = self.warm_up * load / (self.warm_up + self.window);
         let most = load - self.window.min(SHORTEST_WINDOW);
         let warm_up = warm_up.max(self.warm_up.min(SHORTEST_WARM_UP)).min(most);

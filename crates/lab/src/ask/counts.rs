@@ -5,11 +5,10 @@ use crate::format::OF_THE_COMMAND;
 use crate::measure::experiment::Experiment;
 use crate::measure::load_command;
 
-/// The numbers of connections that are compared by default, those of ZeroHTTPd's and Kerneis's
-/// plots.
+/// The numbers of connections that are compared by default, as in ZeroHTTPd's and Kerneis's plots.
 pub(super) const CONCURRENCY: [usize; 4] = [1, 10, 100, 1000];
 
-/// The numbers of connections that were asked for, or else those of the usual ones that make sense.
+/// The requested numbers of connections, or else those of the usual numbers that make sense.
 pub(super) fn concurrency(
     is_own: bool,
     experiment: &Experiment,
@@ -48,8 +47,8 @@ pub(super) fn concurrency(
     }
 }
 
-/// The numbers of connections of a load command. One that is not told how many has one number,
-/// which the user may know.
+/// The numbers of connections of a load command. A command without a placeholder for the number has
+/// one fixed number, which the user may know.
 fn concurrency_of_command(words: &[String], asked: Option<&[usize]>) -> Result<Vec<usize>, Misfit> {
     match (load_command::takes_connections(words), asked) {
         (_, Some([one])) => Ok(vec![*one]),

@@ -49,7 +49,7 @@ const LONGEST_NAME: usize = 64;
 /// A plan as written in its file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// What is asked.
+    /// The question that the plan asks.
     pub title: String,
     /// The source of the question. May be empty.
     pub source: String,
@@ -94,6 +94,12 @@ pub struct Problem {
 }
 
 impl Entry {
+    /// An experiment of a plan that no file describes.
+    pub(super) fn made(name: &str, settings: Settings) -> Self {
+        let position = Position { line: 1, column: 1 };
+        Self { name: name.to_owned(), settings, position, positions: BTreeMap::new() }
+    }
+
     /// Turns a misfit of this experiment into a problem with a position.
     pub fn problem(&self, misfit: &Misfit) -> Problem {
         let position = self.positions.get(misfit.key).copied().unwrap_or(self.position);

@@ -11,7 +11,7 @@ pub struct Footprint {
     pub mappings: usize,
     /// Mappings that connections cannot have.
     pub reserved_mappings: usize,
-    /// The first version of Linux, as major and minor number, on which connections take no mapping.
+    /// The first version of Linux, as major and minor number, in which connections take no mapping.
     pub no_mappings_from: Option<(u32, u32)>,
     /// The most accepted connections at a time. `None` if the server accepts every connection.
     pub accepted: Option<usize>,

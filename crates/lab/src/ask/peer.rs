@@ -1,4 +1,4 @@
-//! The peers that a plan defines, as it writes them:
+//! The peers that a plan defines, as the plan writes them:
 //!
 //! ```toml
 //! [[peer]]

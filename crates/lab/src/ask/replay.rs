@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duality_load::Pattern;
+use duality_load::{Cut, Pattern};
 use duality_trace::{Trace, file};
 
 use super::settings::{Misfit, Settings};
@@ -22,17 +22,19 @@ pub fn read_trace(path: &Path) -> Result<Arc<Trace>, String> {
     file::read(path).map(Arc::new).map_err(|error| error.to_string())
 }
 
-/// What `settings` replay, if they do.
+/// The recording that `settings` replay, if they name one.
 ///
 /// # Errors
 ///
-/// The recording that cannot be read, or the setting that does not fit.
+/// The error names the recording that cannot be read, or the setting that does not fit.
 pub(super) fn of(settings: &Settings, behaviour: &Behaviour) -> Result<Option<Replay>, Misfit> {
     let Some(path) = &settings.trace else {
         let said = [
             ("users", settings.users.is_some()),
             ("speed", settings.speed.is_some()),
             ("at", settings.at.is_some()),
+            ("bunch", settings.bunch.is_some()),
+            ("client-rate", settings.client_rate.is_some()),
             ("trace", behaviour.pattern == Pattern::Trace),
         ];
         return match said.into_iter().find(|(_, is_said)| *is_said) {
@@ -55,8 +57,15 @@ pub(super) fn of(settings: &Settings, behaviour: &Behaviour) -> Result<Option<Re
     let trace = read_trace(path).map_err(|problem| Misfit::new("trace", problem))?;
     let at = settings.at.as_deref().map(parse_place).transpose();
     let at = at.map_err(|problem| Misfit::new("at", problem))?;
-    let speed = settings.speed.unwrap_or(1.0);
-    let replay = Replay::new(trace, path, speed, at, behaviour.keep_alive);
+    let cut = Cut {
+        speed: settings.speed.unwrap_or(1.0),
+        at,
+        keep_alive: behaviour.keep_alive,
+        bunch: settings.bunch.unwrap_or(1),
+        client_rate: settings.client_rate,
+        ..Cut::of(Duration::ZERO)
+    };
+    let replay = Replay::new(trace, path, cut);
     if settings.root.is_some() {
         return Ok(Some(replay));
     }
@@ -64,11 +73,11 @@ pub(super) fn of(settings: &Settings, behaviour: &Behaviour) -> Result<Option<Re
     written.map(Some).map_err(|error| Misfit::new("trace", format!("its files: {error}")))
 }
 
-/// Finds the numbers of users that make no load to measure: their cells are unavailable.
+/// Finds the numbers of users that make too little load to measure. Their cells are unavailable.
 ///
 /// # Errors
 ///
-/// What does not fit the service.
+/// The first part of the recording that does not fit the service.
 pub(super) fn check(experiment: &mut Experiment) -> Result<(), Misfit> {
     let Some(replay) = experiment.replay.clone() else { return Ok(()) };
     let length = Duration::from_secs_f64(experiment.design.window_seconds);

@@ -64,7 +64,7 @@ pub struct ServiceFacts {
     pub concurrent_connections: bool,
     /// Whether the service keeps data in a store.
     pub store: bool,
-    /// What to send to a service of the user's own, and the reply to expect.
+    /// The request to send to a service of the user's own, and the reply to expect.
     pub exchange: Option<(Vec<u8>, Vec<u8>)>,
     /// The page to ask for, of a service of the user's own that speaks HTTP.
     pub page: Option<String>,
@@ -282,7 +282,7 @@ fn architectures(settings: &Settings, program: &dyn Program) -> Result<Vec<Subje
     subjects.map_err(|problem| Misfit::new("architectures", problem))
 }
 
-/// What peers serve.
+/// The pages that peers serve.
 fn site(service: &ServiceFacts, settings: &Settings, replay: Option<&Replay>) -> Site {
     match replay.and_then(Replay::root).or_else(|| settings.root.clone()) {
         Some(root) => Site::Directory(std::path::absolute(&root).unwrap_or(root)),
@@ -385,8 +385,8 @@ fn path(service: &ServiceFacts, settings: &Settings) -> Result<String, Misfit> {
     }
 }
 
-/// The cells that cannot be carried, with reasons. They are found before anything starts, so they
-/// cost no time.
+/// The cells that cannot be carried, with reasons. The lab finds these cells before anything
+/// starts, so they take no time.
 fn unavailable(
     experiment: &Experiment,
     service: &ServiceFacts,
@@ -488,6 +488,7 @@ mod tests {
                     looks_at_all: false,
                     processes: false,
                     beside_others: !is_loop,
+                    holds: Some(if is_loop { 500 } else { 10 }),
                     foreign: None,
                 },
                 unavailable: None,

@@ -8,7 +8,7 @@ use duality_load::{HistogramError, Report};
 
 use crate::units::parse_duration;
 
-/// What a threshold may look like, for messages.
+/// The valid forms of a threshold, for messages.
 const REMEDY: &str = "write a figure and a limit, such as 'p99>10ms', 'mean>1ms', 'errors>0', \
                       'failures>1%' or 'rate<1000/s'";
 
@@ -47,12 +47,13 @@ enum Comparison {
 }
 
 impl Threshold {
-    /// What of a report meets the condition, so that the load has failed. A latency is the
-    /// corrected one of an open loop. Where no latency was measured, none is within its limit.
+    /// The figure of a report that meets the condition, so that the load has failed. In an open
+    /// loop, a latency is the corrected one. Where no latency was measured, no latency is within
+    /// its limit.
     ///
     /// # Errors
     ///
-    /// The histogram of the report cannot be read.
+    /// The error: the histogram of the report cannot be read.
     pub fn broken(&self, report: &Report) -> Result<Option<String>, HistogramError> {
         let Some(value) = self.figure.of(report)? else {
             return Ok(Some(format!("no latency was measured for --fail-if '{self}'")));

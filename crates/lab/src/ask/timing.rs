@@ -13,7 +13,7 @@ const WHOLE: Duration = Duration::from_secs(130);
 const BEFORE_BLOCKS: (Duration, Duration) = (Duration::from_millis(80), Duration::from_millis(120));
 /// Warm-up and shortest window of a piece of a recording. In the warm-up, connections are opened.
 const OF_REPLAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(600));
-/// More blocks of a session are not chosen by default.
+/// By default, a session has no more blocks than this number.
 const MOST_BLOCKS: usize = 200;
 
 /// The user's settings for the parts of an experiment.
@@ -31,12 +31,12 @@ pub struct Timing {
 
 impl Experiment {
     /// Sets how long the parts are. The user's settings come first. The other parts fill the time
-    /// of the whole, which is the user's or about two minutes.
+    /// of the whole. The user sets this time, or it is about two minutes.
     pub fn set_timing(&mut self, timing: Timing) {
         if self.replay.is_some() {
             return self.set_timing_of_replay(timing);
         }
-        // With any number of blocks it is known which servers can be driven side by side.
+        // With any number of blocks, the lab can tell which servers it can drive side by side.
         self.design.blocks = timing.blocks.unwrap_or(1);
         if self.seconds_of_a_block() <= 0.0 {
             self.design.blocks = 0;
@@ -58,26 +58,26 @@ impl Experiment {
         }
     }
 
-    /// The same where a recording is replayed: a few blocks, and pieces that fill the time.
+    /// Sets the timing of a replay: a few blocks, and pieces that fill the time.
     fn set_timing_of_replay(&mut self, timing: Timing) {
         self.design.blocks = timing.blocks.unwrap_or(least_blocks(self.design.repeats));
         let warm_up = timing.warm_up.unwrap_or(OF_REPLAY.0);
         self.design.warm_up_seconds = warm_up.as_secs_f64();
         self.design.window_seconds = 0.0;
-        // The time without windows, and how many pieces share the rest.
+        // The time without windows, and the number of pieces that share the rest.
         let fixed = self.length().as_secs_f64();
         let counts = self.design.concurrency.len() * self.design.planned_blocks();
         let pieces = (self.tried() + PIECES * counts).max(1) as f64;
         let free = timing.whole.unwrap_or(WHOLE).as_secs_f64() - fixed;
         let most = Duration::from_secs(10).as_secs_f64();
         let window = (free / pieces).clamp(OF_REPLAY.1.as_secs_f64(), most);
-        // To the millisecond, since it is written down and shown.
+        // To the millisecond, since the time is written down and shown.
         let window = Duration::from_millis((1000.0 * window) as u64);
         self.design.window_seconds = timing.window.unwrap_or(window).as_secs_f64();
     }
 
-    /// How many blocks a session can have within the available time. Beside windows of the user's,
-    /// blocks get a fifth of their time.
+    /// How many blocks a session can have within the available time. If the user sets the windows,
+    /// blocks get a fifth of the windows' time.
     fn blocks_for(&self, timing: Timing) -> usize {
         let Design { repeats, window_seconds, .. } = self.design;
         let sessions = repeats.max(1) as f64;
@@ -100,7 +100,7 @@ pub(super) fn least_blocks(repeats: usize) -> usize {
     if repeats < FEWEST_SESSIONS { 2 } else { FEWEST_BLOCKS.div_ceil(repeats) }
 }
 
-/// Warm-up and window for so many cells that are measured in turn, such that all take about
+/// Warm-up and window for this many cells that are measured in turn, such that all cells take about
 /// `whole`.
 pub(super) fn in_turn(cells: usize, whole: Option<Duration>) -> (Duration, Duration) {
     let each = whole.unwrap_or(WHOLE) / u32::try_from(cells.max(1)).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! An architecture in a plan: its name alone, or another name with options of its own.
+//! An architecture in a plan: a plain name, or a new name with options.
 //!
 //! ```toml
 //! architectures = [
@@ -48,7 +48,7 @@ impl Choice {
         Self { architecture: name.clone(), name, options: Vec::new() }
     }
 
-    /// Whether it has a name or options of its own.
+    /// Whether the selection has its own name or options.
     pub fn is_variant(&self) -> bool {
         self.name != self.architecture || !self.options.is_empty()
     }

@@ -12,7 +12,7 @@ use crate::statistics::median;
 /// The predictions of an experiment, beside the measurements.
 #[derive(Debug)]
 pub struct Check {
-    /// What was measured.
+    /// The measured experiment.
     pub heading: Heading,
     /// The most connections that predictions use.
     pub from: usize,

@@ -6,7 +6,7 @@ use crate::record::Heading;
 /// Flags of `duality compare` that the new command sets itself, with a value and without.
 const OWN: [&str; 6] = ["--out", "-o", "--concurrency", "--architectures", "-a", "--budget"];
 
-/// The command that made the results, for some of its subjects and up to `connections`. Its words
+/// The command that made the results, for some of its subjects and up to `connections`. The words
 /// are quoted for a shell.
 pub(super) fn to_measure(heading: &Heading, subjects: &[&str], connections: usize) -> Vec<String> {
     let design = &heading.design;
@@ -29,7 +29,7 @@ pub(super) fn to_measure(heading: &Heading, subjects: &[&str], connections: usiz
             words.push(word.clone());
         }
     }
-    // A flag cannot name variants and peers.
+    // A flag cannot name these variants and peers.
     let is_plain = |name: &&str| {
         design.architectures.iter().any(|one| one == name)
             && design.variants.iter().all(|variant| variant.name != **name)

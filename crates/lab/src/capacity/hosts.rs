@@ -1,8 +1,8 @@
 //! The number of processors and hosts that a rate takes: processor time × rate / utilisation.
 //!
 //! The formula assumes that processors add up, as with one process for each (`--cores`, or several
-//! servers behind a balancer). No measurement covers the interference between processors of one
-//! host.
+//! servers behind a balancer). No measurement covers how the processors of one host slow each
+//! other.
 
 use super::Question;
 use super::forms::Prediction;

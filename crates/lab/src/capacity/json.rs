@@ -9,7 +9,8 @@ use super::limits::Limit;
 use super::points::Point;
 use super::{Capacity, Memory, Subject, text, title};
 
-/// The version of the form. It changes when a field changes its meaning, and not for a new field.
+/// The version of the form. The version changes when a field changes its meaning, and not for a new
+/// field.
 pub const VERSION: u32 = 1;
 
 /// The predictions of each experiment.

@@ -1,6 +1,5 @@
-//! The limits on the number of connections of a server. They follow from the architecture's
-//! declaration and the machine of the results, and are known before any run. Only the memory limit
-//! is a prediction.
+//! The limits on the number of connections of a server. The architecture's declaration and the
+//! machine of the results give the limits, before any run. Only the memory limit is a prediction.
 
 use duality_load::SPARE_DESCRIPTORS;
 
@@ -13,7 +12,7 @@ use crate::record::{Heading, Machine};
 /// (`RESERVED_PIDS`, kernel/pid.c).
 const RESERVED_IDS: u64 = 300;
 
-/// What runs out.
+/// The resource that runs out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// `--max-connections`.
@@ -55,7 +54,7 @@ impl Kind {
         }
     }
 
-    /// What raises it.
+    /// The setting that raises the limit.
     pub fn remedy(self) -> &'static str {
         match self {
             Self::MaxConnections => "--max-connections",
@@ -81,7 +80,7 @@ impl Kind {
 /// A limit on the number of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// What runs out.
+    /// The resource that runs out.
     pub kind: Kind,
     /// The most connections within the limit.
     pub connections: u64,

@@ -9,15 +9,15 @@
 //! ```
 //!
 //! Two forms extend the processor time of a request: a *constant*, and a straight line over the
-//! *logarithm* of the connections. Both go through the largest numbers of connections that were
-//! measured. Their mean is the prediction, and both lie in its interval. For short requests, the
-//! prediction adds the cost of cache misses from earlier runs ([`forms`]).
+//! *logarithm* of the connections. Both forms go through the largest numbers of connections that
+//! were measured. The prediction is the mean of the two forms, and its interval contains both. For
+//! short requests, the prediction adds the cost of cache misses from earlier runs ([`forms`]).
 //!
 //! The method comes from a comparison of forms on the kept runs. docs/capacity.md has the figures.
 //! Straight lines over the connections were off by 57 % and more. Gunther's Universal Scalability
 //! Law (1993) has a coherency term, which a closed loop cannot tell from noise. The memory of a
-//! server is a line over the connections that are *open at the server*. Its slope means nothing
-//! where connections come and go.
+//! server is a line over the connections that are *open at the server*. The slope of this line
+//! means nothing where connections come and go.
 
 mod check;
 mod command;
@@ -96,7 +96,7 @@ pub enum Error {
     OneNumberUpTo {
         /// The most connections that predictions use.
         from: String,
-        /// What there is.
+        /// The numbers of connections in the results.
         found: String,
     },
     /// The number of connections in question was measured.
@@ -105,7 +105,7 @@ pub enum Error {
          --connections, or read what was measured with `duality report`"
     )]
     Measured {
-        /// What is asked.
+        /// The number of connections in question.
         asked: String,
         /// The largest measured number of connections.
         measured: String,
@@ -119,7 +119,7 @@ pub enum Error {
     /// A subject that the results do not have.
     #[error("there is no architecture `{name}` in it: choose from {all}")]
     NoSubject {
-        /// What is asked.
+        /// The name in question.
         name: String,
         /// All subjects of the results.
         all: String,
@@ -129,9 +129,9 @@ pub enum Error {
 /// Predictions from results for a number of connections that was not measured.
 #[derive(Debug)]
 pub struct Capacity {
-    /// What was measured.
+    /// The measured experiment.
     pub heading: Heading,
-    /// What was asked.
+    /// The question.
     pub question: Question,
     /// The subjects in the order of the results.
     pub subjects: Vec<Subject>,

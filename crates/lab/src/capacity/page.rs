@@ -22,7 +22,7 @@ const STEPS: i32 = 4;
 #[derive(Serialize)]
 struct Shown {
     title: String,
-    /// The first part of the page: all tables.
+    /// The first part of the page, with all tables.
     text: String,
     figures: Vec<Figure>,
 }
@@ -59,7 +59,7 @@ pub(super) fn render(all: &[Capacity]) -> String {
     let shown = |capacity: &Capacity| {
         let asked = capacity.question.connections as f64;
         let figures = capacity.subjects.iter().flat_map(|subject| {
-            // The line ends where no further connection fits, as the table does.
+            // The line ends where no further connection fits, like the table.
             let fit = subject.processor_time.as_ref().ok().map(|time| time.connections);
             let most = fit.unwrap_or(asked);
             let times = times(&subject.name, &subject.points, &subject.points, most);

@@ -4,7 +4,7 @@ use crate::record::{Heading, Outcome, Records};
 use crate::statistics::{Estimate, median};
 use crate::tell::summary::Summary;
 
-/// The farther of two points has at least so many times the connections of the nearer point. The
+/// The farther of two points has at least this many times the connections of the nearer point. The
 /// slope between close points is noise.
 const APART: usize = 2;
 
@@ -42,7 +42,7 @@ pub struct Measurements {
 }
 
 impl Measurements {
-    /// The points with at most so many connections.
+    /// The points with at most this many connections.
     pub(super) fn up_to(&self, connections: usize) -> Vec<Point> {
         let few = self.points.iter().filter(|point| point.connections <= connections);
         few.cloned().collect()

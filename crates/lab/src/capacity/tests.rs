@@ -126,6 +126,7 @@ fn architecture(footprint: Footprint) -> Architecture {
             looks_at_all: false,
             processes: footprint.processes > 0,
             beside_others: true,
+            holds: None,
             foreign: None,
         },
         unavailable: None,
@@ -193,8 +194,8 @@ fn limits_are_arithmetic() {
     older.machine.kernel = "Linux 6.8.0 x86_64".into();
     let found_there = limits_of(&older, &architecture(stack));
     assert_eq!(found_there, [(Kind::Mappings, 30_717), (Kind::Descriptors, 99_000)]);
-    // The kernel's queue holds as many as it allows, and one more. Workers come first, and
-    // descriptors run out only where more connections are accepted.
+    // The kernel's queue holds as many connections as it allows, and one more. Workers run out
+    // first. Descriptors run out only where more connections are accepted.
     let of_workers = |accepted| {
         let workers = Footprint { accepted: Some(accepted), backlog: 5000, ..state };
         let pool = Architecture { workers: Some(accepted), ..architecture(workers) };

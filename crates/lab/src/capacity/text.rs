@@ -11,7 +11,7 @@ use crate::statistics::Interval;
 
 /// Columns of a terminal.
 const WIDTH: usize = 80;
-/// Columns of a name; longer ones are cut.
+/// Columns of a name. Longer names are cut.
 const NAME: usize = 17;
 
 /// The predictions: a line for each subject, the hosts that the rate takes, and notes.
@@ -252,7 +252,7 @@ fn grouped_by(
     said.into_iter().map(|(names, what)| (listed(&names), what)).collect()
 }
 
-/// The errors of predictions: a line for each, and a summary.
+/// The errors of predictions: a line for each prediction, and a summary.
 pub fn text_of_check(check: &Check) -> String {
     let mut text = paragraph(&format!(
         "{}: predicted from at most {}, and measured",

@@ -1,5 +1,5 @@
-//! The blocking graph of a server: its data, its text and its drawing. It is Capriccio's (von
-//! Behren et al. 2003).
+//! The blocking graph of a server: its data, its text and its drawing. Blocking graphs are from
+//! Capriccio (von Behren et al. 2003).
 
 mod dot;
 mod stages;
@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the form; it changes when a field changes its meaning, and not for a new field.
+/// The version of the form. The version changes when a field changes its meaning, and not for a new
+/// field.
 pub const VERSION: u32 = 1;
 
 /// A blocking graph.
@@ -20,7 +21,7 @@ pub struct Graph {
     pub version: u32,
     /// The service.
     pub service: String,
-    /// Under which architecture.
+    /// The architecture of the server.
     pub architecture: String,
     /// The places where tasks may wait. Two nodes are special: `begin` and `end`.
     pub nodes: Vec<Node>,
@@ -55,7 +56,7 @@ pub struct Edge {
 }
 
 impl Node {
-    /// The line, such as `services/echo.rs:31`; empty for `begin` and `end`.
+    /// The line, such as `services/echo.rs:31`. Empty for `begin` and `end`.
     #[must_use]
     pub fn place(&self) -> &str {
         self.name.split_once(' ').map_or("", |(place, _)| place)
@@ -102,7 +103,7 @@ impl Graph {
         svg::draw(self)
     }
 
-    /// Tables for the terminal, and which stage is the bottleneck.
+    /// Tables for the terminal, and the stage that is the bottleneck.
     #[must_use]
     pub fn text(&self) -> String {
         text::tell(self)

@@ -99,7 +99,7 @@ fn edges(graph: &Graph, places: &[(f64, f64)], right: f64, svg: &mut String) {
 }
 
 /// The position of each node. The row is the distance from the beginning. Within a row, a node
-/// stands below the nodes that lead to it.
+/// stands below the nodes that have edges to it.
 fn layout(graph: &Graph) -> Vec<(f64, f64)> {
     let depths = graph.depths();
     let deepest = depths.iter().flatten().max().copied().unwrap_or(0);

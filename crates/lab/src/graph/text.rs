@@ -4,7 +4,7 @@ use super::stages::{Stage, stages};
 use super::{Graph, microseconds};
 use crate::format::grouped;
 
-/// Tables of edges and stages, and the bottleneck in words.
+/// Tables of edges and stages, and a sentence on the bottleneck.
 pub(super) fn tell(graph: &Graph) -> String {
     let mut text = format!("{} under {}\n\n", graph.service, graph.architecture);
     let rows = graph.nodes.iter().map(|node| {

@@ -16,8 +16,8 @@ pub struct Alternative {
     pub subject: String,
     /// What follows.
     pub change: Change,
-    /// The share by which the alternative is worse than the subject that runs today. 0.06 is 6 %,
-    /// and a better alternative is negative.
+    /// The share by which the alternative is worse than the subject that runs today: 0.06 is 6 %.
+    /// The share of a better alternative is negative.
     pub difference: f64,
     /// The simultaneous interval of this share.
     pub low: f64,
@@ -29,11 +29,11 @@ pub struct Alternative {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
-    /// The alternative is better for sure.
+    /// The alternative is certain to be better.
     Better,
-    /// The alternative is worse for sure.
+    /// The alternative is certain to be worse.
     Worse,
-    /// Neither is certain.
+    /// Neither subject is certain to be better.
     Level,
 }
 

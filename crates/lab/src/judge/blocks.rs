@@ -2,21 +2,22 @@
 //!
 //! The model is that of a randomised block design (Fisher 1935). A value is the effect of its
 //! subject, plus that of its block, plus chance. Blocks remove the drift of the machine from block
-//! to block. Not every subject needs to be in every block, because the effects are fitted by least
-//! squares (the intra-block analysis, Cochran & Cox 1957, chapter 9). If two subjects never met in
-//! a block, they are compared by way of subjects that both met.
+//! to block. The effects are fitted by least squares, so a block need not have every subject (the
+//! intra-block analysis, Cochran & Cox 1957, chapter 9). If two subjects never met in a block, they
+//! are compared by way of subjects that both met.
 
 use std::collections::BTreeMap;
 
 use crate::statistics::dunnett;
 use crate::statistics::studentized_range::{critical, student};
 
-/// A subject has noise of its own if its residuals vary by so many times the others' residuals. The
-/// test of such a subject uses its own noise.
+/// A subject has noise of its own if its residuals vary by this multiple of the others' residuals.
+/// The test of such a subject uses its own noise.
 const OWN_NOISE: f64 = 2.0;
 
-/// With fewer blocks, chance alone makes subjects noisy. Such a subject is tested by its own noise.
-/// Its residuals stay in the pooled variance, which would be too small without them.
+/// With fewer blocks, chance alone makes subjects noisy. With enough blocks, a noisy subject is
+/// tested by its own noise. The noisy subject's residuals stay in the pooled variance, which would
+/// be too small without them.
 const FEWEST_FOR_OWN_NOISE: usize = 10;
 
 /// The values of one block.
@@ -24,7 +25,7 @@ const FEWEST_FOR_OWN_NOISE: usize = 10;
 pub struct Observed {
     /// The session of the block.
     pub session: usize,
-    /// The value of each subject, in one order for all blocks; `None` if the subject was not
+    /// The value of each subject, in one order for all blocks. `None` if the subject was not
     /// measured.
     pub values: Vec<Option<f64>>,
 }
@@ -115,8 +116,8 @@ impl Fit {
         }
     }
 
-    /// The critical difference of two subjects by their own differences alone. None if they met in
-    /// fewer than three blocks.
+    /// The critical difference of two subjects by their own differences alone. `None` if the two
+    /// subjects met in fewer than three blocks.
     fn paired(&self, one: usize, other: usize, alpha: f64) -> Option<f64> {
         let differences: Vec<f64> = self
             .blocks
@@ -213,7 +214,7 @@ pub struct Family<'a> {
 }
 
 impl Family<'_> {
-    /// The critical difference of two subjects. Both must have effects.
+    /// The critical difference of two subjects. Both subjects must have effects.
     pub fn critical(&self, one: usize, other: usize) -> f64 {
         let Fit { noisy, inverse, variance, .. } = self.fit;
         if (noisy[one] || noisy[other])
@@ -249,8 +250,8 @@ fn linked(blocks: &[Observed], count: usize) -> Vec<bool> {
     }
 }
 
-/// The effects of `members`, which add up to 0, and the inverse of their normal equations. Both are
-/// in places of all subjects.
+/// The effects of `members`, which add up to 0, and the inverse of their normal equations. The
+/// effects and the inverse are in places of all subjects.
 fn solve(
     blocks: &[Observed],
     members: &[usize],
@@ -288,8 +289,8 @@ fn solve(
     Some((effects, inverse))
 }
 
-/// The inverse of a matrix that is symmetric and positive definite, by elimination (Gauss &
-/// Jordan); `None` if the matrix is not.
+/// The inverse of a symmetric and positive definite matrix, by elimination (Gauss & Jordan). `None`
+/// for any other matrix.
 fn invert(mut matrix: Matrix) -> Option<Matrix> {
     let size = matrix.len();
     for (row, line) in matrix.iter_mut().enumerate() {
@@ -360,7 +361,8 @@ mod tests {
         let gap = fit.effect(2).unwrap() - fit.effect(1).unwrap();
         assert!((gap - 0.2).abs() < 0.002, "{gap}");
         assert_eq!(fit.effect(3), None);
-        // A comparison by way of the middle subject is less precise than a comparison with it.
+        // A comparison by way of the middle subject is less precise than a comparison with the
+        // middle subject.
         assert!(fit.family(3, 0.025).critical(1, 2) > 1.3 * fit.family(3, 0.025).critical(0, 1));
     }
 
@@ -375,7 +377,8 @@ mod tests {
             range > fit.family(10, 0.05).critical(0, 1)
         });
         let wrong = wrong.count();
-        // Without the caution about sessions, 20 of 400 are expected. With it there are fewer.
+        // Without the caution about sessions, 20 of 400 are expected. The caution reduces this
+        // number.
         assert!((1..=30).contains(&wrong), "{wrong}");
     }
 
@@ -416,7 +419,8 @@ mod tests {
             let gap = |other: usize| fit.effect(other).unwrap() - fit.effect(0).unwrap();
             (1..10).any(|other| gap(other).abs() > family.critical(other, 0))
         });
-        // 20 of 400 are expected without the caution about sessions, which makes it fewer.
+        // Without the caution about sessions, 20 of 400 are expected. The caution reduces this
+        // number.
         let wrong = wrong.count();
         assert!((1..=30).contains(&wrong), "{wrong}");
     }

@@ -26,7 +26,8 @@ pub struct Check {
     pub kept: bool,
     /// Whether the interval of the median lies on one side of the limit.
     pub sure: bool,
-    /// The median as a multiple of the limit. It is at most 1 if the limit is kept.
+    /// The median as a multiple of the limit. The multiple is at most 1 if the median keeps the
+    /// limit.
     pub excess: f64,
 }
 

@@ -1,12 +1,12 @@
 //! Notices that too large a share of requests goes wrong, as soon as it is sure enough.
 //!
-//! The share of one look is up to chance: one error of two requests is no 50 %. So each look is
-//! evidence for a larger share against the limit, a likelihood ratio. The sum of its logarithms
-//! never falls below zero, so a long good time does not hide what goes wrong now. For a server that
-//! keeps to the limit, the sum passes `ENOUGH` once in a million requests on average. It is Page's
-//! CUSUM (Shin, Ramdas & Rinaldo, *E-detectors*, 2023).
+//! A single look proves little: one error of two requests is not a share of 50 %. So each look is
+//! evidence for a larger share against the limit, a likelihood ratio. The sum of the logarithms
+//! never falls below zero, so a long good time does not hide a present failure. For a server that
+//! keeps to the limit, the sum passes `ENOUGH` once in a million requests on average. The method is
+//! Page's CUSUM (Shin, Ramdas & Rinaldo, *E-detectors*, 2023).
 
-/// Larger shares that are looked for, as multiples of the limit.
+/// The larger shares that the guard tests for, as multiples of the limit.
 const ALTERNATIVES: [f64; 3] = [2.0, 5.0, 20.0];
 
 /// The logarithm of the evidence that is enough: a million, for each of the alternatives.
@@ -20,7 +20,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// A guard of that limit, from 0 to 1. With 0, any event is too much.
+    /// A guard of a limit from 0 to 1. With 0, any event is too much.
     pub fn new(limit: f64) -> Self {
         Self { limit: limit.clamp(0.0, 1.0), sums: [0.0; ALTERNATIVES.len()] }
     }
@@ -30,14 +30,15 @@ impl Guard {
         self.limit
     }
 
-    /// So many of the `requests` since the last look have gone wrong. Whether that is too much.
+    /// Takes note that `wrong` of the `requests` since the last look have gone wrong. Returns
+    /// whether the limit is exceeded.
     pub fn is_exceeded(&mut self, wrong: u64, requests: u64) -> bool {
         if self.limit == 0.0 {
             return wrong > 0;
         }
         let (wrong, right) = (wrong as f64, requests.saturating_sub(wrong) as f64);
         for (sum, multiple) in self.sums.iter_mut().zip(ALTERNATIVES) {
-            // A share of 1 would make a single right answer proof of the contrary.
+            // With a share of 1, a single right answer would prove the contrary.
             let most = f64::midpoint(1.0, self.limit);
             let share = (multiple * self.limit).min(most);
             let evidence = wrong * (share / self.limit).ln()
@@ -54,8 +55,8 @@ mod tests {
     use super::*;
     use crate::random::SplitMix64;
 
-    /// After how many looks at 100 requests with that share of errors the guard speaks, if it does
-    /// within `looks`.
+    /// The number of looks at 100 requests after which the guard reports this share of errors, if
+    /// at most `looks`.
     fn noticed(limit: f64, share: f64, looks: u64, seed: u64) -> Option<u64> {
         let (mut guard, mut random) = (Guard::new(limit), SplitMix64::new(seed));
         let mut wrong = || {

@@ -7,10 +7,10 @@
 //!                 └────▶ verdict   the best set, and what is out for sure
 //! ```
 //!
-//! A trial on live traffic has a verdict at any time ([`sequential`]). It also has limits that a
-//! server must keep ([`guard`]).
+//! A trial on live traffic has a verdict at any time ([`sequential`]). A trial also has limits that
+//! each server must keep ([`guard`]).
 //!
-//! Nothing here is a sentence: `tell` has the words.
+//! This module has no sentences: `tell` has the words.
 
 pub mod alternatives;
 pub mod blocks;

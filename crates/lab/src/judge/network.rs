@@ -1,8 +1,9 @@
 //! Finds out whether the network, and not the servers, sets the rate.
 //!
-//! In a closed loop each connection waits for a round trip with every request. If the round trip is
-//! most of the latency, all servers have the same rate. With 25 ms between them, 100 connections
-//! make 4,000 requests/s, whatever server answers. Their processor times still differ.
+//! In a closed loop, a request on each connection waits for the round trip of the request before.
+//! If the round trip is most of the latency, all servers have the same rate. With a round trip of
+//! 25 ms, 100 connections make 4,000 requests/s, whatever server answers. The servers' processor
+//! times still differ.
 
 use serde::Serialize;
 

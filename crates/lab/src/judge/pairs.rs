@@ -31,7 +31,7 @@ pub(crate) struct Fits {
     pub(crate) total: Option<Fit>,
 }
 
-/// Makes a family of comparisons among so many subjects, with so much error.
+/// Makes a family of comparisons among `count` subjects with a joint error.
 type Make = for<'f> fn(&'f Fit, usize, f64) -> Family<'f>;
 
 /// Comparisons that are made together: [`Fit::family`] or [`Fit::family_of_one`].
@@ -44,7 +44,7 @@ pub(crate) struct Pairs<'f> {
 }
 
 impl<'f> Pairs<'f> {
-    /// Comparisons among `count` subjects, with an error of `alpha` together.
+    /// Comparisons among `count` subjects, with a joint error of `alpha`.
     pub(crate) fn new(fits: &'f Fits, make: Make, count: usize, alpha: f64) -> Self {
         Self { fits, make, count, alpha, family: make(&fits.deciding, count, alpha) }
     }

@@ -16,8 +16,8 @@ use crate::statistics::{median, student_95};
 
 /// Steal of more than this share of a processor spoils a block.
 const MOST_STOLEN: f64 = 0.10;
-/// Steal within so many seconds before and after a block also counts, because the kernel counts
-/// steal in ticks, and steal comes in spells.
+/// Steal within this many seconds before and after a block also counts: the kernel counts steal in
+/// ticks, and steal comes in spells.
 const STEAL_AROUND: f64 = 0.6;
 /// A load generator that waits for its processor for more than this share of a slice spoils the
 /// rate of that slice.
@@ -97,7 +97,7 @@ fn latency(latency: &Latency, percentile: &str) -> f64 {
 }
 
 impl Metric {
-    /// The fitted value. A larger value is worse.
+    /// The fitted figure. A larger value is worse.
     pub(crate) fn figure(self) -> Figure {
         match self {
             Metric::ServerCpu => |sample| sample.server_cpu_us,
@@ -106,7 +106,7 @@ impl Metric {
         }
     }
 
-    /// The mean of the fitted values, in the unit of the report.
+    /// The mean of the fitted figures, in the unit of the report.
     pub(crate) fn told(self, fitted: f64) -> f64 {
         if self == Metric::Rate { 1.0 / fitted } else { fitted }
     }
@@ -159,7 +159,7 @@ impl<'a> Rounds<'a> {
             // counts only if a limit names it.
             return Metric::Latency(asked.unwrap_or("p50"));
         }
-        // The recording sets the rate of all.
+        // The recording sets the rate of all subjects.
         if network_sets_rate || design.recording.is_some() {
             return Metric::ServerCpu;
         }

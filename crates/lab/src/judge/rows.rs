@@ -32,7 +32,7 @@ pub enum Figures {
     /// None was.
     Missing {
         /// The state in one word: `unavailable`, `failed`, or `not run` if the experiment ended
-        /// before.
+        /// before the cell.
         what: &'static str,
         /// The reason. Empty for `not run`.
         reason: String,
@@ -52,9 +52,9 @@ pub struct Medians {
     pub mean_us: f64,
     /// The median latency.
     pub p50_us: f64,
-    /// 99 % of the latencies are no longer.
+    /// The latency that 99 % of requests do not exceed.
     pub p99_us: f64,
-    /// 99.9 % of the latencies are no longer.
+    /// The latency that 99.9 % of requests do not exceed.
     pub p99_9_us: f64,
     /// Mean number of requests in service. Over a network, requests in the servers alone.
     pub measured_load: f64,
@@ -82,7 +82,7 @@ pub struct Medians {
     /// Whether more than 1 in 10 connections got no reply within the window. Then the figures
     /// describe fewer connections than the row claims.
     pub starved: bool,
-    /// The share of the requests of a replay that got a reply. None in other patterns.
+    /// The share of the requests of a replay that got a reply. `None` in other patterns.
     pub answered: Option<f64>,
     /// Whether the listen queue was the limit in at least half of the repeats.
     pub queue_was_limit: bool,
@@ -127,7 +127,7 @@ impl Fates {
 /// The reason why a subject cannot be chosen at a number of connections, whatever its figures are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// Replies were not what they should have been.
+    /// Replies were not the expected ones.
     WrongReplies,
     /// More than 1 in 10 connections got no reply.
     Unserved,
@@ -154,7 +154,7 @@ impl Medians {
         !self.invalid && self.p99_us > 0.0
     }
 
-    /// The faults besides the constraints. A sound row has none.
+    /// The faults other than broken constraints. A sound row has none.
     pub fn faults(&self) -> Vec<Fault> {
         [
             (self.fates.wrong > 0, Fault::WrongReplies),
@@ -252,7 +252,7 @@ impl Medians {
             let counts = slices.filter(|slice| slice.subject == subject);
             counts.map(|slice| slice.connections_served as f64).reduce(f64::max)
         };
-        // A window may be too short for all connections, and a session is not.
+        // A window may be too short for all connections, but a session is not.
         let served: Vec<f64> = sessions.iter().filter_map(served).collect();
         self.served = median(&served).unwrap_or(self.served).max(self.served);
         if let Some(client) = median(&mean(None, client)) {

@@ -1,45 +1,45 @@
-//! A verdict that may be looked at at any time. It says which of several servers takes least
-//! processor time for a request, from blocks that come one after the other.
+//! A verdict that is valid at every look. From successive blocks, the verdict says which of several
+//! servers takes least processor time for a request.
 //!
-//! An ordinary interval is right for one look. If it is looked at after each block, until it names
-//! a winner, it names a false one in the end. The interval here holds the true value at *all* looks
-//! together, with the promised probability.
+//! An ordinary interval is right for one look. A reader may look after each block until the
+//! interval names a winner. An ordinary interval then names a false winner in the end. The interval
+//! here holds the true value at *all* looks together, with the promised probability.
 //!
-//! - In each block, the difference of two servers is that of the logarithms of their costs. What
-//!   drifts on the machine is in both, and so in no difference.
+//! - In each block, the difference of two servers is the difference of the logarithms of their
+//!   costs. A drift of the machine is in both costs, and so in no difference.
 //!
-//! - A t-test tests the mean of the differences. Its effect size has a normal prior, and its
-//!   standard deviation the scale-free one. The Bayes factor has a closed form (Gönen et al., *The
-//!   American Statistician* 59, 2005).
+//! - A t-test tests the mean of the differences. The prior of the effect size is normal, and the
+//!   prior of the standard deviation is the scale-free one. The Bayes factor has a closed form
+//!   (Gönen et al., *The American Statistician* 59, 2005).
 //!
-//! - The factor is a martingale under the tested mean (Hendriksen, de
-//!   Heide & Grünwald, *Bayesian Analysis* 16, 2021; Wang & Ramdas, *Anytime-valid t-tests*, 2025).
-//!   So by Ville's inequality it reaches `1/a` at any look with probability `a` at most.
+//! - The factor is a martingale under the tested mean (Hendriksen, de Heide & Grünwald, *Bayesian
+//!   Analysis* 16, 2021; Wang & Ramdas, *Anytime-valid t-tests*, 2025). So by Ville's inequality
+//!   the probability that the factor reaches `1/a` at any look is at most `a`.
 //!
-//! - The means that the test does not reject are an interval. It is Robbins's normal mixture
-//!   (1970), for a standard deviation that has to be estimated.
+//! - The means that the test does not reject are an interval. The interval is Robbins's normal
+//!   mixture (1970), for a standard deviation that has to be estimated.
 //!
-//! - Each of `k` servers is compared with each other one. So each pair has
-//!   `a = promise / (k(k-1)/2)` (Bonferroni).
+//! - Each of `k` servers is compared with each other server. So each pair has `a = promise /
+//!   (k(k-1)/2)` (Bonferroni).
 //!
-//! The differences should be normal. Heavy tails make the intervals wider, and so keep the promise.
-//! Successive differences may depend on each other, since a connection can outlast a block. Then
-//! the variance is multiplied by `(1 + r) / (1 - r)`, with `r` the correlation of neighbours.
-//! `tests/sequential.rs` counts false winners.
+//! The differences should be normal. Heavy tails make the intervals wider, and so do not break the
+//! promise. Successive differences may depend on each other, since a connection can outlast a
+//! block. Then the variance is multiplied by `(1 + r) / (1 - r)`, with `r` the correlation of
+//! neighbours. `tests/sequential.rs` counts false winners.
 
 use crate::statistics::Interval;
 
 /// The probability that a trial of equal servers ever names a winner.
 pub const PROMISE: f64 = 0.025;
 
-/// The variance of the prior of effect sizes: a difference is some standard deviations of a block
-/// large.
+/// The variance of the prior of effect sizes. A typical difference is a few standard deviations of
+/// a block.
 const EFFECT: f64 = 1.0;
 
-/// The most that neighbours may correlate: beyond it, a few blocks say nothing.
+/// The largest accepted correlation of neighbours. Beyond it, a few blocks prove nothing.
 const MOST_CORRELATION: f64 = 0.9;
 
-/// What is asked of a verdict.
+/// The demands on a verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
     /// The probability of any false statement, at all looks together.
@@ -48,19 +48,21 @@ pub struct Rule {
     pub margin: f64,
 }
 
-/// How a server stands against the best one.
+/// A server's standing against the best one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
     /// The server's place in each block.
     pub server: usize,
-    /// The cost over that of the best server, less 1: the geometric mean of all blocks.
+    /// The ratio of the server's cost to the best server's, less 1: the geometric mean of all
+    /// blocks.
     pub excess: f64,
-    /// Where the true value lies; none where the blocks do not bound it. The best server has none.
+    /// The interval of the true value. `None` for the best server, and where the blocks do not
+    /// bound the value.
     pub interval: Option<Interval>,
 }
 
 impl Standing {
-    /// Whether it is behind the best server for sure.
+    /// Whether the server is certain to be behind the best one.
     pub fn is_behind(&self) -> bool {
         self.interval.is_some_and(|interval| interval.low > 0.0)
     }
@@ -71,27 +73,27 @@ impl Standing {
     }
 }
 
-/// What can be said at the end of a block.
+/// The state of the trial at the end of a block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
     /// The servers that are in the trial, the best first.
     pub standings: Vec<Standing>,
-    /// What is decided, if anything is.
+    /// The decision, if there is one.
     pub decision: Option<Decision>,
 }
 
 /// The end of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Every other server takes more processor time for sure.
+    /// Every other server is certain to take more processor time.
     Winner(usize),
-    /// These servers differ by less than the margin for sure, and all others are behind.
+    /// These servers are certain to differ by less than the margin, and all others are behind.
     Level(Vec<usize>),
 }
 
-/// Judges the blocks until now. A block has the cost of each server, above zero; it has none of a
-/// server that was not there. `servers` are those still in the trial, of `candidates` that began.
-/// Blocks without one of them do not count.
+/// Judges the blocks so far. A block has the cost of each server, above zero, and no cost of an
+/// absent server. `servers` are those of the `candidates` that are still in the trial. A block
+/// without one of these servers does not count.
 pub fn judge(
     blocks: &[Vec<Option<f64>>],
     servers: &[usize],
@@ -136,15 +138,16 @@ fn decide(standings: &[Standing], rule: &Rule) -> Option<Decision> {
     if near.is_empty() {
         return Some(Decision::Winner(best.server));
     }
-    // One that is behind by less than the margin is behind.
+    // A server that is certainly behind is not level, even if it is behind by less than the margin.
     near.iter().all(|other| other.is_level(rule.margin)).then(|| {
         let level = near.iter().map(|other| other.server);
         Decision::Level([best.server].into_iter().chain(level).collect())
     })
 }
 
-/// Where the true mean of the `differences` lies, at this look and at all others, except with
-/// probability `alpha`. None where nothing bounds it: that takes some six differences.
+/// The interval of the true mean of the `differences`. The interval holds at this look and all
+/// others, except with probability `alpha`. `None` if nothing bounds the mean, as with fewer than
+/// about six differences.
 pub fn interval(differences: &[f64], alpha: f64) -> Option<Interval> {
     let count = differences.len() as f64;
     if differences.len() < 2 {
@@ -155,7 +158,7 @@ pub fn interval(differences: &[f64], alpha: f64) -> Option<Interval> {
     let variance = squares / (count - 1.0) * inflation(differences, centre, squares);
     // The Bayes factor of a mean `m` is g^(-1/2) ((1 + t²/(n-1)) / (1 + t²/((n-1) g)))^(n/2). Here
     // t² = count (centre - m)² / variance, and `spread` is g. The factor is below 1/alpha where the
-    // fraction is below `most`. That is solved for t².
+    // fraction is below `most`. The code solves this condition for t².
     let spread = 1.0 + count * EFFECT;
     let most = (spread.sqrt() / alpha).powf(2.0 / count);
     if most >= spread {
@@ -166,14 +169,14 @@ pub fn interval(differences: &[f64], alpha: f64) -> Option<Interval> {
     Some(Interval { low: centre - reach, high: centre + reach })
 }
 
-/// By how much the mean of neighbours that depend on each other varies more than of values that do
-/// not.
+/// The factor by which the mean of dependent neighbours varies more than the mean of independent
+/// values.
 fn inflation(values: &[f64], centre: f64, squares: f64) -> f64 {
     if squares <= 0.0 {
         return 1.0;
     }
     let products: f64 = values.windows(2).map(|pair| (pair[0] - centre) * (pair[1] - centre)).sum();
-    // An estimate from few values is too low: it counts with two standard errors (Bartlett 1946).
+    // An estimate from few values is too low, so two standard errors are added (Bartlett 1946).
     let error = 2.0 / (values.len() as f64).sqrt();
     let correlation = (products / squares + error).clamp(0.0, MOST_CORRELATION);
     (1.0 + correlation) / (1.0 - correlation)
@@ -190,7 +193,7 @@ mod tests {
 
     const RULE: Rule = Rule { promise: PROMISE, margin: 0.05 };
 
-    /// Blocks of servers that have these costs, up and down by `noise` in turn.
+    /// Blocks of servers that have these costs, alternately higher and lower by `noise`.
     fn blocks(costs: &[f64], noise: f64, count: usize) -> Vec<Vec<Option<f64>>> {
         let cost = |block: usize, server: usize, cost: f64| {
             let sign = if (block * 7 + server * 3) % 4 < 2 { noise } else { -noise };

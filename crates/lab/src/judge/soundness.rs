@@ -1,4 +1,4 @@
-//! How far figures of a row can be trusted: noise, outliers, and the steadiness of windows.
+//! How far the figures of a row can be trusted: noise, outliers, and the steadiness of windows.
 //! docs/method.md has the definitions.
 //!
 //! The figures keep odd values. The row's warnings mark them.

@@ -61,7 +61,7 @@ impl Running {
         let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
     }
 
-    /// Waits for the end of the process. Its output must fit into a pipe.
+    /// Waits for the end of the process. The output of the process must fit into a pipe.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both calls fail if the process has ended.
+        // Both calls fail if the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -116,7 +116,7 @@ pub fn report(command: &mut Command, patience: Patience<'_>) -> Result<Value, St
     serde_json::from_str(&said).map_err(|error| format!("no report: {error}"))
 }
 
-/// The last line that a process printed, without its name.
+/// The last line that a process printed, without the name of the process.
 fn reason(said: &str) -> String {
     let last = said.lines().last().unwrap_or("it ended without a word");
     last.strip_prefix("duality: ").unwrap_or(last).to_owned()

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug)]
 pub struct Clock<'a> {
     interrupted: &'a AtomicBool,
-    /// None without a limit of time.
+    /// The end of the time. `None` without a limit.
     until: Option<Instant>,
 }
 
@@ -56,7 +56,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// Hours that are left, to a hundredth: the test itself takes no time that counts.
+    /// The hours that are left, to a hundredth. The test itself takes a negligible time.
     fn hours(clock: Clock<'_>) -> f64 {
         let hours = clock.left().unwrap().as_secs_f64() / HOUR.as_secs_f64();
         (hours * 100.0).round() / 100.0
@@ -67,7 +67,7 @@ mod tests {
         let interrupted = AtomicBool::new(false);
         let clock = Clock::new(&interrupted, Some(6 * HOUR));
         assert_eq!(hours(clock.share(1.0, 3.0)), 2.0);
-        // The first part took four hours in place of two.
+        // The first part took four hours instead of two.
         let late = Clock::new(&interrupted, Some(2 * HOUR));
         assert_eq!(hours(late.share(1.0, 2.0)), 1.0);
         assert_eq!(hours(late.share(1.0, 1.0)), 2.0);

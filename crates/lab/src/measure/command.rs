@@ -1,7 +1,7 @@
-//! Cells and slices with a command for a load, run once for each.
+//! Cells and slices with a load command, which runs once for each of them.
 //!
-//! A server's first run warms it up and is not counted. The second is its cell, and each slice of a
-//! block is one more.
+//! A server's first run warms it up and is not counted. The second run is the server's cell, and
+//! each slice of a block is one more run.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -19,7 +19,7 @@ use crate::record::{Outcome, Slice};
 /// The kind of the failures that a load command reports.
 const FAILED: &str = "load-command";
 
-/// A load command, and the experiment that it makes the load of.
+/// A load command, and its experiment.
 #[derive(Clone, Copy)]
 pub(super) struct Load<'a> {
     pub(super) words: &'a [String],

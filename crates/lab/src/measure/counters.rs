@@ -55,8 +55,8 @@ pub(crate) fn children(parent: u32) -> Vec<u32> {
     text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// The processor time of a process, of threads that have ended, too: its clock
-/// (clock_getcpuclockid(3)), which counts nanoseconds.
+/// The processor time of a process, ended threads included. The clock of the process counts
+/// nanoseconds (clock_getcpuclockid(3)).
 fn cpu_of(pid: u32) -> io::Result<Duration> {
     let pid = i32::try_from(pid).map_err(io::Error::other)?;
     let clock = nix::time::clock_getcpuclockid(nix::unistd::Pid::from_raw(pid))?;
@@ -68,12 +68,12 @@ pub(crate) fn cpu_of_all(pid: u32, others: &[u32]) -> io::Result<Duration> {
     Ok(cpu_of(pid)? + cpu_of_living(others))
 }
 
-/// The processor time of those of `children` that live.
+/// The processor time of the living processes among `children`.
 pub(crate) fn cpu_of_living(children: &[u32]) -> Duration {
     children.iter().filter_map(|&pid| cpu_of(pid).ok()).sum()
 }
 
-/// Whether a process has had children that ended and that took any time.
+/// Whether any of the process's children ended after taking processor time.
 pub(crate) fn has_ended_children(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
@@ -88,7 +88,7 @@ pub(crate) fn of_living(children: &[u32]) -> Counters {
     of_tasks(folders.iter().map(String::as_str))
 }
 
-/// The resources that the first threads of processes have used (`/proc/PID`), or any threads
+/// The resources used by the first thread of each process (`/proc/PID`), or by any threads
 /// (`/proc/PID/task/TID`).
 pub(crate) fn of_tasks<'a>(folders: impl Iterator<Item = &'a str>) -> Counters {
     let mut total = Counters::default();
@@ -104,7 +104,7 @@ pub(crate) fn of_tasks<'a>(folders: impl Iterator<Item = &'a str>) -> Counters {
     total
 }
 
-/// How often the kernel threads of this process, which makes the load, have waited until now.
+/// How often the kernel threads of this process, which makes the load, have waited so far.
 pub(crate) fn own_waits() -> u64 {
     let entries = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let folders: Vec<String> =
@@ -112,16 +112,17 @@ pub(crate) fn own_waits() -> u64 {
     of_tasks(folders.iter().map(String::as_str)).voluntary_switches
 }
 
-/// The most memory that a process has had since it began its program, in bytes. `ru_maxrss` would
-/// not do: it includes the process before `exec`, which was a copy of this one.
+/// The most memory that a process has had since it began its program, in bytes. `ru_maxrss` does
+/// not suit: it includes the process before `exec`, which was a copy of this process.
 pub(crate) fn peak_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().find_map(|line| line.strip_prefix("VmHWM:")).map_or(0, kibibytes)
 }
 
-/// The memory of a server and its children in bytes. It is the sum of the processes' own memory, in
-/// shares where several have a page. The mapped files of the largest process count once. Shares of
-/// files would mislead: a program that several servers run would seem to cost each server less.
+/// The memory of a server and its children in bytes. The figure is the sum of the processes' own
+/// memory, in shares where several processes have a page. The mapped files of the largest process
+/// count once. Shares of files would mislead: a program that several servers run would seem to take
+/// less memory in each.
 pub(crate) fn shared_memory(parent: u32, children: &[u32]) -> u64 {
     let own = |pid: u32| {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();

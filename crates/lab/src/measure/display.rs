@@ -1,5 +1,5 @@
-//! The display while an experiment runs. On a terminal it is a bar with the time that is left, and
-//! the standing so far. Elsewhere it is a line for each cell.
+//! The display while an experiment runs. On a terminal, the display is a bar with the time that is
+//! left, and the standing so far. Elsewhere, the display is a line for each cell.
 //!
 //! The standing has means without intervals, because the verdict comes at the end.
 
@@ -179,7 +179,7 @@ impl Live {
             .collect();
         let template = "{bar:32} {eta} left: {msg}";
         let style = ProgressStyle::with_template(template).expect("the template is right");
-        // Its unit is about a millisecond of the total time.
+        // A unit of the bar is about a millisecond of the total time.
         let length = u64::try_from(experiment.length().as_millis()).unwrap_or(u64::MAX);
         let bar = screen.add(ProgressBar::new(length).with_style(style));
         bar.enable_steady_tick(Duration::from_millis(200));

@@ -1,4 +1,4 @@
-//! An experiment that can be run: a design, and the set-up of this machine for it.
+//! An experiment that can be run: a design, and this machine's set-up for the design.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,14 +19,14 @@ use crate::record::{CellKey, Constraints, Design, Origin, Role, UnitCosts, World
 pub struct Experiment {
     /// The design of the measurements.
     pub design: Design,
-    /// What to send to a service of the user's own, and the reply to expect.
+    /// The request to send to a service of the user's own, and the reply to expect.
     pub exchange: Option<(Vec<u8>, Vec<u8>)>,
     /// Whether a service of the user's own is asked for a page, by the client of http.
     #[serde(default)]
     pub speaks_http: bool,
     /// How clients behave.
     pub behaviour: Behaviour,
-    /// What peers serve.
+    /// The pages that peers serve.
     pub site: Site,
     /// The folder of the programs that were made for peers.
     #[serde(skip)]
@@ -34,10 +34,10 @@ pub struct Experiment {
     /// The cells that a subject cannot carry, with reasons.
     #[serde(skip)]
     pub unavailable: BTreeMap<(String, usize), String>,
-    /// The subjects that run with less on this machine than elsewhere, and the reason.
+    /// The subjects that lack a facility on this machine, with the reason.
     #[serde(skip)]
     pub degraded: Vec<String>,
-    /// What is replayed, where a recording is.
+    /// The recording that is replayed, if there is one.
     #[serde(skip)]
     pub replay: Option<Replay>,
     /// The servers' store.
@@ -57,7 +57,7 @@ pub struct Experiment {
     /// The constraints that a recommended subject must keep.
     #[serde(skip)]
     pub constraints: Constraints,
-    /// The subject that runs today. The report compares all other subjects with it.
+    /// The subject that runs today. The report compares all other subjects with this one.
     #[serde(skip)]
     pub current: Option<String>,
     /// The costs of operations on this machine, if they were measured. A recommendation takes its
@@ -124,7 +124,7 @@ impl Experiment {
         self.unavailable.get(&(key.subject.clone(), key.concurrency)).map(String::as_str)
     }
 
-    /// The number of servers that can be alive at once with so many connections, to be driven in
+    /// The number of servers that can be alive at once with this many connections, to be driven in
     /// turn. The number is 1 if the lab measures servers one after the other.
     pub fn side_by_side(&self, concurrency: usize) -> usize {
         if self.design.load_command.is_some() {
@@ -134,7 +134,7 @@ impl Experiment {
         if self.replay.is_some() {
             return if self.design.blocks > 0 { usize::MAX } else { 1 };
         }
-        // Where several hosts make the load, each has its part of it.
+        // If several hosts make the load, each host makes a part of it.
         match self.load_of(concurrency.div_ceil(self.loads())) {
             Ok(load) if self.design.blocks > 0 && Relay::can_carry(&load) => Relay::room_for(&load),
             _ => 1,
@@ -165,7 +165,7 @@ impl Experiment {
             None => load,
             Some(replay) => {
                 let length = Duration::from_secs_f64(design.window_seconds);
-                // The same piece for all architectures, and another in each repeat.
+                // All architectures get the same piece, and each repeat gets another piece.
                 let salt = [cell.concurrency as u64, cell.repeat as u64, 0];
                 load.replaying(replay.piece(cell.concurrency, length, design.seed, salt))
             }
@@ -214,14 +214,14 @@ impl Experiment {
         hosts.unwrap_or(1).max(1)
     }
 
-    /// The load of any server at so many connections: the part of it that is known before a server
-    /// exists.
+    /// The load of any server at this many connections: the part of the load that is known before a
+    /// server exists.
     fn load_of(&self, concurrency: usize) -> Result<Options, String> {
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         self.load(nowhere, &CellKey { repeat: 0, subject: String::new(), concurrency })
     }
 
-    /// What is asked of the service at `address`.
+    /// The requests to the service at `address`.
     pub(crate) fn target(&self, address: SocketAddr) -> Result<Target, String> {
         if let Some((request, reply)) = self.exchange.clone() {
             return Ok(Target::exchange(address, request, reply));
@@ -232,7 +232,7 @@ impl Experiment {
         target.parse().map_err(|error: TargetError| error.to_string())
     }
 
-    /// The reason why so many connections cannot be open at once here, if there is one.
+    /// The reason why this many connections cannot be open at once here, if there is one.
     pub fn too_many(&self, connections: usize) -> Option<String> {
         // The agents check the limits of other hosts.
         if self.design.load_command.is_some() || self.design.topology.is_some() {
@@ -264,7 +264,7 @@ fn loopback() -> IpAddr {
 pub enum Site {
     /// The files in an existing directory.
     Directory(PathBuf),
-    /// These files, by their names.
+    /// These files, by name.
     Files(Vec<(String, Vec<u8>)>),
 }
 

@@ -12,9 +12,9 @@ pub(crate) const OVERHEAD: Duration = Duration::from_millis(120);
 const OF_A_CONNECTION: Duration = Duration::from_micros(100);
 /// How many pieces of a recording a block has.
 pub(crate) const PIECES: usize = 2;
-/// What a piece costs beside warm-up and window: its connections end.
+/// The time that a piece takes besides warm-up and window, until its connections have ended.
 const OVERHEAD_OF_A_PIECE: Duration = Duration::from_millis(50);
-/// The time of a slice beside its length: the lab checks twice that the server rests.
+/// The time of a slice besides its length: the lab checks twice whether the server rests.
 const OVERHEAD_OF_A_SLICE: Duration = Duration::from_micros(800);
 /// The time that each connection adds to a slice, which waits for the last reply.
 const OF_A_LAST_REPLY: Duration = Duration::from_micros(25);
@@ -38,7 +38,7 @@ impl Experiment {
     pub(crate) fn overhead(&self, cell: &CellKey) -> Duration {
         let connections = u32::try_from(cell.concurrency).unwrap_or(u32::MAX);
         match self.design.load_command {
-            // One run warms the server up, the next is measured.
+            // One run warms the server up, and the next run is measured.
             Some(_) => OVERHEAD + 2 * USUAL_RUN,
             None => OVERHEAD + OF_A_CONNECTION.saturating_mul(connections),
         }
@@ -49,14 +49,14 @@ impl Experiment {
         cells(&self.design).into_iter().filter(|cell| self.why_unavailable(cell).is_none())
     }
 
-    /// The time of one block at each number of connections, in seconds. 0 if servers are not driven
-    /// side by side.
+    /// The time of one block at each number of connections, in seconds. The time is 0 if servers
+    /// are not driven side by side.
     pub(crate) fn seconds_of_a_block(&self) -> f64 {
         self.design.concurrency.iter().map(|count| self.seconds_of_blocks(*count)).sum()
     }
 
-    /// The time of one block at so many connections, in seconds. 0 if servers are not driven side
-    /// by side.
+    /// The time of one block at this many connections, in seconds. The time is 0 if servers are not
+    /// driven side by side.
     pub(crate) fn seconds_of_blocks(&self, concurrency: usize) -> f64 {
         if self.replay.is_some() {
             let Design { warm_up_seconds, window_seconds, .. } = self.design;
@@ -76,10 +76,10 @@ impl Experiment {
         slices as f64 * self.seconds_of_a_slice(concurrency)
     }
 
-    /// The time of a slice at so many connections, in seconds.
+    /// The time of a slice at this many connections, in seconds.
     pub(crate) fn seconds_of_a_slice(&self, concurrency: usize) -> f64 {
         if self.replay.is_some() {
-            // A slice is a part of pieces that all have at once.
+            // A slice is a part of the pieces that all servers get at once.
             let slices = PIECES * self.design.measured().count().max(1);
             return self.seconds_of_blocks(concurrency) / slices as f64;
         }
@@ -90,8 +90,8 @@ impl Experiment {
     }
 }
 
-/// The length of a slice at so many connections, with the given round trip. It is long enough for
-/// each connection to get several replies.
+/// The length of a slice at this many connections, with the given round trip. In this time, each
+/// connection gets several replies.
 pub(crate) fn slice_length(concurrency: usize, round_trip: Option<Duration>) -> Duration {
     /// From this number of connections on, slices are longer.
     const MANY: usize = 500;

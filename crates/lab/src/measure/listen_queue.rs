@@ -6,10 +6,10 @@
 //!            └── again after 1, 3, 7 … s (RFC 6298) ◀─┘
 //! ```
 //!
-//! Then most connections wait for a timer of the client's kernel, and only a few connections make
-//! requests. Kerneis & Chroboczek found this effect in 2009. The measured load of their servers
-//! stayed near 130 at any offered load, because `somaxconn` was 128. The median latency does not
-//! show the effect, and the mean becomes irregular.
+//! If the queue is the limit, most connections wait for a timer of the client's kernel, and only a
+//! few make requests. Kerneis & Chroboczek found this effect in 2009. The measured load of their
+//! servers stayed near 130 at any offered load, because `somaxconn` was 128. The median latency
+//! does not show the effect, and the mean becomes irregular.
 //!
 //! `length` asks the kernel how long the queue is, for any server. `judge` is the diagnosis, a
 //! function of figures alone.
@@ -22,15 +22,15 @@ use crate::format::{connections, grouped};
 use crate::record::ListenQueue;
 
 /// If anything was dropped, a retransmission held up each request that took this long. Linux waits
-/// no less before one, and Kerneis's outliers were those of "200 ms or more".
+/// at least this long before a retransmission. Kerneis's outliers were those of "200 ms or more".
 const PAUSE_US: f64 = 200_000.0;
 
 /// The figures of a cell that the diagnosis uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
-    /// How many connections were to be open at once.
+    /// The number of connections that were to be open at once.
     pub(crate) offered: usize,
-    /// Whether connections carry request after request.
+    /// Whether a connection carries several requests, one after another.
     pub(crate) keep_alive: bool,
     /// As in [`ListenQueue`].
     pub(crate) length: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Figures {
 /// Whether the queue was the limit. All these conditions must hold:
 ///
 /// - Each request has a connection of its own. Where connections stay, nothing empties a full
-///   queue, and a longer one would not be emptied either.
+///   queue, and a longer queue would not empty either.
 ///
 /// - Most connections are missing: neither in service nor in the queue.
 ///
@@ -59,8 +59,8 @@ pub(crate) fn judge(figures: &Figures) -> bool {
     !keep_alive && missing > offered / 2.0 && overflows as f64 >= missing && median_us < PAUSE_US
 }
 
-/// The queue of a cell with this `report`, at `address`; `None` if the kernel does not report its
-/// length.
+/// The queue of a cell with this `report`, at `address`. `None` if the kernel does not report the
+/// queue's length.
 pub(crate) fn examine(report: &Report, length: Option<u64>) -> Option<ListenQueue> {
     let latencies = report.latencies().ok()?;
     let prompt = latencies.iter_recorded().map(|recorded| {
@@ -101,7 +101,7 @@ impl ListenQueue {
 }
 
 /// The length of the queue of the listener at `address`, as the kernel reports it. If several
-/// listeners share a port, the sum. `None` if the kernel does not report it.
+/// listeners share a port, the sum of their queues. `None` if the kernel does not report it.
 pub(crate) fn length(address: SocketAddr) -> Option<u64> {
     Listeners::at(address).ok().map(|listeners| listeners.queue).filter(|length| *length > 0)
 }
@@ -125,7 +125,7 @@ mod tests {
         assert!(judge(&STUCK));
         assert!(judge(&Figures { offered: 100, overflows: 617, ..STUCK }));
         assert!(judge(&Figures { prompt_load: 11.0, ..STUCK }));
-        // Kerneis's, before tuning.
+        // Kerneis's figures, before tuning.
         assert!(judge(&Figures { length: 128, prompt_load: 130.0, median_us: 50e3, ..STUCK }));
     }
 

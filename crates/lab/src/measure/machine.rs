@@ -11,7 +11,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::record::Machine;
 
-/// Settings of Linux that influence results, and their places.
+/// Settings of Linux that influence results, and where to read them.
 const SETTINGS: [(&str, &str); 10] = [
     ("net.core.somaxconn", "/proc/sys/net/core/somaxconn"),
     ("net.ipv4.tcp_max_syn_backlog", "/proc/sys/net/ipv4/tcp_max_syn_backlog"),
@@ -32,7 +32,8 @@ pub(crate) const PROCESSES: &str = "processes and threads";
 /// here. `None` if neither limits them. The limit of the user does not hold for root.
 fn most_processes() -> Option<u64> {
     let of_user = getrlimit(Resource::Nproc).current.filter(|_| !geteuid().is_root());
-    // Version 2 has all controllers in one hierarchy, version 1 has one for processes.
+    // Version 2 has all controllers in one hierarchy, and version 1 has one hierarchy for
+    // processes.
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = groups.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -77,8 +78,8 @@ pub fn describe() -> Machine {
 }
 
 /// Processors for the server (the first processor) and for the load generator (processors that
-/// share no core with the first). Both lists are empty if there are not two cores. Then neither is
-/// pinned.
+/// share no core with the first). Both lists are empty if the machine has fewer than two cores.
+/// Then neither side is pinned.
 pub fn split_cpus() -> (Vec<usize>, Vec<usize>) {
     let allowed = allowed();
     let Some(&server) = allowed.first() else { return (Vec::new(), Vec::new()) };

@@ -1,4 +1,4 @@
-//! What looks at the processors of servers and loads from one moment to the next.
+//! Observes the processors of servers and loads, from one moment to the next.
 
 use std::io;
 use std::time::Duration;
@@ -12,14 +12,16 @@ use crate::record::Disturbance;
 
 /// Looks at processors, wherever they are.
 pub(super) trait Meter {
-    /// What happened since the last look; nothing the first time. `servers` gives the processor
-    /// time of all servers until now. It is not called where their hosts know it.
+    /// The disturbance since the last look. The first look has none. `servers` gives the processor
+    /// time of all servers so far. Where the servers' hosts know that time, `servers` is not
+    /// called.
     fn look(
         &mut self,
         servers: &mut dyn FnMut() -> io::Result<Duration>,
     ) -> io::Result<Disturbance>;
 
-    /// The same around a window of one server. Its failure is told elsewhere.
+    /// The disturbance around a window of one server. The outcome of the window reports a failure
+    /// of the server.
     fn look_at(&mut self, server: &mut dyn Server) -> Disturbance {
         let used = &mut || Ok(server.cpu().unwrap_or_default());
         self.look(used).unwrap_or_default()
@@ -35,8 +37,8 @@ impl Meter for NoiseMeter {
     }
 }
 
-/// The processor time of this process and of its children that have ended: one of them makes the
-/// load. Servers end between measurements.
+/// The processor time of this process and of its ended children, one of which makes the load.
+/// Servers end between measurements.
 fn own_cpu() -> Duration {
     let used = clock_gettime(ClockId::ProcessCPUTime);
     let own = Duration::new(used.tv_sec.unsigned_abs(), used.tv_nsec.unsigned_abs() as u32);

@@ -61,7 +61,7 @@ use window::Window;
 pub struct Finished {
     /// The design, and the machine.
     pub heading: Heading,
-    /// What has been measured, in earlier runs, too.
+    /// The records of this run and of earlier runs.
     pub records: Records,
     /// Whether the records are complete.
     pub complete: bool,
@@ -87,7 +87,7 @@ pub fn compare(
     let (results, heading, records) =
         if resume && Results::begun(out, &experiment.design)?.is_some() {
             let (results, begun, records) = Results::resume(out, &experiment.design)?;
-            // What is asked of the results may be asked anew.
+            // A resumed experiment may ask other questions about its results.
             let constraints = experiment.constraints.clone();
             let current = experiment.current.clone().or(begun.current.clone());
             (results, Heading { constraints, current, ..begun }, records)
@@ -95,7 +95,7 @@ pub fn compare(
             let heading = begin(experiment, stage);
             (Results::create(out, &heading)?, heading, Records::default())
         };
-    // A resumed experiment goes on with the seed and timing it was begun with.
+    // A resumed experiment keeps the seed and timing with which it began.
     let experiment = &Experiment { design: heading.design.clone(), ..experiment.clone() };
     let mut display = Display::new(experiment);
     records.cells.iter().for_each(|cell| display.ended(cell));
@@ -109,7 +109,7 @@ pub fn compare(
     Ok(Finished { heading, records, complete, out_of_time })
 }
 
-/// Where measurements go: into the file, onto the screen, and into memory.
+/// The places that get measurements: the file, the screen, and memory.
 struct Journal {
     results: Results,
     display: Display,
@@ -159,16 +159,15 @@ fn begin(experiment: &Experiment, stage: &Stage) -> Heading {
     }
 }
 
-/// The present time, in UTC and whole seconds (RFC 3339).
+/// The current time, in UTC and whole seconds (RFC 3339).
 pub fn now() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
-/// Measures the missing cells until the time is up. True if no cell is missing then.
+/// Measures the missing cells until the time is up. Returns true if no cell is missing at the end.
 ///
-/// Sessions share the time, so that a slow machine measures fewer blocks in each, and not the last
-/// session not at all. Cells that are measured in turn cannot be shortened: they take the time that
-/// they take.
+/// Sessions share the time. So on a slow machine each session has fewer blocks, and the last
+/// session still has some. Cells that are measured in turn cannot be shortened.
 fn run(
     experiment: &Experiment,
     journal: &mut Journal,
@@ -201,7 +200,7 @@ fn run(
     Ok(complete)
 }
 
-/// Measures cells one after the other; whether all were.
+/// Measures cells one after the other. Returns whether all cells were measured.
 fn windows_in_turn<'a>(
     experiment: &Experiment,
     keys: impl Iterator<Item = &'a CellKey>,
@@ -229,7 +228,7 @@ fn cell_of(key: &CellKey, started_at: String, outcome: Outcome) -> Cell {
     Cell { subject, concurrency, repeat, started_at, outcome }
 }
 
-/// Measures a cell with a server of its own; none when it was interrupted.
+/// Measures a cell with a server of its own. `None` when interrupted.
 fn measure(
     experiment: &Experiment,
     key: &CellKey,
@@ -247,7 +246,7 @@ fn try_measure(
     stage: &Stage,
 ) -> Result<Outcome, NoServer> {
     let mut store = stage.store(experiment)?;
-    // It ends before its store does, for it is dropped first.
+    // The server is dropped first, so it ends before its store.
     let mut server = stage.server(experiment, key, store.as_ref())?;
     let mut meter = stage.meter(experiment);
     let outcome = if let Some(words) = &experiment.design.load_command {
@@ -281,15 +280,15 @@ mod tests {
     use crate::measure::experiment;
     use crate::record::cells;
 
-    /// An experiment on a machine that gives no threads.
+    /// An experiment on a machine that refuses threads.
     fn experiment() -> Experiment {
         let unavailable =
             [1, 10, 100].map(|many| (("threads".to_owned(), many), "no threads".to_owned())).into();
         Experiment { unavailable, ..experiment::tests::experiment() }
     }
 
-    /// Measures with a mock, which is interrupted after so many cells, what is not `done`: all
-    /// cells, which were tried, and whether it is complete.
+    /// Measures the cells that are not `done` with a mock, which is interrupted after this many
+    /// cells. Returns all cells, the tried cells, and whether the experiment is complete.
     fn run_mock(
         experiment: &Experiment,
         done: &[Cell],
@@ -329,7 +328,7 @@ mod tests {
         let experiment = Experiment { unavailable: BTreeMap::new(), ..experiment() };
         let (cells, _, complete) = run_mock(&experiment, &[], 5, usize::MAX);
         assert_eq!((cells.len(), complete), (5, false));
-        // Failures are measured again.
+        // Failed cells are measured again.
         let (cells, tried, complete) = run_mock(&experiment, &cells, usize::MAX, usize::MAX);
         assert_eq!((cells.len(), tried.len(), complete), (18, 18, true));
     }

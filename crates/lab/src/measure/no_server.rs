@@ -1,4 +1,4 @@
-//! Why a server, or its store, is missing.
+//! The reason why a server, or its store, is missing.
 
 /// The reason, and the outcome of the cell.
 #[derive(Debug)]

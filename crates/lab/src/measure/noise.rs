@@ -1,4 +1,4 @@
-//! What else happens on the processors of a measurement: the hypervisor's steal, strangers, soft
+//! Disturbances on the processors of a measurement: steal by the hypervisor, strangers, soft
 //! interrupts that wait, and the quota of a control group.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,8 @@ use duality_load::Quotas;
 
 use crate::record::{Disturbance, Processor};
 
-/// The processor time of the measurement itself until now. The caller knows it exactly.
+/// The processor time that the measurement itself has used so far. The caller knows this time
+/// exactly.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Used {
     pub(crate) servers: Duration,
@@ -18,15 +19,14 @@ pub(crate) struct Used {
 
 /// Looks at processors from one moment to the next.
 pub(crate) struct NoiseMeter {
-    /// The processors, and whether they are the servers'. All of the machine, as the servers',
-    /// where nothing is pinned.
+    /// The processors, and whether each is the servers'. Without pinning, all processors of the
+    /// machine count as the servers'.
     cpus: Vec<(usize, bool)>,
     is_pinned: bool,
     /// The kernel threads of their soft interrupts.
     soft_interrupts: BTreeMap<usize, u32>,
-    /// The kernel counts the time of a soft interrupt as time of the interrupted process, and not
-    /// apart. The sign: these processes used more time than all processes together, without soft
-    /// interrupts.
+    /// The kernel charges the time of a soft interrupt to the interrupted process. The sign of such
+    /// time: the measurement used more time than all processes together, without soft interrupts.
     counts_interrupts_as_processes: bool,
     last: Option<Moment>,
 }
@@ -61,8 +61,8 @@ impl NoiseMeter {
         Self { cpus, is_pinned, soft_interrupts, counts_interrupts_as_processes: false, last: None }
     }
 
-    /// The disturbance since the last look. The first look has none. `used` is what the measurement
-    /// has used until now.
+    /// The disturbance since the last look. The first look has none. `used` is the time that the
+    /// measurement has used so far.
     pub(crate) fn since_last(&mut self, used: Used) -> Disturbance {
         let waited = self.soft_interrupts.iter().map(|(&cpu, &pid)| (cpu, run_queue_wait(pid)));
         let now = Moment {
@@ -148,7 +148,7 @@ fn read_ticks() -> BTreeMap<usize, Ticks> {
 fn parse_ticks(text: &str, per_second: f64) -> BTreeMap<usize, Ticks> {
     let line = |line: &str| {
         let mut words = line.strip_prefix("cpu")?.split_whitespace();
-        // The first line, of all together, has no number.
+        // The first line has the sums of all processors, and no number.
         let cpu = line.as_bytes().get(3)?.is_ascii_digit().then(|| words.next())??.parse().ok()?;
         let numbers: Vec<f64> = words.filter_map(|word| word.parse().ok()).collect();
         let of = |place: usize| numbers.get(place).copied().unwrap_or(0.0) / per_second;
@@ -172,7 +172,7 @@ fn soft_interrupts(cpus: &[(usize, bool)]) -> BTreeMap<usize, u32> {
         .collect()
 }
 
-/// For how long a process was ready to run and had no processor (sched-stats.rst).
+/// How long a process was ready to run without a processor (sched-stats.rst).
 fn run_queue_wait(pid: u32) -> Duration {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
     let waited = text.split_whitespace().nth(1).and_then(|number| number.parse().ok());
@@ -206,8 +206,8 @@ mod tests {
         let stranger = |found: &Disturbance| -> f64 {
             found.processors.iter().map(|processor| processor.strangers).sum()
         };
-        // Other tests run beside this one, and are strangers too. So the value must only be within
-        // bounds.
+        // Other tests run beside this test, and count as strangers. So the value must only be
+        // within bounds.
         assert!((0.0..=own.processors.len() as f64).contains(&stranger(&own)));
     }
 }

@@ -1,4 +1,5 @@
-//! The parts of an experiment, in the order of measurement, and how long the missing parts take.
+//! The parts of an experiment, in the order of measurement, and the time that the missing parts
+//! take.
 
 use crate::measure::experiment::Experiment;
 use crate::record::CellKey;
@@ -22,7 +23,7 @@ impl Part {
             let own = cells.iter().filter(|key| key.repeat == repeat).cloned();
             let (together, in_turn): (Vec<CellKey>, Vec<CellKey>) =
                 own.partition(|key| experiment.side_by_side(key.concurrency) > 1);
-            // In the order in which they come first, which is random.
+            // The parts are in the order in which they first come, which is random.
             let mut counts: Vec<usize> = Vec::new();
             for key in &together {
                 if !counts.contains(&key.concurrency) {
@@ -38,7 +39,7 @@ impl Part {
         parts
     }
 
-    /// About how long the missing part takes, in seconds. `records` has the finished part.
+    /// The approximate length of the missing part, in seconds. `records` has the finished part.
     pub(super) fn seconds_missing(&self, experiment: &Experiment, records: &Records) -> f64 {
         let done = results::done(&records.cells);
         let tried = |key: &&CellKey| experiment.why_unavailable(key).is_none();
@@ -66,8 +67,8 @@ impl Part {
     }
 }
 
-/// About how long the missing part of an experiment takes, in seconds. `records` has the finished
-/// part.
+/// The approximate length of the missing part of an experiment, in seconds. `records` has the
+/// finished part.
 pub fn seconds_missing(experiment: &Experiment, records: &Records) -> f64 {
     Part::all(experiment).iter().map(|part| part.seconds_missing(experiment, records)).sum()
 }

@@ -6,53 +6,47 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use duality_load::{At, Cut, Piece, write_files};
+use duality_load::{Cut, Piece, write_files};
 use duality_trace::Trace;
 use tempfile::TempDir;
 
 use crate::random::SplitMix64;
 use crate::record::{Recording, Spread};
 
-/// How many parts its arrivals are shown in.
+/// The number of parts in which its arrivals are shown.
 const PARTS: usize = 48;
 
-/// So many requests a second are a load to measure, and leave several servers below half of a
+/// This many requests a second are a load to measure, and leave several servers below half of a
 /// processor.
 const ENOUGH: f64 = 300.0;
 
-/// With fewer requests in a piece, chance decides what a request costs.
+/// With fewer requests in a piece, chance decides the cost of a request.
 const FEWEST: f64 = 20.0;
 
-/// What is replayed.
+/// The recording that is replayed.
 #[derive(Clone, Debug)]
 pub struct Replay {
     trace: Arc<Trace>,
     name: String,
-    speed: f64,
-    at: Option<At>,
-    keep_alive: bool,
-    /// The folder of the files that stand for its pages. None if the servers have pages.
+    /// The cut of each piece, but for its users, its length and its seed.
+    cut: Cut,
+    /// The folder of the files that stand for its pages. `None` if the servers have pages.
     files: Option<Arc<TempDir>>,
 }
 
 impl Replay {
-    /// The recording `trace`, which `name` names.
-    pub fn new(
-        trace: Arc<Trace>,
-        name: &Path,
-        speed: f64,
-        at: Option<At>,
-        keep_alive: bool,
-    ) -> Self {
+    /// The recording `trace`, called `name`. Pieces are cut as `cut` says, but for the users, the
+    /// length and the seed.
+    pub fn new(trace: Arc<Trace>, name: &Path, cut: Cut) -> Self {
         let name = name.display().to_string();
-        Self { trace, name, speed, at, keep_alive, files: None }
+        Self { trace, name, cut, files: None }
     }
 
-    /// Writes the files that stand for its pages, where it has no paths.
+    /// Writes the files that stand for its pages, if the recording has no paths.
     ///
     /// # Errors
     ///
-    /// When they cannot be written.
+    /// Fails if the files cannot be written.
     pub fn with_files(mut self) -> io::Result<Self> {
         if self.trace.head.classes.iter().any(|class| class.path.is_none()) {
             let folder = tempfile::tempdir()?;
@@ -67,31 +61,30 @@ impl Replay {
         self.files.as_ref().map(|folder| folder.path().to_owned())
     }
 
-    /// The piece for so many users, so long. `salt` tells pieces apart.
+    /// A piece of this length for this many users. `salt` tells pieces apart.
     pub fn piece(&self, users: usize, length: Duration, seed: u64, salt: [u64; 3]) -> Arc<Piece> {
         let mut random = SplitMix64::new(seed);
         for part in salt {
             random = SplitMix64::new(random.next() ^ part);
         }
-        let Self { speed, at, keep_alive, .. } = *self;
-        let cut = Cut { users, speed, at, seed: random.next(), length, keep_alive };
+        let cut = Cut { users, length, seed: random.next(), ..self.cut };
         Arc::new(Piece::cut(&self.trace, &cut))
     }
 
-    /// How many times its users make enough requests to measure.
+    /// The multiple of its users that makes enough requests to measure.
     pub fn usual_users(&self) -> usize {
         let rate = self.record().rate(1);
         let needed = ENOUGH / rate.max(1e-9);
         if needed <= 1.0 {
             return 1;
         }
-        // Of 1, 2 or 5 and some noughts.
+        // The multiple is 1, 2 or 5 times a power of ten.
         let decade = 10_f64.powf(needed.log10().floor());
         let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * decade);
         steps.into_iter().find(|step| *step >= needed).unwrap_or(needed) as usize
     }
 
-    /// Why so many users make too few requests in `length`, if so.
+    /// The reason why this many users make too few requests in `length`, if they do.
     pub fn too_few(&self, users: usize, length: Duration) -> Option<String> {
         let expected = self.record().rate(users) * length.as_secs_f64();
         (expected < FEWEST).then(|| {
@@ -103,7 +96,7 @@ impl Replay {
         })
     }
 
-    /// What results have of it.
+    /// The recording's form in the results.
     pub fn record(&self) -> Recording {
         let trace = &*self.trace;
         let seconds = trace.seconds().max(1.0);
@@ -118,8 +111,10 @@ impl Replay {
         Recording {
             trace: self.name.clone(),
             checksum: trace.head.checksum.clone(),
-            speed: self.speed,
-            at: self.at.map(|at| at.to_string()),
+            speed: self.cut.speed,
+            bunch: (self.cut.bunch > 1).then_some(self.cut.bunch),
+            client_rate: self.cut.client_rate,
+            at: self.cut.at.map(|at| at.to_string()),
             source: trace.head.source.clone(),
             seconds,
             requests: trace.requests(),
@@ -146,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// A request a second, for so many seconds.
+    /// One request a second, for this many seconds.
     fn replay(seconds: u64) -> Replay {
         let class =
             Class { method: Method::Get, request: 0, reply: 1024, status: 2, count: 0, path: None };
@@ -159,7 +154,7 @@ mod tests {
         let head =
             Head { length: Duration::from_secs(seconds), classes: vec![class], ..Head::default() };
         let trace = Trace::new(head, connections.collect());
-        Replay::new(Arc::new(trace), Path::new("my.trace"), 1.0, None, true)
+        Replay::new(Arc::new(trace), Path::new("my.trace"), Cut::of(Duration::ZERO))
     }
 
     #[test]

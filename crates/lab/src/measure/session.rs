@@ -1,5 +1,5 @@
-//! A session: fresh servers, all alive at once, each measured in a window of its own and then all
-//! in blocks of slices.
+//! A session: fresh servers, all alive at once. Each server has a window of its own, and then all
+//! take part in blocks of slices.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,11 +25,11 @@ use crate::random::{SplitMix64, shuffle};
 use crate::record::results;
 use crate::record::{Block, CellKey, Disturbance, Outcome, Slice};
 
-/// Which part of the planned blocks may be measured again, in place of disturbed ones.
+/// The share of the planned blocks that may be measured again, in place of disturbed ones.
 const AGAIN: f64 = 0.3;
 
-/// Measures the missing parts of a session of the cells `keys`, until the `clock` stops. True if no
-/// part is missing then. Groups share the time.
+/// Measures the missing parts of a session of the cells `keys`, until the `clock` stops. Returns
+/// true if no part is missing at the end. Groups share the time.
 pub(super) fn run(
     experiment: &Experiment,
     keys: &[CellKey],
@@ -74,8 +74,8 @@ pub(super) fn run(
     Ok(complete)
 }
 
-/// Groups of servers that can be alive at once: all together, or some at a time beside the server
-/// that links them.
+/// Groups of servers that can be alive at once: all servers, or some at a time beside the server
+/// that links the groups.
 fn groups<'a>(keys: &[&'a CellKey], room: usize, link: &str) -> Vec<Vec<&'a CellKey>> {
     if keys.len() <= room {
         return vec![keys.to_vec()];
@@ -86,7 +86,7 @@ fn groups<'a>(keys: &[&'a CellKey], room: usize, link: &str) -> Vec<Vec<&'a Cell
     others.chunks((room - links.len()).max(1)).map(group).collect()
 }
 
-/// The best subject so far. It links the groups.
+/// The best subject so far. This subject links the groups.
 fn leader(journal: &Journal, concurrency: usize) -> Option<String> {
     let here = journal.records.cells.iter().filter(|cell| cell.concurrency == concurrency);
     let measured = here.filter_map(|cell| match &cell.outcome {
@@ -97,7 +97,7 @@ fn leader(journal: &Journal, concurrency: usize) -> Option<String> {
     best.map(|(cell, _)| cell.subject.clone())
 }
 
-/// Servers that are alive, and the load that they have in turn.
+/// Servers that are alive, and the load that each gets in turn.
 struct Session<'a> {
     experiment: &'a Experiment,
     stage: &'a Stage,
@@ -107,7 +107,7 @@ struct Session<'a> {
     interrupted: &'a AtomicBool,
     meter: Box<dyn Meter>,
     random: SplitMix64,
-    /// Before the servers, for its connections are to end first.
+    /// The load comes before the servers, because its connections must end first.
     driver: Option<Box<dyn Driver + 'a>>,
     joined: usize,
     alive: Vec<Alive<'a>>,
@@ -117,7 +117,7 @@ struct Session<'a> {
 struct Alive<'a> {
     key: &'a CellKey,
     load: usize,
-    /// Before its store, because it must end first.
+    /// The server comes before its store, because the server must end first.
     server: Box<dyn Server>,
     store: Option<OpenStore>,
 }
@@ -150,7 +150,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Starts each server and measures it in a window of its own; false when interrupted.
+    /// Starts each server and measures it in a window of its own. Returns false when interrupted.
     fn windows(
         &mut self,
         keys: &[&'a CellKey],
@@ -162,8 +162,7 @@ impl<'a> Session<'a> {
             if self.interrupted.load(Ordering::Relaxed) {
                 return Ok(false);
             }
-            // A subject that is in all groups is measured in all. Blocks that are missing need
-            // their servers anew.
+            // A subject that is in all groups is measured in all. Missing blocks need new servers.
             let is_known = results::done(&journal.records.cells).contains(key);
             if !is_known {
                 journal.cell(cell_of(key, started_at, outcome))?;
@@ -200,8 +199,9 @@ impl<'a> Session<'a> {
         Ok(outcome)
     }
 
-    /// Measures the blocks that are missing beyond `done`, and again those that were disturbed;
-    /// false when it is over before. However slow the machine is, there is one block.
+    /// Measures the blocks that are missing beyond `done`, and measures disturbed blocks again.
+    /// Returns false if the time is up before the end. However slow the machine is, there is one
+    /// block.
     fn blocks(
         &mut self,
         done: usize,
@@ -211,12 +211,12 @@ impl<'a> Session<'a> {
         let planned = self.experiment.design.blocks;
         let most = planned + (AGAIN * planned as f64).ceil() as usize;
         let mut number = done;
-        // A block of one compares nothing.
+        // A block with one subject compares nothing.
         while self.alive.len() > 1 && number < most {
             if number >= planned && self.sound(journal) >= planned {
                 break;
             }
-            // One block is soon measured. Without any block the session would be useless.
+            // One block takes little time. Without any block the session would be useless.
             if clock.is_interrupted() || clock.is_over() && number > done {
                 return Ok(number >= planned);
             }
@@ -237,7 +237,7 @@ impl<'a> Session<'a> {
         Ok(true)
     }
 
-    /// How many blocks of this group and session count.
+    /// The number of blocks of this group and session that count.
     fn sound(&self, journal: &Journal) -> usize {
         let own = (self.concurrency, self.repeat, self.group);
         let blocks: Vec<&Block> = journal
@@ -271,7 +271,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// What else happened on the processors since it was looked last.
+    /// The disturbance on the processors since the last look.
     fn look(&mut self) -> Result<Disturbance, Lost> {
         let Self { meter, alive, .. } = self;
         let mut index = 0;
@@ -286,7 +286,7 @@ impl<'a> Session<'a> {
         looked.map_err(|problem| Lost { index, problem })
     }
 
-    /// The load command, where there is one in place of the load generator.
+    /// The load command, if there is one in place of the load generator.
     fn command(&self) -> Option<Load<'a>> {
         let Self { experiment, interrupted, .. } = *self;
         let words = experiment.design.load_command.as_deref()?;
@@ -306,7 +306,7 @@ impl<'a> Session<'a> {
         let used = alive.server.settled()?.saturating_sub(before);
         let errors: BTreeMap<String, u64> = driven.errors;
         let failures = errors.values().sum();
-        // A server that answers, though wrongly, stays. Its replies are recorded.
+        // A server that gives wrong answers stays. Its wrong replies are recorded.
         let answers = driven.requests > 0 || errors.keys().any(|kind| is_wrong_reply(kind));
         if !answers && failures > 0 {
             return Err(std::io::Error::other("it no longer answers"));
@@ -331,7 +331,7 @@ impl<'a> Session<'a> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        // Connections end before servers do, lest a server waits for its clients.
+        // Connections end before servers do. Otherwise a server would wait for its clients.
         self.driver = None;
     }
 }

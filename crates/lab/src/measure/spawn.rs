@@ -1,5 +1,4 @@
-//! How the lab starts programs that are not ours: where they run, how they end, and where their
-//! output goes.
+//! How the lab starts programs that are not ours: their processors, their end, and their output.
 
 use std::fs::File;
 use std::io;
@@ -31,7 +30,7 @@ pub(crate) fn command(program: &str, signal: &str) -> Command {
 }
 
 /// Calls `spawn` while this thread is on `cpus`, so that the started program and its children run
-/// there. They may have as many descriptors as the hard limit allows.
+/// there. The program and its children may have as many descriptors as the hard limit allows.
 pub(crate) fn pinned<T>(cpus: &[usize], spawn: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -48,16 +47,17 @@ pub(crate) fn pinned<T>(cpus: &[usize], spawn: impl FnOnce() -> io::Result<T>) -
     spawned
 }
 
-/// A file without a name, to read and to write. Output to it cannot block the program that writes.
+/// A file without a name, for reading and writing. A program that writes to this file never blocks.
 pub(crate) fn log_file() -> io::Result<(File, File)> {
     use rustix::fs::{MemfdFlags, memfd_create};
     let file = File::from(memfd_create("log", MemfdFlags::CLOEXEC)?);
     Ok((file.try_clone()?, file))
 }
 
-/// The end of what is in such a file. Its two handles share one position, which is the writer's.
+/// The end of the contents of such a file. Both handles of the file share one position, which is
+/// the writer's.
 pub(crate) fn read_log(log: &File) -> String {
-    /// More than any program says before it listens.
+    /// This limit is above the output of any program before it listens.
     const MOST: u64 = 64 * 1024;
     let length = log.metadata().map_or(0, |about| about.len());
     let mut bytes = vec![0; length.min(MOST) as usize];
@@ -66,9 +66,9 @@ pub(crate) fn read_log(log: &File) -> String {
     String::from_utf8_lossy(&bytes[..read]).into_owned()
 }
 
-/// The whole lines of such a file from `place` on, which moves behind them.
+/// The whole lines of such a file from `place` on. Moves `place` behind these lines.
 pub(crate) fn read_on(log: &File, place: &mut u64) -> String {
-    /// One look has no more of it.
+    /// One call returns at most this many bytes.
     const MOST: usize = 64 * 1024;
     /// The most bytes of output that are kept.
     const KEPT: u64 = 1 << 20;
@@ -80,25 +80,25 @@ pub(crate) fn read_on(log: &File, place: &mut u64) -> String {
     let read = log.read_at(&mut bytes, *place).unwrap_or(0);
     let whole = match bytes[..read].iter().rposition(|byte| *byte == b'\n') {
         Some(end) => end + 1,
-        // A line that does not end is told in parts.
+        // A line without an end is returned in parts.
         None if read == MOST => read,
         None => 0,
     };
     *place += whole as u64;
     if *place > KEPT {
-        // A server that says much would fill the memory otherwise.
+        // Otherwise a server with much output would fill the memory.
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let _ = fallocate(log, flags, 0, *place);
     }
     String::from_utf8_lossy(&bytes[..whole]).into_owned()
 }
 
-/// The last line that is not blank.
+/// The last line of `text` that is not blank.
 pub(crate) fn last_line(text: &str) -> Option<&str> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty())
 }
 
-/// The last part of a program's path.
+/// The last component of a program's path.
 pub(crate) fn name_of(program: &str) -> &str {
     Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or(program)
 }

@@ -1,7 +1,7 @@
 //! The store of an experiment's servers: a fresh one for each cell, or an existing one.
 //!
-//! A fresh store makes cells comparable, because a guestbook that has grown answers more slowly. It
-//! lives in a temporary directory and goes with the cell.
+//! A fresh store makes cells comparable, because a guestbook that has grown answers more slowly.
+//! The fresh store is in a temporary directory and ends with the cell.
 
 use std::env;
 use std::fmt;
@@ -20,27 +20,28 @@ use crate::measure::no_server::NoServer;
 use crate::measure::peers::find;
 use crate::measure::spawn;
 
-/// How long redis-server may take to answer.
+/// The longest time that redis-server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often a port is looked for, since another process may take a free one first.
+/// The number of attempts to find a port, since another process may take a free port first.
 const ATTEMPTS: usize = 3;
-/// Why there may be no Redis.
+/// The reason why Redis may be missing.
 const NEEDS_REDIS: &str = "needs redis-server: apt-get install redis-server";
 
-/// Where servers keep their data. `Display` writes a store as users do, but hides passwords.
+/// The store in which servers keep their data. `Display` writes a store as users do, but hides
+/// passwords.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Store {
     /// A new SQLite file for each cell.
     Sqlite,
-    /// A new `redis-server` for each cell: our own, on loopback, which writes nothing to disk.
+    /// A new `redis-server` for each cell: started by the lab, on loopback, without writes to disk.
     Redis,
-    /// An existing store: `sqlite:PATH` or `redis://HOST:PORT`, as the server takes it. It keeps
-    /// what earlier cells put into it.
+    /// An existing store: `sqlite:PATH` or `redis://HOST:PORT`, as the server takes it. An existing
+    /// store keeps the data of earlier cells.
     At(String),
 }
 
-/// The text is no store.
+/// The error: the text names no store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no store is called `{0}`: choose sqlite, redis, sqlite:PATH or redis://HOST:PORT")]
 pub struct InvalidStore(String);
@@ -69,7 +70,7 @@ impl TryFrom<String> for Store {
 }
 
 impl From<Store> for String {
-    /// As it is read, with its password.
+    /// The store as it was read, with its password.
     fn from(store: Store) -> Self {
         match store {
             Store::At(url) => url,
@@ -94,7 +95,8 @@ impl fmt::Display for Store {
 }
 
 impl Store {
-    /// A warning about it for readers of the results. `client_cpus` are the load generator's.
+    /// A warning about the store for readers of the results. `client_cpus` are the load
+    /// generator's.
     pub(crate) fn describe(&self, client_cpus: &[usize]) -> String {
         match self {
             Self::Sqlite => {
@@ -119,7 +121,7 @@ impl Store {
         self.open_for(&Reach::Machine, client_cpus).map(|(store, _)| store)
     }
 
-    /// Makes the store of a cell, and tells the port of one that listens.
+    /// Makes the store of a cell. Also returns the port, if the store listens.
     pub(crate) fn open_for(
         &self,
         reach: &Reach,
@@ -148,22 +150,22 @@ impl Store {
     }
 }
 
-/// From where a store is reached.
+/// The machines from which a store is reached.
 #[derive(Clone, Debug)]
 pub(crate) enum Reach {
     /// From this machine alone.
     Machine,
     /// From other hosts: the store listens on all addresses, and asks for a password.
     Network {
-        /// All addresses, of a family.
+        /// All addresses of a family.
         listen: IpAddr,
-        /// A new one for each store.
+        /// Each store gets a new password.
         password: String,
     },
 }
 
 impl Reach {
-    /// From other hosts.
+    /// A store that other hosts reach.
     pub(crate) fn network(listen: IpAddr) -> io::Result<Self> {
         let mut bytes = [0; 16];
         File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -171,7 +173,7 @@ impl Reach {
         Ok(Self::Network { listen, password })
     }
 
-    /// Where it listens.
+    /// The address at which the store listens.
     fn listen(&self) -> IpAddr {
         match self {
             Self::Machine => Ipv4Addr::LOCALHOST.into(),
@@ -179,7 +181,7 @@ impl Reach {
         }
     }
 
-    /// What it asks for, if it asks.
+    /// The password that the store asks for, if it asks for one.
     pub(crate) fn password(&self) -> Option<&str> {
         match self {
             Self::Machine => None,
@@ -188,7 +190,7 @@ impl Reach {
     }
 }
 
-/// The store of a cell; what was made for it goes when this does.
+/// The store of a cell. Dropping this value ends a store that was made for the cell.
 pub(crate) struct OpenStore {
     url: String,
     redis: Option<Redis>,
@@ -197,17 +199,17 @@ pub(crate) struct OpenStore {
 }
 
 impl OpenStore {
-    /// One that is there already.
+    /// An existing store.
     fn at(url: String) -> Self {
         Self { url, redis: None, elsewhere: None, _directory: None }
     }
 
-    /// One on another host.
+    /// A store on another host.
     pub(crate) fn elsewhere(url: String, store: Box<dyn Elsewhere>) -> Self {
         Self { elsewhere: Some(store), ..Self::at(url) }
     }
 
-    /// Where it is, as the server takes it.
+    /// The address of the store, in the form that the server takes.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -222,18 +224,18 @@ impl OpenStore {
     }
 }
 
-/// A store on another host; it goes when this is dropped.
+/// A store on another host. The store ends when this value is dropped.
 pub(crate) trait Elsewhere: Send {
-    /// What went wrong with it since, if anything did.
+    /// The failure of the store since it was opened, if there was one.
     fn problem(&mut self) -> Option<String>;
 }
 
-/// A `redis-server` of our own.
+/// A `redis-server` that the lab started.
 struct Redis(Child);
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // Nothing that it has is worth keeping.
+        // The data of this store are not worth keeping.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -292,19 +294,19 @@ fn redis_command(
     command.arg("--dir").arg(directory.path());
     if !cpus.is_empty() {
         let cpus = join(cpus);
-        // Names with a hyphen came with Redis 7.2; these do from 6.0 on.
+        // Names with a hyphen came with Redis 7.2. The names here work from 6.0 on.
         command.args(["--server_cpulist", &cpus, "--bio_cpulist", &cpus]);
     }
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     Ok(command)
 }
 
-/// An address that was free a moment ago.
+/// An address that was free just now.
 fn free_address(ip: IpAddr) -> io::Result<SocketAddr> {
     TcpListener::bind((ip, 0))?.local_addr()
 }
 
-/// Whether a Redis server answers there, if only that it wants a password.
+/// Whether a Redis server answers there. An answer that asks for a password also counts.
 fn answers(address: SocketAddr) -> bool {
     let ask = || -> io::Result<bool> {
         let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;

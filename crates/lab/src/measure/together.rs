@@ -1,4 +1,4 @@
-//! A session of a replay: all servers are asked at once.
+//! A session of a replay: all servers get requests at once.
 //!
 //! ```text
 //!   windows  epoll  ├ warm-up │ piece ┤                     latency, memory, failures: one server
@@ -8,13 +8,14 @@
 //! ```
 //!
 //! A recording has think times of seconds, so servers cannot take turns in slices of some 30 ms.
-//! Asked at once, all have the same connections in the same milliseconds, and each has a processor
-//! clock of its own. That pairs them, whatever happens on the machine. It needs a load that leaves
-//! the processor of the servers idle for half of the time. So where all together use more, the
-//! heaviest are measured in groups of their own, with the lightest to link them.
+//! Asked at once, all servers have the same connections in the same milliseconds, and each has its
+//! own processor clock. So the servers are paired, whatever happens on the machine. This method
+//! needs a load that leaves the servers' processor idle for half of the time. If all servers
+//! together use more, the heaviest ones are measured in groups of their own. The lightest server
+//! links the groups.
 //!
-//! The company moves a figure by a few percent. So the last blocks are of those only that are close
-//! to the best.
+//! The other servers change a server's figure by a few percent. So the last blocks have only the
+//! servers that are close to the best.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,23 +41,23 @@ use crate::record::{Block, CellKey, Disturbance, Measured, Outcome, Slice};
 /// The share of their processors that servers may use together.
 const MOST_USED: f64 = 0.5;
 
-/// Those that are no more than this behind the best are measured again, by themselves.
+/// Servers within this distance of the best are measured again, without the others.
 const CLOSE: f64 = 0.10;
 
-/// The part of the blocks that all are in.
+/// The share of the blocks in which all servers take part.
 const OF_ALL: f64 = 0.6;
 
-/// Which part of the planned blocks may be measured again, in place of invalid ones.
+/// The share of the planned blocks that may be measured again, in place of invalid ones.
 const AGAIN: f64 = 0.4;
 
-/// Connections of one piece may be more than those of another by this factor.
+/// One piece may have more connections than another by this factor.
 const MORE_OPEN: f64 = 1.1;
 
-/// A server that answers a smaller share of what it is asked lacks something, and is left out.
+/// A server that answers a smaller share of its requests lacks something, and is left out.
 const ANSWERED: f64 = 0.9;
 
-/// Measures the missing parts of a session of the cells `keys`, until the `clock` stops. True if no
-/// part is missing then.
+/// Measures the missing parts of a session of the cells `keys`, until the `clock` stops. Returns
+/// true if no part is missing at the end.
 pub(super) fn run(
     experiment: &Experiment,
     replay: &Replay,
@@ -93,27 +94,27 @@ pub(super) fn run(
     Ok(complete)
 }
 
-/// Servers that are alive, and asked at once.
+/// Servers that are alive, and get requests at once.
 struct Session<'a> {
     experiment: &'a Experiment,
     replay: &'a Replay,
-    /// A cell of the session: its repeat, and how many users there are.
+    /// A cell of the session: its repeat, and the number of users.
     key: &'a CellKey,
     clock: Clock<'a>,
     alive: Vec<Alive<'a>>,
 }
 
-/// A server, and what it did in its window.
+/// A server, and its window.
 struct Alive<'a> {
     key: &'a CellKey,
     window: Box<Measured>,
-    /// Before its store, because it must end first.
+    /// The server comes before its store, because the server must end first.
     server: Box<dyn Server>,
     store: Option<OpenStore>,
 }
 
 impl Alive<'_> {
-    /// Whether it answers what it is asked.
+    /// Whether the server answers its requests.
     fn answers(&self) -> bool {
         let replayed = self.window.replayed.as_ref();
         replayed.is_none_or(|replayed| {
@@ -123,7 +124,7 @@ impl Alive<'_> {
 }
 
 impl<'a> Session<'a> {
-    /// Starts a server, and measures it in a window in which it alone is asked.
+    /// Starts a server, and measures it alone in a window.
     fn join(&mut self, key: &'a CellKey, stage: &'a Stage) -> Result<Outcome, NoServer> {
         let mut store = stage.store(self.experiment)?;
         let mut server = stage.server(self.experiment, key, store.as_ref())?;
@@ -141,11 +142,11 @@ impl<'a> Session<'a> {
         Ok(outcome)
     }
 
-    /// Which servers are asked at once: all, or as many as leave their processors idle for half of
-    /// the time. By the first session, so that all sessions have the same groups.
+    /// The servers that get requests at once: all, or as many as leave their processors idle for
+    /// half of the time. The first session decides, so that all sessions have the same groups.
     fn groups(&self, journal: &Journal) -> Vec<Vec<String>> {
         let design = &self.experiment.design;
-        // The same piece in all sessions.
+        // All sessions use the same piece.
         let length = Duration::from_secs_f64(design.window_seconds);
         let piece = self.replay.piece(self.key.concurrency, length, design.seed, [0; 3]);
         let open = (MORE_OPEN * piece.open_at_once() as f64) as usize;
@@ -189,7 +190,7 @@ impl<'a> Session<'a> {
             if sound >= of_all {
                 asked = self.close(asked, journal);
             }
-            // A block of one compares nothing.
+            // A block with one subject compares nothing.
             if asked.len() < 2 {
                 return Ok(true);
             }
@@ -210,7 +211,7 @@ impl<'a> Session<'a> {
         Ok(true)
     }
 
-    /// How many blocks of a group there are in this session, and how many of these count.
+    /// The number of blocks of a group in this session, and the number of those that count.
     fn measured(&self, group: usize, journal: &Journal) -> (usize, usize) {
         let CellKey { repeat, concurrency, .. } = *self.key;
         let own = journal.records.blocks.iter().filter(|block| {
@@ -220,7 +221,7 @@ impl<'a> Session<'a> {
         (blocks.len(), blocks.iter().filter(|block| block.invalid.is_none()).count())
     }
 
-    /// Those of `members` that are close to the best so far, and the control with what it controls.
+    /// The `members` that are close to the best so far, and the control with its subject.
     fn close(&self, members: Vec<String>, journal: &Journal) -> Vec<String> {
         let blocks = journal.records.blocks_at(self.key.concurrency);
         let behind = behind(&blocks);
@@ -232,7 +233,7 @@ impl<'a> Session<'a> {
                 .as_ref()
                 .is_some_and(|control| name == control || name == design.original(control))
         };
-        // Beside the control alone there is nothing to tell apart.
+        // With the control alone, there is nothing to compare.
         if !members.iter().any(|name| is_close(name) && !is_of_control(name)) {
             return members;
         }
@@ -240,7 +241,7 @@ impl<'a> Session<'a> {
         kept.cloned().collect()
     }
 
-    /// Asks `members` for some pieces, all at once.
+    /// Sends some pieces to all `members` at once.
     fn block(
         &mut self,
         group: usize,
@@ -277,8 +278,8 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Asks the servers of these places for one piece. Returns a slice for each, and why they do
-    /// not count, if so.
+    /// Sends one piece to the servers of these places. Returns a slice for each server, and the
+    /// reason if the slices do not count.
     fn piece(
         &mut self,
         order: &[usize],
@@ -329,11 +330,11 @@ impl<'a> Session<'a> {
         journal: &mut Journal,
     ) -> Result<(), results::Error> {
         let found = self.alive.iter().position(|alive| alive.key.subject == subject);
-        // Without a name, all of the block failed: none of its servers is trusted any more.
+        // Without a name, the whole block failed, and none of its servers is trusted any more.
         let places = found.map_or(0..self.alive.len(), |place| place..place + 1);
         for mut lost in self.alive.drain(places).collect::<Vec<_>>() {
             let reason = lost.store.as_mut().and_then(OpenStore::problem);
-            // What failed may be the load, and none of the servers.
+            // The load may have failed, and none of the servers.
             let reason = reason.unwrap_or_else(|| match subject {
                 "" => problem.to_owned(),
                 _ => lost.server.last_words(&std::io::Error::other(problem)),
@@ -373,8 +374,8 @@ impl Edges<'_, '_> {
         read
     }
 
-    /// What happened on the processors since the last look. All servers that are alive count, for
-    /// those that are not asked rest.
+    /// The disturbance on the processors since the last look. All living servers count as the
+    /// measurement's, because idle servers rest.
     fn look(&mut self) -> Disturbance {
         let Self { meter, alive, .. } = self;
         let used = &mut || -> std::io::Result<Duration> {
@@ -400,12 +401,12 @@ impl Observer for Edges<'_, '_> {
 
 /// A server that is no longer there.
 struct Lost {
-    /// The name; empty if it is not known which.
+    /// The name. Empty if the server is unknown.
     subject: String,
     problem: String,
 }
 
-/// What a server did in a piece. The load generator's time is shared by requests, of which all
+/// A server's slice of a piece. The load generator's time is shared out by requests, of which all
 /// servers together had `total`.
 fn slice(subject: &str, report: &Report, used: Duration, total: u64) -> Slice {
     let seconds = report.window_seconds;
@@ -425,8 +426,8 @@ fn slice(subject: &str, report: &Report, used: Duration, total: u64) -> Slice {
     }
 }
 
-/// Groups of at most `room` servers that use no more than `most` together: the lightest first. Each
-/// further group has the lightest of all to link it with the others.
+/// Groups of at most `room` servers that together use no more than `most`, the lightest first. Each
+/// further group has the lightest server of all to link it with the others.
 fn groups(mut shares: Vec<(String, f64)>, most: f64, room: usize) -> Vec<Vec<String>> {
     shares.sort_by(|one, other| one.1.total_cmp(&other.1));
     let Some((link, of_link)) = shares.first().cloned() else { return Vec::new() };
@@ -434,7 +435,7 @@ fn groups(mut shares: Vec<(String, f64)>, most: f64, room: usize) -> Vec<Vec<Str
     let mut used = of_link;
     for (name, share) in shares.into_iter().skip(1) {
         let own = groups.last_mut().expect("there is one from the start");
-        // One beside the link is the least that compares something.
+        // A comparison needs at least one server beside the link.
         if own.len() > 1 && (used + share > most || own.len() >= room) {
             groups.push(vec![link.clone(), name]);
             used = of_link + share;
@@ -446,8 +447,8 @@ fn groups(mut shares: Vec<(String, f64)>, most: f64, room: usize) -> Vec<Vec<Str
     groups
 }
 
-/// How far each subject is behind the best of the blocks so far, as a share of processor time a
-/// request.
+/// How far each subject is behind the best in the blocks so far, as a share of the processor time
+/// of a request.
 fn behind(blocks: &[&Block]) -> BTreeMap<String, f64> {
     let mut logarithms: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for slice in blocks.iter().flat_map(|block| &block.slices).filter(|slice| slice.requests > 0) {

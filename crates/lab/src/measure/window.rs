@@ -1,4 +1,4 @@
-//! The window of a cell: what the server used while the load generator counted.
+//! The window of a cell: the resources that the server used while the load generator counted.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) struct Window<'a> {
     meter: &'a mut dyn Meter,
     opened: Option<Counters>,
     closed: Option<Counters>,
-    /// How many connections the server's listen queue holds.
+    /// The number of connections in the server's listen queue.
     queue: Option<u64>,
     problem: Option<std::io::Error>,
     disturbance: Option<Disturbance>,
@@ -43,7 +43,7 @@ impl Observer for Window<'_> {
         if self.has_none {
             return;
         }
-        // A server that does not answer is told when the window closes.
+        // When the window closes, the lab reports a server that does not answer.
         let queues = self.server.queues().unwrap_or_default();
         self.has_none = queues.is_empty();
         if !self.has_none {
@@ -67,7 +67,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Where the server listens.
+    /// The address at which the server listens.
     pub(super) fn address(&self) -> SocketAddr {
         self.server.address()
     }
@@ -111,7 +111,7 @@ impl<'a> Window<'a> {
         figures.round_trip_us = round_trip.map(|time| 1e6 * time.as_secs_f64());
         figures.queues = self.queues;
         if experiment.store_is_beside_load() && figures.invalid.remove(Report::STARVED).is_some() {
-            // The two take turns by the user's own wish. What suffers is the rate.
+            // The user chose that the two sides take turns, and the rate suffers.
             figures.client_was_limit = true;
         }
         if let Some(found) = self.disturbance {
@@ -119,7 +119,7 @@ impl<'a> Window<'a> {
             figures.disturbance = Some(found);
         }
         if let Some(diagnosis) = diagnosis {
-            // This confirms what the generator only suspects.
+            // This finding confirms a suspicion of the load generator.
             figures.warnings.retain(|known| known.kind != WarningKind::AcceptQueues);
             figures.warnings.insert(0, Warning::new(WarningKind::ListenQueue, diagnosis));
         }
@@ -139,8 +139,8 @@ fn starvation(figures: &mut Measured, found: &Disturbance) {
     /// Half of the share that makes a client's own waits suspicious, because every reply is late.
     const MOST: f64 = 0.05;
     let own = own_niceness();
-    // Many busy threads of a server at the priority of the soft interrupts make them wait too. That
-    // is what such a server costs.
+    // Many busy threads of a server at the priority of the soft interrupts make them wait too. Such
+    // waits are a cost of the server itself.
     let by_another =
         |processor: &&Processor| own < 0 || processor.strangers >= processor.soft_interrupts_waited;
     let waits = found.processors.iter().filter(by_another);
@@ -161,13 +161,14 @@ fn starvation(figures: &mut Measured, found: &Disturbance) {
     }
 }
 
-/// The niceness that this process has, and that servers inherit (nice(1)); 0 if the kernel does not
-/// tell it.
+/// The niceness of this process, which servers inherit (nice(1)). 0 if the kernel does not report
+/// it.
 fn own_niceness() -> i32 {
     rustix::process::getpriority_process(None).unwrap_or_default()
 }
 
-/// Why a window without a correct reply has no figures: zeroes would pass for measurements.
+/// The reason why a window without a correct reply has no figures: zeros would look like
+/// measurements.
 fn unanswered(report: &Report) -> String {
     let kinds: Vec<String> =
         report.errors.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
@@ -175,13 +176,13 @@ fn unanswered(report: &Report) -> String {
     format!("no correct reply within the window ({errors})")
 }
 
-/// Puts the load generator's figures and the server's resources together.
+/// Combines the load generator's figures and the server's resources.
 fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) -> Measured {
     let cpu_us = closed.cpu_us.saturating_sub(opened.cpu_us) as f64;
     let (mut warnings, mut invalid) = (report.warnings, report.invalid);
     if !pinned {
-        // Where there is no processor to set apart, the two take turns: that is how it is measured
-        // there.
+        // Where there is no processor to set apart, the two sides take turns, and the measurement
+        // includes that.
         invalid.remove(Report::STARVED);
         let told = "Server and load generator shared processors: this machine has too few.";
         warnings.push(Warning::new(WarningKind::SharedProcessors, told));

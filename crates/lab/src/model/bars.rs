@@ -1,5 +1,5 @@
-//! Stacked bars as SVG, after Demsky's figures 4-1 and 4-2: one bar for each architecture,
-//! t_independent at its foot.
+//! Stacked bars as SVG, after Demsky's figures 4-1 and 4-2. Each architecture has one bar, which
+//! begins with t_independent.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::format::duration;
 
 use super::{Modelled, TERMS, Workload};
 
-/// What t_independent is filled with, as the page's legend.
+/// The colour of t_independent, as in the page's legend.
 pub(super) const INDEPENDENT: &str = "#88ccee";
 
 const ROW: f64 = 30.0;
@@ -73,7 +73,7 @@ fn length(subject: &Modelled) -> f64 {
     subject.dependent() + subject.independent().max(0.0)
 }
 
-/// Names come from files of any origin.
+/// Names come from files of unknown origin.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

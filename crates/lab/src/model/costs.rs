@@ -1,10 +1,10 @@
-//! The cost of an operation under an architecture. It combines unit costs of `duality model
+//! The cost of an operation under an architecture. The cost combines unit costs of `duality model
 //! --costs` so that nothing is counted twice.
 //!
-//! A benchmark never measures one operation alone. To start and join a task takes two turns as
-//! well. To start and join a thread takes a switch of the kernel as well. But turns and switches
-//! are counted, and have prices of their own. So these are taken off, and the rest is the price of
-//! the start. No price is below zero.
+//! A benchmark never measures one operation alone. Starting and joining a task takes two turns as
+//! well. Starting and joining a thread takes a switch of the kernel as well. But turns and switches
+//! are counted, and have prices of their own. So the model subtracts them, and the rest is the
+//! price of the start. No price is below zero.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,16 @@ use super::counts::Operation;
 pub const NEEDED: &[&str] =
     &["spawn", "yield-2", "lock", "contended", "condition", "offload", "kernel", "poller"];
 
-/// The numbers of descriptors that a poller's round is measured with. One of them is ready.
+/// The numbers of descriptors with which a poller's round is measured. In each round, one of them
+/// is ready.
 const WATCHED: [usize; 3] = [50, 1000, 15_000];
 /// The number of ready descriptors in a round of `poller-full`, which watches as many.
 const FULL: f64 = 50.0;
 
-/// A unit cost is not known if its interval is wider than this share of it.
+/// A unit cost with an interval wider than this share of it counts as unknown.
 const WIDEST: f64 = 0.5;
 
-/// A unit cost that is not known.
+/// An unknown unit cost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the unit cost {cost} of {subject} is not known here: measure it when the machine is quieter, by `duality model --costs \
@@ -40,11 +41,11 @@ pub struct Missing {
 /// The way in which an architecture carries tasks, as far as prices depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carrier {
-    /// The unit costs that hold for its spawns, turns, locks and conditions.
+    /// The group of unit costs for the architecture's spawns, turns, locks and conditions.
     world: World,
-    /// Whether a connection has a process for itself, and so an address space.
+    /// Whether a connection has its own process, and so its own address space.
     processes: bool,
-    /// Whether a kernel thread that waits does so beside others, which may run.
+    /// Whether other kernel threads may run while one waits.
     beside_others: bool,
     /// The poller of its loops. Empty without loops.
     poller: &'static str,
@@ -54,7 +55,7 @@ pub struct Carrier {
 const POLLERS: [&str; 4] = ["select", "poll", "epoll", "uring"];
 
 impl Carrier {
-    /// The carrier that results tell of; none where nothing is counted, or its poller or runtime
+    /// The carrier that the results name. `None` if nothing is counted, or if its poller or runtime
     /// has no unit costs.
     pub fn of(recorded: &record::Carrier) -> Option<Self> {
         if recorded.foreign.is_some() {
@@ -91,7 +92,7 @@ impl UnitCosts {
             let Some(cost) = row["cost"].as_str() else { continue };
             for cell in row["subjects"].as_array().into_iter().flatten() {
                 let figure = cell["ns"].as_f64().filter(|ns| ns.is_finite() && *ns >= 0.0);
-                // Files of earlier versions, and of a single batch, have no interval.
+                // Files of earlier versions, and files of a single batch, have no interval.
                 let width =
                     cell["high"].as_f64().zip(cell["low"].as_f64()).map(|(high, low)| high - low);
                 let figure =
@@ -109,7 +110,7 @@ impl UnitCosts {
     ///
     /// # Errors
     ///
-    /// [`Missing`], when a unit cost that it is made of is not known.
+    /// [`Missing`] if one of its unit costs is unknown.
     pub fn price(
         &self,
         operation: Operation,
@@ -123,7 +124,8 @@ impl UnitCosts {
         let price = match operation {
             Operation::Process => kernel("kernel-process")? - kernel("kernel-switch-process")?,
             Operation::Thread => self.figure("spawn", "block")? - kernel("kernel-switch")?,
-            // In the block world, a task is a thread or a process, and counted as such.
+            // In the block world, a task is a thread or a process, and is counted as a thread or a
+            // process.
             Operation::Task | Operation::Turn | Operation::Offload if is_block => 0.0,
             Operation::Task => of_world("spawn")? - 2.0 * of_world("yield-2")?,
             Operation::Turn => of_world("yield-2")?,
@@ -139,7 +141,7 @@ impl UnitCosts {
             // Nothing polls, and nothing is registered.
             Operation::Round | Operation::Watched | Operation::Event if is_block => 0.0,
             Operation::Registration if is_block => 0.0,
-            // Whatever it watches, which costs nothing in a round without any.
+            // The price of a round without descriptors. `Watched` has the price of descriptors.
             Operation::Round => self.round(poller, 0.0)? - self.event(poller)?,
             Operation::Watched if watched <= 0.0 => 0.0,
             Operation::Watched => {
@@ -148,7 +150,7 @@ impl UnitCosts {
             Operation::Event => self.event(poller)?,
             Operation::Registration if poller == "epoll" => kernel("kernel-register")?,
             Operation::Registration => 0.0,
-            // A ring's attempts look into memory; its system call is the round.
+            // A ring's attempts look into memory, and the system call of a ring is the round.
             Operation::Attempt | Operation::InVain if carrier.has_ring() => 0.0,
             Operation::Attempt => kernel("kernel-call")?,
             Operation::InVain => kernel("kernel-in-vain")? - kernel("kernel-call")?,
@@ -160,10 +162,10 @@ impl UnitCosts {
             Operation::Wake => kernel("kernel-wake").unwrap_or(0.0),
             Operation::Rest => self.rest(carrier)?,
             Operation::KernelSwitch => self.switch(carrier)?,
-            // A task that waits alone interrupts no other when it is woken.
+            // If a task waits alone, its wake-up interrupts no other task.
             Operation::Interruption if !carrier.beside_others => self.rest(carrier)?,
             Operation::Interruption => self.interruption(carrier)?,
-            // The kernel switches there and back, and then a round tells the loop.
+            // The kernel switches there and back, and then a round reports the event to the loop.
             Operation::Offload => {
                 of_world("offload")?
                     - of_world("yield-2")?
@@ -174,22 +176,22 @@ impl UnitCosts {
         Ok(price.max(0.0))
     }
 
-    /// A switch of the kernel to another that carries tasks.
+    /// A switch of the kernel to another process or thread that carries tasks.
     fn switch(&self, carrier: Carrier) -> Result<f64, Missing> {
         let cost = if carrier.processes { "kernel-switch-process" } else { "kernel-switch" };
         self.figure(cost, "kernel")
     }
 
-    /// A wait after which the processor rests. The next to run is another, where there are others.
-    /// On a machine of one processor, no other processor comes to wake it.
+    /// A wait after which the processor rests. If there are other tasks, the next task to run is
+    /// another one. On a machine of one processor, no other processor wakes it.
     fn rest(&self, carrier: Carrier) -> Result<f64, Missing> {
         let switch = self.switch(carrier)?;
         let beyond = switch - self.figure("kernel-switch", "kernel")?;
         Ok(self.figure("kernel-rest", "kernel").map_or(switch, |rest| rest + beyond.max(0.0)))
     }
 
-    /// A wait that ends with the interruption of another task. With one processor there is no
-    /// other.
+    /// A wait that ends with the interruption of another task. With one processor, there is no such
+    /// interruption.
     fn interruption(&self, carrier: Carrier) -> Result<f64, Missing> {
         let switch = self.switch(carrier)?;
         let thread = self.figure("kernel-switch", "kernel")?;
@@ -197,8 +199,8 @@ impl UnitCosts {
         Ok(switch + (woken - thread).max(0.0))
     }
 
-    /// A round with one event, between those that were measured, and beyond them as between the
-    /// last two.
+    /// The price of a round with one event. Prices are interpolated between measured rounds, and
+    /// extrapolated from the last two.
     fn round(&self, poller: &'static str, watched: f64) -> Result<f64, Missing> {
         let at = |count: usize| self.figure(&format!("poller-{count}"), poller);
         let [few, some, many] = WATCHED;

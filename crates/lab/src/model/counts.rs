@@ -1,11 +1,11 @@
-//! The number of operations in which architectures differ. The server counts them, and the count is
-//! divided by the requests.
+//! The number of operations in which architectures differ. The server counts the operations, and
+//! the model divides the counts by the requests.
 
 use std::ops::{Index, IndexMut};
 
 use crate::record::Measured;
 
-/// Something that architectures do differently often, or at different costs.
+/// An operation that architectures perform differently often, or at different costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A child process begins.
@@ -18,19 +18,19 @@ pub enum Operation {
     Turn,
     /// A lock is taken.
     Lock,
-    /// Another task has the lock.
+    /// A task waits for a lock that another task holds.
     LockWait,
-    /// A task waits until it is told something.
+    /// A task waits until another task notifies it.
     ConditionWait,
     /// A poller is asked.
     Round,
-    /// A descriptor is watched by the poller that is asked.
+    /// A poller polls a watched descriptor.
     Watched,
-    /// A poller tells of a descriptor.
+    /// A poller reports an event on a descriptor.
     Event,
     /// An operation on a socket is attempted.
     Attempt,
-    /// It would block.
+    /// An attempt would block.
     InVain,
     /// A socket is registered with a poller.
     Registration,
@@ -38,10 +38,9 @@ pub enum Operation {
     OtherCall,
     /// The kernel switches between threads of the server.
     KernelSwitch,
-    /// A thread of the server waits, nothing else is to be done, and its processor rests.
+    /// A thread of the server waits, no other work is left, and its processor rests.
     Rest,
-    /// The same, where the thread that waited is woken from another processor while its own is at
-    /// work.
+    /// A waiting thread is woken from another processor while its own processor is at work.
     Interruption,
     /// Work is given to a helper thread.
     Offload,
@@ -54,7 +53,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 21] = [
         Self::Process,
         Self::Thread,
@@ -112,7 +111,7 @@ impl Operation {
 pub struct Counts([f64; Operation::ALL.len()]);
 
 impl Counts {
-    /// The counts of a cell. None if the server does not count (a peer, `handwritten`), or if the
+    /// The counts of a cell. `None` if the server does not count (a peer, `handwritten`), or if the
     /// file is older than the counts.
     pub fn of(cell: &Measured) -> Option<Self> {
         let counted = cell.operations?;
@@ -120,7 +119,7 @@ impl Counts {
         let voluntary = cell.voluntary_switches as f64;
         let switches = voluntary + cell.involuntary_switches as f64;
         // A client wakes a waiting thread, on the client's processor. The thread's own processor
-        // may be at work then. That depends on how many requests there are beside this one, and on
+        // may be at work then. The probability depends on the number of concurrent requests, and on
         // how busy the server is.
         let others = 1.0 - 1.0 / cell.measured_load.max(1.0);
         let interruptions = voluntary * others * cell.server_cpu_share.clamp(0.0, 1.0);

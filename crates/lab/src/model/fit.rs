@@ -1,11 +1,11 @@
 //! The column called "fitted": by which factor each term's price would have to be multiplied to
 //! explain most.
 //!
-//! The fit is no part of the model, which has measured prices. It tells whether what is left has
-//! the shape of a term. A factor near 1 says that the micro-benchmark has the price right. A larger
-//! factor says that the operation costs more in a server than alone (caches!). A factor of 0 says
-//! that the term explains nothing here. One factor holds for all workloads together, and each
-//! workload has a t_independent of its own:
+//! The fit is no part of the model, which has measured prices. It shows whether the rest of the
+//! time has the shape of a term. A factor near 1 says that the micro-benchmark found the right
+//! price. A larger factor says that the operation costs more in a server than alone (caches!). A
+//! factor of 0 says that the term explains nothing here. One factor holds for all workloads
+//! together, and each workload has its own t_independent:
 //!
 //! ```text
 //!   minimise Σ over workloads, architectures ((t_total − t_independent − Σ factor × term) / mean)²
@@ -23,14 +23,14 @@ use std::fmt;
 
 use super::{Modelled, TERMS, Workload};
 
-/// A factor for each of [`TERMS`]; none for a term that takes nothing anywhere.
+/// A factor for each of [`TERMS`]. `None` for a term that takes no time anywhere.
 pub type Factors = [Option<f64>; TERMS.len()];
 
-/// Rounds of descent at most; it has long come to rest.
+/// The most rounds of descent. The descent converges long before.
 const ROUNDS: usize = 10_000;
 
-/// Cold caches make an operation in a server a few times as dear. They do not explain a larger
-/// factor.
+/// Cold caches make an operation a few times as expensive in a server. Cold caches do not explain a
+/// larger factor.
 const MOST: f64 = 10.0;
 
 /// The reason why there are no factors.
@@ -40,7 +40,7 @@ pub enum Unfit {
     Few,
     /// Repeats of one architecture differ as much as architectures do, in all workloads.
     Noise,
-    /// The factor of a term is beyond what a price can be.
+    /// The factor of a term is larger than any price can be.
     NoPrice {
         /// The term.
         term: &'static str,
@@ -71,7 +71,7 @@ impl fmt::Display for Unfit {
 ///
 /// # Errors
 ///
-/// [`Unfit`], where there are none, or none that are prices.
+/// [`Unfit`] if there are no factors, or factors that are not prices.
 pub fn factors(workloads: &[Workload]) -> Result<Factors, Unfit> {
     let factors = least_squares(workloads)?;
     let beyond = TERMS.iter().zip(factors).filter_map(|(term, factor)| Some((term.name, factor?)));
@@ -92,7 +92,7 @@ fn least_squares(workloads: &[Workload]) -> Result<Factors, Unfit> {
         let count = workload.subjects.len() as f64;
         let mean =
             |of: &dyn Fn(&Modelled) -> f64| workload.subjects.iter().map(of).sum::<f64>() / count;
-        // Above zero, or it would tell nothing.
+        // The mean must be above zero to be of use.
         let middle = mean(&|subject| subject.total);
         unknown += 1;
         let means: [f64; TERMS.len()] =
@@ -126,12 +126,12 @@ fn least_squares(workloads: &[Workload]) -> Result<Factors, Unfit> {
     Ok(std::array::from_fn(|term| (weights[term] > 0.0).then_some(factors[term])))
 }
 
-/// The rest of a total after the factors.
+/// The rest of a total after subtraction of the factors' terms.
 fn rest(terms: &[f64; TERMS.len()], total: f64, factors: &[f64; TERMS.len()]) -> f64 {
     total - terms.iter().zip(factors).map(|(term, factor)| term * factor).sum::<f64>()
 }
 
-/// The rest of a total when each term is taken off at its fitted price.
+/// The rest of a total after subtraction of each term at its fitted price.
 pub(super) fn independent(subject: &Modelled, factors: &Factors) -> f64 {
     rest(&subject.terms, subject.total, &factors.map(Option::unwrap_or_default))
 }

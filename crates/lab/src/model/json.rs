@@ -5,10 +5,11 @@ use serde_json::{Map, Value, json as value};
 use super::variation::coefficients;
 use super::{Model, Modelled, Operation, TERMS, Workload, fit};
 
-/// The version of the form: a new field is no new version, another meaning is.
+/// The version of the form. The version changes when a field changes its meaning, and not for a new
+/// field.
 const VERSION: u32 = 1;
 
-/// All of it, in µs of server CPU for a request; unit costs in ns.
+/// The whole model, in µs of server CPU for a request. Unit costs are in ns.
 pub fn json(model: &Model) -> Value {
     let factors = fit::factors(&model.workloads);
     let named = |figures: Vec<Value>| -> Map<String, Value> {

@@ -1,7 +1,8 @@
-//! The cost model: how much of a request's processor time is the architecture's, and what for.
+//! The cost model: the share of a request's processor time that the architecture takes, and the
+//! causes.
 //!
-//! The model is Demsky's (2001, chapter 4). It splits the time of a request into a part that is
-//! alike in all architectures, and the part of this one:
+//! The model is Demsky's (2001, chapter 4). The model splits the time of a request into a part that
+//! is alike in all architectures, and this architecture's part:
 //!
 //! ```text
 //!   t_total        = t_independent + t_dependent
@@ -53,9 +54,9 @@ pub use variation::{Coefficients, Deviation, coefficient, coefficients};
 pub struct Model {
     /// The unit costs that the predictions use.
     pub costs: UnitCosts,
-    /// One for each experiment and number of connections.
+    /// One workload for each experiment and number of connections.
     pub workloads: Vec<Workload>,
-    /// Predictions for loads that were not measured, or were measured only for a check.
+    /// Predictions for loads that were not measured, or were measured only as a check.
     pub checks: Vec<Check>,
 }
 
@@ -71,12 +72,12 @@ pub struct Workload {
     /// The architectures that were not modelled, with reasons.
     pub missing: Vec<(String, String)>,
     /// How much repeats of one cell differ: the root mean square of their coefficients of
-    /// variation. None without repeats. No model can do better.
+    /// variation. `None` without repeats. No model can do better.
     pub noise: Option<f64>,
 }
 
 impl Workload {
-    /// Whether architectures differ more than repeats of one do.
+    /// Whether architectures differ more than repeats of one architecture do.
     pub fn differs_beyond_noise(&self) -> bool {
         let totals: Vec<f64> = self.subjects.iter().map(|subject| subject.total).collect();
         coefficient(&totals).is_some_and(|differences| differences > self.noise.unwrap_or(0.0))
@@ -90,8 +91,7 @@ pub struct Modelled {
     pub architecture: String,
     /// The way in which the server carries tasks.
     pub carrier: Carrier,
-    /// All of it: the server's processor time for a request, as measured; the median of the
-    /// repeats.
+    /// The server's processor time for a request, as measured: the median of the repeats.
     pub total: f64,
     /// The number of operations of each kind in a request.
     pub counts: Counts,
@@ -104,7 +104,7 @@ impl Modelled {
     ///
     /// # Errors
     ///
-    /// [`Missing`], when a unit cost of an operation that takes place is not known.
+    /// [`Missing`] if the unit cost of an occurring operation is unknown.
     pub fn new(
         architecture: &str,
         carrier: Carrier,
@@ -139,7 +139,7 @@ impl Modelled {
         )
     }
 
-    /// The rest of the time when only the first `terms` are taken off.
+    /// The rest of the time after subtraction of only the first `terms`.
     pub fn without(&self, terms: usize) -> f64 {
         self.total - self.terms.iter().take(terms).sum::<f64>()
     }
@@ -149,8 +149,7 @@ impl Modelled {
 ///
 /// # Errors
 ///
-/// [`Missing`], when nothing can be modelled at some number of connections since a unit cost is not
-/// known.
+/// [`Missing`] if an unknown unit cost leaves nothing to model at some number of connections.
 pub fn workloads(
     name: &str,
     heading: &Heading,
@@ -202,8 +201,8 @@ pub fn workloads(
     design.concurrency.iter().map(|&connections| workload(connections)).collect()
 }
 
-/// Totals of the repeats of a cell in microseconds, and the medians of their counts. Or the reason
-/// why they are missing. Invalid repeats are left out, unless all are invalid.
+/// Totals of the repeats of a cell in microseconds, and the medians of their counts. The error is
+/// the reason why they are missing. Invalid repeats are left out, unless all are invalid.
 fn observe(cells: &[&Cell]) -> Result<(Vec<f64>, Counts), String> {
     let is_valid = |cell: &&Cell| matches!(&cell.outcome, Outcome::Measured(measured) if measured.invalid.is_empty());
     let any_valid = cells.iter().any(is_valid);

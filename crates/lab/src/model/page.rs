@@ -1,4 +1,4 @@
-//! The model as one HTML page that needs nothing else: bars as SVG, and the tables beneath them.
+//! The model as one self-contained HTML page: bars as SVG, and tables beneath them.
 
 use std::io;
 use std::path::Path;

@@ -1,9 +1,8 @@
 //! Predicts a number of connections that was not measured.
 //!
-//! Between two numbers of connections that were measured, counts and t_independent change in a
-//! straight line over the logarithm of the number. Beyond them they follow the line of the last
-//! two. The unit cost of a poller's round with so many descriptors is known, wherever the number
-//! lies.
+//! Between two measured numbers of connections, counts and t_independent change in a straight line
+//! over the logarithm of the number. Beyond the measured numbers, they follow the line through the
+//! last two. For any number, the unit cost of a poller's round is known.
 
 use super::costs::Missing;
 use super::counts::Counts;
@@ -17,23 +16,24 @@ pub struct Check {
     pub workload: String,
     /// The architecture.
     pub architecture: String,
-    /// The number of connections that is predicted for.
+    /// The predicted number of connections.
     pub connections: usize,
-    /// The server's processor time for a request, in microseconds. None if the line leads below
+    /// The server's processor time for a request, in microseconds. `None` if the line leads below
     /// zero.
     pub predicted: Option<f64>,
-    /// The measured time. None if it was not measured.
+    /// The measured time. `None` without a measurement.
     pub measured: Option<f64>,
 }
 
 impl Check {
-    /// The share by which the prediction is too high. It is negative if the prediction is too low.
+    /// The share by which the prediction is too high. The share is negative if the prediction is
+    /// too low.
     pub fn error(&self) -> Option<f64> {
         let measured = self.measured.filter(|measured| *measured > 0.0)?;
         Some(self.predicted? / measured - 1.0)
     }
 
-    /// The most requests a second that one processor can answer, by what is predicted.
+    /// The most requests a second that one processor can answer, according to the prediction.
     pub fn most_per_second(&self) -> Option<f64> {
         self.predicted.map(|predicted| 1e6 / predicted)
     }
@@ -44,7 +44,7 @@ impl Check {
 ///
 /// # Errors
 ///
-/// [`Missing`], when a unit cost is not known.
+/// [`Missing`] if a unit cost is unknown.
 pub fn predict(
     workloads: &[Workload],
     connections: usize,

@@ -13,9 +13,9 @@ const WORTH_IT: f64 = 0.05;
 /// Sentences at most.
 const MOST: usize = 3;
 
-/// Why `chosen` is better than `next` at a number of connections. It names the operations that
-/// `chosen` does less often, and the operation that takes most of the time of `next`. None where
-/// the experiment has no unit costs, or the model does not know the two.
+/// Why `chosen` is better than `next` at a number of connections. The reasons name the operations
+/// that `chosen` does less often, and the operation that takes most of the time of `next`. Empty if
+/// the experiment has no unit costs, or the model lacks one of the two.
 pub fn reasons(
     heading: &Heading,
     cells: &[Cell],
@@ -26,7 +26,7 @@ pub fn reasons(
         return Vec::new();
     }
     let service = &heading.design.service;
-    // A cost that could not be measured leaves the model, and so the reasons, out.
+    // An unmeasured cost excludes the model, and so the reasons.
     let all = workloads(service, heading, cells, &heading.unit_costs).unwrap_or_default();
     let Some(here) = all.into_iter().find(|here| here.connections == concurrency) else {
         return Vec::new();
@@ -39,9 +39,9 @@ pub fn reasons(
     why.into_iter().chain(first).collect()
 }
 
-/// Where a request's time goes under an architecture, most first. An example: "creation is 41 % of
-/// threads' time per request here (6.9 of 16.8 µs; 1.00 threads a request)". Empty where no term
-/// takes as much as 5 %.
+/// The causes of a request's time under an architecture, the largest first. An example: "creation
+/// is 41 % of threads' time per request here (6.9 of 16.8 µs; 1.00 threads a request)". Empty if no
+/// term takes as much as 5 %.
 pub fn sentences(subject: &Modelled) -> Vec<String> {
     let mut parts: Vec<(usize, f64)> = subject
         .terms
@@ -69,7 +69,7 @@ pub fn sentences(subject: &Modelled) -> Vec<String> {
 }
 
 /// Why a request takes `slower` more time than `faster`. An example: "threads takes 2.1 µs more per
-/// request than epoll: 1.4 µs more for kernel switches (1.02 rests; under epoll: none)". None where
+/// request than epoll: 1.4 µs more for kernel switches (1.02 rests; under epoll: none)". `None` if
 /// they differ by less than 5 %, or no term differs by as much.
 pub fn difference(faster: &Modelled, slower: &Modelled) -> Option<String> {
     let more = slower.total - faster.total;
@@ -95,7 +95,7 @@ pub fn difference(faster: &Modelled, slower: &Modelled) -> Option<String> {
     ))
 }
 
-/// How often a request takes what a term is about: the operations that take place.
+/// How often a request performs the operations of a term.
 fn counted(subject: &Modelled, term: usize) -> String {
     let told: Vec<String> = TERMS[term]
         .operations

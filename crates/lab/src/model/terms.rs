@@ -1,10 +1,10 @@
-//! The terms of the model, in the order in which they are taken off.
+//! The terms of the model, in the order of their subtraction.
 
 use super::costs::{Carrier, Missing};
 use super::counts::{Counts, Operation};
 use crate::record::UnitCosts;
 
-/// Operations that are one cause.
+/// Operations with one cause.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Term {
     /// The term's name in tables.
@@ -19,8 +19,8 @@ pub struct Term {
     pub operations: &'static [Operation],
 }
 
-/// All terms. The first four are Demsky's own; his object inflation is left out, which nothing here
-/// has. He added the fifth for serial echo. Servers of today need the rest.
+/// All terms. The first four are Demsky's own. His object inflation is left out, because nothing
+/// here has it. He added the fifth for serial echo. Servers of today need the rest.
 pub const TERMS: [Term; 11] = [
     Term {
         name: "creation",
@@ -111,7 +111,7 @@ impl Term {
     ///
     /// # Errors
     ///
-    /// [`Missing`], when a unit cost of an operation that takes place is not known.
+    /// [`Missing`] if the unit cost of an occurring operation is unknown.
     pub(super) fn microseconds(
         &self,
         counts: &Counts,

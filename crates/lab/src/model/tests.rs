@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::costs::tests::{carrier, round_costs};
 use super::*;
 
-/// Servers that all need 10 µs, and beside them what they count.
+/// Servers that all need 10 µs, plus the time of their counted operations.
 pub(super) fn workload() -> Workload {
     let counts = |pairs: &'static [(Operation, f64)]| {
         Counts::from(move |operation| {
@@ -51,7 +51,7 @@ fn any_counts() -> impl Strategy<Value = Vec<Counts>> {
 }
 
 proptest! {
-    /// Known prices and counts give t_independent back, and no variation is left.
+    /// Known prices and counts yield the original t_independent, and no variation is left.
     #[test]
     fn what_was_put_in_comes_out(counts in any_counts(), independent in 1.0..100.0f64) {
         let servers: Vec<(&str, Counts)> = ARCHITECTURES.into_iter().zip(counts).collect();
@@ -65,8 +65,8 @@ proptest! {
         prop_assert!(row.deviations.is_empty());
     }
 
-    /// Nor if a term costs more in servers than alone: the fit finds by how much, from all
-    /// workloads together.
+    /// No variation is left either if a term costs more in servers than alone. The fit finds the
+    /// factor, from all workloads together.
     #[test]
     fn a_fit_finds_what_a_price_lacks(
         many in prop::collection::vec(any_counts(), 3),
@@ -95,7 +95,8 @@ proptest! {
         }
     }
 
-    /// What changes in straight lines is predicted exactly, between and beyond.
+    /// Figures that change in straight lines are predicted exactly, between and beyond the
+    /// measurements.
     #[test]
     fn steady_counts_are_predicted_for_any_load(counts in any_counts(), at in 1usize..20_000) {
         let servers: Vec<(&str, Counts)> = ARCHITECTURES.into_iter().zip(counts).collect();
@@ -134,13 +135,13 @@ fn who_deviates_is_named_with_the_amount() {
 #[test]
 fn each_term_takes_its_own_variation_off() {
     let row = coefficients(&workload(), None);
-    // Creation tells the three apart, kernel switches the rest.
+    // Creation separates the three, and kernel switches separate the rest.
     assert!(row.steps[1] < row.steps[0] && row.steps[TERMS.len()] < row.steps[1], "{row:?}");
 }
 
 #[test]
 fn a_factor_that_is_no_price_is_withheld_with_the_reason() {
-    // Turns cost next to nothing, and servers differ by noise that turns happen to go along with.
+    // Turns cost next to nothing. Servers differ by noise that happens to follow the turns.
     let turns = |count: f64| {
         Counts::from(move |operation| if operation == Operation::Turn { count } else { 0.0 })
     };

@@ -1,4 +1,4 @@
-//! The model as text: for each workload where the time goes, then how well the model holds.
+//! The model as text: for each workload the causes of its time, then the quality of the model.
 
 use std::fmt::Write;
 
@@ -7,12 +7,12 @@ use crate::format::{connections, grouped};
 use super::variation::{AIM, Coefficients, coefficients};
 use super::{Model, Modelled, TERMS, Workload, fit};
 
-/// How many letters the longest bar has.
+/// The length of the longest bar, in letters.
 const WIDEST: f64 = 48.0;
-/// What t_independent is drawn with.
+/// The letter of t_independent in bars.
 const INDEPENDENT: char = '·';
 
-/// All of it, for a terminal of about 120 columns.
+/// The whole text, for a terminal of about 120 columns.
 pub fn text(model: &Model) -> String {
     let mut text = String::new();
     for workload in &model.workloads {
@@ -26,7 +26,7 @@ pub fn text(model: &Model) -> String {
     text
 }
 
-/// One line for each architecture: its total, what the model takes off, and a bar of both.
+/// One line for each architecture: its total, the time of the terms, and a bar of both.
 fn stacked(workload: &Workload) -> String {
     let shown: Vec<usize> = (0..TERMS.len())
         .filter(|&term| workload.subjects.iter().any(|subject| subject.terms[term] >= 0.005))
@@ -57,13 +57,13 @@ fn stacked(workload: &Workload) -> String {
     text
 }
 
-/// How far a bar reaches: where the model claims more than there is, as far as its terms.
+/// The length of a bar: up to the sum of the terms, if that is above the total.
 fn length(subject: &Modelled) -> f64 {
     subject.dependent() + subject.independent().max(0.0)
 }
 
-/// t_independent, then the terms, in letters. Rounding is of the ends, so that a bar is as long as
-/// its parts together.
+/// t_independent, then the terms, in letters. The ends of parts are rounded, so that a bar is as
+/// long as its parts together.
 fn bar(subject: &Modelled, scale: f64) -> String {
     let parts = TERMS.iter().map(|term| term.letter).zip(subject.terms);
     let all = [(INDEPENDENT, subject.independent().max(0.0))].into_iter().chain(parts);
@@ -125,7 +125,7 @@ fn variation(model: &Model) -> String {
     text
 }
 
-/// The architectures that are not explained.
+/// The architectures that the model does not explain.
 fn deviations(workload: &Workload, row: &Coefficients) -> String {
     let Some(last) = row.steps[TERMS.len()] else { return String::new() };
     let at = format!("{}, {}", workload.name, connections(workload.connections));
@@ -171,8 +171,8 @@ fn predictions(model: &Model) -> String {
     format!("\nPredictions for loads that the model was not made from\n{}", aligned(&lines))
 }
 
-/// Columns as wide as they must be: the first to the left, the others to the right. A column
-/// without a header is drawn as it is.
+/// Columns of the least width: the first column is aligned left, the others right. A column without
+/// a header is drawn as it is.
 fn aligned(lines: &[Vec<String>]) -> String {
     let headers = lines.first().map_or(0, Vec::len);
     let width = |column: usize| {

@@ -9,8 +9,8 @@ use super::{TERMS, Workload};
 /// Where a coefficient is below this, the model explains the differences between architectures.
 pub(super) const AIM: f64 = 0.05;
 
-/// The standard deviation of `values` (of a sample: n − 1) over their mean. None for fewer than two
-/// values, or if their mean is not above zero.
+/// The standard deviation of `values` (of a sample: n − 1) over their mean. `None` for fewer than
+/// two values, or if their mean is not above zero.
 pub fn coefficient(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -26,11 +26,11 @@ pub fn coefficient(values: &[f64]) -> Option<f64> {
 pub struct Coefficients {
     /// The coefficient with no term taken off, then with the first, the first two, …
     pub steps: [Option<f64>; TERMS.len() + 1],
-    /// With all terms taken off, each at the price that fits best; none where there is too little
-    /// to fit.
+    /// The coefficient after subtraction of all terms, each at the price that fits best. `None` if
+    /// there are too few data to fit.
     pub fitted: Option<f64>,
-    /// The architectures that keep the coefficient above the aim. Their t_independent is further
-    /// from the median than the aim.
+    /// The architectures that keep the coefficient above the aim. The t_independent of each is
+    /// further from the median than the aim.
     pub deviations: Vec<Deviation>,
 }
 

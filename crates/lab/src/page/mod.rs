@@ -1,4 +1,4 @@
-//! Pages of HTML, from a template and in one style. A page is on disk whole or not at all.
+//! Pages of HTML, from a template and in one style. A page is on disk completely or not at all.
 
 use std::io::Write;
 use std::path::Path;
@@ -19,24 +19,24 @@ pub(crate) fn page(template: &str, values: Value) -> String {
         .expect("the templates are part of the program, and use what they are given")
 }
 
-/// Data for a `<script type="application/json">`: nothing in it can end the element.
+/// Data for a `<script type="application/json">`: no text in the data can end the element.
 pub(crate) fn script_data(data: &impl serde::Serialize) -> Value {
     let json = serde_json::to_string(data).expect("it is plain data");
     Value::from_safe_string(json.replace('<', "\\u003c"))
 }
 
-/// Writes a file in one step: a disk that gets full leaves the old one, and not half of the new.
+/// Writes a file in one step, so that a full disk leaves the old file intact.
 ///
 /// # Errors
 ///
-/// When it cannot be written.
+/// Fails if the file cannot be written.
 pub fn write_whole(path: &Path, contents: &(impl AsRef<[u8]> + ?Sized)) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut file = tempfile::Builder::new()
         .prefix(".duality-")
         .tempfile_in(folder.unwrap_or(Path::new(".")))?;
     file.write_all(contents.as_ref())?;
-    // A file for one's own eyes otherwise: as any other that a program makes.
+    // A temporary file is private. The finished file gets the usual permissions.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     file.as_file().set_permissions(mode)?;
     if is_device(path) {
@@ -46,9 +46,8 @@ pub fn write_whole(path: &Path, contents: &(impl AsRef<[u8]> + ?Sized)) -> io::R
     Ok(())
 }
 
-/// Whether nothing can take the place of what is at `path`, such as a pipe or /dev/stdout. A
-/// symbolic link elsewhere, which another user may have planted, is not followed: the file takes
-/// its place.
+/// Whether a file cannot replace `path`, as with a pipe or /dev/stdout. A symbolic link elsewhere,
+/// which another user may have planted, is not followed: the file replaces the link.
 fn is_device(path: &Path) -> bool {
     let found = match path.starts_with("/dev") {
         true => fs::metadata(path),

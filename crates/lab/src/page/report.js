@@ -1,4 +1,5 @@
-// The page's behaviour: taking figures along, sorting, raw lines. Without it, all of them can still be read.
+// The page's behaviour: copying figures, sorting, raw lines. Without scripts, the whole page can
+// still be read.
 const { service, rows, csv } = JSON.parse(document.getElementById("data").textContent);
 
 // Downloads.
@@ -9,7 +10,7 @@ function download(name, address) {
 
 const asCsv = (text) => `data:text/csv;charset=utf-8,${encodeURIComponent(text)}`;
 
-/** A chart as a file of its own: with the colours that the page's style gives it, on the page's paper. */
+/** A chart as a file of its own, with the colours of the page's style, on the page's background. */
 function standalone(id) {
   const drawn = document.querySelector(`#${CSS.escape(id)} svg`);
   const copy = drawn.cloneNode(true);
@@ -45,7 +46,7 @@ for (const button of document.querySelectorAll("button[data-format]")) {
   });
 }
 
-// The table. Rows without a figure stay at the end, whichever way the others are sorted.
+// The table. Rows without a figure stay at the end, in either sort order.
 
 const table = document.querySelector("#cells");
 const body = table.tBodies[0];

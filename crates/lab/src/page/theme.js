@@ -1,9 +1,9 @@
-// Light or dark: as the system has it, until somebody chooses; the choice is kept. It is made before anything is
-// drawn, lest the page flash.
+// Light or dark: the system's preference, until the reader makes a choice, which is kept. The
+// script runs before the page is drawn, so that the page does not flash.
 const root = document.documentElement;
 const theme = {
   key: "duality-theme",
-  // Storage may be forbidden; then the choice lasts as long as the page.
+  // Storage may be forbidden. Then the choice lasts as long as the page.
   load() { try { return localStorage.getItem(this.key); } catch { return null; } },
   save(name) { try { localStorage.setItem(this.key, name); } catch { /* nothing is lost but the memory of it */ } },
   system: matchMedia("(prefers-color-scheme: dark)"),

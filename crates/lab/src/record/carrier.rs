@@ -1,29 +1,33 @@
-//! How an architecture carries connections, by its own word when it was measured.
+//! How an architecture carries connections, as the architecture declared when it was measured.
 
 use serde::{Deserialize, Serialize};
 
-/// What the model and the recommendation need to know of an architecture with its options.
+/// The properties of an architecture with its options that the model and the recommendation need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carrier {
-    /// What a wait is. None where no straight-line service runs: nothing is counted there, and it
-    /// is a yardstick that cannot be chosen.
+    /// The kind of wait. `None` for an architecture without straight-line services: it counts
+    /// nothing, and as a yardstick it cannot be chosen.
     pub world: Option<World>,
-    /// The poller of its loops. None without loops.
+    /// The poller of its loops. `None` without loops.
     pub poller: Option<String>,
-    /// Whether its loops look at every open connection in each round, as select and poll do, so
-    /// that idle ones cost something.
+    /// Whether its loops examine every open connection in each round, as select and poll do, so
+    /// that idle connections cost time.
     pub looks_at_all: bool,
-    /// Whether a connection has a process, and so an address space, of its own.
+    /// Whether a connection has its own process, and so its own address space.
     pub processes: bool,
-    /// Whether kernel threads of the server wait side by side, so that another may run when one
-    /// waits.
+    /// Whether kernel threads of the server wait side by side, so that another thread may run while
+    /// one waits.
     pub beside_others: bool,
-    /// The runtime that takes part, where one does that is none of ours.
+    /// The most connections that the architecture holds at a time: its workers, or a limit. `None`
+    /// in older results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<usize>,
+    /// The foreign runtime that takes part, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<Foreign>,
 }
 
-/// A runtime that is none of ours, and its part in a subject.
+/// A foreign runtime, and its part in a subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Foreign {
     /// The name, such as `tokio`.
@@ -32,20 +36,20 @@ pub struct Foreign {
     pub part: Part,
 }
 
-/// What a foreign runtime does in a subject.
+/// The part of a foreign runtime in a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
-    /// It carries connections, and each stays on its kernel thread.
+    /// The runtime carries connections, and each connection stays on its kernel thread.
     Carries,
-    /// It carries connections, and an idle kernel thread takes tasks from busy ones.
+    /// The runtime carries connections, and an idle kernel thread takes tasks from busy ones.
     Steals,
-    /// An architecture of ours carries connections. The runtime's reactor runs beside, for what
-    /// the service uses of it.
+    /// An architecture of ours carries connections. The foreign runtime's reactor runs beside the
+    /// architecture, for the operations of the service that need it.
     Beside,
 }
 
-/// What a wait is underneath.
+/// The mechanism of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum World {
@@ -58,7 +62,7 @@ pub enum World {
 }
 
 impl World {
-    /// What tables of unit costs call it.
+    /// The name in tables of unit costs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Block => "block",
@@ -77,6 +81,7 @@ impl Carrier {
             looks_at_all: false,
             processes: false,
             beside_others: true,
+            holds: None,
             foreign: None,
         };
         let on = |world: World, poller: &str| Self {

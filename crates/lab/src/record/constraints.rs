@@ -11,7 +11,7 @@ use crate::units::{parse_bytes, parse_slo};
 
 /// The limits. By default there are none.
 ///
-/// In a plan and in results it is a table: `slo = ["p99=5ms"]`, `memory = "200MB"`.
+/// In a plan and in results, the constraints are a table: `slo = ["p99=5ms"]`, `memory = "200MB"`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Constraints {
@@ -22,7 +22,7 @@ pub struct Constraints {
         deserialize_with = "read_slos"
     )]
     pub slo: Vec<Slo>,
-    /// The most memory that the server may have had, in bytes.
+    /// The largest memory that the server may have used, in bytes.
     #[serde(
         skip_serializing_if = "Option::is_none",
         serialize_with = "write_bytes",
@@ -32,7 +32,7 @@ pub struct Constraints {
 }
 
 impl Constraints {
-    /// Whether there are none.
+    /// Whether there are no constraints.
     pub fn is_empty(&self) -> bool {
         self.slo.is_empty() && self.memory.is_none()
     }
@@ -82,7 +82,7 @@ fn read_slos<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Slo>, D::
 ///
 /// # Errors
 ///
-/// What to write instead.
+/// The error names the valid forms.
 pub fn kept_slo(text: &str) -> Result<Slo, String> {
     let slo = parse_slo(text)?;
     if percentile(slo.percentile).is_none() {

@@ -1,5 +1,5 @@
-//! What was to be measured: subjects, numbers of connections, clients, times, and the order of the
-//! cells.
+//! The design of an experiment: subjects, numbers of connections, clients, times, and the order of
+//! the cells.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -10,30 +10,30 @@ use super::{Carrier, Peer, Recording, Topology, Ways};
 use crate::format::listed;
 use crate::random::{SplitMix64, shuffle};
 
-/// What was to be measured: all that a resumed experiment must share with the one it resumes.
+/// The design: all properties that a resumed experiment must share with the earlier run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Design {
     /// The service.
     pub service: String,
     /// The architectures, in the order in which they are shown.
     pub architectures: Vec<String>,
-    /// The subjects that are an architecture under another name, with options of its own.
+    /// The subjects that are an architecture under another name, with its own options.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
     /// The servers that are not ours, in the order in which they are shown, after the
     /// architectures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Peer>,
-    /// Which of the subjects is the program as it is, and what is asked of the others. None if the
+    /// The subject that is the program as it is, and the questions about the others. `None` if the
     /// subjects are not ways to run one program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ways: Option<Ways>,
     /// The control: an architecture that is measured once more, under this name
-    /// ([`Design::again`]). Its difference from itself shows the influence of chance and of the
-    /// machine.
+    /// ([`Design::again`]). The difference between the two measurements shows the influence of
+    /// chance and of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control: Option<String>,
-    /// The numbers of connections that are open at once; 0 where only the load command knows.
+    /// The numbers of connections that are open at once. 0 where only the load command knows.
     pub concurrency: Vec<usize>,
     /// The command that makes the load, in place of the load generator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,11 +41,12 @@ pub struct Design {
     /// How clients behave.
     #[serde(default)]
     pub clients: Clients,
-    /// Whether a connection carries request after request.
+    /// Whether a connection carries several requests, one after another.
     pub keep_alive: bool,
-    /// How often each cell is measured: in how many sessions, each with fresh servers.
+    /// The number of repeats of each cell: the number of sessions, each with fresh servers.
     pub repeats: usize,
-    /// How many blocks follow the cells in each session; 0 where servers are measured in turn only.
+    /// The number of blocks after the cells in each session. 0 if servers are only measured in
+    /// turn.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub blocks: usize,
     /// The warm-up before each measurement, in seconds.
@@ -54,9 +55,9 @@ pub struct Design {
     pub window_seconds: f64,
     /// Decides the order of the cells.
     pub seed: u64,
-    /// The processors of the server; empty when it was not pinned.
+    /// The processors of the server. Empty without pinning.
     pub server_cpus: Vec<usize>,
-    /// The processors of the load generator; empty when it was not pinned.
+    /// The processors of the load generator. Empty without pinning.
     pub client_cpus: Vec<usize>,
     /// Further arguments of the server.
     pub server_arguments: Vec<String>,
@@ -65,26 +66,26 @@ pub struct Design {
     pub carriers: BTreeMap<String, Carrier>,
     /// The path that an HTTP client asks for.
     pub path: String,
-    /// The servers' store. None for a service that keeps nothing.
+    /// The servers' store. `None` for a service without data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
-    /// The recording that is replayed, where one is. Then [`concurrency`](Self::concurrency) has
-    /// how many times the users.
+    /// The recording that is replayed, if there is one. Then [`concurrency`](Self::concurrency) has
+    /// the multiples of its users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recording: Option<Recording>,
-    /// Where the roles run; none where all is on one machine.
+    /// The hosts of the roles. `None` if all roles are on one machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<Topology>,
 }
 
-/// An architecture with options of its own.
+/// An architecture with its own options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variant {
-    /// What it is called, here and in the cells.
+    /// The variant's name, here and in the cells.
     pub name: String,
     /// The architecture.
     pub architecture: String,
-    /// The options that make it one, as they were written.
+    /// The options of the variant, as they were written.
     pub options: Vec<String>,
     /// All arguments of its server, in place of [`Design::server_arguments`].
     pub server_arguments: Vec<String>,
@@ -100,10 +101,10 @@ impl Design {
         self.architectures.iter().any(|own| own == name) && !self.is_yardstick(name)
     }
 
-    /// What follows the name of a subject in that of its control.
+    /// The suffix of a control's name, after the name of its subject.
     const AGAIN: &str = " (again)";
 
-    /// The name of a subject that is measured once more.
+    /// The name of a subject's second measurement.
     pub fn again(subject: &str) -> String {
         format!("{subject}{}", Self::AGAIN)
     }
@@ -114,29 +115,29 @@ impl Design {
         subject.strip_suffix(Self::AGAIN).filter(|_| is_control).unwrap_or(subject)
     }
 
-    /// The names of all that is measured: of what is compared, and of the control.
+    /// The names of all measured subjects, the control included.
     pub fn measured(&self) -> impl Iterator<Item = &str> {
         self.subjects().chain(self.control.as_deref())
     }
 
-    /// How a subject carries connections; none for a peer.
+    /// How a subject carries connections. `None` for a peer.
     pub fn carrier(&self, subject: &str) -> Option<&Carrier> {
         self.carriers.get(self.original(subject))
     }
 
-    /// Whether a subject runs no straight-line service, and so is no choice. It is a state machine
-    /// by hand for two of the built-in services, shown beside the compiler's.
+    /// Whether a subject runs no straight-line service, and so is no choice. A yardstick is a
+    /// hand-written state machine for two of the built-in services, shown beside the compiler's.
     pub fn is_yardstick(&self, subject: &str) -> bool {
         self.carrier(subject).is_some_and(|carrier| carrier.world.is_none())
     }
 
-    /// Whether a subject looks at every open connection in each round, as a loop on select or poll
-    /// does: idle ones cost it something, too.
+    /// Whether a subject examines every open connection in each round, as a loop on select or poll
+    /// does, so that idle connections cost time.
     pub fn looks_at_all(&self, subject: &str) -> bool {
         self.carrier(subject).is_some_and(|carrier| carrier.looks_at_all)
     }
 
-    /// Adds how subjects carry connections, in a design from results that do not say it.
+    /// Adds how subjects carry connections to a design from results without this information.
     pub fn add_older_carriers(&mut self) {
         if !self.carriers.is_empty() {
             return;
@@ -148,7 +149,7 @@ impl Design {
         self.carriers = self.architectures.iter().filter_map(known).collect();
     }
 
-    /// The architecture that is meant by the name of a subject, and the arguments of its server.
+    /// The architecture behind the name of a subject, and the arguments of its server.
     pub fn server_of(&self, subject: &str) -> (String, &[String]) {
         let subject = self.original(subject);
         match self.variants.iter().find(|variant| variant.name == subject) {
@@ -163,7 +164,7 @@ impl Design {
         self.server_cpus.is_empty() && beside
     }
 
-    /// The names of all that is compared, architectures first.
+    /// The names of all compared subjects, architectures first.
     pub fn subjects(&self) -> impl Iterator<Item = &str> {
         let peers = self.peers.iter().map(|peer| peer.name.as_str());
         self.architectures.iter().map(String::as_str).chain(peers)
@@ -174,12 +175,12 @@ impl Design {
         self.repeats.saturating_mul(self.blocks)
     }
 
-    /// How many cells it has. The numbers may come from a file of any origin.
+    /// The number of cells of the design. The numbers may come from a file of any origin.
     pub fn cells(&self) -> usize {
         (self.measured().count() * self.concurrency.len()).saturating_mul(self.repeats)
     }
 
-    /// What is compared, in words: `9 architectures and 2 peers`.
+    /// The compared subjects in words: `9 architectures and 2 peers`.
     pub fn compared(&self) -> String {
         let count = |count: usize, what: &str| {
             format!("{count} {what}{}", if count == 1 { "" } else { "s" })
@@ -196,15 +197,15 @@ impl Design {
     }
 }
 
-/// How clients behave; in files that were written before there was a choice, the default.
+/// The behaviour of clients. In files from before there was a choice, the default.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clients {
     /// The name of the pattern.
     pub pattern: String,
-    /// When the requests of an open loop arrive, in words.
+    /// The arrival times in an open loop, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<String>,
-    /// Further connections that say nothing.
+    /// Further connections that send nothing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub idle: usize,
     /// Further connections that take their replies slowly.
@@ -213,7 +214,7 @@ pub struct Clients {
     /// Further connections that make their requests slowly.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub slow_senders: usize,
-    /// How many addresses all of them come from; none: as many as needed.
+    /// The number of addresses of all connections. `None` means as many as needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sources: Option<NonZeroU32>,
 }
@@ -224,7 +225,7 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl Clients {
-    /// The crowd beside the clients that make the requests, in words; none if there is none.
+    /// The crowd beside the clients that make the requests, in words. `None` without a crowd.
     pub fn crowd(&self) -> Option<String> {
         let kinds = [
             (self.idle, "idle"),
@@ -256,16 +257,16 @@ impl Default for Clients {
 /// Names a cell.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CellKey {
-    /// Which repeat, from 0.
+    /// The repeat, from 0.
     pub repeat: usize,
-    /// What is measured: the name of an architecture or a peer.
+    /// The name of the measured architecture or peer.
     pub subject: String,
-    /// How many connections are open at once.
+    /// The number of connections that are open at once.
     pub concurrency: usize,
 }
 
-/// All cells of a design, in the order of measurement. They go repeat after repeat, at random
-/// within each, so that what drifts on the machine hits all subjects alike.
+/// All cells of a design, in the order of measurement. Repeats follow each other, in random order
+/// within each, so that a drift of the machine affects all subjects alike.
 pub fn cells(design: &Design) -> Vec<CellKey> {
     let mut random = SplitMix64::new(design.seed);
     let mut ordered = Vec::new();

@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What is known of the listen queue of a cell's server.
+/// The facts about the listen queue of a cell's server.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ListenQueue {
-    /// How many connections it holds: the backlog, as the kernel has cut it to
+    /// The number of connections that the queue holds: the backlog, cut by the kernel to
     /// `net.core.somaxconn`.
     pub length: u64,
-    /// The measured load of those requests that no retransmission held up: the requests that the
-    /// server had, or its queue.
+    /// The measured load without the requests that a retransmission held up: the requests in the
+    /// server or in its queue.
     pub prompt_load: f64,
-    /// Whether it was the limit.
+    /// Whether the queue was the limit.
     pub was_limit: bool,
 }

@@ -1,4 +1,4 @@
-//! What was measured: the outcome of a cell, with its figures.
+//! The outcome of a cell, with its figures.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use super::{CellKey, Disturbance, ListenQueue, Operations, QueueSample};
 /// One measurement, or the reason why it is missing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// What was measured: the name of an architecture or a peer.
+    /// The name of the measured architecture or peer.
     #[serde(rename = "architecture")]
     pub subject: String,
-    /// How many connections were open at once.
+    /// The number of connections that were open at once.
     pub concurrency: usize,
-    /// Which repeat, from 0.
+    /// The repeat, from 0.
     pub repeat: usize,
-    /// When it began (RFC 3339, UTC).
+    /// The time at which the cell began (RFC 3339, UTC).
     pub started_at: String,
     /// The outcome.
     #[serde(flatten)]
@@ -39,14 +39,14 @@ impl Cell {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "lowercase")]
 pub enum Outcome {
-    /// It was measured.
+    /// The cell was measured.
     Measured(Box<Measured>),
-    /// The architecture cannot carry it, with the reason.
+    /// The architecture cannot carry the cell, with the reason.
     Unavailable {
         /// Why.
         reason: String,
     },
-    /// It was tried and failed, with the error.
+    /// The cell was tried and failed, with the error.
     Failed {
         /// How.
         reason: String,
@@ -66,49 +66,49 @@ pub struct Measured {
     pub latency_us: Latency,
     /// Mean number of requests in service: n·t_r/t (Kerneis & Chroboczek 2009).
     pub measured_load: f64,
-    /// How long a round trip from the load generator to the server takes, in microseconds, where
-    /// they are on different hosts.
+    /// The length of a round trip from the load generator to the server in microseconds, if they
+    /// are on different hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_us: Option<f64>,
     /// The server's processor time for each request, in microseconds.
     pub server_cpu_us_per_request: f64,
     /// The server's processor time within the window, as a share of one processor.
     pub server_cpu_share: f64,
-    /// The most memory that the server had, in bytes. For several processes it is measured at the
-    /// end of the window. It is the sum of their shares of their own memory (PSS), and the mapped
-    /// files once.
+    /// The most memory that the server had, in bytes. For several processes, the lab measures at
+    /// the end of the window. The figure is the sum of the processes' shares of their own memory
+    /// (PSS), plus the mapped files once.
     pub server_peak_bytes: u64,
     /// Context switches of the server within the window because it waited.
     pub voluntary_switches: u64,
     /// Context switches of the server within the window because it was interrupted.
     pub involuntary_switches: u64,
-    /// The server's counts of its own operations within the window. None for a peer.
+    /// The server's counts of its own operations within the window. `None` for a peer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations: Option<Operations>,
     /// The load generator's processor time, as a share of one processor.
     pub client_cpu_share: f64,
     /// Whether the load generator, and not the server, was the limit.
     pub client_was_limit: bool,
-    /// How many of the connections got a reply within the window.
+    /// The number of connections that got a reply within the window.
     pub connections_served: u64,
-    /// How many connections were opened.
+    /// The number of connections that were opened.
     pub connections_opened: u64,
-    /// How many connections the server had open: the most as the window began and ended. None of a
-    /// peer, and in results of earlier versions.
+    /// The number of open connections at the server: the larger of the counts at the window's
+    /// beginning and end. `None` for a peer, and in results of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_connections_open: Option<u64>,
-    /// Times that the server's accept queue overflowed; machine-wide in results of earlier
-    /// versions.
+    /// How often the server's accept queue overflowed. In results of earlier versions, the count is
+    /// of the whole machine.
     pub listen_overflows: u64,
-    /// Connections dropped at the server's accept queue; machine-wide in results of earlier
-    /// versions.
+    /// Connections dropped at the server's accept queue. In results of earlier versions, the count
+    /// is of the whole machine.
     pub listen_drops: u64,
-    /// Facts about the server's own queue. None if the kernel does not tell.
+    /// Facts about the server's own queue. `None` if the kernel does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen_queue: Option<ListenQueue>,
     /// Failed requests by kind.
     pub errors: BTreeMap<String, u64>,
-    /// What became of the connections beside the measured ones, by kind.
+    /// The fate of the connections beside the measured ones, by kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub crowd: BTreeMap<String, Fate>,
     /// The figures that only an open loop has.
@@ -117,26 +117,25 @@ pub struct Measured {
     /// The figures that only a replay has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replayed: Option<Replayed>,
-    /// The server's queues, some ten times a second; none of an architecture that is not made of
-    /// them.
+    /// The server's queues, about ten times a second. Empty for an architecture without queues.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<QueueSample>,
     /// Warnings for readers of the figures.
     pub warnings: Vec<Warning>,
-    /// The disturbance on the processors within the window. None if it was not watched.
+    /// The disturbance on the processors within the window. `None` if the lab did not watch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<Disturbance>,
-    /// Why the figures are not to be trusted, by kind and in a sentence each, as in
+    /// The reasons why the figures cannot be trusted, by kind, one sentence each, as in
     /// [`duality_load::Report::invalid`]. The load generator could not do its work. Empty in a
     /// sound cell.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub invalid: BTreeMap<String, String>,
-    /// For how much of the window the load generator's thread could have run and had no processor,
-    /// from 0 to 1.
+    /// The share of the window in which the load generator's thread was ready to run but had no
+    /// processor, from 0 to 1.
     #[serde(default)]
     pub client_wait_share: f64,
-    /// Correct replies per second in each twentieth of the window, about; none where it was not
-    /// looked.
+    /// Correct replies per second in each twentieth of the window, about. Empty if the rates were
+    /// not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices_requests_per_second: Vec<f64>,
     /// All latencies: HDR V2 + deflate in base64, in nanoseconds.

@@ -1,8 +1,8 @@
-//! What an experiment writes down: one line of JSON for the experiment, then one for each cell.
+//! The records of an experiment: one line of JSON for the experiment, then one line for each cell.
 //!
-//! `results.jsonl` starts with a [`Heading`] and goes on with a [`Cell`] for each measurement,
-//! in the order in which they were made. Field names carry their unit. Scripts may rely on them:
-//! [`VERSION`] changes when one changes its meaning.
+//! `results.jsonl` starts with a [`Heading`]. A [`Cell`] for each measurement follows, in the order
+//! of measurement. Field names carry their unit. Scripts may rely on them: [`VERSION`] changes when
+//! a field changes its meaning.
 
 mod block;
 mod carrier;
@@ -35,13 +35,14 @@ pub use recording::{Recording, Spread};
 pub use topology::{HERE, Placement, Role, Topology};
 pub use ways::Ways;
 
-/// The version of the format: 2 has blocks, and warnings with kinds. Version 1 is read as well.
+/// The version of the format: 2 has blocks, and warnings with kinds. This program also reads
+/// version 1.
 pub const VERSION: u32 = 2;
 
-/// What an experiment has measured.
+/// The measurements of an experiment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Records {
-    /// The cells: of each, the last measurement.
+    /// The cells, each with its last measurement.
     pub cells: Vec<Cell>,
     /// The blocks, in the order of measurement.
     pub blocks: Vec<Block>,
@@ -56,9 +57,9 @@ impl Records {
         blocks
     }
 
-    /// Whether every session has what a verdict needs of it at a number of connections: all cells,
-    /// and blocks of each group. A session has fewer blocks than were planned where its share of
-    /// the time was spent.
+    /// Whether every session has its part of a verdict at a number of connections: all cells, and
+    /// blocks of each group. A session has fewer blocks than planned if its share of the time was
+    /// spent.
     pub fn is_complete(&self, design: &Design, concurrency: usize) -> bool {
         let cells = self.cells.iter().filter(|cell| cell.concurrency == concurrency).count();
         let blocks = self.blocks_at(concurrency);
@@ -82,59 +83,58 @@ pub enum Line {
     Block(Block),
 }
 
-/// What was to be measured, and where.
+/// The experiment as designed, and its machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Heading {
     /// [`VERSION`].
     pub version: u32,
     /// The version of Duality.
     pub duality: String,
-    /// The plan that it is of; none when the command line alone asked for it.
+    /// The plan of the experiment. `None` if only the command line described it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Origin>,
-    /// The command line that began it.
+    /// The command line that began the experiment.
     pub command: Vec<String>,
-    /// When it began (RFC 3339, UTC).
+    /// The time at which the experiment began (RFC 3339, UTC).
     pub started_at: String,
-    /// What was to be measured.
+    /// The design of the experiment.
     pub design: Design,
-    /// The machine that it was measured on.
+    /// The machine of the measurement.
     pub machine: Machine,
-    /// The hosts that roles were on, by name; none where all was on that machine.
+    /// The hosts of the roles, by name. Empty if all roles were on that machine.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hosts: BTreeMap<String, Machine>,
-    /// What must be kept to be recommended; another report may ask for something else.
+    /// The constraints on a recommended subject. Another report may use others.
     #[serde(default, skip_serializing_if = "Constraints::is_empty")]
     pub constraints: Constraints,
-    /// The subject that runs today, beside which all others are shown; another report may name
-    /// another one.
+    /// The subject that runs today, with which all others are compared. Another report may name
+    /// another subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
-    /// The costs of operations on this machine when the experiment began. None if they were not
-    /// measured. It gives the reasons.
+    /// The costs of operations on this machine when the experiment began. `None` if the costs were
+    /// not measured. The costs give the reasons for a recommendation.
     #[serde(default, skip_serializing_if = "UnitCosts::is_empty")]
     pub unit_costs: UnitCosts,
 }
 
 impl Heading {
-    /// The subject that runs today, if it is known: the one that was named, or the program as it
-    /// is.
+    /// The subject that runs today, if it is known: the named subject, or the program as it is.
     pub fn current(&self) -> Option<&str> {
         let native = self.design.ways.as_ref().map(|ways| ways.native.as_str());
         self.current.as_deref().or(native)
     }
 }
 
-/// The plan that an experiment is of.
+/// The plan of an experiment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// The plan's title: what it asks.
+    /// The plan's title, which is its question.
     pub title: String,
-    /// Where the question comes from; may be empty.
+    /// The source of the question. May be empty.
     pub source: String,
-    /// The name of the experiment in it.
+    /// The name of the experiment in the plan.
     pub experiment: String,
-    /// Which of its experiments that is, from 1; 0 where an earlier version did not say.
+    /// The index of the experiment in the plan, from 1. 0 if an earlier version did not record it.
     #[serde(default)]
     pub number: usize,
 }
@@ -146,11 +146,11 @@ pub struct Machine {
     pub kernel: String,
     /// The processor's own name.
     pub cpu: String,
-    /// How many processors this process may use.
+    /// The number of processors that this process may use.
     pub cpus: usize,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Everything else that bears on results, by name: limits, system settings, clock source,
+    /// All other properties that influence results, by name: limits, system settings, clock source,
     /// governor.
     pub settings: BTreeMap<String, String>,
 }
@@ -159,7 +159,7 @@ pub struct Machine {
 mod tests {
     use super::*;
 
-    /// As version 0.1.0 wrote it before there were plans, patterns and stores.
+    /// The format of version 0.1.0, before plans, patterns and stores existed.
     const OLD: &str = r#"{"kind":"experiment","version":1,"duality":"0.1.0","command":[],"started_at":"2026-11-21T03:40:00Z","design":{"service":"http","architectures":["epoll"],"concurrency":[1],"keep_alive":true,"repeats":3,"warm_up_seconds":0.2,"window_seconds":0.5,"seed":7,"server_cpus":[],"client_cpus":[],"server_arguments":[],"path":"/"},"machine":{"kernel":"","cpu":"","cpus":2,"memory_bytes":0,"settings":{}}}"#;
 
     #[test]

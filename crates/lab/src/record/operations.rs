@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! operations {
     ($($(#[$doc:meta])+ $name:ident,)+) => {
-        /// What a server counted of its own operations, as docs/visibility.md has them. Other
+        /// A server's counts of its own operations, as docs/visibility.md defines them. Other
         /// counters are not needed, or come from the kernel.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
@@ -15,12 +15,13 @@ macro_rules! operations {
         }
 
         impl Operations {
-            /// What two servers counted together.
+            /// The sum of two servers' counts.
             pub(crate) fn and(&self, other: &Self) -> Self {
                 Self { $($name: self.$name + other.$name,)+ }
             }
 
-            /// What was counted after `earlier`; none when there was nothing: then nothing counts.
+            /// The counts since `earlier`. `None` if `earlier` has no counts, since then the counts
+            /// mean nothing.
             pub fn since(&self, earlier: &Self) -> Option<Self> {
                 let counted = Self { $($name: self.$name.saturating_sub(earlier.$name),)+ };
                 (counted != Self::default()).then_some(counted)
@@ -36,11 +37,11 @@ operations! {
     switches,
     /// Connections that were accepted.
     connections_accepted,
-    /// How often loops asked their pollers.
+    /// How often loops polled their pollers.
     poller_rounds,
-    /// What these told.
+    /// The events that pollers reported.
     poller_events,
-    /// How many descriptors they watched as they asked, over all rounds.
+    /// The number of watched descriptors, summed over all rounds.
     descriptors_watched,
     /// Attempts of an operation on a socket.
     attempts,
@@ -66,8 +67,8 @@ operations! {
     stores_opened,
     /// Pages of memory that the kernel gave or copied at their first use.
     page_faults,
-    /// How often the load generator waited, and so was woken by a reply. The lab counts it, and not
-    /// the server.
+    /// How often the load generator waited, until a reply woke it. The lab counts these waits, and
+    /// not the server.
     client_waits,
 }
 

@@ -9,36 +9,36 @@ use serde::{Deserialize, Serialize};
 /// A server that is not ours.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Peer {
-    /// What it is called in plans and results.
+    /// The peer's name in plans and results.
     pub name: String,
-    /// The program and its arguments. It stays in the foreground.
+    /// The program and its arguments. The program must stay in the foreground.
     pub command: Vec<String>,
-    /// The command that makes the program `{program}`, before anything is measured; empty where
-    /// there is nothing to make.
+    /// The command that builds the program `{program}` before the measurement. Empty if nothing has
+    /// to be built.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub build: Vec<String>,
-    /// What is in the file `{configuration}`.
+    /// The content of the file `{configuration}`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub configuration: String,
-    /// What is added to its environment.
+    /// Variables that are added to the peer's environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// The text that the peer writes when it listens. Without a text, it listens when a connection
-    /// succeeds.
+    /// The text that the peer writes when it listens. Without a text, the lab tries to connect
+    /// until a connection succeeds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<String>,
-    /// The bytes to send on such a connection, which the peer must answer. Nothing is sent if this
-    /// is empty.
+    /// The bytes to send on such a connection, which the peer must answer. If this is empty,
+    /// nothing is sent.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub ask: String,
     /// The seconds in which the peer must listen.
     pub start_seconds: f64,
-    /// The signal that ends it.
+    /// The signal that ends the peer.
     pub stop: Stop,
-    /// The folder that it is started in. By default that is a new directory of its own.
+    /// The folder in which the peer starts. The default is a new directory for the peer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<PathBuf>,
-    /// What to do when there is no such program.
+    /// The remedy if the program is missing.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub remedy: String,
 }
@@ -47,12 +47,12 @@ pub struct Peer {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Stop {
-    /// What servers are ended by.
+    /// The signal that usually ends servers.
     #[default]
     Term,
-    /// What Ctrl-C sends.
+    /// The signal of Ctrl-C.
     Int,
-    /// Some servers take this signal for "end when all are served".
+    /// The signal that some servers take for "end when all requests are answered".
     Quit,
     /// For programs that ignore other signals.
     Kill,
@@ -68,7 +68,7 @@ impl Stop {
         }
     }
 
-    /// As setpriv(1) takes it.
+    /// The name in the form that setpriv(1) takes.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Stop::Term => "TERM",

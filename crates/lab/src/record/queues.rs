@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 pub struct QueueSample {
     /// Seconds since the load began, warm-up included.
     pub seconds: f64,
-    /// Each of them.
+    /// All queues of the server.
     pub queues: Vec<QueueState>,
 }
 
 /// A queue at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueueState {
-    /// What it is called: of a staged server, its stage.
+    /// The queue's name. For a staged server, the name of the stage.
     pub name: String,
-    /// How many blocks waited.
+    /// The number of waiting blocks.
     pub length: u64,
-    /// How many kernel threads took from it.
+    /// The number of kernel threads that took from the queue.
     pub threads: u64,
 }

@@ -1,67 +1,73 @@
-//! The recording that an experiment replays, as its results have it.
+//! The recording that an experiment replays, as results keep it.
 
 use serde::{Deserialize, Serialize};
 
 /// The recording, and how it is replayed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
-    /// The file, as it was named.
+    /// The file, as the user named it.
     pub trace: String,
-    /// SHA-256 of its text, which names its content.
+    /// SHA-256 of the file's text, which identifies the content.
     pub checksum: String,
-    /// How many times as fast it is replayed.
+    /// The factor of the replay's speed.
     pub speed: f64,
-    /// The place in it; none for anywhere.
+    /// The number of users that come at the same time. `None` as recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bunch: Option<usize>,
+    /// The most bytes a second that a client takes. `None` as recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_rate: Option<u64>,
+    /// The place in the recording. `None` for any place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// What it was made from, such as `combined log`.
+    /// The origin of the recording, such as `combined log`.
     pub source: String,
     /// The length of the recording, in seconds.
     pub seconds: f64,
-    /// How many requests it has.
+    /// The number of requests in the recording.
     pub requests: u64,
-    /// How many connections it has.
+    /// The number of connections in the recording.
     pub connections: u64,
-    /// How many connections are open on average.
+    /// The number of connections that are open on average.
     pub open: f64,
-    /// Requests in each of 48 parts of it.
+    /// The number of requests in each of 48 parts of the recording.
     pub arrivals: Vec<u64>,
-    /// Requests that a connection carries.
+    /// The number of requests on a connection.
     pub carried: Spread,
     /// Seconds from a reply to the next request on its connection.
     pub think_seconds: Spread,
     /// Bytes of a reply.
     pub reply_bytes: Spread,
-    /// What it lacks, and what was taken for it.
+    /// The properties that the recording lacks, and their substitutes.
     #[serde(default)]
     pub inferred: Vec<String>,
-    /// What a reader should know of it.
+    /// Warnings for readers about the recording.
     #[serde(default)]
     pub warnings: Vec<String>,
 }
 
-/// How values are spread.
+/// The spread of some values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// Half are no larger.
+    /// Half of the values are no larger.
     pub p50: f64,
-    /// 90 % are no larger.
+    /// 90 % of the values are no larger.
     pub p90: f64,
-    /// 99 % are no larger.
+    /// 99 % of the values are no larger.
     pub p99: f64,
     /// The largest.
     pub max: f64,
 }
 
 impl Recording {
-    /// Requests a second of it, replayed with so many times its users.
+    /// The recording's requests a second, replayed with a multiple of its users.
     pub fn rate(&self, users: usize) -> f64 {
         self.requests as f64 / self.seconds.max(1.0) * self.speed * users as f64
     }
 }
 
 impl Spread {
-    /// How these values are spread; zeroes where there are none.
+    /// The spread of these values. Zeros if there are none.
     pub fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let at = |share: f64| {

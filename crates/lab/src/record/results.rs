@@ -1,4 +1,4 @@
-//! The results file: appended to as each cell ends, so that nothing measured is lost.
+//! The results file: each cell is appended as soon as it ends, so no measurement is lost.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -9,7 +9,7 @@ use std::slice;
 use crate::record::CellKey;
 use crate::record::{Block, Cell, Design, Heading, Line, Outcome, Records, VERSION};
 
-/// Why a results file cannot be used.
+/// The reason why a results file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file or its directory.
@@ -50,7 +50,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Begins a results file in the directory `out`, which is made if need be.
+    /// Begins a results file in the directory `out`, which is created if it does not exist.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl Results {
         let path = out.join(NAME);
         fs::create_dir_all(out).map_err(|source| Error::File { path: out.to_owned(), source })?;
         let mut options = OpenOptions::new();
-        // An empty file is what a crash may leave of one that was just begun.
+        // A crash may leave an empty file that was just begun.
         let file = options.append(true).create_new(!is_empty(&path)).open(&path);
         let file = file.map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => Error::Exists(path.clone()),
@@ -70,12 +70,12 @@ impl Results {
         Ok(results)
     }
 
-    /// What has been measured of this experiment in the directory `out`, with its seed and timing.
-    /// None if it has not been begun.
+    /// The records of this experiment in the directory `out`, with its seed and timing. `None` if
+    /// the experiment has not begun.
     ///
     /// # Errors
     ///
-    /// [`Error::Different`], and those of [`read`].
+    /// [`Error::Different`], and the errors of [`read`].
     pub fn begun(out: &Path, design: &Design) -> Result<Option<(Design, Records)>, Error> {
         let path = out.join(NAME);
         if !path.exists() || is_empty(&path) {
@@ -88,12 +88,12 @@ impl Results {
         Ok(Some((heading.design, records)))
     }
 
-    /// Opens the results file of an experiment that was cut short, and returns its content. A last
-    /// line that was cut short with it is removed.
+    /// Opens the results file of an interrupted experiment, and returns its content. Removes an
+    /// incomplete last line.
     ///
     /// # Errors
     ///
-    /// [`Error::Different`], and those of [`read`].
+    /// [`Error::Different`], and the errors of [`read`].
     pub fn resume(out: &Path, design: &Design) -> Result<(Self, Heading, Records), Error> {
         let path = out.join(NAME);
         let problem = |source| Error::File { path: path.clone(), source };
@@ -138,9 +138,9 @@ fn is_empty(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|about| about.len() == 0)
 }
 
-/// Whether an experiment of this design goes on with one that was `begun`. It keeps the seed,
-/// timing, control and ways that it was begun with. The number of blocks is timing, too: the
-/// available time decides it.
+/// Whether an experiment of this design continues the one in `begun`. The continued experiment
+/// keeps the seed, timing, control and ways of the earlier run. The number of blocks is timing,
+/// too: the available time decides it.
 fn continues(design: &Design, begun: &Design) -> bool {
     let resumed = Design {
         seed: begun.seed,
@@ -154,12 +154,12 @@ fn continues(design: &Design, begun: &Design) -> bool {
     resumed == *begun
 }
 
-/// Reads the results of one experiment from one or more files. Of a cell that was measured more
-/// than once, the last outcome counts.
+/// Reads the results of one experiment from one or more files. If a cell was measured more than
+/// once, its last outcome counts.
 ///
 /// # Errors
 ///
-/// [`Error::File`], [`Error::Line`]; [`Error::Different`] when the files are of several
+/// [`Error::File`] and [`Error::Line`]. [`Error::Different`] if the files are of several
 /// experiments.
 pub fn read(paths: &[PathBuf]) -> Result<(Heading, Records), Error> {
     let mut all: Option<(Heading, Records)> = None;
@@ -181,7 +181,7 @@ pub fn read(paths: &[PathBuf]) -> Result<(Heading, Records), Error> {
     Ok((heading, Records { cells: latest(cells), blocks }))
 }
 
-/// Which cells need no measuring: a failed one does.
+/// The cells that need no measurement. A failed cell needs one.
 pub fn done(cells: &[Cell]) -> BTreeSet<CellKey> {
     let ended = cells.iter().filter(|cell| !matches!(cell.outcome, Outcome::Failed { .. }));
     ended.map(Cell::key).collect()
@@ -220,7 +220,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<(Heading, Records), Error
                     "an experiment's line comes first, and once".into(),
                 ));
             }
-            // The last line may be one that a crash cut short.
+            // A crash may have cut the last line short.
             Err(_) if index + 1 == text.lines().count() && !text.ends_with('\n') => {}
             Err(error) => return Err(problem(index + 1, format!("{error}: not a results file?"))),
         }

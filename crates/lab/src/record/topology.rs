@@ -1,4 +1,4 @@
-//! Where the roles of an experiment run, when it is not all on this machine.
+//! The hosts of an experiment's roles, if some are not on this machine.
 //!
 //! ```text
 //!   load ×n ──▶ balancer ──▶ server ×n ──▶ store        each on a host, by `--host ROLE=HOST`
@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 
 use super::Peer;
 
-/// This machine, as a host: no launcher leads there.
+/// This machine, as a host, which needs no launcher.
 pub const HERE: &str = "here";
 
-/// A part of an experiment that has a host of its own.
+/// A part of an experiment with its own host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Serves. Several servers stand behind a balancer.
+    /// Answers requests. Several servers stand behind a balancer.
     Server,
     /// Hands connections or requests to the servers.
     Balancer,
-    /// Keeps what the servers are told.
+    /// Keeps the servers' data.
     Store,
-    /// Makes load. Several make it together.
+    /// Makes load. Several hosts make the load together.
     Load,
 }
 
@@ -48,11 +48,11 @@ impl Role {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Placement {
-    /// What runs there.
+    /// The role on the host.
     pub role: Role,
-    /// The host, as the launcher knows it.
+    /// The host's name for the launcher.
     pub host: String,
-    /// What other roles connect to; the host's name where nothing is said.
+    /// The address for other roles. Without one, the host's name.
     pub address: Option<String>,
 }
 
@@ -60,7 +60,7 @@ impl Placement {
     /// The longest name of a host, in bytes (RFC 1035).
     const LONGEST: usize = 255;
 
-    /// What other roles connect to.
+    /// The name or address to which other roles connect.
     pub fn reached_at(&self) -> &str {
         match (&self.address, self.host.as_str()) {
             (Some(address), _) => address,
@@ -82,7 +82,7 @@ impl FromStr for Placement {
             let names = Role::ALL.map(Role::name).join(", ");
             format!("`{role}` is no role: choose of {names}")
         })?;
-        // A user's name may stand before the host, as in me@web1; the address is an address.
+        // A user's name may stand before the host, as in me@web1. An address has no such prefix.
         let (host, address) = match place.rsplit_once('@') {
             Some((host, address)) => (host, Some(address)),
             None => (place, None),
@@ -122,17 +122,17 @@ impl fmt::Display for Placement {
     }
 }
 
-/// Where all roles run.
+/// The hosts of all roles.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Topology {
-    /// The hosts of each role, in the order in which they were named.
+    /// The hosts of each role, in the given order.
     pub hosts: Vec<Placement>,
-    /// The launcher, as its user wrote it.
+    /// The launcher, as the user wrote it.
     pub launcher: String,
-    /// Duality's program on the hosts; without it, this program is sent there.
+    /// The path of Duality's program on the hosts. Without a path, this program is sent there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_program: Option<String>,
-    /// What balances, where a host is named for it.
+    /// The balancer's program, if a host is named for the role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balancer: Option<Peer>,
 }
@@ -149,7 +149,7 @@ impl Topology {
         servers.any(|server| self.of(Role::Load).any(|load| load.host == server.host))
     }
 
-    /// What is wrong with it, and the remedy.
+    /// The contradiction in the topology, and the remedy.
     pub fn problem(&self) -> Option<String> {
         let count = |role| self.of(role).count();
         for role in [Role::Server, Role::Load] {

@@ -1,7 +1,7 @@
 //! From records to curves: T, #B, TP and #CP of each request, the mean at each x, and its moving
 //! average.
 //!
-//! Means are kept as sums. So the sums of several cells add up to those of all their requests,
+//! Means are kept as sums. So the sums of several cells add up to the sums over all their requests,
 //! which give the mean. Where x has many values, neighbours share a bin. Below 32 each value has
 //! its own bin. From there on, x doubles every 16 bins. So a bin is at most a sixteenth wide.
 //!
@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 const BINS: u64 = 16;
 /// Bins of twice x below this have one value each.
 const OWN: u64 = 4 * BINS;
-/// How many neighbours the moving average takes in, itself in the middle.
+/// The number of neighbours in the moving average, the point in the middle included.
 const WINDOW: usize = 9;
 
-/// One request: its row in the file, with the names of the paper.
+/// One request: its row in the file, in the paper's terms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {
     /// T, in seconds.
@@ -50,14 +50,14 @@ impl Request {
         self.clients_twice as f64 / 2.0
     }
 
-    /// TP, in blocks per second; `None` for a request that took no time.
+    /// TP, in blocks per second. `None` for a request that took no time.
     #[must_use]
     pub fn rate(&self) -> Option<f64> {
         (self.time > 0.0).then(|| self.blocks as f64 / self.time)
     }
 }
 
-/// One of the three plots.
+/// The kind of plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Plot {
@@ -70,10 +70,10 @@ pub enum Plot {
 }
 
 impl Plot {
-    /// All of them.
+    /// All plots.
     pub const ALL: [Self; 3] = [Self::TimeBlocks, Self::TimeClients, Self::RateClients];
 
-    /// Where the request stands in the plot.
+    /// The coordinates of the request in the plot.
     #[must_use]
     pub fn place(self, request: &Request) -> Option<(f64, f64)> {
         match self {
@@ -89,11 +89,11 @@ impl Plot {
 #[serde(from = "Vec<Bin>", into = "Vec<Bin>")]
 pub struct Sums {
     bins: BTreeMap<u32, (u64, f64, f64)>,
-    /// The bin that stands for many, in sums of version 1: no moving average reaches into it.
+    /// The bin that covers many values, in sums of version 1. Moving averages leave it out.
     mixed: Option<u32>,
 }
 
-/// A bin as it is kept: its number, how many requests it has, and the sums of x and of y.
+/// A stored bin: its number, the number of its requests, and the sums of x and of y.
 type Bin = (u32, u64, f64, f64);
 
 impl From<Vec<Bin>> for Sums {
@@ -118,7 +118,7 @@ impl Sums {
         sums
     }
 
-    /// Adds those of other requests.
+    /// Adds the sums of other requests.
     pub fn add(&mut self, other: &Self) {
         other.bins.iter().for_each(|(bin, sum)| self.add_bin(*bin, *sum));
         self.mixed = self.mixed.or(other.mixed);
@@ -131,12 +131,11 @@ impl Sums {
         own.2 += of_y;
     }
 
-    /// These sums with the numbers that bins have now, where they were kept by version 1 of the
-    /// file.
+    /// Gives these sums the present numbers of bins, if version 1 of the file wrote them.
     ///
     /// Version 1 gave x from 24 to 31.5 the bins 48 to 63, and x from 32 to 63.5 the same bins.
     /// Sums cannot be taken apart again. So these 16 bins become one, which stands for x from 24 to
-    /// 63.5. Its means are right.
+    /// 63.5. The means of this bin are right.
     pub(super) fn renumber_version_1(&mut self) {
         const OWN_BINS: u32 = OWN as u32;
         const MIXED: u32 = OWN_BINS - BINS as u32;
@@ -151,14 +150,14 @@ impl Sums {
         self.mixed = Some(MIXED).filter(|bin| self.bins.contains_key(bin));
     }
 
-    /// How many requests there are.
+    /// The number of requests.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.bins.values().map(|(count, ..)| count).sum()
     }
 
-    /// The mean at each x, in the order of x, with its moving average. That is of up to nine
-    /// neighbours, each by how many requests it stands for.
+    /// The mean at each x, in the order of x, with its moving average. The moving average is over
+    /// up to nine neighbours, weighted by their numbers of requests.
     #[must_use]
     pub fn curve(&self) -> Vec<Mean> {
         let sums: Vec<_> = self.bins.values().collect();
@@ -187,13 +186,13 @@ impl Sums {
 pub struct Mean {
     /// Where.
     pub x: f64,
-    /// The mean of the requests there.
+    /// The mean of the point's requests.
     pub mean: f64,
-    /// The mean of those nearby.
+    /// The mean of the points nearby.
     pub moving: f64,
 }
 
-/// The bin of x: that of twice x, since #CP has halves.
+/// The bin of x. The argument is twice x, since #CP has halves.
 fn bin(x: f64) -> u32 {
     let twice = (x * 2.0).round() as u64;
     if twice < OWN {
@@ -239,14 +238,15 @@ mod tests {
 
     #[test]
     fn what_version_1_mixed_is_one_point_with_the_right_means() {
-        // As version 1 numbered x: 23.5, then 24 and 32 together, 31.5 and 62 together, and 64.
+        // The numbers of version 1: 23.5, then 24 and 32 in one bin, 31.5 and 62 in one bin, and
+        // 64.
         let kept = [(47, 1, 23.5, 1.0), (48, 2, 56.0, 4.0), (63, 2, 93.5, 6.0), (64, 1, 64.0, 9.0)];
         let mut sums = Sums::from(Vec::from(kept));
         sums.renumber_version_1();
         let curve = sums.curve();
         let places: Vec<_> = curve.iter().map(|one| (one.x, one.mean)).collect();
         assert_eq!(places, [(23.5, 1.0), (149.5 / 4.0, 2.5), (64.0, 9.0)]);
-        // The bin stands for many values, and takes no part in the averages beside it.
+        // This bin covers many values, and takes no part in the averages beside it.
         assert!(curve.iter().all(|one| one.moving.total_cmp(&one.mean).is_eq()), "{curve:?}");
         assert_eq!(Sums::of([(64.0, 9.0)].into_iter()).bins.into_keys().next(), Some(bin(64.0)));
         assert_eq!(sums.bins.into_keys().collect::<Vec<_>>(), [bin(23.5), bin(24.0), bin(64.0)]);

@@ -1,4 +1,4 @@
-//! Regimes of load, and what each request met: the experiment of Truppel and Abreu.
+//! Regimes of load, and the situation of each request: the experiment of Truppel and Abreu.
 //!
 //! ```text
 //!   plan.toml ─ plan ▶ cells: subject × regime × repeat ─ run ▶ a server, its records.csv
@@ -8,9 +8,9 @@
 //!              └─ summary ▶ report, text
 //! ```
 //!
-//! A *regime* is how fast clients come: the wait between two of them swings from a longest to a
-//! shortest time and back. A cell is one subject under one regime, once; its server records for
-//! each request T, #B, TP and #CP ([`mod@derive`]).
+//! A *regime* is the rate at which clients come: the wait between two clients swings from a longest
+//! to a shortest time and back. A cell is one run of one subject under one regime. For each
+//! request, the cell's server records T, #B, TP and #CP ([`mod@derive`]).
 
 pub mod derive;
 pub mod plan;

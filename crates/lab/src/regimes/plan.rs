@@ -1,4 +1,4 @@
-//! Plans of regimes: their own form of TOML is read here, and checked.
+//! Plans of regimes, a TOML format of their own: this module reads and checks them.
 //!
 //! ```toml
 //! title = "…"
@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 use crate::ask::settings::{Waits, parse_duration};
 use crate::ask::variant::Choice;
 
-/// More than these of a kind is a mistake.
+/// A larger number of entries of one kind is a mistake.
 const MOST: usize = 100;
-/// The most clients of a regime: each has a record of 48 bytes, and a descriptor while it is
-/// served.
+/// The most clients of a regime. Each client has a record of 48 bytes, and a descriptor while the
+/// server serves it.
 const MOST_CLIENTS: u64 = 10_000_000;
 
 /// How clients reach the server.
@@ -39,25 +39,25 @@ pub enum Mode {
 /// A regime of load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Regime {
-    /// What it is called: its waits, unless the plan says otherwise.
+    /// The regime's name. By default, its waits.
     pub name: String,
     /// The shortest wait between two clients, in seconds.
     pub shortest: f64,
     /// The longest.
     pub longest: f64,
-    /// How many clients come.
+    /// The number of clients.
     pub clients: u64,
 }
 
 impl Regime {
-    /// How many clients come in a second, on average: the mean of 1/w over a swing from a to b is
+    /// The mean number of clients in a second: the mean of 1/w over a swing from a to b is
     /// 1/√(a·b).
     #[must_use]
     pub fn rate(&self) -> f64 {
         1.0 / (self.shortest * self.longest).sqrt()
     }
 
-    /// How long a swing of the waits takes, so that there are so many of them.
+    /// The length of a swing of the waits that yields this number of clients.
     #[must_use]
     pub fn period(&self, swings: u32) -> Duration {
         Duration::from_secs_f64(self.clients as f64 / self.rate() / f64::from(swings))
@@ -67,23 +67,23 @@ impl Regime {
 /// A plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The heading of its report.
+    /// The heading of the plan's report.
     pub title: String,
-    /// The document with the experiment that it repeats.
+    /// The document with the original experiment.
     pub source: Option<String>,
     /// The service.
     pub service: String,
-    /// How clients reach it.
+    /// How clients reach the server.
     pub mode: Mode,
     /// The servers.
     pub subjects: Vec<Choice>,
     /// The loads.
     pub regimes: Vec<Regime>,
-    /// How often each cell is measured.
+    /// The number of repeats of each cell.
     pub repeats: usize,
-    /// How often waits swing to and fro in a cell.
+    /// The number of swings of the waits in a cell.
     pub swings: u32,
-    /// After how long a cell is given up.
+    /// The time after which a cell is given up.
     pub limit: Duration,
     /// Decides the order of the cells.
     pub seed: u64,
@@ -186,13 +186,13 @@ impl Plan {
         names(self.regimes.iter().map(|one| one.name.as_str()).collect(), "regime")
     }
 
-    /// How many cells there are.
+    /// The number of cells.
     #[must_use]
     pub fn cells(&self) -> usize {
         self.subjects.len() * self.regimes.len() * self.repeats
     }
 
-    /// How long the whole takes where all servers keep up.
+    /// The length of the whole run if all servers keep up.
     #[must_use]
     pub fn length(&self) -> Duration {
         let regimes = self.regimes.iter().map(|one| one.clients as f64 / one.rate() + 0.05);

@@ -1,4 +1,4 @@
-//! The file of a run of regimes: `regimes.jsonl`. Its first line has the plan, and each other line
+//! The file of a run of regimes: `regimes.jsonl`. The first line has the plan, and each other line
 //! the results of a cell.
 
 use std::collections::BTreeMap;
@@ -14,10 +14,11 @@ use crate::measure::machine;
 use crate::page::write_whole;
 use crate::record::{Disturbance, Machine};
 
-/// What the file is called.
+/// The name of the file.
 pub const FILE: &str = "regimes.jsonl";
-/// The version of its form; a new field is no new version, another meaning is.
-/// Version 1 numbered the bins of [`Sums`] so that two had one number. It is read as well.
+/// The version of the file's form. The version changes when a field changes its meaning, and not
+/// for a new field. Version 1 numbered the bins of [`Sums`] so that two had one number. This
+/// program also reads version 1.
 const VERSION: u32 = 2;
 /// The number of requests of a cell that are kept as points.
 const POINTS: usize = 150;
@@ -32,26 +33,26 @@ pub struct Heading {
     pub source: Option<String>,
     /// The service.
     pub service: String,
-    /// How clients reached it.
+    /// How clients reached the server.
     pub mode: Mode,
     /// The subjects, in the order of the plan: name, and arguments of `duality serve`.
     pub subjects: Vec<(String, Vec<String>)>,
     /// The loads.
     pub regimes: Vec<Regime>,
-    /// How often each cell was measured.
+    /// The number of repeats of each cell.
     pub repeats: usize,
-    /// How often waits swung to and fro in a cell.
+    /// The number of swings of the waits in a cell.
     pub swings: u32,
-    /// Decided the order.
+    /// The seed of the order of cells.
     pub seed: u64,
-    /// When it began, UTC.
+    /// The time at which the run began, UTC.
     pub started_at: String,
     /// Where.
     pub machine: Machine,
 }
 
 impl Heading {
-    /// What the plan asks for, on this machine and from now on.
+    /// The heading of a run of this plan that begins now on this machine.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
         let arguments = |choice: &crate::ask::variant::Choice| {
@@ -74,13 +75,13 @@ impl Heading {
         }
     }
 
-    /// Whether bins of the curves were mixed, and are one point now: from x = 24 to 63.5.
+    /// Whether bins of the curves were mixed, and are now one point, from x = 24 to 63.5.
     #[must_use]
     pub fn has_mixed_bins(&self) -> bool {
         self.version == 1
     }
 
-    /// Whether both ask for the same.
+    /// Whether both headings ask for the same measurements.
     fn asks_as(&self, other: &Self) -> bool {
         let (started_at, machine) = (self.started_at.clone(), self.machine.clone());
         *self == Self { started_at, machine, ..other.clone() }
@@ -92,7 +93,7 @@ impl Heading {
 pub struct Cell {
     /// The servers.
     pub subject: String,
-    /// Under which load, by its name.
+    /// The name of the regime.
     pub regime: String,
     /// From 0.
     pub repeat: usize,
@@ -125,15 +126,15 @@ impl Outcome {
 /// Figures of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Answers in a second, from the first client to the end of the last.
+    /// Answers in a second, from the first client to the end of the last client.
     pub requests_per_second: f64,
-    /// Processor time of the server, that of the injecting thread left out; not known over TCP.
+    /// The server's processor time without the injecting thread's. Unknown over TCP.
     pub server_cpu_us_per_request: Option<f64>,
     /// The median of T.
     pub time_p50_us: f64,
-    /// T: of 99 in 100 it was less than this.
+    /// The T that 99 % of requests did not reach.
     pub time_p99_us: f64,
-    /// How many clients were connected at a time, at most.
+    /// The most clients that were connected at a time.
     pub peak_clients: u64,
     /// The disturbance on the processors meanwhile. Empty in runs that did not watch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,7 +146,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// From the records of all requests of a cell, at least one.
+    /// The figures from the records of all requests of a cell, at least one.
     #[must_use]
     pub fn of(requests: &[Request], rate: f64, cpu_us: Option<f64>) -> Self {
         let mut times: Vec<f64> = requests.iter().map(|request| request.time * 1e6).collect();
@@ -173,12 +174,12 @@ impl Measured {
 #[derive(Debug)]
 pub struct Results {
     file: File,
-    /// What has been measured.
+    /// The cells measured so far.
     pub cells: Vec<Cell>,
 }
 
 impl Results {
-    /// Begins a run in the directory, or with `resume` goes on with one.
+    /// Begins a run in the directory. With `resume`, continues the run there.
     ///
     /// # Errors
     ///
@@ -210,7 +211,7 @@ impl Results {
                     path.display()
                 ));
             }
-            // Anew, without a last line that was cut off.
+            // Write the file again, without an incomplete last line.
             let lines = measured.iter().map(serde_json::to_string);
             let lines = [serde_json::to_string(&before)].into_iter().chain(lines);
             let lines =
@@ -237,7 +238,7 @@ impl Results {
     ///
     /// # Errors
     ///
-    /// When it cannot be written.
+    /// Fails if the cell cannot be written.
     pub fn add(&mut self, cell: Cell) -> io::Result<()> {
         write(&mut self.file, &cell)?;
         self.cells.push(cell);
@@ -249,7 +250,7 @@ fn write(file: &mut File, line: &impl Serialize) -> io::Result<()> {
     file.write_all((serde_json::to_string(line)? + "\n").as_bytes())
 }
 
-/// Reads a run. A last line that was cut off is left out.
+/// Reads a run. An incomplete last line is left out.
 ///
 /// # Errors
 ///

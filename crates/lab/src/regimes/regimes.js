@@ -1,4 +1,4 @@
-// The plots of a run of regimes: drawn anew whenever another regime, layer or subject is chosen.
+// The plots of a run of regimes. A choice of another regime, layer or subject redraws them.
 const { subjects, all, regimes } = JSON.parse(document.getElementById("data").textContent);
 const element = (id) => document.getElementById(id);
 const colour = (at) => `light-dark(hsl(${(at * 137.5) % 360} 75% 36%), hsl(${(at * 137.5) % 360} 70% 66%))`;
@@ -7,7 +7,7 @@ const DASHES = ["none", "7 3", "2 3"];
 const [WIDTH, HEIGHT] = [420, 300];
 const [LEFT, RIGHT, TOP, BOTTOM] = [52, 14, 10, 36];
 
-// The three plots: where a point of T, #B and #CP stands, and how axes are labelled.
+// The three plots: the place of a point with T, #B and #CP, and the labels of axes.
 const seconds = (value) => value >= 1 ? `${value} s` : value >= 1e-3 ? `${Math.round(value * 1e3)} ms` : `${Math.round(value * 1e6)} µs`;
 const number = (value) => value >= 1e6 ? `${value / 1e6} M` : value >= 1e3 ? `${value / 1e3} k` : `${value}`;
 const plots = [
@@ -16,7 +16,7 @@ const plots = [
   { place: ([time, blocks, clients]) => [clients, blocks / time], x: "#CP", y: number },
 ];
 
-// What is chosen.
+// The chosen values.
 const select = element("regime");
 for (const name of ["all together", ...regimes.map(({ name }) => name)]) {
   select.append(new Option(name));
@@ -116,7 +116,7 @@ function tell(regime) {
 
 function redraw() {
   const regime = regimes[select.selectedIndex - 1];
-  // All together have no points: there are too many, of unlike loads.
+  // The overview of all regimes has no points: there would be too many, of unlike loads.
   element("raw").disabled = !regime;
   plots.forEach((_, at) => draw(regime ? regime.subjects : all, at));
   tell(regime);
@@ -127,7 +127,7 @@ function choose(checked) {
   redraw();
 }
 
-// A regime is part of the address, so that one can be linked.
+// The regime is part of the address, so that a link can name a regime.
 function follow() {
   const wanted = decodeURIComponent(location.hash.replace("#regime=", ""));
   const index = regimes.findIndex(({ name }) => name === wanted);

@@ -1,5 +1,5 @@
-//! The page of a run of regimes: the three plots, all subjects overlaid, any regime selectable; and
-//! its tables.
+//! The page of a run of regimes: three plots with all subjects overlaid, a choice of regimes, and
+//! tables.
 
 use std::io;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::page::{page, script_data, write_whole};
 ///
 /// # Errors
 ///
-/// When it cannot be written.
+/// Fails if the page cannot be written.
 pub fn write(path: &Path, heading: &Heading, cells: &[Cell]) -> io::Result<()> {
     let summary = Summary::of(heading, cells);
     let machine = &heading.machine;
@@ -46,7 +46,7 @@ pub fn write(path: &Path, heading: &Heading, cells: &[Cell]) -> io::Result<()> {
     write_whole(path, &text)
 }
 
-/// What is not in the plots, and why.
+/// The cells that the plots lack, with reasons.
 fn missing(summary: &Summary<'_>) -> Vec<(String, String)> {
     let reason =
         |name: &str| summary.regimes.iter().find_map(|one| summary.reason(name, &one.name));
@@ -56,8 +56,8 @@ fn missing(summary: &Summary<'_>) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The table of rates: a row for each subject, with the rate under each load and what is kept under
-/// the heaviest.
+/// The table of rates: a row for each subject, with its rate under each load and the share kept
+/// under the heaviest.
 fn rates(summary: &Summary<'_>) -> Vec<Value> {
     let row = |name: &str| {
         let best = summary.best(name);

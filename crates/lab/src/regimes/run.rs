@@ -1,5 +1,5 @@
-//! Runs the cells of a plan: each by a server of its own, in an order that is random and mirrored
-//! from repeat to repeat.
+//! Runs the cells of a plan. Each cell has its own server. The order is random, and mirrored from
+//! repeat to repeat.
 
 use std::fs;
 use std::io::{IsTerminal, Write, stderr};
@@ -20,8 +20,8 @@ use crate::measure::machine;
 use crate::measure::noise::{NoiseMeter, Used};
 use crate::random::SplitMix64;
 
-/// Measures what the directory does not have yet, by the `duality` at `program`. True when nothing
-/// is left to measure.
+/// Measures the cells that the directory lacks, with the `duality` at `program`. Returns true if no
+/// cell is left to measure.
 ///
 /// # Errors
 ///
@@ -66,7 +66,8 @@ pub fn run(
     Ok(true)
 }
 
-/// What the cells have used until now. Each is processes of its own, which have ended.
+/// The processor time that the cells have used so far. Each cell is processes of its own, which
+/// have ended.
 fn used() -> Used {
     Used { servers: cpu_of_children(), ..Used::default() }
 }
@@ -94,7 +95,7 @@ fn order(plan: &Plan) -> Vec<(&Choice, &Regime, usize)> {
     all
 }
 
-/// A name as part of the name of a file.
+/// A name, in a form that fits the name of a file.
 fn plain(name: &str) -> String {
     name.chars()
         .map(|letter| if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' })
@@ -107,7 +108,7 @@ struct Bench<'r> {
     program: &'r Path,
     choice: &'r Choice,
     regime: &'r Regime,
-    /// Where the records go.
+    /// The file for the records.
     file: PathBuf,
     interrupted: &'r AtomicBool,
 }
@@ -127,7 +128,7 @@ impl Bench<'_> {
         }
     }
 
-    /// What all servers are started with.
+    /// The command that starts any server.
     fn server(&self) -> Command {
         let mut command = Command::new(self.program);
         command.args(["serve", &self.plan.service, "--architecture", &self.choice.architecture]);
@@ -144,7 +145,7 @@ impl Bench<'_> {
         format!("--period={:.3}s", self.regime.period(self.plan.swings).as_secs_f64().max(0.001))
     }
 
-    /// Has the server inject its clients; rate and processor time.
+    /// Has the server inject its clients. Returns the rate and the processor time.
     fn inject(&self) -> Result<(f64, Option<f64>), String> {
         let mut command = self.server();
         command.args(["--inject", &self.waits(), &self.period(), "--json"]);
@@ -154,7 +155,7 @@ impl Bench<'_> {
         Ok((number(&report, "requests_per_second")?, Some(cpu_us)))
     }
 
-    /// Loads the server over TCP; its rate.
+    /// Loads the server over TCP. Returns the rate.
     fn connect(&self) -> Result<(f64, Option<f64>), String> {
         let (server_cpus, client_cpus) = machine::split_cpus();
         let mut server = self.server();
@@ -176,7 +177,7 @@ impl Bench<'_> {
     }
 }
 
-/// The flag that has a process run on these processors; none for none.
+/// The flag that pins a process to these processors. `None` without processors.
 fn pinned(cpus: &[usize]) -> Option<String> {
     let names: Vec<String> = cpus.iter().map(usize::to_string).collect();
     (!cpus.is_empty()).then(|| format!("--cpus={}", names.join(",")))
@@ -186,7 +187,7 @@ fn number(report: &Value, name: &str) -> Result<f64, String> {
     report[name].as_f64().ok_or_else(|| format!("no {name} in the report"))
 }
 
-/// Shows how far the run is: a bar on a terminal, else a line for each cell.
+/// Shows progress: a bar on a terminal, otherwise a line for each cell.
 struct Progress {
     bar: Option<ProgressBar>,
     cells: usize,
@@ -199,7 +200,7 @@ impl Progress {
         Self { bar: bar.map(|style| ProgressBar::new(cells as u64).with_style(style)), cells }
     }
 
-    /// The first so many cells have ended, this one last.
+    /// Shows that `number` cells have ended, the last of them `cell`.
     fn ended(&self, number: usize, cell: Option<&Cell>) {
         let told = cell.map_or(String::new(), |cell| {
             let Cell { subject, regime, outcome, .. } = cell;
@@ -216,7 +217,7 @@ impl Progress {
                 bar.set_position(number as u64);
                 bar.set_message(told);
             }
-            // Progress that cannot be written is not missed.
+            // A failure to write progress does not matter.
             None if !told.is_empty() => {
                 let _ = writeln!(stderr(), "[{number}/{}] {told}", self.cells);
             }

@@ -16,22 +16,22 @@ use crate::tell::report::markdown::Table;
 pub struct Figures {
     /// Answers in a second.
     pub rate: f64,
-    /// The least and the most of the repeats.
+    /// The least and the largest rate of the repeats.
     pub range: (f64, f64),
     /// Processor time of a request.
     pub cpu_us: Option<f64>,
-    /// T of half of the requests.
+    /// The T that half of the requests do not exceed.
     pub time_p50_us: f64,
-    /// T of 99 in 100.
+    /// The T that 99 % of requests do not exceed.
     pub time_p99_us: f64,
-    /// Clients at a time.
+    /// The most clients at a time.
     pub peak_clients: f64,
 }
 
 /// The best rate of a subject.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Best<'r> {
-    /// The load under which it was had.
+    /// The load with this rate.
     pub regime: &'r str,
     /// Answers in a second, the median of the repeats.
     pub rate: f64,
@@ -40,7 +40,7 @@ pub struct Best<'r> {
 /// A run.
 #[derive(Debug)]
 pub struct Summary<'r> {
-    /// What was asked for.
+    /// The heading of the run.
     pub heading: &'r Heading,
     /// The loads, from the lightest on.
     pub regimes: Vec<&'r Regime>,
@@ -48,7 +48,7 @@ pub struct Summary<'r> {
 }
 
 impl<'r> Summary<'r> {
-    /// From what was kept.
+    /// Summarises the records.
     #[must_use]
     pub fn of(heading: &'r Heading, cells: &'r [Cell]) -> Self {
         let mut regimes: Vec<&Regime> = heading.regimes.iter().collect();
@@ -69,7 +69,7 @@ impl<'r> Summary<'r> {
         self.cells.get(&(subject, regime)).cloned().unwrap_or_default()
     }
 
-    /// What was measured of a subject under a load.
+    /// The measurements of a subject under a load.
     pub fn measured(&self, subject: &str, regime: &str) -> impl Iterator<Item = &'r Measured> {
         self.cells_of(subject, regime).into_iter().filter_map(|cell| match &cell.outcome {
             Outcome::Measured(measured) => Some(&**measured),
@@ -77,7 +77,7 @@ impl<'r> Summary<'r> {
         })
     }
 
-    /// The figures; `None` where it was not measured.
+    /// The figures. `None` if the subject was not measured.
     #[must_use]
     pub fn figures(&self, subject: &str, regime: &str) -> Option<Figures> {
         let all: Vec<&Measured> = self.measured(subject, regime).collect();
@@ -96,7 +96,7 @@ impl<'r> Summary<'r> {
         })
     }
 
-    /// Why a subject was not measured under a load, if so.
+    /// The reason why a subject was not measured under a load, if it was not.
     #[must_use]
     pub fn reason(&self, subject: &str, regime: &str) -> Option<&'r str> {
         self.cells_of(subject, regime).into_iter().find_map(|cell| match &cell.outcome {
@@ -117,7 +117,7 @@ impl<'r> Summary<'r> {
         sums
     }
 
-    /// What a subject answered under a load in each repeat that was measured.
+    /// A subject's rates under a load, one for each measured repeat.
     pub(super) fn rates(&self, subject: &str, regime: &str) -> BTreeMap<usize, f64> {
         let rates =
             self.cells_of(subject, regime).into_iter().filter_map(|cell| match &cell.outcome {
@@ -135,7 +135,7 @@ impl<'r> Summary<'r> {
         })
     }
 
-    /// The best rate of a subject, and the load under which it was had.
+    /// The best rate of a subject, and the load with this rate.
     #[must_use]
     pub fn best(&self, subject: &str) -> Option<Best<'r>> {
         let rates = self.regimes.iter().filter_map(|one| {
@@ -144,7 +144,7 @@ impl<'r> Summary<'r> {
         rates.max_by(|one, other| one.rate.total_cmp(&other.rate))
     }
 
-    /// How much of its best rate a subject keeps under the heaviest load.
+    /// The share of its best rate that a subject keeps under the heaviest load.
     #[must_use]
     pub fn kept(&self, subject: &str) -> Option<f64> {
         let heaviest = self.regimes.last()?;
@@ -180,7 +180,7 @@ impl<'r> Summary<'r> {
         Some(text)
     }
 
-    /// For the terminal: requests/s of each subject under each load, and the sentences.
+    /// For the terminal: requests/s of each subject under each load, and sentences.
     #[must_use]
     pub fn text(&self) -> String {
         let head = "requests/s";

@@ -1,5 +1,5 @@
-//! The sure conclusions of a run of regimes: which subjects answer most under the heaviest load,
-//! and which keep their best rate there.
+//! The certain conclusions of a run of regimes. They name the subjects that answer most under the
+//! heaviest load, and those that keep their best rate there.
 //!
 //! Repeats are blocks: each has every subject once. Rates are compared within them ([`Fit`]) by
 //! Tukey's studentized range, with the error of other verdicts ([`FAMILY_ERROR`]). The share that a
@@ -15,14 +15,14 @@ use crate::judge::verdict::{FAMILY_ERROR, FEWEST_SESSIONS, MANY_STRANGERS};
 use crate::record::Disturbance;
 use crate::statistics::{Estimate, Interval, ratio};
 
-/// A subject that keeps so much of its best rate under the heaviest load holds there.
+/// A subject that keeps at least this share of its best rate under the heaviest load holds there.
 const HOLDS: f64 = 0.95;
-/// A subject that only a larger difference would tell from the best varies too much to be ranked.
+/// A subject with a larger critical difference from the best varies too much to be ranked.
 const VAGUE: f64 = 1.0;
 
 impl Summary<'_> {
-    /// The conclusions, a sentence each. The first is the headline. If there is no conclusion, the
-    /// headline has the reason.
+    /// The conclusions, a sentence each. The first sentence is the headline. If there is no
+    /// conclusion, the headline has the reason.
     #[must_use]
     pub fn sentences(&self) -> Vec<String> {
         let Some(heaviest) = self.regimes.last() else { return Vec::new() };
@@ -46,15 +46,16 @@ impl Summary<'_> {
 struct Ranked<'r> {
     subject: &'r str,
     rate: f64,
-    /// How many times as many requests the best answers.
+    /// The ratio of the best subject's rate to this one's.
     behind: Estimate,
-    /// Whether it cannot be told from the best.
+    /// Whether the subject cannot be told from the best.
     is_level: bool,
-    /// How far apart it and the best must be to be told apart, as a share.
+    /// The critical difference of the subject from the best, as a share.
     critical: f64,
 }
 
-/// The subjects under a load, the highest rate first; or the reason why they are not ranked.
+/// The subjects under a load, the highest rate first. The error is the reason why they are not
+/// ranked.
 fn ranking<'r>(summary: &Summary<'r>, regime: &str) -> Result<Vec<Ranked<'r>>, String> {
     let repeats = summary.heading.repeats;
     let rates: Vec<(&str, BTreeMap<usize, f64>)> = summary
@@ -100,7 +101,7 @@ fn ranking<'r>(summary: &Summary<'r>, regime: &str) -> Result<Vec<Ranked<'r>>, S
     Ok(ranked.collect())
 }
 
-/// Which subjects are fastest under a load, and by how much.
+/// The fastest subjects under a load, and the differences.
 fn fastest(load: &str, ranked: &[Ranked<'_>]) -> Vec<String> {
     let (level, behind): (Vec<&Ranked<'_>>, Vec<_>) = ranked.iter().partition(|one| one.is_level);
     let Some(best) = level.first() else { return Vec::new() };
@@ -143,8 +144,8 @@ fn fastest(load: &str, ranked: &[Ranked<'_>]) -> Vec<String> {
     said
 }
 
-/// Which subjects keep their best rate under the heaviest load, and which do not. For some it is
-/// not known.
+/// The subjects that keep their best rate under the heaviest load, and those that do not. For some
+/// subjects the answer is not known.
 fn kept(summary: &Summary<'_>, heaviest: &str) -> Vec<String> {
     let (mut holds, mut falls, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
     for name in summary.subjects() {
@@ -156,7 +157,7 @@ fn kept(summary: &Summary<'_>, heaviest: &str) -> Vec<String> {
             }
         };
         match kept.interval {
-            // The heaviest load is that of its best rate.
+            // The subject has its best rate under the heaviest load.
             None => holds.push(told),
             Some(interval) if interval.low >= HOLDS => holds.push(told),
             Some(interval) if interval.high < HOLDS => falls.push(told),
@@ -184,7 +185,7 @@ fn share_kept(summary: &Summary<'_>, name: &str, heaviest: &str) -> Option<Estim
     kept.interval.map(|_| kept)
 }
 
-/// What else happened on the processors, if that was much.
+/// Large disturbances on the processors, if there were any.
 fn disturbed(summary: &Summary<'_>) -> Option<String> {
     let all: Vec<&Disturbance> = summary.disturbances().collect();
     if let Some(quota) = all.iter().find_map(|one| one.quota.as_ref()) {
@@ -317,7 +318,7 @@ mod tests {
                 ("absent", [&[0.0; 3], &[0.0; 3]]),
             ],
         );
-        // Only two of the repeats compare anything: the third has a single subject.
+        // Only two of the repeats compare subjects: the third has a single subject.
         assert!(said[0].contains("fewer than 3 repeats have figures"), "{said:?}");
     }
 }

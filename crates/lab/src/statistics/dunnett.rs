@@ -1,9 +1,10 @@
 //! Dunnett's comparisons with one control: how far the farthest of several equal means lies from
 //! that of the control by chance (Dunnett 1955 and 1964).
 //!
-//! The quantile is two-sided. It is that of the largest `|t|` of k differences from one mean. All
-//! differences have the same correlation of 1/2: every mean has as many values. Where some have
-//! fewer, the quantile is nearly the same. With one other mean it is Student's.
+//! The quantile is two-sided. The quantile is that of the largest `|t|` of k differences from one
+//! mean. Every mean has the same number of values, so all differences have the same correlation of
+//! 1/2. If some means have fewer values, the quantile is nearly the same. With one other mean, the
+//! quantile is Student's.
 
 use std::collections::BTreeMap;
 use std::f64::consts::SQRT_2;
@@ -11,16 +12,16 @@ use std::sync::{Mutex, PoisonError};
 
 use super::studentized_range::{PLACES, exceeded_with, normal, over_deviations};
 
-/// Quantiles that have been found, by the bits of alpha, the count and the degrees of freedom.
+/// Computed quantiles, by the bits of alpha, the count and the degrees of freedom.
 static FOUND: Mutex<BTreeMap<(u64, usize, usize), f64>> = Mutex::new(BTreeMap::new());
 
 /// The quantile of the largest of `others` absolute differences from the control, in standard
-/// errors of a difference. It is exceeded with probability `alpha`, with `freedom` degrees of
-/// freedom.
+/// errors of a difference. Chance exceeds the quantile with probability `alpha`, with `freedom`
+/// degrees of freedom.
 ///
 /// # Panics
 ///
-/// With no other mean, without a degree of freedom, or with an `alpha` that is not within 0 and 1.
+/// Without another mean, without a degree of freedom, or with an `alpha` outside of 0 to 1.
 pub fn critical(alpha: f64, others: usize, freedom: usize) -> f64 {
     assert!(others >= 1 && freedom >= 1 && alpha > 0.0 && alpha < 1.0, "no such quantile");
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
@@ -31,8 +32,8 @@ pub fn critical(alpha: f64, others: usize, freedom: usize) -> f64 {
         .or_insert_with(|| exceeded_with(alpha, exceeds))
 }
 
-/// With which probability one of `others` standard normal values lies farther than `width` from
-/// another such value, which is the control.
+/// The probability that one of `others` standard normal values is farther than `width` from the
+/// control, another such value.
 fn farthest(width: f64, others: usize) -> f64 {
     let others = i32::try_from(others).unwrap_or(i32::MAX);
     let within = PLACES
@@ -72,7 +73,7 @@ mod tests {
             let [one, t] = [critical(0.05, 1, freedom), student(0.05, freedom)];
             assert!((one / t - 1.0).abs() < 1e-3, "{freedom}: {one}, not {t}");
         }
-        // Thirteen comparisons with one, in place of ninety-one among fourteen.
+        // Thirteen comparisons with one subject, instead of ninety-one among fourteen.
         let ratio = critical(0.025, 13, 500) / (range(0.025, 14, 500) / SQRT_2);
         assert!((0.80..0.90).contains(&ratio), "{ratio}");
     }

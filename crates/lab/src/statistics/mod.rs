@@ -1,15 +1,16 @@
-//! Medians, how sure they are, and straight lines: the arithmetic beneath a summary. docs/method.md
-//! has the reasons.
+//! Medians, their confidence, and straight lines: the arithmetic of a summary. docs/method.md has
+//! the reasons.
 //!
-//! A value is a median, which one bad repeat does not move. Its interval is Student's, of the mean
-//! of the repeats' logarithms. The bootstrap assumes less, but is wrong for few repeats. Of three
-//! values drawn anew it finds no median but these three, so 74 of 100 "95 %" intervals hold the
-//! true one. The example `coverage.rs` counts that, and how the intervals here do.
+//! A value is a median, which one bad repeat does not move. The interval is Student's, of the mean
+//! of the repeats' logarithms. The bootstrap assumes less, but is wrong for few repeats. Resamples
+//! of three values have no other median than these three. So 74 of 100 "95 %" intervals hold the
+//! true value. The example `coverage.rs` counts this coverage, and the coverage of the intervals
+//! here.
 //!
 //! From [`BOOTSTRAP_FROM`] repeats on, the interval is the percentile bootstrap's (Efron &
-//! Tibshirani 1993, chapter 13). Its draws are seeded, so that the same results give the same page.
-//! One repeat says nothing about the next. So there is no interval for one, rather than one of
-//! width zero.
+//! Tibshirani 1993, chapter 13). The bootstrap's draws are seeded, so that the same results give
+//! the same page. One repeat says nothing about the next. So a single repeat has no interval,
+//! instead of an interval of width zero.
 
 pub mod dunnett;
 pub mod studentized_range;
@@ -18,33 +19,32 @@ use serde::Serialize;
 
 use crate::random::SplitMix64;
 
-/// From how many repeats on the bootstrap makes the interval.
+/// The number of repeats from which on the bootstrap makes the interval.
 pub const BOOTSTRAP_FROM: usize = 20;
 
-/// How often the bootstrap draws the repeats anew.
+/// The number of resamples of the bootstrap.
 pub const RESAMPLES: usize = 2000;
 
-/// Repeats that vary by more than this are noisy, and a smaller change than this is none to speak
-/// of.
+/// Repeats that vary by more than this are noisy, and a smaller change does not count.
 pub const NOISE: f64 = 0.05;
 
-/// Repeats farther from the median than so many standard deviations are outliers (Iglewicz &
+/// Repeats farther from the median than this many standard deviations are outliers (Iglewicz &
 /// Hoaglin 1993). The median absolute deviation estimates the standard deviation.
 const OUTLYING: f64 = 3.5;
 
-/// Fewer repeats have no outliers: which of three is the odd one cannot be told.
+/// Fewer repeats have no outliers: of three repeats, the odd one cannot be told.
 const OUTLIERS_FROM: usize = 5;
 
-/// How sure an interval is to hold the true value.
+/// The confidence of an interval.
 struct Confidence {
-    /// What lies beyond either end.
+    /// The probability beyond either end.
     tail: f64,
-    /// Quantiles of Student's distribution, for 1 to 30 degrees of freedom; more have the last,
-    /// which is a little too much for them.
+    /// Quantiles of Student's distribution, for 1 to 30 degrees of freedom. More degrees use the
+    /// last quantile, which is slightly too large for them.
     student: [f64; 30],
 }
 
-/// Of a value.
+/// The confidence of a value.
 const SURE: Confidence = Confidence {
     tail: 0.025,
     student: [
@@ -54,7 +54,8 @@ const SURE: Confidence = Confidence {
     ],
 };
 
-/// For ratios. An experiment makes dozens of comparisons, and at 95 % one in twenty would be wrong.
+/// The confidence of a ratio. An experiment makes dozens of comparisons, and at 95 % one in twenty
+/// would be wrong.
 const SURER: Confidence = Confidence {
     tail: 0.005,
     student: [
@@ -64,7 +65,7 @@ const SURER: Confidence = Confidence {
     ],
 };
 
-/// Where the true value lies: with 95 % confidence that of an [`estimate`], with 99 % that of a
+/// The interval of the true value: with 95 % confidence for an [`estimate`], with 99 % for a
 /// [`ratio`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
@@ -75,18 +76,18 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether `value` lies within.
+    /// Whether `value` lies in the interval.
     pub fn contains(self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 }
 
-/// A value and how sure it is.
+/// A value and its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// The value itself.
     pub value: f64,
-    /// The interval. None with a single repeat, or if a value is not above zero.
+    /// The interval. `None` for a single repeat, or if a value is not above zero.
     pub interval: Option<Interval>,
 }
 
@@ -95,13 +96,13 @@ pub struct Estimate {
 pub struct Line {
     /// The growth of y with each unit of x.
     pub slope: f64,
-    /// y where x is 0.
+    /// The value of y where x is 0.
     pub intercept: f64,
-    /// Pearson's correlation of x and y; none when all y are equal.
+    /// Pearson's correlation of x and y. `None` if all y are equal.
     pub correlation: Option<f64>,
 }
 
-/// The middle value; the mean of the middle two when their number is even. None without values.
+/// The middle value, or the mean of the middle two if their number is even. `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -113,7 +114,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The median of `values` with its 95 % interval. None without values.
+/// The median of `values` with its 95 % interval. `None` without values.
 pub fn estimate(values: &[f64], seed: u64) -> Option<Estimate> {
     let value = median(values)?;
     let interval = if values.len() < BOOTSTRAP_FROM {
@@ -125,9 +126,9 @@ pub fn estimate(values: &[f64], seed: u64) -> Option<Estimate> {
     Some(Estimate { value, interval: interval.map(|interval| interval.with(value)) })
 }
 
-/// The median of `above` over the median of `below`, with its 99 % interval. None when either has
-/// no values or the ratio is not a number. Two architectures differ only when the interval excludes
-/// 1.
+/// The median of `above` over the median of `below`, with its 99 % interval. `None` if either has
+/// no values, or the ratio is not a number. Two architectures differ only when the interval
+/// excludes 1.
 pub fn ratio(above: &[f64], below: &[f64], seed: u64) -> Option<Estimate> {
     let of = |above: &[f64], below: &[f64]| {
         Some(median(above)? / median(below)?).filter(|ratio| ratio.is_finite())
@@ -142,16 +143,16 @@ pub fn ratio(above: &[f64], below: &[f64], seed: u64) -> Option<Estimate> {
     Some(Estimate { value, interval: interval.map(|interval| interval.with(value)) })
 }
 
-/// A low quantile of `values`, for times that interference can only lengthen. Its interval holds it
-/// with 95 % confidence for any distribution: it lies between two of the values, by the binomial
-/// distribution. None without values; no interval where there are too few.
+/// A low quantile of `values`, for times that interference can only lengthen. The interval lies
+/// between two of the values, by the binomial distribution. It has 95 % confidence for any
+/// distribution. `None` without values. No interval if there are too few values.
 pub fn low_quantile(values: &[f64], quantile: f64) -> Option<Estimate> {
     const MISSED: f64 = 0.05;
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
     let value = *sorted.get((quantile * count.checked_sub(1)? as f64).round() as usize)?;
-    // How probable it is that at most so many values lie below the quantile.
+    // The probability that at most this many values lie below the quantile.
     let mut density = (1.0 - quantile).powi(i32::try_from(count).ok()?);
     let mut below = density;
     let mut high = 0;
@@ -164,14 +165,15 @@ pub fn low_quantile(values: &[f64], quantile: f64) -> Option<Estimate> {
     Some(Estimate { value, interval: interval.filter(|_| count > 2) })
 }
 
-/// How much `values` vary: the standard deviation of their logarithms, which is the coefficient of
-/// variation where that is small. None for fewer than two, or one that is not above zero.
+/// The variation of `values`: the standard deviation of their logarithms, which is the coefficient
+/// of variation if that is small. `None` for fewer than two values, or if a value is not above
+/// zero.
 pub fn variation(values: &[f64]) -> Option<f64> {
     logarithms(values).map(|logarithms| logarithms.variance.sqrt())
 }
 
-/// The smallest difference, as a share, that comparisons between subjects of so many `repeats` find
-/// four times in five, where repeats vary by `variation`. None for fewer than two repeats.
+/// The smallest difference, as a share, that a comparison of subjects finds four times in five,
+/// given `repeats` and their `variation`. `None` for fewer than two repeats.
 ///
 /// The power of Student's test by Johnson and Welch's approximation (1940) of the noncentral
 /// distribution.
@@ -188,9 +190,10 @@ pub fn detectable(variation: f64, repeats: usize) -> Option<f64> {
     Some((errors * variation * (2.0 / repeats as f64).sqrt()).exp_m1())
 }
 
-/// Which of `values` are outliers, by their place. They are farther from the median than 3.5
+/// The places of the outliers among `values`. An outlier is farther from the median than 3.5
 /// standard deviations, estimated by the median absolute deviation, and by more than [`NOISE`].
-/// Otherwise five values that happen to lie close together would make an outlier of any other.
+/// Without the second condition, five values that happen to lie close together would make an
+/// outlier of any other value.
 pub fn outliers(values: &[f64]) -> Vec<usize> {
     /// The standard deviation of a normal distribution over its median absolute deviation.
     const NORMAL: f64 = 1.4826;
@@ -203,15 +206,15 @@ pub fn outliers(values: &[f64]) -> Vec<usize> {
     (0..values.len()).filter(|&place| far(distances[place])).collect()
 }
 
-/// By what share the last third of `rates` is higher than the first third, or lower if negative.
-/// `rates` has one rate for each part of a window. None for fewer than nine rates, for a share
-/// within [`NOISE`], or if the 99 % interval of the ratio includes 1.
+/// The share by which the last third of `rates` is higher than the first third. Negative if the
+/// last third is lower. `rates` has one rate for each part of a window. `None` for fewer than nine
+/// rates, for a share within [`NOISE`], or if the 99 % interval of the ratio includes 1.
 pub fn trend(rates: &[f64]) -> Option<f64> {
     let third = rates.len() / 3;
     if third < 3 {
         return None;
     }
-    // A part without any reply has a logarithm like the others so.
+    // This way, a part without any reply also has a logarithm.
     let at_least_one = |rates: &[f64]| rates.iter().map(|rate| rate.max(1.0)).collect::<Vec<_>>();
     let (first, last) = (&rates[..third], &rates[rates.len() - third..]);
     let change = ratio(&at_least_one(last), &at_least_one(first), 0)?;
@@ -220,7 +223,7 @@ pub fn trend(rates: &[f64]) -> Option<f64> {
     is_trend.then_some(share)
 }
 
-/// The least-squares line through `points`, each an x and a y; none with fewer than two different
+/// The least-squares line through `points`, each an x and a y. `None` with fewer than two different
 /// x.
 pub fn line(points: &[(f64, f64)]) -> Option<Line> {
     let count = points.len() as f64;
@@ -239,13 +242,13 @@ pub fn line(points: &[(f64, f64)]) -> Option<Line> {
     })
 }
 
-/// What is needed of a sample's logarithms.
+/// The statistics of a sample's logarithms.
 struct Logarithms {
     mean: f64,
     variance: f64,
 }
 
-/// None for fewer than two values, or one that has no logarithm.
+/// `None` for fewer than two values, or if a value has no logarithm.
 fn logarithms(values: &[f64]) -> Option<Logarithms> {
     if values.len() < 2 || values.iter().any(|&value| value <= 0.0) {
         return None;
@@ -256,10 +259,10 @@ fn logarithms(values: &[f64]) -> Option<Logarithms> {
     Some(Logarithms { mean, variance: squares / (count - 1.0) })
 }
 
-/// The interval of a product of samples' geometric means, each to the power before it: Student's,
-/// of one sample or of two. It does not need two samples of one size to vary alike (Posten 1978).
-/// Welch's test never needs that, but finds much less when there are three repeats. Of samples of
-/// different sizes the smaller counts.
+/// The interval of a product of samples' geometric means, each to the power before it, by Student's
+/// method, for one sample or two. If the two samples have one size, their variances may differ
+/// (Posten 1978). Welch's test allows that for any sizes, but finds much less with three repeats.
+/// For samples of different sizes, the smaller counts.
 fn student(samples: &[(f64, &[f64])], confidence: &Confidence) -> Option<Interval> {
     let (mut mean, mut variance, mut freedom) = (0.0, 0.0, usize::MAX);
     for &(power, values) in samples {
@@ -274,27 +277,27 @@ fn student(samples: &[(f64, &[f64])], confidence: &Confidence) -> Option<Interva
 }
 
 impl Confidence {
-    /// How many standard errors it takes with so many degrees of freedom, at least one.
+    /// The number of standard errors with this many degrees of freedom, at least one.
     fn critical(&self, freedom: usize) -> f64 {
         self.student[freedom.clamp(1, self.student.len()) - 1]
     }
 }
 
-/// How many standard errors a 95 % interval reaches to either side, with so many degrees of
-/// freedom.
+/// The number of standard errors that a 95 % interval reaches to either side, with this many
+/// degrees of freedom.
 pub(crate) fn student_95(freedom: usize) -> f64 {
     SURE.critical(freedom)
 }
 
 impl Interval {
-    /// The same, and `value` within: the median of repeats may lie beyond the interval of their
-    /// mean.
+    /// The interval, extended to include `value`: the median of repeats may lie beyond the interval
+    /// of their mean.
     fn with(self, value: f64) -> Self {
         Self { low: self.low.min(value), high: self.high.max(value) }
     }
 }
 
-/// The middle of what `draw` gives.
+/// The interval of the middle of the values that `draw` returns.
 fn bootstrap(confidence: &Confidence, mut draw: impl FnMut() -> Option<f64>) -> Option<Interval> {
     let mut drawn: Vec<f64> = (0..RESAMPLES).filter_map(|_| draw()).collect();
     drawn.sort_by(f64::total_cmp);
@@ -302,7 +305,7 @@ fn bootstrap(confidence: &Confidence, mut draw: impl FnMut() -> Option<f64>) -> 
     Some(Interval { low: *drawn.get(tail)?, high: *drawn.get(drawn.len() - 1 - tail)? })
 }
 
-/// As many of `values` as there are, drawn with replacement.
+/// A resample of `values` of the same size, drawn with replacement.
 fn resample(random: &mut SplitMix64, values: &[f64]) -> Vec<f64> {
     values.iter().map(|_| values[random.below(values.len() as u64) as usize]).collect()
 }
@@ -331,8 +334,8 @@ mod tests {
         assert_eq!(low_quantile(&[5.0], 0.1).unwrap().interval, None);
     }
 
-    /// A sample of a normal distribution (Box & Muller 1958), `mean` with a standard deviation of 2
-    /// % of it.
+    /// A sample of a normal distribution (Box & Muller 1958) with this `mean`, and a standard
+    /// deviation of 2 % of the mean.
     fn sample(random: &mut SplitMix64, mean: f64, count: usize) -> Vec<f64> {
         let mut uniform = || (random.next() as f64 + 0.5) / u64::MAX as f64;
         let mut normal =
@@ -340,7 +343,8 @@ mod tests {
         (0..count).map(|_| mean * (1.0 + 0.02 * normal())).collect()
     }
 
-    /// In how many of 2,000 experiments the ratio of two samples of such means is told from 1.
+    /// The number of experiments out of 2,000 in which the ratio of two samples of such means is
+    /// told from 1.
     fn told_apart(means: (f64, f64), repeats: usize) -> usize {
         let mut random = SplitMix64::new(repeats as u64);
         let differs = |_: &usize| {
@@ -370,7 +374,7 @@ mod tests {
 
     #[test]
     fn an_interval_holds_the_true_value_nineteen_times_in_twenty() {
-        // The bootstrap takes its time.
+        // The bootstrap is slow.
         for (repeats, experiments) in [(2, 1000), (3, 1000), (5, 1000), (19, 1000), (40, 200)] {
             let mut random = SplitMix64::new(3);
             let holds = |_: &usize| {
@@ -407,7 +411,7 @@ mod tests {
         let estimate_of = estimate(&values, 42).unwrap();
         assert!(estimate_of.interval.unwrap().contains(12.0));
         assert_eq!(estimate(&values, 42), Some(estimate_of));
-        // The mean of the logarithms lies far below the median, and its interval with it.
+        // The mean of the logarithms and its interval lie far below the median.
         let mut values = vec![100.0; 18];
         values.push(1e-9);
         assert!(estimate(&values, 1).unwrap().interval.unwrap().contains(100.0));
@@ -424,8 +428,8 @@ mod tests {
         assert!(!excludes_one(&[100.0, 104.0, 99.0], &[101.0, 98.0, 103.0]));
     }
 
-    /// Worked by hand: means 2 and 1 of the logarithms' thousands, variances 1 and 1, and 4 degrees
-    /// of freedom.
+    /// Worked by hand: the logarithms have means of 2 and 1 thousandths, variances 1 and 1, and 4
+    /// degrees of freedom.
     #[test]
     fn the_interval_of_a_ratio_is_students() {
         let powers = |exponents: [f64; 3]| exponents.map(|exponent| (exponent / 1000.0).exp());
@@ -440,7 +444,7 @@ mod tests {
     fn outliers_are_found_among_five_and_more() {
         assert_eq!(outliers(&[100.0, 101.0, 99.0, 100.0, 80.0]), [4]);
         assert!(outliers(&[100.0, 101.0, 80.0]).is_empty());
-        // Far for such company, and yet within what repeats vary by.
+        // The value is far from the others, but within the usual variation of repeats.
         assert!(outliers(&[100.0, 100.0, 100.0, 100.0, 104.0]).is_empty());
         assert!(outliers(&[100.0, 80.0, 120.0, 90.0, 110.0]).is_empty());
     }

@@ -1,17 +1,18 @@
 //! Tukey's studentized range: how far apart the best and the worst of several equal means lie by
 //! chance.
 //!
-//! The distribution is that of `(max − min) / s` of k independent standard normal values. `s²` is
-//! an independent estimate of their variance with ν degrees of freedom. R calls it `ptukey`. Here
-//! it is computed by the trapezoidal rule, which is nearly exact for integrands that die away like
-//! these (Trefethen & Weideman 2014). Of two values it is √2 times the size of Student's t.
+//! The distribution is that of `(max − min) / s` for k independent standard normal values. `s²` is
+//! an independent estimate of their variance with ν degrees of freedom. R calls it `ptukey`. This
+//! module computes it by the trapezoidal rule, which is nearly exact for integrands that decay like
+//! these (Trefethen & Weideman 2014). For two values, the range is √2 times the size of Student's
+//! t.
 
 use std::collections::BTreeMap;
 use std::f64::consts::{PI, SQRT_2};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Quantiles that have been found, by the bits of alpha, the count and the degrees of freedom. One
-/// takes up to half a second, and a report asks for the same few again and again.
+/// Computed quantiles, by the bits of alpha, the count and the degrees of freedom. A quantile takes
+/// up to half a second to compute, and a report needs the same few again and again.
 static FOUND: Mutex<BTreeMap<(u64, usize, usize), f64>> = Mutex::new(BTreeMap::new());
 
 /// The quantile that the range of `count` values exceeds with probability `alpha`, with `freedom`
@@ -19,8 +20,7 @@ static FOUND: Mutex<BTreeMap<(u64, usize, usize), f64>> = Mutex::new(BTreeMap::n
 ///
 /// # Panics
 ///
-/// With fewer than two values, without a degree of freedom, or with an `alpha` that is not within 0
-/// and 1.
+/// With fewer than two values, without a degree of freedom, or with an `alpha` outside of 0 to 1.
 pub fn critical(alpha: f64, count: usize, freedom: usize) -> f64 {
     assert!(count >= 2 && freedom >= 1 && alpha > 0.0 && alpha < 1.0, "no such quantile");
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
@@ -28,7 +28,7 @@ pub fn critical(alpha: f64, count: usize, freedom: usize) -> f64 {
     *found.entry((alpha.to_bits(), count, freedom)).or_insert_with(|| exceeded_with(alpha, exceeds))
 }
 
-/// The quantile that is exceeded with probability `alpha`, by halving an interval that holds it.
+/// The quantile that is exceeded with probability `alpha`, by bisection.
 pub(super) fn exceeded_with(alpha: f64, exceeds: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     while exceeds(high) > alpha {
@@ -41,16 +41,16 @@ pub(super) fn exceeded_with(alpha: f64, exceeds: impl Fn(f64) -> f64) -> f64 {
     high
 }
 
-/// The two-sided quantile of Student's distribution: what `|t|` exceeds with probability `alpha`.
+/// The two-sided quantile of Student's distribution, which `|t|` exceeds with probability `alpha`.
 ///
 /// # Panics
 ///
-/// As [`critical`] does.
+/// In the same cases as [`critical`].
 pub fn student(alpha: f64, freedom: usize) -> f64 {
     critical(alpha, 2, freedom) / SQRT_2
 }
 
-/// With which probability the range exceeds `quantile`.
+/// The probability that the range exceeds `quantile`.
 fn exceeds(quantile: f64, count: usize, freedom: usize) -> f64 {
     over_deviations(freedom, |s| range_exceeds(quantile * s, count))
 }
@@ -58,10 +58,10 @@ fn exceeds(quantile: f64, count: usize, freedom: usize) -> f64 {
 /// The mean of `of` over the estimates `s` of a standard deviation of 1 with `freedom` degrees of
 /// freedom.
 pub(super) fn over_deviations(freedom: usize, of: impl Fn(f64) -> f64) -> f64 {
-    /// Beyond so many standard errors of it there is nothing.
+    /// Beyond this many standard errors, the density is negligible.
     const REACH: f64 = 9.0;
-    // In so many steps the deviation is gone through: with few degrees of freedom the density does
-    // not begin at zero smoothly.
+    // The number of steps over the deviation. With few degrees of freedom, the density is not
+    // smooth at zero.
     let steps = if freedom < 8 { 2048 } else { 128 };
     let degrees = freedom as f64;
     let reach = REACH / (2.0 * degrees).sqrt();
@@ -88,8 +88,8 @@ pub(super) fn over_deviations(freedom: usize, of: impl Fn(f64) -> f64) -> f64 {
     sum * step
 }
 
-/// Where standard normal values are: the places of a sum over them. Each place has its density
-/// times the step, and its probability of not being exceeded.
+/// The points of a sum over standard normal values. Each point has its density times the step, and
+/// its probability of not being exceeded.
 pub(super) static PLACES: LazyLock<Vec<(f64, f64, f64)>> = LazyLock::new(|| {
     let place = |place: i32| {
         let z = STEP * f64::from(place);
@@ -98,7 +98,7 @@ pub(super) static PLACES: LazyLock<Vec<(f64, f64, f64)>> = LazyLock::new(|| {
     (-REACH..=REACH).map(place).collect()
 });
 
-/// How far apart the places are, and how many there are on each side of zero.
+/// The distance of the points, and their number on each side of zero.
 const STEP: f64 = 0.1;
 const REACH: i32 = 60;
 
@@ -107,14 +107,14 @@ pub(super) fn normal(z: f64) -> f64 {
     0.5 * libm::erfc(-z / SQRT_2)
 }
 
-/// With which probability the range of `count` standard normal values exceeds `width`.
+/// The probability that the range of `count` standard normal values exceeds `width`.
 fn range_exceeds(width: f64, count: usize) -> f64 {
     if width > 2.0 * STEP * f64::from(REACH) {
         return 0.0;
     }
     let others = i32::try_from(count - 1).unwrap_or(i32::MAX);
     let mut sum = 0.0;
-    // The largest lies at z, and all others within the width beneath it.
+    // The largest value lies at z, and all others within the width beneath it.
     for &(z, density, below) in PLACES.iter() {
         sum += density * (below - normal(z - width)).powi(others);
     }

@@ -1,4 +1,4 @@
-//! The answer of an experiment, made once: every table, page and form of data is made from it.
+//! The answer of an experiment, computed once. All tables, pages and data come from it.
 
 use crate::record::{Heading, Records};
 use crate::tell::recommendation::{Recommendation, recommend};
@@ -8,13 +8,13 @@ use crate::tell::summary::Summary;
 /// The results of an experiment.
 #[derive(Clone, Debug)]
 pub struct Answer<'a> {
-    /// What was to be measured, and where.
+    /// The experiment and its machine.
     pub heading: &'a Heading,
     /// The records so far.
     pub records: &'a Records,
     /// The rows and verdicts of the experiment.
     pub summary: Summary,
-    /// What to choose, in words.
+    /// The recommendation, in words.
     pub recommendation: Recommendation,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Answer<'a> {
         Self { heading, records, summary, recommendation }
     }
 
-    /// All tables, warnings and sentences for the terminal; see [`Summary::render_text`].
+    /// All tables, warnings and sentences for the terminal: see [`Summary::render_text`].
     pub fn render_text(&self, baseline: Option<&str>) -> String {
         let Self { heading, records, summary, recommendation } = self;
         let text = summary.render_text(recommendation, baseline);

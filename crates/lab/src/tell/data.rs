@@ -1,7 +1,8 @@
 //! The results of an experiment as data: `summary.json` beside the report, and
 //! `duality report RUN --json`.
 //!
-//! Scripts may rely on it: names carry units, and [`VERSION`] changes when one changes its meaning.
+//! Scripts may rely on this format: names contain units, and [`VERSION`] changes when a field
+//! changes its meaning.
 
 use serde_json::{Value, json};
 
@@ -12,9 +13,9 @@ use crate::tell::summary::{Again, Summary};
 /// The version of the format.
 pub const VERSION: u32 = 3;
 
-/// The medians of every cell and what they are worth, the control, and the recommendation. The
-/// recommendation has the choice, sentences, the leaders at each load, where the lead changes, and
-/// what breaks the constraints.
+/// The medians of every cell with their quality, the control, and the recommendation. The
+/// recommendation has the choice, sentences, the leaders at each load, the changes of the lead, and
+/// the broken constraints.
 pub fn summary(answer: &Answer<'_>) -> Value {
     let Answer { heading, summary, recommendation, .. } = answer;
     json!({

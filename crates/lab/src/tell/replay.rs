@@ -1,5 +1,5 @@
-//! What a replay says besides the verdict: whether it matters at the user's own traffic, and how
-//! many users each architecture has room for.
+//! The findings of a replay besides the verdict. They say whether the choice matters at the user's
+//! own traffic, and how many users each architecture has room for.
 
 use std::fmt::Write;
 
@@ -10,40 +10,46 @@ use crate::judge::rows::{Figures, Row};
 use crate::record::{Cell, Heading, Outcome, Recording, Spread};
 use crate::tell::summary::Summary;
 
-/// Where each takes a smaller share of a processor, the choice does not matter.
+/// If each subject takes a smaller share of a processor, the choice does not matter.
 const NO_MATTER: f64 = 0.001;
 
-/// The choice begins to matter where the dearest takes this share of a processor.
+/// The choice begins to matter when the most expensive subject takes this share of a processor.
 const MATTERS: f64 = 0.1;
 
-/// How many users an architecture has room for.
+/// The number of users that an architecture has room for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Headroom {
     /// The architecture or peer.
     pub subject: String,
-    /// The share of a processor that it takes at the recorded load.
+    /// The share of a processor that the subject takes at the recorded load.
     pub share_as_recorded: f64,
-    /// How many times the users it takes to use one processor.
+    /// The multiple of the users that takes one whole processor.
     pub users_of_a_processor: f64,
-    /// The fewest users measured at which it lacked something, and what.
+    /// The multiple of the users that has as many connections open as the subject holds at a time,
+    /// and that number of connections. `None` without such a limit below a whole processor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<(f64, usize)>,
+    /// The smallest measured multiple of users at which the subject lacked something, and the lack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lack: Option<(usize, String)>,
 }
 
-/// The headroom of all subjects that were measured, the largest first. None without a recording.
+/// The headroom of all subjects that were measured, the largest first. Empty without a recording.
 pub fn headroom(heading: &Heading, summary: &Summary) -> Vec<Headroom> {
     let Some(recording) = &heading.design.recording else { return Vec::new() };
     let of = |name: &String| {
         let measured = summary.of_subject(name).filter(|row| {
-            // The costs of a server that leaves requests unanswered are those of others.
+            // The costs of a server that leaves requests unanswered mislead.
             row.medians().is_some_and(|medians| !medians.starved)
         });
-        let lack = summary.of_subject(name).find_map(|row| Some((row.concurrency, lack(row)?)));
+        let mut rows = summary.of_subject(name);
+        let lack = rows.find_map(|row| Some((row.concurrency, lack(summary, row)?)));
         let most = measured.max_by_key(|row| row.concurrency).and_then(Row::medians);
         let Some(medians) = most else {
             let (share_as_recorded, users_of_a_processor) = (0.0, 0.0);
             let subject = name.clone();
-            let none = Headroom { subject, share_as_recorded, users_of_a_processor, lack };
+            let held = None;
+            let none = Headroom { subject, share_as_recorded, users_of_a_processor, held, lack };
             return Some(none).filter(|none| none.lack.is_some());
         };
         let share = medians.cpu_us * recording.rate(1) / 1e6;
@@ -51,6 +57,8 @@ pub fn headroom(heading: &Heading, summary: &Summary) -> Vec<Headroom> {
             subject: name.clone(),
             share_as_recorded: share,
             users_of_a_processor: 1.0 / share.max(1e-12),
+            held: held(heading, recording, name)
+                .filter(|(users, _)| *users < 1.0 / share.max(1e-12)),
             lack,
         })
     };
@@ -59,19 +67,34 @@ pub fn headroom(heading: &Heading, summary: &Summary) -> Vec<Headroom> {
     all
 }
 
-/// What a subject lacked at so many users, if it did.
-fn lack(row: &Row) -> Option<String> {
+/// The multiple of the users at which a subject holds no more connections, and the connections.
+fn held(heading: &Heading, recording: &Recording, name: &str) -> Option<(f64, usize)> {
+    let holds = heading.design.carrier(name)?.holds?;
+    // A server may answer a connection that does not stay, and take the next.
+    let stay = heading.design.keep_alive && recording.open > 0.0;
+    stay.then(|| (holds as f64 / recording.open, holds))
+}
+
+/// The lack of a subject with this many users, if there was one: unanswered requests, a failure, or
+/// a limit of the user's that was broken for sure.
+fn lack(summary: &Summary, row: &Row) -> Option<String> {
+    let broken = row.medians().and_then(|medians| {
+        let checks = summary.checks(medians);
+        checks.into_iter().find(|check| !check.kept && check.sure)
+    });
     match &row.figures {
         Figures::Measured(medians) if medians.starved => Some(format!(
             "it answered {:.0} % of the requests",
             100.0 * medians.answered.unwrap_or(0.0)
         )),
         Figures::Missing { what: "failed", reason } => Some(reason.clone()),
-        _ => None,
+        _ => {
+            broken.map(|check| format!("{} was {}, not {}", check.of, check.measured, check.limit))
+        }
     }
 }
 
-/// Whether the choice matters at the traffic that was recorded, if it does not.
+/// The sentence that the choice does not matter at the recorded traffic, if it does not.
 pub(super) fn first_sentence(heading: &Heading, headroom: &[Headroom]) -> Option<String> {
     let recording = heading.design.recording.as_ref()?;
     let measured = headroom.iter().filter(|one| one.users_of_a_processor > 0.0);
@@ -99,7 +122,7 @@ pub(super) fn first_sentence(heading: &Heading, headroom: &[Headroom]) -> Option
     ))
 }
 
-/// A bound of a share, in percent: the next of 0.1, 0.01, ….
+/// An upper bound of a share, in percent: the next of 0.1, 0.01, ….
 fn percent(share: f64) -> String {
     let mut bound = 0.1_f64;
     let mut decimals = 1;
@@ -114,7 +137,7 @@ fn small(value: f64) -> String {
     if value < 10.0 { format!("{value:.2}") } else { grouped(value) }
 }
 
-/// Two digits: more would promise too much.
+/// Two digits, because more digits would promise too much.
 fn rounded(value: f64) -> f64 {
     if value < 10.0 {
         return value.round().max(1.0);
@@ -123,8 +146,7 @@ fn rounded(value: f64) -> f64 {
     (value / unit).round() * unit
 }
 
-/// Words for a replay: where other experiments have so many connections, it has so many times the
-/// users of the recording.
+/// Changes words for a replay: numbers of connections become multiples of the recording's users.
 pub fn in_users(text: &str) -> String {
     let mut told = String::with_capacity(text.len());
     let mut rest = text;
@@ -176,6 +198,14 @@ impl Headroom {
             0.0 => "not known".to_owned(),
             users => format!("about {}", grouped(rounded(users))),
         };
+        let room = match self.held {
+            None => room,
+            Some((users, connections)) => format!(
+                "{room}; its {} connections at a time are held by about {}",
+                grouped(connections as f64),
+                grouped(rounded(users))
+            ),
+        };
         match &self.lack {
             None => room,
             Some((users, why)) => format!("{room}; at {} {why}", grouped(*users as f64)),
@@ -214,10 +244,16 @@ pub(super) fn figures(recording: &Recording) -> Vec<(&'static str, String)> {
     if (recording.speed - 1.0).abs() > f64::EPSILON {
         figures.push(("speed", format!("{} times as fast", recording.speed)));
     }
+    if let Some(bunch) = recording.bunch {
+        figures.push(("burstier", format!("{bunch} users come at the same time")));
+    }
+    if let Some(rate) = recording.client_rate {
+        figures.push(("clients", format!("take at most {}/s", bytes(rate as f64))));
+    }
     figures
 }
 
-/// Planned against sent: the worst of the windows.
+/// The planned and the sent requests: the worst window.
 pub(super) fn sent(cells: &[Cell]) -> Vec<(&'static str, String)> {
     let replayed = cells.iter().filter_map(|cell| match &cell.outcome {
         Outcome::Measured(measured) => measured.replayed.as_ref(),

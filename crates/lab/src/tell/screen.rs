@@ -12,8 +12,8 @@
 //!   More:   duality report results --tables
 //! ```
 //!
-//! The last line of a terminal of 24 lines is for the next prompt. The text has styles. Take them
-//! out where it is printed to something that is no terminal.
+//! The last line of a terminal with 24 lines is for the next prompt. The text has styles. Remove
+//! the styles where the output is not a terminal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -31,15 +31,15 @@ use crate::tell::recommendation::{disturbed_briefly, network_of};
 use crate::tell::replay::in_users;
 use crate::tell::summary::Summary;
 
-/// How wide a line may be.
+/// The most columns of a line.
 const COLUMNS: usize = 80;
-/// How many lines there may be.
+/// The most lines.
 const LINES: usize = 23;
-/// How many of them the answer may have.
+/// The most lines of the answer.
 const ANSWER: usize = 6;
-/// How many the warnings may have.
+/// The most lines of the warnings.
 const WARNINGS: usize = 2;
-/// How wide the names and the figures of the table are, the mark and the spaces between included.
+/// The widths of names and figures in the table, with the mark and the spaces between.
 const NAME: usize = 20;
 const FIGURES: [(&str, usize); 4] = [("requests/s", 11), ("CPU/req", 9), ("p99", 9), ("memory", 9)];
 
@@ -53,8 +53,8 @@ struct Line {
 }
 
 impl Answer<'_> {
-    /// The first screen of an experiment. Its report is `page`, and the command `more` prints all
-    /// of it.
+    /// The first screen of an experiment. The path `page` is the report's, and the command `more`
+    /// prints the whole answer.
     pub fn render_screen(&self, page: &Path, more: &str) -> String {
         let mut screen = String::new();
         let answer = self.said();
@@ -81,7 +81,7 @@ impl Answer<'_> {
         }
     }
 
-    /// The answer: the first sentence, and those after it that have room.
+    /// The answer: the first sentence, and further sentences that fit.
     fn said(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for sentence in self.recommendation.all_sentences().take(3) {
@@ -94,7 +94,7 @@ impl Answer<'_> {
         lines
     }
 
-    /// What must be known of the figures, in one sentence for each kind.
+    /// Warnings about the figures, one sentence for each kind.
     fn noted(&self) -> String {
         let partial = self.summary.partial();
         let all: Vec<String> = partial
@@ -111,7 +111,7 @@ impl Answer<'_> {
         }
     }
 
-    /// The table of the busiest load, in at most so many lines.
+    /// The table of the busiest load, in at most `most` lines.
     fn table(&self, most: usize) -> Vec<Line> {
         let summary = &self.summary;
         let measured = |count: &&usize| summary.rows_at(**count).any(|row| row.medians().is_some());
@@ -142,12 +142,12 @@ impl Answer<'_> {
 }
 
 impl Summary {
-    /// The rows at a number of connections, those of the control left out.
+    /// The rows at a number of connections, without the control's rows.
     fn rows_at(&self, concurrency: usize) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |row| row.concurrency == concurrency)
     }
 
-    /// The kinds of warnings, and how many rows each is about.
+    /// The kinds of warnings, and the number of rows of each kind.
     fn warned(&self) -> Vec<String> {
         let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
         for row in self.all_rows() {
@@ -207,14 +207,14 @@ fn place(summary: &Summary, verdict: Option<&Verdict>, row: &Row) -> (u8, usize)
     }
 }
 
-/// A subject, its figures, and how it stands.
+/// A subject, its figures, and its standing.
 fn line(summary: &Summary, verdict: Option<&Verdict>, row: &Row) -> Line {
     let leads = verdict.is_some_and(|verdict| {
         verdict.tells_apart() && verdict.leaders().any(|one| one.subject == row.subject)
     });
     let is_current = summary.current.as_deref() == Some(&row.subject);
     let mark = if leads { "*" } else { " " };
-    let name = format!("{mark} {}", summary.label(&row.subject));
+    let name = narrow(&format!("{mark} {}", summary.label(&row.subject)));
     let medians = match &row.figures {
         Figures::Measured(medians) => medians,
         Figures::Missing { what, reason } => {
@@ -240,8 +240,7 @@ fn line(summary: &Summary, verdict: Option<&Verdict>, row: &Row) -> Line {
     Line { text: fit(&format!("{text}  {last}")), style }
 }
 
-/// Rate, processor time, tail latency and memory. Those of the rounds that the verdict rests on
-/// come first.
+/// Rate, processor time, tail latency and memory. Figures of the verdict's rounds have priority.
 fn figures(verdict: Option<&Verdict>, row: &Row, medians: &Medians) -> [String; 4] {
     let judged = verdict.and_then(|verdict| {
         let mut all = verdict.standings.iter().chain(&verdict.others);
@@ -256,8 +255,8 @@ fn figures(verdict: Option<&Verdict>, row: &Row, medians: &Medians) -> [String; 
     [format!("{at_least}{}", grouped(rate)), duration(cpu), p99, bytes(medians.memory_bytes)]
 }
 
-/// A subject's difference from the best one, or from what runs today, and whether it is worse for
-/// sure.
+/// A subject's difference from the best one, or from the subject that runs today, and whether it is
+/// certainly worse.
 fn stands(
     verdict: &Verdict,
     row: &Row,
@@ -291,7 +290,7 @@ fn stands(
     }
 }
 
-/// An alternative beside what runs today.
+/// An alternative, compared with the subject that runs today.
 fn change(one: &Alternative, metric: Metric) -> String {
     match one.change {
         Change::Level => "level".to_owned(),
@@ -299,14 +298,14 @@ fn change(one: &Alternative, metric: Metric) -> String {
     }
 }
 
-/// `+39 % [31 to 48]`; of a rate, in requests/s.
+/// `+39 % [31 to 48]`. For a rate, in requests/s.
 fn interval(shares: [f64; 3], metric: Metric) -> String {
     let told = |value: f64| if metric == Metric::Rate { 1.0 / (1.0 + value) - 1.0 } else { value };
     let [value, one, other] = shares.map(|share| 100.0 * told(share));
     format!("{value:+.0} % [{:.0} to {:.0}]", one.min(other), one.max(other))
 }
 
-/// Why a subject is out, in a word or two.
+/// The reason why a subject is out, in a word or two.
 fn reason(fault: Fault) -> &'static str {
     match fault {
         Fault::WrongReplies => "wrong replies",
@@ -318,7 +317,7 @@ fn reason(fault: Fault) -> &'static str {
     }
 }
 
-/// The text in lines, at most so many.
+/// The text in at most `most` lines.
 fn wrapped(text: &str, most: usize) -> Vec<String> {
     if text.is_empty() {
         return Vec::new();
@@ -339,11 +338,19 @@ fn wrapped(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// The text, cut where it is too wide.
+/// The text, cut if it is too wide.
 fn fit(text: &str) -> String {
     match textwrap::core::display_width(text) > COLUMNS {
         true => cut(text, COLUMNS - 1) + "…",
         false => text.to_owned(),
+    }
+}
+
+/// The name, cut where it is too wide for its column.
+fn narrow(name: &str) -> String {
+    match textwrap::core::display_width(name) >= NAME {
+        true => cut(name, NAME - 2) + "… ",
+        false => name.to_owned(),
     }
 }
 

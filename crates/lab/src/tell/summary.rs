@@ -1,9 +1,9 @@
 //! The summary of an experiment's cells: one row for each subject at each concurrency. A subject is
 //! an architecture or a peer.
 //!
-//! [`Summary::of`] takes the records so far, so it works after a whole experiment and after a
-//! Ctrl-C alike. Of a cell that was measured again (`--resume` after a failure), the last
-//! measurement counts. A cell that could not be measured keeps its reason and never becomes a zero.
+//! [`Summary::of`] takes the records so far, so it works after a whole experiment or after a
+//! Ctrl-C. If a cell was measured again (`--resume` after a failure), the last measurement counts.
+//! A cell that could not be measured keeps its reason and never becomes a zero.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,24 +16,24 @@ use crate::judge::verdict::{self, Question, Verdict};
 use crate::record::constraints::limit_of;
 use crate::record::{Constraints, Heading, Outcome, Records, Ways};
 
-/// What the cells of an experiment come to.
+/// The summary of the cells of an experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// The service.
     pub service: String,
     /// The names of architectures and peers, in the order of the design.
     pub subjects: Vec<String>,
-    /// The peers among the subjects. They stand beside the subjects that can be chosen.
+    /// The peers among the subjects. A peer is shown beside the subjects that can be chosen.
     pub peers: BTreeSet<String>,
-    /// The question about the ways to run one program, if the experiment compares these.
+    /// The question about the ways to run one program, if the experiment compares such ways.
     pub ways: Option<Ways>,
     /// The numbers of open connections, in the order of the design.
     pub concurrency: Vec<usize>,
-    /// How often each cell was to be measured.
+    /// The planned number of measurements of each cell.
     pub repeats: usize,
-    /// How many cells the design has.
+    /// The number of cells of the design.
     pub planned: usize,
-    /// For how many of them there is a measurement or a reason.
+    /// The number of cells with a measurement or a reason.
     pub done: usize,
     /// Decides the draws of the bootstrap.
     pub seed: u64,
@@ -43,25 +43,26 @@ pub struct Summary {
     /// The subjects that look at idle connections in each round
     /// ([`Design::looks_at_all`](crate::record::Design::looks_at_all)).
     pub looking_at_all: BTreeSet<String>,
-    /// What must be kept to be recommended.
+    /// The constraints on a recommended subject.
     pub constraints: Constraints,
     /// The subject that runs today, if it is known.
     pub current: Option<String>,
     /// A row for each subject at each concurrency, subjects outermost.
     pub rows: Vec<Row>,
-    /// What was measured twice, if anything was. It takes no part in comparisons.
+    /// The subject that was measured twice, if there is one. Its second measurement takes no part
+    /// in comparisons.
     pub control: Option<Again>,
     /// The verdict at each number of connections.
     pub verdicts: Vec<Verdict>,
 }
 
-/// An architecture that was measured twice, under two names: what differs between the two is not
-/// the architecture.
+/// An architecture that was measured twice, under two names. The architecture does not cause
+/// differences between the two.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Again {
     /// The architecture.
     pub architecture: String,
-    /// The second measurements, by concurrency; the subject is another name.
+    /// The second measurements, by concurrency. Their subject is the second name.
     pub rows: Vec<Row>,
 }
 
@@ -130,11 +131,11 @@ impl Summary {
         summary
     }
 
-    /// What cannot be chosen, and where.
+    /// The subjects that cannot be chosen, with their numbers of connections.
     fn disqualified(&self) -> BTreeSet<(String, usize)> {
         let is_out = |row: &&Row| !self.faults(row).is_empty();
         let out = self.rows.iter().filter(is_out).map(|row| (row.subject.clone(), row.concurrency));
-        // The control is the same server: a wrong reply of it is one of the server's.
+        // The control is the same server, so a wrong reply of the control is the server's.
         let again = self.control.iter().flat_map(|control| {
             let wrong = control.rows.iter().filter(|row| row.answered_wrongly());
             wrong.map(|row| (control.architecture.clone(), row.concurrency))
@@ -143,22 +144,22 @@ impl Summary {
     }
 
     /// The limits, and the figures of `medians` beside them. Latencies of invalid windows are left
-    /// out: the load generator could not do its work.
+    /// out, because the load generator could not do its work.
     pub fn checks(&self, medians: &Medians) -> Vec<Check> {
         let Medians { latency_samples, memory_samples, .. } = medians;
         let latencies = if medians.invalid { &[] } else { latency_samples.as_slice() };
         constraints::check(&self.constraints, latencies, memory_samples, self.seed)
     }
 
-    /// The limits for which `medians` have no figure, in words. So it is not known whether they are
-    /// kept.
+    /// The limits for which `medians` have no figure, in words. So it is unknown whether these
+    /// limits are kept.
     pub fn unchecked(&self, medians: &Medians) -> Vec<String> {
         let checks = self.checks(medians);
         let limits = self.constraints.slo.iter().map(limit_of);
         limits.filter(|limit| checks.iter().all(|check| check.limit != *limit)).collect()
     }
 
-    /// Why a row's subject cannot be chosen there.
+    /// The faults that exclude a row's subject from the choice.
     pub fn faults(&self, row: &Row) -> Vec<Fault> {
         let Some(medians) = row.medians() else { return Vec::new() };
         let mut faults = medians.faults();
@@ -205,20 +206,21 @@ impl Summary {
         self.rows.iter().filter(move |row| row.subject == name)
     }
 
-    /// The rows of all that is compared, and then those of the control.
+    /// The rows of all compared subjects, and then the control's rows.
     pub fn all_rows(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().chain(self.control.iter().flat_map(|control| &control.rows))
     }
 
-    /// `partial: 37 of 108 cells` when the experiment did not come to its end.
+    /// `partial: 37 of 108 cells` if the experiment was cut short.
     pub fn partial(&self) -> Option<String> {
         let (done, planned) = (self.done, self.planned);
         (done < planned).then(|| format!("partial: {done} of {planned} cells"))
     }
 
-    /// Warnings about the figures: a line for each subject of a warning, or one for many.
+    /// Warnings about the figures: a line for each subject of a warning, or one line for many
+    /// subjects.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        /// Warnings of one kind that are about more rows than these are told together.
+        /// Warnings of one kind about more rows than this share one line.
         const FEW: usize = 3;
         let mut kinds: Vec<(&WarningKind, Vec<(&Row, &Warning)>)> = Vec::new();
         for row in self.all_rows() {
@@ -253,8 +255,7 @@ impl Summary {
         lines
     }
 
-    /// Why there are no figures, each reason once, with the subject and the concurrencies that it
-    /// is about.
+    /// The reasons for missing figures, each once, with its subjects and concurrencies.
     pub(crate) fn missing(&self) -> Vec<String> {
         let mut notes: Vec<(String, Vec<String>)> = Vec::new();
         for row in self.all_rows() {

@@ -1,6 +1,5 @@
-//! The results of an experiment as text for the terminal. First come the disturbances and the
-//! verdict's tables. Then come the cells that could not be measured, the warnings, and the
-//! recommendation.
+//! The results of an experiment as text for the terminal. The disturbances and the verdict's tables
+//! come first. The cells without measurements, the warnings, and the recommendation follow.
 
 use std::fmt::Write;
 
@@ -10,15 +9,15 @@ use crate::statistics::{Estimate, ratio};
 use crate::tell::recommendation::Recommendation;
 use crate::tell::summary::Summary;
 
-/// What each repeat measured of something.
+/// The values of a metric, one for each repeat.
 type Samples = fn(&Medians) -> &[f64];
 
 impl Summary {
-    /// Tables for the terminal, then what could not be measured, the warnings and the
+    /// Tables for the terminal, then the cells without measurements, the warnings and the
     /// recommendation.
     ///
-    /// Figures are also given as multiples of those of the `baseline`, of the native program, or of
-    /// the peer if there is one.
+    /// Figures are also given as multiples of the `baseline`'s. Without one, the baseline is the
+    /// native program, or the peer if there is one.
     pub fn render_text(&self, said: &Recommendation, baseline: Option<&str>) -> String {
         let mut text = String::new();
         if let Some(partial) = self.partial() {
@@ -61,7 +60,7 @@ impl Summary {
         text
     }
 
-    /// The subject that the figures of others are multiples of.
+    /// The subject with the figures that other subjects' multiples are of.
     fn baseline<'a>(&'a self, asked: Option<&'a str>) -> Option<&'a str> {
         let mut peers = self.peers.iter();
         asked
@@ -69,8 +68,8 @@ impl Summary {
             .or_else(|| peers.next().filter(|_| self.peers.len() == 1).map(String::as_str))
     }
 
-    /// The figure of `row` divided by the baseline's at as many connections. None if one of the two
-    /// was not measured.
+    /// The figure of `row` divided by the baseline's at as many connections. `None` if one of the
+    /// two was not measured.
     fn beside(&self, baseline: &str, row: &Row, own: &[f64], samples: Samples) -> Option<Estimate> {
         let mut beside =
             self.of_subject(baseline).filter(|other| other.concurrency == row.concurrency);
@@ -84,7 +83,7 @@ impl Summary {
         lines[0].extend(self.concurrency.iter().map(|&count| connections(count) + "  "));
         for name in &self.subjects {
             let cells = self.of_subject(name).map(|row| match &row.figures {
-                // The mark leads to the warnings beneath the tables.
+                // The mark refers to the warnings beneath the tables.
                 Figures::Measured(medians) if medians.invalid => show(row, medians) + " ✗",
                 Figures::Measured(medians) if row.warnings.is_empty() => show(row, medians) + "  ",
                 Figures::Measured(medians) => show(row, medians) + " !",

@@ -1,5 +1,5 @@
-//! A trace as people read it: how many requests and connections, when they came, and what was
-//! inferred. [`Summary::text`] is for a terminal, [`write()`] makes a page, and a summary
+//! A trace in readable form: the numbers of requests and connections, their times, and the inferred
+//! properties. [`Summary::text`] is for a terminal, [`write()`] makes a page, and a summary
 //! serialises as JSON.
 
 mod page;
@@ -14,40 +14,40 @@ pub use page::write;
 
 /// The version of a summary as JSON.
 const VERSION: u32 = 1;
-/// A trace is cut into so many slices, each of which is a column of text.
+/// A trace is cut into this many slices, each a column of text.
 const SLICES: usize = 64;
-/// A distribution has so many points.
+/// The number of points of a distribution.
 const POINTS: usize = 64;
 
-/// What is in a trace.
+/// The content of a trace.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// The version of this as JSON.
+    /// The version of the JSON form.
     version: u32,
-    /// The trace's checksum, which names it.
+    /// The trace's checksum, which identifies the trace.
     pub checksum: String,
-    /// What the trace was made from.
+    /// The origin of the trace.
     pub source: String,
     /// The length.
     pub seconds: f64,
-    /// How many requests it has.
+    /// The number of requests in the trace.
     pub requests: u64,
-    /// How many connections it has.
+    /// The number of connections in the trace.
     pub connections: u64,
     /// Requests in each of equal slices of the trace.
     pub arrivals: Vec<u64>,
-    /// How long a slice is.
+    /// The length of a slice in seconds.
     pub slice_seconds: f64,
     /// Connections open on average in each slice.
     pub open: Vec<f64>,
     /// Connections open on average.
     pub open_mean: f64,
-    /// Most connections open at once.
+    /// The most connections that were open at once.
     pub open_most: u64,
-    /// Variance over mean of the number of requests in 1, 10 and 60 s; 1 for clients that are
-    /// independent. `None` if the trace is too short.
+    /// Variance over mean of the number of requests in 1, 10 and 60 s. The ratio is 1 for
+    /// independent clients. `None` if the trace is too short.
     pub dispersion: [Option<f64>; 3],
-    /// Requests of a connection.
+    /// The number of requests on a connection.
     pub per_connection: Distribution,
     /// Think times in microseconds.
     pub think_us: Distribution,
@@ -55,40 +55,40 @@ pub struct Summary {
     pub reply: Distribution,
     /// Requests by method, the most frequent first.
     pub methods: Vec<(Method, u64)>,
-    /// Replies by the first digit of their status, from 0, which stands for "not told".
+    /// Replies by the first digit of their status. The digit 0 stands for an unknown status.
     pub status: [u64; 6],
     /// Connections of clients with a known speed.
     pub limited: u64,
-    /// How many paths the trace has.
+    /// The number of paths in the trace.
     pub paths: usize,
-    /// What the source does not tell.
+    /// Properties that the source lacks, and that were inferred.
     pub inferred: Vec<Inferred>,
-    /// What a reader should know.
+    /// Warnings for readers.
     pub warnings: Vec<String>,
 }
 
 /// How values are distributed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Distribution {
-    /// How many there are.
+    /// The number of values.
     pub count: u64,
-    /// Their mean; 0 of none.
+    /// The mean of the values. 0 without values.
     pub mean: f64,
-    /// Half of the values are at most this; 0 of none. So are 90 and 99 % of them, and all.
+    /// The median. 0 without values.
     pub p50: f64,
-    /// 90 % of them.
+    /// The 90th percentile.
     pub p90: f64,
-    /// 99 % of them.
+    /// The 99th percentile.
     pub p99: f64,
-    /// All of them.
+    /// The maximum.
     pub most: f64,
-    /// Values, each with the share of all that are at most this.
+    /// Values, each with the share of all values that are at most as large.
     #[serde(skip)]
     shares: Vec<(f64, f64)>,
 }
 
 impl Summary {
-    /// What is in a trace.
+    /// The content of a trace.
     pub fn of(trace: &Trace) -> Self {
         let head = &trace.head;
         let slice = (head.length.as_secs_f64() / SLICES as f64).max(1e-6);
@@ -150,8 +150,8 @@ fn methods(classes: &[Class]) -> Vec<(Method, u64)> {
     counts
 }
 
-/// How many times lie in each of so many slices of a length in seconds. The last slice has those
-/// after it, too.
+/// The number of times in each of `slices` slices. `slice` is the length of a slice in seconds. The
+/// last slice includes later times.
 fn counts(times: &[Duration], slice: f64, slices: usize) -> Vec<u64> {
     let mut counts = vec![0; slices];
     for time in times {
@@ -160,10 +160,10 @@ fn counts(times: &[Duration], slice: f64, slices: usize) -> Vec<u64> {
     counts
 }
 
-/// Variance over mean of the counts in pieces of so many seconds.
+/// Variance over mean of the counts in pieces of this many seconds.
 fn dispersion(times: &[Duration], scale: f64, length: Duration) -> Option<f64> {
     let pieces = (length.as_secs_f64() / scale) as usize;
-    // More pieces would take much memory, and tell nothing about a server's load.
+    // More pieces would take much memory, and reveal nothing about a server's load.
     if !(5..=100_000_000).contains(&pieces) {
         return None;
     }
@@ -174,7 +174,7 @@ fn dispersion(times: &[Duration], scale: f64, length: Duration) -> Option<f64> {
     (mean > 0.0).then(|| variance / pieces as f64 / mean)
 }
 
-/// Connections open on average in each slice, on average in all, and at most.
+/// The connections open on average in each slice, on average overall, and at most.
 fn open(trace: &Trace, slice: f64) -> (Vec<f64>, f64, u64) {
     let mut open = vec![0.0; SLICES];
     let span = |connection: &Connection| {
@@ -202,7 +202,7 @@ fn open(trace: &Trace, slice: f64) -> (Vec<f64>, f64, u64) {
     (open, mean, most as u64)
 }
 
-/// The distribution of values, each of which is there so many times.
+/// The distribution of values, each with its number of occurrences.
 fn distribution(mut values: Vec<(f64, u64)>) -> Distribution {
     values.sort_by(|one, other| one.0.total_cmp(&other.0));
     let count: u64 = values.iter().map(|(_, count)| count).sum();
@@ -224,7 +224,7 @@ fn distribution(mut values: Vec<(f64, u64)>) -> Distribution {
         .map(|point| point as f64 / POINTS as f64)
         .map(|share| (at(share), share))
         .collect();
-    // Of one value, the largest share.
+    // For equal values, keep the largest share.
     shares.reverse();
     shares.dedup_by_key(|(value, _)| *value);
     shares.reverse();

@@ -1,4 +1,4 @@
-//! A trace as one HTML page that needs nothing else.
+//! A trace as one self-contained HTML page.
 
 use std::io;
 use std::path::Path;
@@ -24,7 +24,7 @@ struct Figure {
 ///
 /// # Errors
 ///
-/// When the file cannot be written.
+/// Fails if the file cannot be written.
 pub fn write(path: &Path, title: &str, summary: &Summary) -> io::Result<()> {
     write_whole(path, &render(title, summary))
 }
@@ -81,7 +81,7 @@ fn figures(summary: &Summary) -> Vec<Figure> {
     .collect()
 }
 
-/// A figure for each slice of the trace, which is so many seconds long.
+/// A figure for each slice of the trace, which is `seconds` long.
 fn over_time(
     title: &'static str,
     caption: &'static str,
@@ -119,7 +119,7 @@ fn shares(
     chart(title, caption, below, across, share, false, points.collect())
 }
 
-/// A line through points; none through fewer than two.
+/// A line through points. Empty for fewer than two points.
 fn chart(
     title: &'static str,
     caption: &'static str,

@@ -1,10 +1,10 @@
-//! A summary of a known trace, and how it is shown.
+//! A summary of a known trace, and its presentation.
 
 use super::*;
 use duality_trace::{Head, Step};
 
-/// A trace of 1,000 s: a connection each 10 s, each with three requests 2 s apart, open for 5 s
-/// more.
+/// A trace of 1,000 s: a new connection every 10 s. Each has three requests 2 s apart, and stays
+/// open for 5 s more.
 fn trace() -> Trace {
     let seconds = Duration::from_secs;
     let class = |reply, count| Class {
@@ -50,7 +50,7 @@ fn a_summary_has_what_is_in_the_trace() {
     assert_eq!((summary.reply.p50, summary.reply.most), (65_536.0, 65_536.0));
     assert_eq!(summary.methods, [(Method::Get, 300)]);
     assert_eq!(summary.status, [0, 0, 300, 0, 0, 0]);
-    // Exactly three in each 10 s.
+    // Each interval of 10 s has exactly three requests.
     assert_eq!(summary.dispersion[1], Some(0.0));
 }
 

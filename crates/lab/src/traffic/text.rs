@@ -14,7 +14,7 @@ const WIDTH: usize = 80;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 impl Summary {
-    /// What is in the trace, in lines of at most 80 columns.
+    /// The content of the trace, in lines of at most 80 columns.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let _ = writeln!(
@@ -133,7 +133,7 @@ fn length(seconds: f64) -> String {
     whole.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
-/// A size, in bytes where it is small.
+/// A size. Small sizes are in bytes.
 fn size(size: f64) -> String {
     if size < 1024.0 { format!("{size:.0} B") } else { bytes(size) }
 }
@@ -149,7 +149,7 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// A column for each value. Nothing stands for zero.
+/// A column for each value. A zero has an empty column.
 fn bars(values: &[f64]) -> String {
     let most = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     let bar = |value: &f64| match value / most * BARS.len() as f64 {
@@ -159,7 +159,7 @@ fn bars(values: &[f64]) -> String {
     values.iter().map(bar).collect::<String>().trim_end().to_owned()
 }
 
-/// Lines that are indented by `indent`, and further ones by two more.
+/// Lines that are indented by `indent`. Further lines are indented by two more.
 fn paragraph(indent: &str, text: &str) -> String {
     let further = format!("{indent}  ");
     let options = textwrap::Options::new(WIDTH).initial_indent(indent).subsequent_indent(&further);

@@ -1,4 +1,4 @@
-//! A candidate while a trial runs: its server, what it has done, and the limits that it must keep.
+//! A candidate while a trial runs: its server, its counts, and its limits.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -15,42 +15,42 @@ use crate::measure::no_server::NoServer;
 use crate::measure::server::Server;
 use crate::measure::server::ours::Process;
 
-/// What a server without a limit is told to count as late.
+/// The limit for late requests of a server without a limit.
 const NO_LIMIT: Duration = Duration::from_secs(86_400);
 
 /// A candidate.
 pub(super) struct Candidate {
     pub(super) about: super::Candidate,
     pub(super) state: State,
-    /// How often its server has died.
+    /// The number of deaths of its servers.
     pub(super) deaths: u32,
     server: Option<Process>,
-    /// What a server that has ended had said.
+    /// The output of a server that has ended.
     unheard: String,
-    /// What its servers before this one have done.
+    /// The counts of its earlier servers.
     before: Totals,
-    /// What this server has done until the last look.
+    /// The counts of its present server up to the last look.
     now: Totals,
     errors: Guard,
     late: Option<Guard>,
 }
 
-/// What becomes of a candidate.
+/// The state of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It gets connections in its turn.
+    /// The candidate gets connections in its turns.
     In,
-    /// It gets no more since then, and accepts what is in its queue.
+    /// The candidate gets no more connections since this time, and accepts the ones in its queue.
     Leaving(Instant),
-    /// It was asked to drain.
+    /// The candidate's server was asked to drain.
     Draining,
-    /// The server has ended. What is left in its queue goes to another one.
+    /// The server has ended. Connections left in its queue go to another server.
     Gone,
-    /// No server can be had for its queue.
+    /// No server is available for the candidate's queue.
     Abandoned,
 }
 
-/// Counts of a server until some moment.
+/// Counts of a server up to a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Totals {
     cpu_us: u64,
@@ -64,7 +64,7 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// These counts, and those of a later server.
+    /// The sum of these counts and those of a later server.
     fn and(&self, later: &Self) -> Self {
         let longer = self.buckets.len().max(later.buckets.len());
         let bucket = |of: &Self, place: usize| of.buckets.get(place).copied().unwrap_or(0);
@@ -80,7 +80,7 @@ impl Totals {
         }
     }
 
-    /// What has come since `before`.
+    /// The counts since `before`.
     pub(super) fn since(&self, before: &Self) -> Measured {
         let of = |place: usize| before.buckets.get(place).copied().unwrap_or(0);
         let buckets: Vec<u64> = self
@@ -103,8 +103,8 @@ impl Totals {
     }
 }
 
-/// The end of the bucket with that quantile, in microseconds. The buckets end at 1, 2, 4 … µs; the
-/// last has no end.
+/// The upper end of the bucket with this quantile, in microseconds. The buckets end at 1, 2, 4 …
+/// µs, and the last bucket has no end.
 fn quantile(buckets: &[u64], quantile: f64) -> Option<f64> {
     let all: u64 = buckets.iter().sum();
     let wanted = (quantile * all as f64).ceil() as u64;
@@ -139,11 +139,11 @@ impl Candidate {
         Ok(candidate)
     }
 
-    /// Starts a server on the candidate's socket. Its last one has ended.
+    /// Starts a server on the candidate's socket. The candidate's last server has ended.
     ///
     /// # Errors
     ///
-    /// Why there is none, in one line.
+    /// The reason why there is no server, in one line.
     pub(super) fn serve(
         &mut self,
         setup: &Setup,
@@ -159,7 +159,7 @@ impl Candidate {
         command.args(&setup.server_arguments);
         command.arg(format!("--listener={}", listener.as_raw_fd()));
         command.arg(format!("--late-after={}us", late_after.as_micros()));
-        // A Ctrl-C is for the trial, which then ends its servers in order.
+        // The trial handles a Ctrl-C, and then ends its servers in order.
         command.process_group(0);
         let failed = |error: rustix::io::Errno| format!("cannot pass the listener on: {error}");
         fcntl_setfd(listener, FdFlags::empty()).map_err(failed)?;
@@ -176,7 +176,7 @@ impl Candidate {
     ///
     /// # Errors
     ///
-    /// How the server ended. One that does not answer is ended.
+    /// How the server ended. A server that does not answer is killed.
     pub(super) fn look(&mut self, with_memory: bool) -> Result<(), String> {
         let Some(server) = &mut self.server else { return Ok(()) };
         match counted(server, with_memory) {
@@ -197,7 +197,7 @@ impl Candidate {
         }
     }
 
-    /// Lets go of a server that has ended, or is to end now.
+    /// Drops a server that has ended, or must end now.
     fn bury(&mut self) {
         if let Some(mut server) = self.server.take() {
             server.kill();
@@ -212,12 +212,12 @@ impl Candidate {
         text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 
-    /// All that the candidate has done until the last look.
+    /// The counts of the candidate up to the last look.
     pub(super) fn totals(&self) -> Totals {
         self.before.and(&self.now)
     }
 
-    /// The limit that the candidate is beyond, if it is. `before` is what it had done at the last
+    /// The limit that the candidate exceeds, if there is one. `before` has the counts of the last
     /// look.
     pub(super) fn beyond(&mut self, before: &Totals, limits: &Limits) -> Option<Reason> {
         let all = self.totals();
@@ -241,11 +241,11 @@ impl Candidate {
         (bytes > limit).then_some(Reason::Memory { bytes, limit })
     }
 
-    /// Takes a step towards the end of a candidate that is out. It drains once its queue has been
-    /// empty, `grace` after its last turn: until then handshakes may end. True when it has just
-    /// ended.
+    /// Takes a step towards the end of a candidate that is out. The candidate drains once its queue
+    /// has been empty, `grace` after its last turn: until then handshakes may end. Returns true if
+    /// the candidate has just ended.
     pub(super) fn step_out(&mut self, door: &dyn Door, place: usize, grace: Duration) -> bool {
-        /// A server that does not empty its queue leaves it to an heir.
+        /// If a server does not empty its queue, an heir takes the queue.
         const MOST: Duration = Duration::from_secs(10);
         match self.state {
             State::Leaving(since) if since.elapsed() >= grace => {
@@ -267,7 +267,7 @@ impl Candidate {
         false
     }
 
-    /// Asks the server to answer what it has accepted, and to end.
+    /// Asks the server to answer its accepted requests, and to end.
     pub(super) fn drain(&mut self) {
         if let Some(server) = &mut self.server {
             server.drain();
@@ -275,22 +275,22 @@ impl Candidate {
         self.state = State::Draining;
     }
 
-    /// Whether it has no server.
+    /// Whether the candidate has no server.
     pub(super) fn has_ended(&self) -> bool {
         matches!(self.state, State::Gone | State::Abandoned)
     }
 
-    /// Whether it gets connections.
+    /// Whether the candidate gets connections.
     pub(super) fn is_in(&self) -> bool {
         self.state == State::In
     }
 }
 
-/// What a server tells of itself.
+/// The counters that a server reports.
 fn counted(server: &mut Process, with_memory: bool) -> io::Result<Totals> {
     let used = server.counters(with_memory)?;
     let requests = server.requests()?;
-    // A service of the user's own may not say what a request is. Then a connection is one.
+    // A service of the user's own may not define requests. Then a connection counts as a request.
     let answered = if requests.answered > 0 { requests.answered } else { requests.ended };
     Ok(Totals {
         cpu_us: used.cpu_us,
@@ -304,7 +304,7 @@ fn counted(server: &mut Process, with_memory: bool) -> io::Result<Totals> {
     })
 }
 
-/// How a process ended.
+/// A description of a process's end.
 fn told(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with exit code {code}"),

@@ -1,4 +1,5 @@
-//! The end of a trial: the best goes on serving, the others drain, and at last all do.
+//! The end of a trial: the best candidate goes on serving, and the others drain. At last all
+//! candidates drain.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -10,7 +11,7 @@ use super::event::{Event, Finding, Reason, Verdict};
 use super::run::{HANDSHAKE, LOOK, TICK, Trial};
 
 impl Trial<'_> {
-    /// Says what came of it. With [`Then::Serve`], the best candidate serves until the signal.
+    /// Announces the finding. With [`Then::Serve`], the best candidate serves until the signal.
     pub(super) fn conclude(&mut self, finding: Finding) -> Result<(), String> {
         let stays = self.setup.then == Then::Serve && finding != Finding::Interrupted;
         self.look(true)?;
@@ -23,6 +24,7 @@ impl Trial<'_> {
             blocks: self.costs.len(),
             measured: self.measured(),
             standings: self.standings(),
+            out: self.all_out(),
         };
         self.tell(Event::Decided(Box::new(verdict)));
         let Some(serving) = serving.filter(|_| stays) else { return Ok(()) };
@@ -43,9 +45,17 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Ends the trial: no connection begins, and all that have begun are answered.
+    fn all_out(&self) -> Vec<String> {
+        let places = 0..self.candidates.len();
+        places
+            .filter(|place| !self.candidates[*place].is_in())
+            .map(|place| self.name(place))
+            .collect()
+    }
+
+    /// Ends the trial: no new connection begins, and all existing ones are answered.
     pub(super) fn shut(&mut self) -> Result<(), String> {
-        /// A queue that is not empty by then is left to an heir.
+        /// If a queue is not empty by then, an heir takes the queue.
         const MOST: Duration = Duration::from_secs(5);
         let closed = self.door.close_to_newcomers();
         let (begun, mut quiet) = (Instant::now(), Instant::now());
@@ -57,7 +67,7 @@ impl Trial<'_> {
         }
         for candidate in &mut self.candidates {
             if !candidate.has_ended() {
-                // What it has done until now; one that has ended has nothing to tell.
+                // Read the counters so far. A server that has ended reports nothing.
                 let _ = candidate.look(false);
                 candidate.drain();
             }

@@ -1,7 +1,7 @@
-//! What happens in a trial, as data: `--json` prints these, and `--out` keeps them.
+//! The events of a trial, as data: `--json` prints them, and `--out` keeps them.
 //!
 //! Each line is an object with `at_s`, the seconds since the trial began, and `event`. A new field
-//! or event is no new version of the format, another meaning is.
+//! or event is no new version of the format, but a new meaning is.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub struct Told {
     pub event: Event,
 }
 
-/// What happens in a trial.
+/// An event of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -39,18 +39,19 @@ pub enum Event {
         /// Why.
         reason: Reason,
     },
-    /// The last candidate is beyond a limit. It stays, because no other candidate is left to serve.
+    /// The last candidate exceeds a limit. The candidate stays, because no other candidate is left
+    /// to serve.
     Kept {
         /// Which.
         candidate: String,
-        /// What takes others out.
+        /// The reason that would take another candidate out.
         reason: Reason,
     },
-    /// A candidate has died, and was started again.
+    /// A candidate has died, and was restarted.
     Restarted {
         /// Which.
         candidate: String,
-        /// How it ended.
+        /// The way in which the candidate ended.
         how: String,
     },
     /// A candidate has drained and ended.
@@ -58,7 +59,7 @@ pub enum Event {
         /// Which.
         candidate: String,
     },
-    /// A server answers what has been left in the queue of a candidate that has ended.
+    /// A server takes the connections left in the queue of a candidate that has ended.
     Heir {
         /// The candidate.
         candidate: String,
@@ -78,7 +79,7 @@ pub enum Event {
     Ended,
 }
 
-/// What a trial is about.
+/// The set-up of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Heading {
     /// The version of the format.
@@ -89,23 +90,23 @@ pub struct Heading {
     pub started_at: String,
     /// The service.
     pub service: String,
-    /// Where clients find it.
+    /// The address for clients.
     pub address: String,
     /// The candidates.
     pub candidates: Vec<Candidate>,
     /// Flags of each server.
     pub server_arguments: Vec<String>,
-    /// How connections are handed out.
+    /// How connections are assigned.
     pub by: By,
-    /// How long a turn is, in seconds.
+    /// The length of a turn, in seconds.
     pub slot_s: f64,
-    /// How long the trial may take, in seconds.
+    /// The longest time that the trial may take, in seconds.
     pub budget_s: f64,
-    /// What happens at the end.
+    /// The action at the end.
     pub then: Then,
     /// The probability of a false statement.
     pub promise: f64,
-    /// Candidates that differ less are level.
+    /// Candidates with a smaller difference are level.
     pub margin: f64,
     /// The seed of the order of turns.
     pub seed: u64,
@@ -116,151 +117,160 @@ pub struct Heading {
 /// One mirrored pair of turns of each candidate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Block {
-    /// Which block, from 0.
+    /// The index of the block, from 0.
     pub number: usize,
-    /// Why it does not count, if so.
+    /// The reason why the block does not count, if it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped: Option<Dropped>,
     /// The duration, in seconds.
     pub seconds: f64,
-    /// The candidates in the order of their turns; empty where each connection was drawn.
+    /// The candidates in the order of their turns. Empty if each connection was drawn.
     pub order: Vec<String>,
-    /// What each candidate that is in the trial did meanwhile.
+    /// The measurements of each candidate that is in the trial.
     pub measured: BTreeMap<String, Measured>,
-    /// How the candidates stand now.
+    /// The present standings of the candidates.
     pub standings: Vec<Standing>,
 }
 
-/// Why a block does not count.
+/// The reason why a block does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dropped {
-    /// The first block has servers with cold caches.
+    /// In the first block, servers have cold caches.
     WarmUp,
-    /// A candidate died or was started in it.
+    /// In this block, a candidate died or was started.
     Disturbed,
 }
 
-/// What a candidate did in a block, or in all.
+/// The measurements of a candidate in a block, or in the whole trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Measured {
     /// Requests that were answered.
     pub requests: u64,
-    /// Processor time of all its processes, in microseconds.
+    /// Processor time of all processes of the candidate, in microseconds.
     pub cpu_us: u64,
     /// Connections that failed.
     pub failed: u64,
     /// Connections that were refused because the server was full.
     pub refused: u64,
-    /// Requests that took longer than the limit; none without one.
+    /// Requests that took longer than the limit. `None` without a limit.
     pub late: u64,
-    /// Connections that are open at the end.
+    /// Connections that are open at the end of the period.
     pub connections_open: u64,
-    /// Half of the requests took no longer, in microseconds: the end of a bucket.
+    /// The time that half of the requests did not exceed, in microseconds: the end of a bucket.
     pub p50_us: Option<f64>,
-    /// 99 % of the requests took no longer, in microseconds: the end of a bucket.
+    /// The time that 99 % of the requests did not exceed, in microseconds: the end of a bucket.
     pub p99_us: Option<f64>,
-    /// The most memory until now, in bytes; 0 where it was not looked at.
+    /// The most memory so far, in bytes. 0 if memory was not read.
     pub memory_bytes: u64,
 }
 
 impl Measured {
-    /// Microseconds of processor time for each request; none without requests.
+    /// Microseconds of processor time for each request. `None` without requests.
     pub fn cost(&self) -> Option<f64> {
         (self.requests > 0).then(|| self.cpu_us as f64 / self.requests as f64)
     }
 }
 
-/// How a candidate stands against the best one.
+/// The standing of a candidate against the best one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Standing {
     /// Which.
     pub candidate: String,
-    /// The processor time for a request over that of the best, less 1.
+    /// The ratio of the candidate's processor time for a request to the best one's, less 1.
     pub excess: f64,
-    /// Where the true value lies, at all looks together.
+    /// The interval of the true value, which holds at all looks together.
     pub interval: Option<Interval>,
 }
 
-/// Why a candidate is out.
+/// The reason why a candidate is out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum Reason {
     /// Too large a share of its requests failed.
     Errors {
-        /// The share until now.
+        /// The share so far.
         share: f64,
         /// The limit.
         limit: f64,
     },
     /// Too large a share of its requests took too long.
     Slow {
-        /// The share until now.
+        /// The share so far.
         share: f64,
         /// The percentile, such as `p99`.
         percentile: String,
         /// The limit in microseconds.
         limit_us: f64,
     },
-    /// It takes too much memory.
+    /// The candidate takes too much memory.
     Memory {
         /// Bytes.
         bytes: u64,
         /// The limit.
         limit: u64,
     },
-    /// It died a second time, or could not be started again.
+    /// The candidate died a second time, or could not be restarted.
     Died {
         /// How.
         how: String,
     },
-    /// It takes more processor time than the best, for sure.
+    /// The candidate is certain to take more processor time than the best.
     Behind {
-        /// The best one.
+        /// The best candidate.
         best: String,
-        /// By how much it is above the best: a share.
+        /// The excess over the best, as a share.
         interval: Interval,
     },
     /// The trial has ended, and another candidate goes on.
     NotChosen,
 }
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// What ended the comparison.
+    /// The finding that ended the comparison.
     pub finding: Finding,
     /// The candidate that goes on serving, if one does.
     pub serving: Option<String>,
-    /// How many blocks counted.
+    /// The number of blocks that counted.
     pub blocks: usize,
-    /// What each candidate did in all.
+    /// The measurements of each candidate in the whole trial.
     pub measured: BTreeMap<String, Measured>,
-    /// How the candidates stand that were left, the best first.
+    /// The standings of the remaining candidates, the best first.
     pub standings: Vec<Standing>,
+    /// The candidates that took no more connections when the comparison ended.
+    pub out: Vec<String>,
 }
 
-/// What ended the comparison.
+impl Verdict {
+    /// Whether no connection reached any candidate.
+    pub(super) fn nothing_came(&self) -> bool {
+        self.measured.values().all(|one| one.requests + one.failed + one.refused == 0)
+    }
+}
+
+/// The end of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "finding", rename_all = "snake_case")]
 pub enum Finding {
-    /// One candidate takes least processor time, for sure.
+    /// One candidate is certain to take least processor time.
     Winner {
         /// Which.
         candidate: String,
     },
-    /// These differ by less than the margin, for sure.
+    /// These candidates are certain to differ by less than the margin.
     Level {
-        /// Which, the best first.
+        /// The level candidates, the best first.
         candidates: Vec<String>,
     },
-    /// All others were beyond a limit, or died.
+    /// All other candidates exceeded a limit, or died.
     LastOne {
         /// Which.
         candidate: String,
     },
-    /// The budget was spent, and nothing is sure.
+    /// The budget was spent, and no finding is certain.
     OutOfTime,
-    /// The trial was asked to end.
+    /// The user asked the trial to end.
     Interrupted,
 }

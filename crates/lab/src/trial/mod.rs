@@ -1,5 +1,5 @@
 //! A randomised experiment on live traffic: one address, one server for each candidate, and clients
-//! that know nothing of it.
+//! that do not know of the trial.
 //!
 //! ```text
 //!   clients ──▶ one address ── the door: whose turn is it? ──▶ epoll     a process each, with its
@@ -9,11 +9,11 @@
 //! ```
 //!
 //! Time is cut into turns in mirrored random order (`plan`). A connection stays with the server
-//! that accepted it, so each server's processor time and requests count at all times. A block is
+//! that accepted it. So each server's processor time and requests count at all times. A block is
 //! one mirrored pair of turns of each candidate. docs/trial.md explains the method.
 //!
-//! The trial itself listens, by the [`Door`] that the command gives it. So a server can die, or end
-//! in order, and no queued connection is lost.
+//! The trial itself listens, through the [`Door`] that the command provides. So a server can die,
+//! or end in order, and no queued connection is lost.
 
 mod candidate;
 mod ending;
@@ -38,28 +38,28 @@ use crate::judge::sequential::Rule;
 pub use run::run;
 pub use text::{line, summary};
 
-/// What is tried, and how.
+/// The candidates of a trial, and the procedure.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The `duality` that serves: this program.
+    /// The path of `duality`, this program, which serves.
     pub program: PathBuf,
     /// The service.
     pub service: String,
     /// The candidates, at least two.
     pub candidates: Vec<Candidate>,
-    /// Flags of `duality serve` for each of them.
+    /// Flags of `duality serve` for each candidate.
     pub server_arguments: Vec<String>,
-    /// How long a turn is, of a candidate with an equal share.
+    /// The length of a turn, for a candidate with an equal share.
     pub slot: Duration,
-    /// How connections are handed out.
+    /// How connections are assigned.
     pub by: By,
-    /// What takes a candidate out.
+    /// The limits that take a candidate out.
     pub limits: Limits,
-    /// How long the trial may take.
+    /// The longest time that the trial may take.
     pub budget: Duration,
-    /// What happens at its end.
+    /// The action at the end of the trial.
     pub then: Then,
-    /// What is asked of the verdict.
+    /// The demands on the verdict.
     pub rule: Rule,
     /// The seed of the order of turns.
     pub seed: u64,
@@ -68,28 +68,28 @@ pub struct Setup {
 /// A candidate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Candidate {
-    /// What it is called.
+    /// The candidate's name.
     pub name: String,
-    /// How it carries connections.
+    /// The architecture, which carries the candidate's connections.
     pub architecture: String,
     /// The share of the new connections, from 0 to 1.
     pub share: f64,
 }
 
-/// How connections are handed out.
+/// How connections are assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// In turns: all connections of a time go to one candidate.
+    /// In turns: all connections of a turn go to one candidate.
     Slot,
-    /// Each by lot.
+    /// Each connection by lot.
     Connection,
 }
 
-/// What takes a candidate out of the trial.
+/// The limits that take a candidate out of the trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Service times of which too large a share is longer.
+    /// The limit on service times: too large a share of longer times takes a candidate out.
     pub slo: Option<Slo>,
     /// The largest share of requests that may fail, from 0 to 1.
     pub max_errors: f64,
@@ -97,20 +97,20 @@ pub struct Limits {
     pub max_memory: Option<u64>,
 }
 
-/// What happens at the end of a trial.
+/// The action at the end of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Then {
     /// The best candidate goes on serving.
     Serve,
-    /// All drain, and the trial ends.
+    /// All candidates drain, and the trial ends.
     Exit,
 }
 
 /// The address of a trial: a listening socket for each candidate, and the choice of the one that
 /// gets new connections.
 pub trait Door {
-    /// Where it is.
+    /// The address.
     fn address(&self) -> SocketAddr;
 
     /// The socket of a candidate.
@@ -123,30 +123,30 @@ pub trait Door {
     ///
     /// # Errors
     ///
-    /// Those of the kernel.
+    /// The kernel's errors.
     fn choose(&self, candidate: usize) -> io::Result<()>;
 
     /// Draws a candidate for each new connection by these weights.
     ///
     /// # Errors
     ///
-    /// Those of the kernel.
+    /// The kernel's errors.
     fn draw(&self, weights: &[u32]) -> io::Result<()>;
 
-    /// Completes connections that have begun, and lets none begin.
+    /// Completes connections that have begun, and refuses new ones.
     ///
     /// # Errors
     ///
-    /// Those of the kernel.
+    /// The kernel's errors.
     fn close_to_newcomers(&self) -> io::Result<()>;
 }
 
-/// Hears what happens in a trial.
+/// Receives the events of a trial.
 pub trait Audience {
-    /// Something has happened. The trial goes on where this cannot be told or kept, for clients
-    /// depend on it.
+    /// Receives an event. A failure to show or keep the event does not end the trial, because
+    /// clients depend on the trial.
     fn hear(&mut self, told: &event::Told);
 
-    /// A look at the candidates, some times a second. For a display.
+    /// Receives a look at the candidates, a few times a second. Used by a display.
     fn glance(&mut self, standing: &str);
 }

@@ -1,5 +1,5 @@
-//! The page of a trial: the finding or the standing, how the intervals became narrow, what each
-//! candidate did, and what happened. It loads itself anew until the trial has ended.
+//! The page of a trial: the finding or the standing, the course of the intervals, and each
+//! candidate's measurements and events. The page reloads itself until the trial has ended.
 
 use std::fmt::Write;
 use std::io;
@@ -13,14 +13,15 @@ use super::text;
 use crate::format::{bytes, duration, grouped};
 use crate::page::{page, write_whole};
 
-/// The colours of candidates in the chart (Okabe and Ito), which colour-blind readers tell apart.
+/// The colours of candidates in the chart (Okabe and Ito), which colour-blind readers can tell
+/// apart.
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 
-/// The size of the chart, and what its axis reaches from and to.
+/// The size of the chart, and the range of its axis.
 const SIZE: (f64, f64) = (640.0, 220.0);
 const REACH: (f64, f64) = (-0.5, 1.5);
 
-/// Writes the page of what was told.
+/// Writes the page of the events so far.
 pub(super) fn write(path: &Path, told: &[Told]) -> io::Result<()> {
     write_whole(path, &render(told))
 }
@@ -79,7 +80,8 @@ fn render(told: &[Told]) -> String {
     )
 }
 
-/// What each candidate did: in all at the end, and in the last block before.
+/// The measurements of each candidate: at the end of the whole trial, before that of the last
+/// block.
 fn rows(heading: &Heading, told: &[Told], blocks: &[&Block]) -> Vec<Vec<String>> {
     let measured = told.iter().find_map(|one| match &one.event {
         Event::Decided(verdict) => Some(&verdict.measured),
@@ -108,7 +110,7 @@ fn rows(heading: &Heading, told: &[Told], blocks: &[&Block]) -> Vec<Vec<String>>
     heading.candidates.iter().map(row).collect()
 }
 
-/// The intervals of those that are not the best at the end.
+/// The intervals of all candidates except the best at the end.
 fn bands(heading: &Heading, blocks: &[&Block]) -> Vec<Band> {
     let best = blocks.iter().rev().find_map(|block| block.standings.first());
     let step = SIZE.0 / blocks.len().max(2) as f64;
@@ -147,7 +149,7 @@ fn points(of: impl Iterator<Item = (f64, f64)>) -> String {
     })
 }
 
-/// Where a value stands in the chart.
+/// The height of a value in the chart.
 fn height(excess: f64) -> f64 {
     let (low, high) = REACH;
     SIZE.1 * (high - excess.clamp(low, high)) / (high - low)

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use crate::random::{SplitMix64, shuffle};
 
-/// A time in which a candidate gets all new connections.
+/// A turn, in which a candidate gets all new connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
     pub(super) candidate: usize,
     pub(super) length: Duration,
 }
 
-/// The turns of a block of those candidates with their shares. With equal shares each turn is a
-/// `slot` long, so a block takes as long whatever the shares are.
+/// The turns of a block for candidates with these shares. With equal shares, each turn is a `slot`
+/// long. A block has the same length for any shares.
 pub(super) fn block(
     candidates: &[(usize, f64)],
     slot: Duration,

@@ -1,4 +1,4 @@
-//! What is kept of a trial: `trial.jsonl`, a line for each event, and `report.html`, a page that
+//! The records of a trial: `trial.jsonl`, a line for each event, and `report.html`, a page that
 //! follows the trial.
 
 use std::fs::{self, File};
@@ -22,7 +22,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins records in a directory, which is made if it does not exist.
+    /// Begins records in a directory, which is created if it does not exist.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl Journal {
     ///
     /// # Errors
     ///
-    /// When the disk is full, for example.
+    /// Fails if, for example, the disk is full.
     pub fn add(&mut self, told: &Told) -> io::Result<()> {
         let line = serde_json::to_string(told)?;
         self.told.push(told.clone());

@@ -16,15 +16,15 @@ use crate::judge::sequential::{self, Decision, Judgement};
 use crate::measure::{machine, now};
 use crate::random::SplitMix64;
 
-/// How long the trial sleeps at most: a signal is heard then.
+/// The longest sleep of the trial: a signal is noticed after it.
 pub(super) const TICK: Duration = Duration::from_millis(20);
-/// How often the candidates are looked at.
+/// The interval between two looks at the candidates.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
-/// How often their memory is looked at, which takes long where there are many processes.
+/// The interval between two reads of memory, which take long if there are many processes.
 const MEMORY_LOOK: Duration = Duration::from_secs(2);
-/// A handshake that began in a turn ends within this time after it.
+/// A handshake that began in a turn ends within this time after the turn.
 pub(super) const HANDSHAKE: Duration = Duration::from_millis(500);
-/// A block goes on until each candidate has answered so many requests.
+/// A block goes on until each candidate has answered this many requests.
 const FEWEST: u64 = 20;
 /// The least time between two starts of a server that dies.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -38,16 +38,16 @@ pub(super) struct Trial<'t> {
     pub(super) begun: Instant,
     pub(super) random: SplitMix64,
     pub(super) candidates: Vec<Candidate>,
-    /// The candidate that gets all new connections now; none where each is drawn.
+    /// The candidate that gets all new connections now. `None` if each connection is drawn.
     pub(super) selected: Option<usize>,
     /// The costs of the blocks that count.
     pub(super) costs: Vec<Vec<Option<f64>>>,
     pub(super) judgement: Judgement,
-    /// What each candidate had done when it was first looked at.
+    /// The counts of each candidate at its first look.
     pub(super) origin: Vec<Totals>,
     /// Whether a candidate has died in this block.
     pub(super) is_disturbed: bool,
-    /// Whether the last candidate was said to stay.
+    /// Whether the event that the last candidate stays has been sent.
     pub(super) is_kept: bool,
     pub(super) looked: Instant,
     pub(super) looked_at_memory: Option<Instant>,
@@ -55,12 +55,12 @@ pub(super) struct Trial<'t> {
 }
 
 /// Tries the candidates, until the verdict, the end of the budget, or a signal. With
-/// [`Then::Serve`](super::Then::Serve), the best goes on serving until `interrupted`. All servers
-/// have drained then.
+/// [`Then::Serve`](super::Then::Serve), the best goes on serving until `interrupted`. At the
+/// return, all servers have drained.
 ///
 /// # Errors
 ///
-/// One line: a candidate does not start, or the kernel refuses something.
+/// One line: a candidate does not start, or the kernel refuses a call.
 pub fn run(
     setup: &Setup,
     door: &dyn Door,
@@ -87,7 +87,7 @@ pub fn run(
         restarted: None,
     };
     trial.tell(Event::Began(Box::new(trial.heading())));
-    // A trial that fails drains its servers, too.
+    // A failed trial also drains its servers.
     let served = trial.compare().and_then(|finding| trial.conclude(finding));
     let closed = trial.shut();
     served.and(closed)
@@ -102,7 +102,7 @@ fn start_all(setup: &Setup, door: &dyn Door) -> Result<Vec<Candidate>, String> {
 }
 
 impl Trial<'_> {
-    /// Goes through block after block.
+    /// Runs block after block.
     fn compare(&mut self) -> Result<Finding, String> {
         let (mut number, mut order) = (0, Vec::new());
         let (mut before, mut since) = (self.totals(), Instant::now());
@@ -135,7 +135,7 @@ impl Trial<'_> {
         }
     }
 
-    /// The turns of a block. Where each connection is drawn, there is one.
+    /// The turns of a block. If each connection is drawn, there is one turn.
     fn turns(&mut self, live: &[(usize, f64)]) -> Vec<Option<Turn>> {
         let turns = plan::block(live, self.setup.slot, &mut self.random);
         match self.setup.by {
@@ -145,7 +145,7 @@ impl Trial<'_> {
     }
 
     /// Has a candidate accept for its turn, or has connections drawn for as long as a block takes.
-    /// Whether the comparison ends meanwhile.
+    /// Returns whether the comparison ends meanwhile.
     fn turn(
         &mut self,
         turn: Option<Turn>,
@@ -186,7 +186,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Judges the blocks until now, and takes out what is behind. The finding, if there is one.
+    /// Judges the blocks so far, and takes out candidates that are behind. Returns the finding, if
+    /// there is one.
     fn end_block(
         &mut self,
         number: usize,
@@ -230,8 +231,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Looks at all candidates: what they have done, whether they are beyond a limit or have died,
-    /// and how far those are that are out.
+    /// Looks at all candidates: reads their counters, checks limits and deaths, and advances the
+    /// candidates that are out.
     pub(super) fn look(&mut self, with_memory: bool) -> Result<(), String> {
         let limited = self.setup.limits.max_memory.is_some();
         let is_due = self.looked_at_memory.is_none_or(|then| then.elapsed() >= MEMORY_LOOK);
@@ -276,7 +277,7 @@ impl Trial<'_> {
         }
     }
 
-    /// A server has died: it is started again once. The last one is started again and again.
+    /// Restarts a server that has died, once. The last candidate is restarted without limit.
     fn restart(&mut self, place: usize, how: String) -> Result<(), String> {
         self.is_disturbed = true;
         self.candidates[place].deaths += 1;
@@ -292,7 +293,8 @@ impl Trial<'_> {
             thread::sleep(PAUSE.saturating_sub(then.elapsed()));
         }
         self.restarted = Some(Instant::now());
-        // Its own connections wait in its queue; new ones go elsewhere meanwhile.
+        // The connections in the candidate's queue wait, and new connections go elsewhere
+        // meanwhile.
         if self.selected == Some(place) && !is_last {
             self.selected = self.live().into_iter().map(|(one, _)| one).find(|one| *one != place);
             self.direct()?;
@@ -313,7 +315,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Gives a candidate no more connections, and lets it drain. The last one stays.
+    /// Gives a candidate no more connections, and lets it drain. The last candidate stays.
     pub(super) fn retire(&mut self, place: usize, reason: Reason) -> Result<(), String> {
         if !self.candidates[place].is_in() {
             return Ok(());
@@ -328,7 +330,7 @@ impl Trial<'_> {
         self.announce_out(place, reason)
     }
 
-    /// Directs connections away from a candidate that is out, and says so.
+    /// Directs connections away from a candidate that is out, and announces it.
     fn announce_out(&mut self, place: usize, reason: Reason) -> Result<(), String> {
         if self.selected == Some(place) {
             self.selected = self.live().first().map(|(other, _)| *other);
@@ -338,12 +340,12 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Starts a server for connections that are left in the queue of a candidate that has ended.
+    /// Starts a server for the connections left in the queue of a candidate that has ended.
     fn find_heir(&mut self, place: usize) {
         if !self.door.has_connections(place) {
             return;
         }
-        // Its own architecture may be what makes it die.
+        // The candidate's own architecture may be the cause of its death.
         let other = self.live().first().map_or(place, |(other, _)| *other);
         let architecture = self.candidates[other].about.architecture.clone();
         let listener = self.door.listener(place);
@@ -360,7 +362,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Tells the kernel which candidate has its turn.
+    /// Tells the kernel which candidate has the turn.
     pub(super) fn direct(&self) -> Result<(), String> {
         let told = |error: io::Error| format!("cannot direct connections: {error}");
         match self.selected {
@@ -390,7 +392,7 @@ impl Trial<'_> {
         self.candidates.iter().map(Candidate::totals).collect()
     }
 
-    /// What each candidate that is in has done since then.
+    /// The measurements since `before`, of each candidate that is in.
     fn measured_since(&self, before: &[Totals]) -> BTreeMap<String, Measured> {
         let live = self.candidates.iter().zip(before).filter(|(candidate, _)| candidate.is_in());
         live.map(|(candidate, before)| {
@@ -399,7 +401,7 @@ impl Trial<'_> {
         .collect()
     }
 
-    /// What each candidate has done in all.
+    /// The measurements of each candidate in the whole trial.
     pub(super) fn measured(&self) -> BTreeMap<String, Measured> {
         let all = self.candidates.iter().zip(&self.origin);
         all.map(|(candidate, origin)| {

@@ -1,5 +1,6 @@
 //! The client of `blocks`: eight random bytes, and one byte back. Overlapping requests change what
-//! others read, so the value of the byte is unknown. The client checks that there is exactly one.
+//! others read, so the value of the byte is unknown. The client checks that there is exactly one
+//! byte.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +38,7 @@ impl Protocol for Offsets {
 /// The client on one connection.
 struct Blocks {
     random: SplitMix64,
-    /// The number of clients, each with offsets of its own.
+    /// The number of clients, each with its own offsets.
     clients: Arc<AtomicU64>,
 }
 

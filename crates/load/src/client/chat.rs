@@ -20,7 +20,7 @@ pub(crate) static ENTRY: Entry =
 #[derive(Debug)]
 pub(crate) struct Chat {
     /// The most lines of each member that are under way at a time. There are fewer if they would
-    /// exceed 64 KiB for a member that has read none.
+    /// exceed 64 KiB for a member that has read no bytes.
     pub(crate) lines: u32,
 }
 

@@ -9,11 +9,11 @@ use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
 use crate::pattern;
 
-/// The request of `echo://`: 64 bytes, no two halves alike, so that a shifted reply is wrong.
+/// The request of `echo://`: 64 bytes with two different halves, so that a shifted reply is wrong.
 const MESSAGE: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.\n";
 
 /// The most bytes of one request. A client that sends more before it reads could fill the buffers
-/// of both directions. Then it and the server would wait for each other.
+/// of both directions. Then client and server would wait for each other.
 pub(crate) const LONGEST: usize = 32 * 1024;
 
 pub(crate) static ENTRY: Entry =

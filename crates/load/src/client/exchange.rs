@@ -20,7 +20,7 @@ const LONGEST_PIECE: usize = 64 * 1024;
 pub(crate) struct FixedBytes {
     /// The bytes of one request.
     pub(crate) request: Vec<u8>,
-    /// The bytes of the only correct reply; not empty.
+    /// The bytes of the only correct reply. There is at least one.
     pub(crate) reply: Vec<u8>,
 }
 
@@ -51,9 +51,9 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// A client that sends `request` and accepts only `reply`, which is not empty.
+    /// A client that sends `request` and accepts only the non-empty `reply`.
     pub(crate) fn new(request: &[u8], reply: &[u8]) -> Self {
-        // One byte more than the reply, so that an excess byte is seen.
+        // One byte more than the reply, to detect an excess byte.
         let size = (reply.len() + 1).min(LONGEST_PIECE);
         Self { request: request.into(), reply: reply.into(), buffer: vec![0; size].into() }
     }
@@ -69,8 +69,8 @@ impl Client for Exchange {
     }
 }
 
-/// Reads `reply`, and accepts nothing else. If the buffer is longer than the reply, an excess byte
-/// is seen.
+/// Reads `reply`, and accepts no other bytes. If the buffer is longer than the reply, the client
+/// detects an excess byte.
 #[inline]
 pub(super) async fn expect(
     stream: &mut TcpStream,

@@ -5,9 +5,10 @@
 //!   second    ├────── BALL 0 ─▶┤├─ BALL 1 ─▶         BALL 2 ─▶┤├─ BALL 3 …
 //! ```
 //!
-//! Each adds one to the ball that it gets and hits it back at once. A request is the time from one
-//! hit to the next. So a player that leaves after a request owes the other nothing. Only the first
-//! request of a connection differs: it waits for the opponent, and then one of the two serves.
+//! Each player adds one to the ball that it gets, and hits the ball back at once. A request is the
+//! time from one hit to the next. So a player that leaves after a request owes no reply to the
+//! other. Only the first request of a connection differs: it waits for the opponent, and then one
+//! of the players serves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +26,7 @@ use crate::request::{Client, Reply, decimal, send_all};
 use crate::sources::connect;
 use crate::{Options, Pattern, Stop};
 
-/// No ball and no message of the server is longer.
+/// No ball and no message of the server has more bytes.
 const LONGEST_LINE: usize = 64;
 
 /// The distance between the balls of two pairs, so that they cannot be confused.
@@ -34,7 +35,7 @@ const BALLS_OF_A_PAIR: u64 = 1_000_000_000;
 pub(crate) static ENTRY: Entry =
     Entry { is_across: true, ..Entry::plain("game", |_| Arc::new(Matches)) };
 
-/// Play ball with another of the load's connections.
+/// Play ball with another connection of the load.
 #[derive(Debug)]
 struct Matches;
 
@@ -110,7 +111,7 @@ impl Game {
         Ok(())
     }
 
-    /// Waits for the ball, and hits it back; returns how long its line was.
+    /// Waits for the ball, and hits it back. Returns the length of the ball's line.
     async fn play(&mut self, stream: &mut TcpStream) -> Result<u64, Failure> {
         let line = self.lines.next(stream).await?;
         let length = line.len() as u64 + 1;
@@ -131,7 +132,7 @@ impl Game {
 }
 
 impl Client for Game {
-    /// A single player learns nothing, so this opens a second connection as its opponent.
+    /// A single player learns nothing, so this method opens a second connection as the opponent.
     async fn learn(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
         let address = stream.peer_addr().map_err(|error| Failure::from_transfer(error, 0))?;
         let mut other_stream = connect(address, self.reply_timeout).await?;
@@ -157,7 +158,7 @@ impl Client for Game {
         self.lines.clear();
     }
 
-    /// Sends only at the first call. Later `receive` sends the ball back as soon as it comes.
+    /// Sends only on the first call. Later `receive` sends the ball back as soon as it comes.
     async fn send(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
         if matches!(self.state, State::Waiting) {
             self.begin(stream).await?;

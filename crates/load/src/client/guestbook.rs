@@ -1,5 +1,5 @@
-//! The client of `guestbook`. It GETs the page, on which the visitor counter must have grown since
-//! the last time, and POSTs a remark once in a while.
+//! The client of `guestbook`. The client GETs the page, on which the visitor counter must have
+//! grown since the last time. It POSTs a remark once in a while.
 //!
 //! A remark is full of characters that mean something to HTML. Among them is a copy of the
 //! counter's own mark-up. A page that shows a remark as it was written has two counters, and is
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::pattern;
 use crate::request::{Client, Reply, decimal, send_all};
 
-/// The head of a reply must fit into this buffer; a page need not.
+/// The head of a reply must fit into this buffer, but a page need not.
 const BUFFER_SIZE: usize = 16 * 1024;
 
 /// The longest page that the client reads.
@@ -42,7 +42,7 @@ pub(crate) static ENTRY: Entry = Entry {
 #[derive(Debug)]
 pub(crate) struct Visits {
     pub(crate) page: Page,
-    /// Every so many requests of a connection, one is a POST; 0 is never.
+    /// On each connection, every `post_every`-th request is a POST. 0 means never.
     pub(crate) post_every: u32,
 }
 
@@ -75,9 +75,9 @@ struct Guestbook {
     /// The index of the client's connection in the load.
     number: u64,
     connections: Arc<AtomicU64>,
-    /// The number of its requests, plus its own number so that connections do not post in step.
+    /// The number of its requests, plus its index so that connections do not post in step.
     turn: u64,
-    /// The last number of visitors that it saw.
+    /// The last visitor count that the client saw.
     visitors: u64,
     buffer: Box<[u8]>,
     body: Vec<u8>,
@@ -92,7 +92,8 @@ struct Common {
 }
 
 impl Guestbook {
-    /// A client that makes every `post_every`-th request on a connection a POST; with 0, none.
+    /// A client that makes every `post_every`-th request on a connection a POST. With 0, no request
+    /// is a POST.
     fn new(page: &Page, post_every: u32, keep_alive: bool) -> Self {
         let get = http::request(page, keep_alive);
         let post_every = u64::from(post_every);
@@ -201,7 +202,7 @@ impl Common {
         )
     }
 
-    /// Whether a `Location` is this page, as a path or as a whole URL.
+    /// Whether a `Location` is this page, as a path or as an absolute URL.
     fn is_at(&self, location: &[u8]) -> bool {
         let Page { host, path } = &self.page;
         let path = path.split('?').next().unwrap_or_default();
@@ -217,7 +218,7 @@ fn check_status(head: &Head, expected: u16) -> Result<(), Failure> {
     }
 }
 
-/// The number of visitors on a page that is complete and has one counter.
+/// The visitor count of a complete page with exactly one counter.
 pub(crate) fn visitors(page: &[u8]) -> Result<u64, Failure> {
     let text = str::from_utf8(page).map_err(|_| Failure::WrongBytes("the page is not UTF-8"))?;
     if !text.trim_end().ends_with("</html>") {
@@ -234,7 +235,7 @@ pub(crate) fn visitors(page: &[u8]) -> Result<u64, Failure> {
         .ok_or(Failure::WrongBytes("the visitor counter is not a number within an element"))
 }
 
-/// As `application/x-www-form-urlencoded` has it (WHATWG URL, section 5.2).
+/// The encoding of `application/x-www-form-urlencoded` (WHATWG URL, section 5.2).
 fn form_encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {

@@ -40,7 +40,7 @@ pub(crate) static ALL: &[&Entry] = &[
     &blocks::ENTRY,
 ];
 
-/// How a target names a service.
+/// The entry of a service in a target.
 pub(crate) struct Entry {
     /// The name of the service: `echo` in `echo://127.0.0.1:7`.
     pub(crate) name: &'static str,
@@ -58,7 +58,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// A service without pages and without a port of its own.
+    /// A service without pages and without a default port.
     const fn plain(name: &'static str, read: fn(Page) -> Arc<dyn Protocol>) -> Self {
         let (is_across, uses_all_addresses) = (false, false);
         Self { name, page: None, port: None, is_across, uses_all_addresses, read }

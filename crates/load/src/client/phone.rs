@@ -1,9 +1,9 @@
 //! The client of `phone`: add an entry, and look it up at once.
 //!
-//! On a connection that is kept, every second request is for the entry that the one before has
-//! added. If the connection is lost in between, an acknowledged entry is looked up on a new one.
-//! The entry must be there even if the server was killed. A connection for one request makes an
-//! `ADD`, as in Demsky's measurements (2001).
+//! On a persistent connection, every second request asks for the entry that the request before has
+//! added. If the connection is lost in between, an acknowledged entry is looked up on a new
+//! connection. The entry must be there even if the server was killed. A connection for one request
+//! makes an `ADD`, as in Demsky's measurements (2001).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ const STORE_UNAVAILABLE: &[u8] = b"ERROR the store is unavailable";
 
 pub(crate) static ENTRY: Entry = Entry::plain("phone", |_| Arc::new(Entries));
 
-/// Add an entry and look it up again, in turn; without keep-alive, only add.
+/// Add an entry and look it up again, in turn. Without keep-alive, only add.
 #[derive(Debug)]
 struct Entries;
 
@@ -53,7 +53,7 @@ struct Phone {
     connections: Arc<AtomicU64>,
     /// The number of finished entries, which is the number of the current entry.
     count: u64,
-    /// Whether the current entry was acknowledged, and is to be looked up.
+    /// Whether the current entry was acknowledged, and must now be looked up.
     added: bool,
     /// The reply that is due.
     expected: String,
@@ -73,10 +73,10 @@ impl Phone {
         }
     }
 
-    /// The current entry: a name that no other has, and a number that follows from it.
+    /// The current entry: a unique name, and a number that follows from the name.
     fn entry(&self) -> (String, String) {
         let (process, Self { number, count, .. }) = (std::process::id(), self);
-        // Beyond ASCII, since a name may be.
+        // The name goes beyond ASCII, as names may.
         let name = format!("Zoë-{process}-{number}-{count}");
         (name, format!("+{process}({number})-{}.0", count % 10_000_000_000))
     }
@@ -105,8 +105,8 @@ impl Client for Phone {
         }
         let right = line == self.expected.as_bytes();
         let bytes = line.len() as u64 + 1;
-        // The next request is about this entry only if it can still be found; a wrong answer is
-        // counted once.
+        // The next request is about this entry only if the entry can still be found. A wrong answer
+        // is counted once.
         self.added = right && self.keep_alive && !self.added;
         self.count += u64::from(!self.added);
         if !right {

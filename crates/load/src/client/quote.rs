@@ -1,5 +1,5 @@
-//! The client of `quote`: ask one stock's price after the other. A price follows from its symbol,
-//! so every answer can be checked.
+//! The client of `quote`: asks for the price of one stock after the other. A price follows from its
+//! symbol, so every answer can be checked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,8 +15,8 @@ use crate::failure::Failure;
 use crate::pattern;
 use crate::request::{Client, Reply, send_all};
 
-/// The symbols to ask for, in turn. They have one letter to eight, so that replies differ in
-/// length.
+/// The symbols to ask for, in turn. The symbols have one to eight letters, so that replies differ
+/// in length.
 const SYMBOLS: [&str; 20] = [
     "A", "AAPL", "BMW", "C", "DIGITAL", "ERICSSON", "F", "GE", "HP", "IBM", "INTEL", "K",
     "MOTOROLA", "NCR", "ORCL", "PHILIPS", "SGI", "SIEMENS", "SUNW", "T",
@@ -48,10 +48,10 @@ impl Protocol for Prices {
 /// The client on one connection.
 struct Quote {
     questions: Arc<[Question]>,
-    /// The index of the question that was asked last.
+    /// The index of the last question.
     asked: usize,
-    /// The start of the next connection's client. Starts differ, so that clients do not ask in
-    /// step.
+    /// The start of the next connection's client. Starting points differ, so that clients do not
+    /// ask in step.
     beginnings: Arc<AtomicUsize>,
     buffer: [u8; BUFFER_SIZE],
 }
@@ -99,7 +99,7 @@ impl Clone for Quote {
     }
 }
 
-/// The price of a stock, as the protocol has it: 1.00 to 999.99.
+/// The price of a stock in the protocol's form: 1.00 to 999.99.
 fn price(symbol: &str) -> String {
     let cents = 100 + fnv1a(symbol.as_bytes()) % 99_900;
     format!("{}.{:02}", cents / 100, cents % 100)
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_fnv_1a() {
-        // From the test vectors of its authors.
+        // The values are from the authors' test vectors.
         assert_eq!(fnv1a(b""), 0x811c_9dc5);
         assert_eq!(fnv1a(b"a"), 0xe40c_292c);
         assert_eq!(fnv1a(b"foobar"), 0xbf9c_f968);

@@ -36,7 +36,7 @@ impl Protocol for Time {
 }
 
 impl Client for Time {
-    /// To connect is to ask.
+    /// A connect is the request.
     async fn send(&mut self, _: &mut TcpStream) -> Result<(), Failure> {
         Ok(())
     }
@@ -59,8 +59,8 @@ impl Client for Time {
     }
 }
 
-/// RFC 867 leaves the form of the time open; so this is one line of printable ASCII with a digit in
-/// it.
+/// RFC 867 leaves the form of the time open. So a correct reply is one line of printable ASCII with
+/// a digit.
 fn check_line(text: &[u8]) -> Result<(), Failure> {
     let line = text.strip_suffix(b"\n").ok_or(Failure::Malformed("the line has no end"))?;
     let line = line.strip_suffix(b"\r").unwrap_or(line);

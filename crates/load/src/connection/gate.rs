@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use duality_runtime::sync::Notify;
 
-/// Lets connections make requests, or has them rest.
+/// Lets connections make requests, or makes them rest.
 #[derive(Default)]
 pub(crate) struct Gate {
     shut: AtomicBool,
@@ -16,7 +16,7 @@ impl Gate {
     /// Whether connections must rest.
     #[inline]
     pub(crate) fn is_shut(&self) -> bool {
-        // Only the load thread looks at it.
+        // Only the load thread reads the flag.
         self.shut.load(Ordering::Relaxed)
     }
 
@@ -27,12 +27,12 @@ impl Gate {
         }
     }
 
-    /// No connection begins a request from now on. Requests under way go on.
+    /// From now on, no connection begins a request. Requests under way go on.
     pub(crate) fn shut(&self) {
         self.shut.store(true, Ordering::Relaxed);
     }
 
-    /// All connections go on.
+    /// From now on, all connections may make requests.
     pub(crate) fn open(&self) {
         self.shut.store(false, Ordering::Relaxed);
         self.opened.notify_waiters();

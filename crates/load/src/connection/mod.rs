@@ -1,4 +1,4 @@
-//! The connections of a load: what they share, and what all patterns do with each.
+//! The connections of a load: their shared state, and the steps that all patterns share.
 
 pub(crate) mod gate;
 
@@ -14,25 +14,25 @@ use crate::recorder::Recorder;
 use crate::request::{Client, Reply};
 use crate::sources::Route;
 
-/// The first wait after a failed attempt to open a connection. Each further failure doubles the
+/// The wait after the first failed attempt to open a connection. Each further failure doubles the
 /// wait, up to a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The state that the connections of a load share.
 pub(crate) struct Load {
-    /// The ways to the servers; at least one.
+    /// The ways to the servers. There is at least one.
     pub(crate) routes: Vec<Route>,
     /// Whether a connection carries more than one request.
     pub(crate) keep_alive: bool,
     pub(crate) reply_timeout: Duration,
     pub(crate) recorder: Recorder,
-    /// Whether its connections may make requests now.
+    /// Whether connections may make requests now.
     pub(crate) gate: Gate,
 }
 
 impl Load {
-    /// The way of a connection: they go to the servers in turn.
+    /// The way of a connection: connections go to the servers in turn.
     fn route(&self, connection: usize) -> &Route {
         &self.routes[connection % self.routes.len()]
     }
@@ -44,21 +44,21 @@ pub(crate) struct Connection<C> {
     pub(crate) number: usize,
     client: C,
     stream: Option<TcpStream>,
-    /// The connection was opened for the request that is under way. If not, the server may have
-    /// closed it since it was last used, which it is free to do.
+    /// The connection was opened for the request that is under way. Otherwise, the server may have
+    /// closed the connection since its last use, as servers are free to do.
     fresh: bool,
     /// The wait before the next attempt to open the connection.
     pause: Duration,
 }
 
 impl<C: Client> Connection<C> {
-    /// A connection that is not open yet, with a client of its own like `client`.
+    /// A connection that is not open yet, with its own copy of `client`.
     pub(crate) fn new(number: usize, client: &C) -> Self {
         let client = client.for_connection(number);
         Self { number, client, stream: None, fresh: false, pause: FIRST_PAUSE }
     }
 
-    /// Opens the connection. An earlier one is closed first.
+    /// Opens the connection. Closes an earlier stream first.
     pub(crate) async fn open(&mut self, load: &Load) -> Result<(), Failure> {
         self.stream = None;
         self.stream = Some(load.route(self.number).connect(load.reply_timeout).await?);
@@ -74,8 +74,8 @@ impl<C: Client> Connection<C> {
         self.receive(load).await
     }
 
-    /// Sends one request, on a new connection if it is not open or turns out to have been closed
-    /// since it was last used.
+    /// Sends one request. Opens a new connection if there is none, or if the server has closed it
+    /// since its last use.
     #[inline]
     pub(super) async fn send(&mut self, load: &Load) -> Result<(), Failure> {
         self.fresh = false;
@@ -88,8 +88,8 @@ impl<C: Client> Connection<C> {
         self.send_anew(load).await
     }
 
-    /// Reads the reply to the request that was sent last. A connection that turns out to have been
-    /// closed before that request is replaced, and the request made again: that is no failure.
+    /// Reads the reply to the request that was sent last. If the connection was closed before that
+    /// request, replaces the connection and makes the request again. This is no failure.
     #[inline]
     pub(super) async fn receive(&mut self, load: &Load) -> Result<Reply, Failure> {
         if let Some(stream) = &mut self.stream {
@@ -110,9 +110,9 @@ impl<C: Client> Connection<C> {
         self.client.send(stream).await
     }
 
-    /// Tells the recorder how the request that began at `start` ended. Leaves the connection open
-    /// only if it may carry another. Returns when the next request may begin. If there was no
-    /// connection, that is after a pause, so that an unreachable server is not asked in a busy
+    /// Reports to the recorder how the request that began at `start` ended. Leaves the connection
+    /// open only if it may carry another request. Returns when the next request may begin. Without
+    /// a connection, this is after a pause, so that an unreachable server is not asked in a busy
     /// loop.
     #[inline]
     pub(super) async fn end(

@@ -26,7 +26,7 @@ pub struct Fate {
     /// counts from the reply for idle ones, from the start of the request for slow senders, from
     /// the connect for slow readers.
     pub cut_after_seconds: Option<Spans>,
-    /// Connections that could not be opened, or were sent away because the server was full.
+    /// Connections that could not be opened, or were refused because the server was full.
     pub refused: u64,
     /// Connections given up because the server left a complete request unanswered, or answered it
     /// wrongly.
@@ -93,7 +93,7 @@ impl Gone {
     }
 }
 
-/// Keeps count of one kind.
+/// The counts of one kind.
 pub(super) struct Ledger {
     fate: Mutex<Fate>,
 }
@@ -107,24 +107,24 @@ impl Ledger {
         self.lock().clone()
     }
 
-    /// A member has come in.
+    /// Counts a member that has come in.
     pub(super) fn opened(&self) {
         let mut fate = self.lock();
         fate.opened += 1;
         fate.open += 1;
     }
 
-    /// One could not.
+    /// Counts a member that could not come in.
     pub(super) fn refused(&self) {
         self.lock().refused += 1;
     }
 
-    /// More replies are complete: this many.
+    /// Counts further complete replies.
     pub(super) fn answered(&self, count: u64) {
         self.lock().answered += count;
     }
 
-    /// The connection of a member that had come in has ended.
+    /// Counts the end of a member's connection.
     pub(super) fn ended(&self, gone: Gone) {
         let mut fate = self.lock();
         fate.open -= 1;

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 
 pub(super) async fn enter(shared: &Shared) -> Result<TcpStream, Failure> {
     let mut stream = shared.route.connect(shared.limit).await?;
-    // Boxed, so that the resting task does not keep room for it.
+    // Boxed, so that the resting task has no room reserved for it.
     let reply = Box::pin(shared.question.ask(&mut stream)).await?;
     if !reply.open {
         return Err(Failure::ClosedEarly { received: reply.bytes });

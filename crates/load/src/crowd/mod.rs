@@ -8,14 +8,15 @@
 //!   measured      ├ request, reply ┤├ request, reply ┤├ request, reply ┤ …
 //! ```
 //!
-//! On the open internet most connections are like this, some by nature, some by malice. Slow
-//! senders hold a server up before a request is complete (slowloris), slow readers when its output
-//! blocks. The report answers two questions. The [`Fate`] of each kind says what becomes of the
-//! crowd. The rest says whether the measured clients suffer.
+//! On the open internet most connections are like this, some by nature, some through malice. Slow
+//! senders delay a server before a request is complete (slowloris). Slow readers delay a server
+//! when its output blocks. The report answers two questions. The [`Fate`] of each kind tells the
+//! outcome for the crowd. The rest of the report tells whether the measured clients suffer.
 //!
 //! Every kind is a file here. The file says how a member connects, and how it stays until the
 //! server ends the connection. After a rest, another member replaces an ended one. All members
-//! connect before the load begins. A kind knows nothing of the service except its [`Question`].
+//! connect before the load begins. A kind needs no knowledge of the service except its
+//! [`Question`].
 
 mod fate;
 mod idle;
@@ -73,7 +74,7 @@ impl Crowd {
         [self.slow_readers, self.slow_senders].into_iter().fold(self.idle, usize::saturating_add)
     }
 
-    /// The reason why this crowd does not suit `target`, if there is one.
+    /// The reason why this crowd does not fit `target`, if there is one.
     pub(crate) fn problem(&self, target: &Target) -> Option<&'static str> {
         if self.total() == 0 {
             None
@@ -90,7 +91,7 @@ impl Crowd {
     }
 }
 
-/// How the members of one kind behave.
+/// The behaviour of a kind's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Idle,
@@ -117,7 +118,7 @@ impl Kind {
         }
     }
 
-    /// Opens a connection, as far as it must be for the load to begin.
+    /// Opens a connection, as far as the load requires before its start.
     async fn enter(self, shared: &Shared) -> Result<TcpStream, Failure> {
         match self {
             Kind::Idle => idle::enter(shared).await,
@@ -145,7 +146,7 @@ struct Shared {
     /// The longest wait for a reply.
     limit: Duration,
     rest: Duration,
-    /// A permit for each member that may come in at a time.
+    /// A permit for each member that may come in at the same time.
     entering: Arc<Semaphore>,
     ledger: Ledger,
 }
@@ -166,14 +167,14 @@ impl Gathered {
     }
 }
 
-/// Not all of the idle connections could be opened.
+/// Some of the idle connections could not be opened.
 pub(crate) struct NotGathered {
     pub(crate) entered: usize,
     pub(crate) failure: Failure,
 }
 
-/// Opens the connections of the crowd of `options` by `route`. A server may refuse slow ones, so
-/// not all of these need be let in.
+/// Opens the connections of the crowd of `options` by `route`. A server may refuse slow members, so
+/// some of these may be missing.
 pub(crate) async fn gather(options: &Options, route: Route) -> Result<Gathered, NotGathered> {
     let mut gathered = Gathered::default();
     let Some(question) = options.target.question() else { return Ok(gathered) };
@@ -205,15 +206,15 @@ pub(crate) async fn gather(options: &Options, route: Route) -> Result<Gathered, 
     Ok(gathered)
 }
 
-/// Asks once, to learn the length of a reply. If the server then closes the connection, there can
-/// be no crowd.
+/// Makes one request, to learn the length of a reply. If the server then closes the connection, a
+/// crowd is impossible.
 async fn probe(question: &Question, route: &Route, limit: Duration) -> Result<u64, Failure> {
     let mut stream = route.connect(limit).await?;
     let reply = question.ask(&mut stream).await?;
     if reply.open { Ok(reply.bytes) } else { Err(Failure::ClosedEarly { received: reply.bytes }) }
 }
 
-/// Has the members of one kind come in.
+/// Lets the members of one kind come in.
 async fn come_in(kind: Kind, members: usize, shared: &Arc<Shared>) -> Result<(), NotGathered> {
     let (tell, mut told) = channel::bounded(ENTERING);
     for _ in 0..members {

@@ -1,4 +1,5 @@
-//! The crowd's request to a service. It is always the same, and leaves nothing on the server.
+//! The crowd's request to a service. The request is always the same, and leaves nothing on the
+//! server.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use crate::request::{Reply, read_more};
 /// A reply of one line is shorter than this.
 const LONGEST_LINE: usize = 512;
 
-/// A request, and how the end of its reply is known.
+/// A request, and the rule for the end of its reply.
 #[derive(Clone)]
 pub(crate) struct Question {
     pub(super) request: Arc<[u8]>,
@@ -22,9 +23,9 @@ pub(crate) struct Question {
 enum End {
     /// The reply is a line.
     Line,
-    /// It is known.
+    /// The reply is known.
     Bytes(Arc<[u8]>),
-    /// The client finds it.
+    /// The client finds the end of the reply.
     Client(Take),
 }
 
@@ -41,12 +42,12 @@ impl Question {
         Self { request, end: End::Client(Arc::new(take)) }
     }
 
-    /// A question that is answered by a line.
+    /// A question with one line as its reply.
     pub(crate) fn line(request: &[u8]) -> Self {
         Self { request: request.into(), end: End::Line }
     }
 
-    /// A question that is answered by these bytes.
+    /// A question with these bytes as its reply.
     pub(crate) fn exchange(request: &[u8], reply: &[u8]) -> Self {
         Self { request: request.into(), end: End::Bytes(reply.into()) }
     }
@@ -59,7 +60,7 @@ impl Question {
     }
 
     /// Judges `words` that the server sent before the request was complete. Echo answers byte for
-    /// byte; no other service can have an answer yet.
+    /// byte. No other service can have an answer yet.
     pub(super) fn hear_early(&self, words: &[u8]) -> Result<(), Failure> {
         match &self.end {
             End::Bytes(reply) if !words.is_empty() && reply.starts_with(words) => Ok(()),
@@ -67,7 +68,7 @@ impl Question {
         }
     }
 
-    /// Takes the rest of the reply to a request, after the bytes that were read before.
+    /// Takes the rest of the reply to a request, after the bytes that have been read.
     pub(super) async fn hear(
         &self,
         stream: &mut TcpStream,
@@ -109,7 +110,7 @@ pub(super) fn says_full(words: &[u8]) -> bool {
     words.starts_with(b"* the server is full") || status == Some(b"503")
 }
 
-/// Reads on from the first `bytes`, up to `most` in all, until they are `complete`.
+/// Continues from the first `bytes` and reads up to `most` bytes in all, until they are `complete`.
 async fn take(
     stream: &mut TcpStream,
     mut bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Slow senders: requests a byte at a time, as slowloris does, but whole ones.
+//! Slow senders: requests a byte at a time, like slowloris, but complete requests.
 
 use std::io;
 use std::time::Instant;

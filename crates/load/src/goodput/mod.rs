@@ -1,9 +1,9 @@
 //! The peak goodput: the highest rate of an open loop at which a percentile of the latencies stays
 //! within a limit and nothing fails.
 //!
-//! Each probe is a load of its own, on connections of its own. A short probe takes a fifth of the
-//! time of the long one that confirms the result. Where that would be too few requests for the
-//! percentile, probes are longer, within a bound. Where they are still too few, the result says so.
+//! Each probe is a separate load with its own connections. A short probe takes a fifth of the time
+//! of the long one that confirms the result. If this gives too few requests for the percentile,
+//! probes are longer, within a bound. If there are still too few, the result says so.
 
 mod search;
 mod slo;
@@ -21,16 +21,16 @@ use crate::{Error, Observer, Options, Pattern, Stop, measure};
 
 pub use slo::{Percentile, Slo};
 
-/// The version of the format that [`Goodput`] is serialised in.
+/// The version of [`Goodput`]'s serialised format.
 const VERSION: u32 = 1;
 
 /// The lowest and the highest rate of the search, in requests a second, and the ratio at which it
-/// ends. Below 10, a short probe has too few requests to tell anything.
+/// ends. Below 10, a short probe has too few requests for a conclusion.
 const LOWEST: f64 = 10.0;
 const HIGHEST: f64 = 1e6;
 const PRECISION: f64 = 1.03;
 
-/// The factor by which short probes are shorter.
+/// The factor between long and short probes.
 const SHORTER: u32 = 5;
 
 /// The factors by which probes may be longer, to have enough requests. A short probe may be as long
@@ -38,12 +38,12 @@ const SHORTER: u32 = 5;
 const LONGER_SHORT: u32 = SHORTER;
 const LONGER: u32 = 3;
 
-/// The margin of a window over the time of the needed requests. Its edges cut off some requests,
-/// and random arrivals may be fewer than the average.
+/// The margin of a window over the time of the needed requests. The window's edges cut off some
+/// requests, and random arrivals may be fewer than the average.
 const MARGIN: f64 = 1.2;
 
-/// The share of the due requests that must be answered, give or take one on each connection. At a
-/// smaller share requests pile up, even if the window is too short to show it.
+/// The least share of the due requests that must be answered, give or take one on each connection.
+/// With a smaller share, requests pile up, even if the window is too short to show it.
 const KEPT_UP: f64 = 0.98;
 
 /// The remedy where the generator was the limit.
@@ -57,20 +57,19 @@ pub struct Goodput {
     pub version: u32,
     /// The target as its user writes it.
     pub target: String,
-    /// The most requests that were under way at a time.
+    /// The most requests that were under way at the same time.
     pub connections: usize,
-    /// The process by which requests came.
+    /// The process by which requests arrived.
     pub arrivals: String,
-    /// The limit that had to be kept, as in `p99=10ms`.
+    /// The required limit, as in `p99=10ms`.
     pub slo: String,
-    /// The highest rate at which the limit was kept, in requests a second. `None` if there was
-    /// none.
+    /// The highest rate that kept the limit, in requests a second. `None` if there was none.
     pub peak_per_second: Option<f64>,
     /// The report of the load at that rate.
     pub report: Option<Report>,
     /// All probes, in the order in which they were made.
     pub probes: Vec<Probe>,
-    /// The server refused connections, after it had answered before: the search ended there.
+    /// The server refused connections after it had answered before, which ended the search.
     #[serde(default)]
     pub server_went_away: bool,
     /// Notes for readers, in full sentences.
@@ -86,7 +85,7 @@ enum Halt {
 /// One load of the search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
-    /// Requests a second that were due.
+    /// The due requests a second.
     pub rate: f64,
     /// The length of the window.
     pub window_seconds: f64,
@@ -98,7 +97,7 @@ pub struct Probe {
     /// The number of requests behind the percentile.
     #[serde(default)]
     pub requests: u64,
-    /// These requests are too few for the percentile, so chance decides.
+    /// The number of requests is too small for the percentile, so chance decides.
     #[serde(default)]
     pub too_few: bool,
     /// Requests that failed, warm-up included.
@@ -112,10 +111,10 @@ pub struct Probe {
     pub client_was_limit: bool,
 }
 
-/// Searches for the highest rate at which the server at `options.target` keeps `slo`, beginning
-/// with that of `options.pattern`, which is an open loop. The load that confirms the result is as
-/// long as [`Stop::After`] in `options` says. Blocks until the rate is found, or until
-/// `interrupted` is set; the result says so.
+/// Searches for the highest rate at which the server at `options.target` keeps `slo`. Begins with
+/// the rate of `options.pattern`, which is an open loop. The load that confirms the result is as
+/// long as [`Stop::After`] in `options`. Blocks until the rate is found, or until `interrupted` is
+/// set. The result then says so.
 ///
 /// # Errors
 ///
@@ -195,8 +194,8 @@ pub fn peak_goodput(
     Ok(goodput)
 }
 
-/// The length of a probe at `rate`. It gives enough requests for the percentile, if the bound
-/// allows.
+/// The length of a probe at `rate`. The length gives enough requests for the percentile, if the
+/// bound allows.
 fn probe_window(window: Duration, length: Length, rate: f64, slo: &Slo) -> Duration {
     let (usual, most) = match length {
         Length::Short => (window / SHORTER, window / SHORTER * LONGER_SHORT),
@@ -337,22 +336,22 @@ impl Goodput {
         }
     }
 
-    /// The last probe at the lowest rate: where there is no peak, the search ended with its miss.
+    /// The last probe at the lowest rate. If there is no peak, its miss ended the search.
     fn lowest(&self) -> Option<&Probe> {
         self.probes.iter().rev().min_by(|one, other| one.rate.total_cmp(&other.rate))
     }
 
-    /// The lowest rate, if no peak was found and the generator may be why. A short probe is
-    /// repeated. So one miss of the generator is enough for the rate to be unknown.
+    /// The lowest rate, if no peak was found and the generator may be the reason. A short probe is
+    /// repeated. So a single miss by the generator makes the rate unknown.
     fn generator_at_lowest(&self) -> Option<f64> {
         let rate = self.lowest().filter(|_| self.peak_per_second.is_none())?.rate;
         let mut there = self.probes.iter().filter(|probe| probe.rate.total_cmp(&rate).is_eq());
         there.any(Probe::missed_by_generator).then_some(rate)
     }
 
-    /// The reason why the search says nothing of its server, in one line with the remedy. The
-    /// server went away, or its replies were wrong. Or the figures of the found rate are invalid.
-    /// Or the generator was the limit even at the lowest rate.
+    /// The reason why the search does not judge its server, in one line with the remedy. The server
+    /// went away, or its replies were wrong. Or the figures of the found rate are invalid. Or the
+    /// generator was the limit even at the lowest rate.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let target = &self.target;
@@ -395,7 +394,7 @@ impl Goodput {
         })
     }
 
-    /// A warning if something other than the server was the limit.
+    /// A warning if a cause other than the server was the limit.
     fn warning(&self) -> Option<String> {
         let peak = self.peak_per_second?;
         let missed = self.probes.iter().filter(|probe| !probe.met && probe.rate > peak);
@@ -555,7 +554,7 @@ Peak goodput: 999 correct replies/s with p99=10ms, at a rate of 1000/s over 10.0
         // If the generator caused one of the two misses at the lowest rate, no peak is known.
         let once = goodput(None, vec![late(10.0), probe(10.0, Some("p99 too long"))]);
         assert!(once.verdict().contains("in 1 of 2 probes"), "{}", once.verdict());
-        // A lag at other rates changes nothing, and a failure is no lag.
+        // A lag at other rates changes nothing, and a failure does not count as a lag.
         let higher = goodput(None, vec![late(20.0), late(20.0), probe(10.0, Some("p99 too long"))]);
         assert!(higher.verdict().starts_with("No peak: even at 10/s"), "{}", higher.verdict());
         let failed = Probe { failed: 7, ..late(10.0) };

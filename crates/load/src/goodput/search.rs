@@ -1,4 +1,5 @@
-//! The search for the highest rate at which something holds, as a pure function of whether it held.
+//! The search for the highest rate that meets a condition, as a pure function of the probes'
+//! results.
 //!
 //! ```text
 //!   rate    first ──×2──▶ met ──×2──▶ met ──×2──▶ missed       bracket: double, or halve
@@ -8,9 +9,9 @@
 //! ```
 //!
 //! A measurement is noisy, in both directions. A rate that is missed by bad luck would hide all
-//! rates above it. So a miss in a short window counts only if it is repeated. The long window finds
-//! out a rate that was met by good luck. Then the search goes down until a rate is met there too.
-//! From that rate it goes up again, in long windows only.
+//! rates above it. So a miss in a short window counts only if it is repeated. The long window
+//! detects a rate that was met by good luck. Then the search goes down until a rate is met in a
+//! long window too. From that rate it goes up again, in long windows only.
 
 /// The description of the next probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +25,9 @@ pub(super) enum Length {
 /// The bounds of the search. All rates are in requests a second, and more than 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
-    /// The first to be tried.
+    /// The first rate to try.
     pub(super) first: f64,
-    /// The lowest rate to try, and the highest.
+    /// The lowest and the highest rate to try.
     pub(super) lowest: f64,
     pub(super) highest: f64,
     /// A missed rate and a met rate count as equal if their ratio is below this. The ratio is more
@@ -49,8 +50,8 @@ pub(super) fn highest<E>(
     confirm(good, range, |rate| met(rate, Length::Long))
 }
 
-/// A rate that is met, and a higher one that is not. `None` if even the lowest is not met; the same
-/// rate twice if even the highest is met.
+/// A met rate, and a higher missed one. `None` if even the lowest rate is missed. The same rate
+/// twice if even the highest is met.
 fn bracket<E>(
     range: Range,
     mut met: impl FnMut(f64) -> Result<bool, E>,
@@ -151,7 +152,7 @@ mod tests {
             let mut luck = luck.into_iter();
             let mut unlucky = false;
             let (found, _) = search(RANGE, |rate, length| {
-                // Bad luck never strikes twice in a row, nor in a long window.
+                // Bad luck never occurs twice in a row, and never in a long window.
                 unlucky = length == Length::Short && !unlucky && luck.next().unwrap_or_default();
                 rate <= limit && !unlucky
             });
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(search(RANGE, |rate, _| rate <= 9.9).0, None);
         assert_eq!(search(RANGE, |_, _| true).0, Some(1e6));
         assert_eq!(search(RANGE, |rate, _| rate <= 10.0).0, Some(10.0));
-        // Met in short windows, and never in a long one.
+        // The rate is met in short windows, but never in a long one.
         assert_eq!(search(RANGE, |_, length| length == Length::Short).0, None);
     }
 

@@ -11,14 +11,14 @@ use crate::measurement::{Measurement, OpenCounts};
 pub struct Slo {
     /// The share.
     pub percentile: Percentile,
-    /// The longest that their latency may be, counted from when they were due.
+    /// The limit on the latency, counted from a request's due time.
     pub limit: Duration,
 }
 
 /// A share of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Percentile {
-    /// Half of them.
+    /// Half of the requests.
     P50,
     /// 90 %.
     P90,
@@ -33,7 +33,7 @@ pub enum Percentile {
 }
 
 impl Percentile {
-    /// From the smallest share to the largest.
+    /// All percentiles, from the smallest share to the largest.
     pub const ALL: [Self; 6] =
         [Self::P50, Self::P90, Self::P99, Self::P99_9, Self::P99_99, Self::Max];
 
@@ -96,9 +96,9 @@ impl fmt::Display for Slo {
 }
 
 impl Slo {
-    /// A lower bound of this percentile of all requests of an open loop. A request that was not
-    /// answered when the window closed counts with the time that it had waited, if that is beyond
-    /// the limit already. `None` when there is nothing to count.
+    /// A lower bound of this percentile of all requests of an open loop. A request that was
+    /// unanswered when the window closed counts with its wait so far, if the wait already exceeds
+    /// the limit. `None` if there is nothing to count.
     pub(super) fn latency(&self, measurement: &Measurement) -> Option<Duration> {
         let mut latencies = measurement.latencies.clone();
         if let Some(OpenCounts { unanswered, .. }) = &measurement.open_loop {

@@ -1,4 +1,5 @@
-//! The closed loop: exactly l connections. Each makes its next request when the last is answered.
+//! The closed loop: exactly l connections. Each makes its next request when the last one is
+//! answered.
 //!
 //! ```text
 //!   connection 1   ├── request ──┤├─ request ─┤├──── request ────┤ …
@@ -7,9 +8,10 @@
 //!   connection l   ├──── request ────┤├── request ──┤ …
 //! ```
 //!
-//! This pattern finds the most that a server can do, since the load is always exactly l. A slow
-//! server is asked less often. ApacheBench does this, and Kerneis and Chroboczek (*Are events
-//! fast?*, 2009) measure with it. Demsky's *long* is this with keep-alive, his *short* without.
+//! This pattern finds the maximum of a server, since the load is always exactly l. A slow server is
+//! asked less often. ApacheBench uses this pattern, and so do the measurements of Kerneis and
+//! Chroboczek (*Are events fast?*, 2009). Demsky's *long* is this pattern with keep-alive, and his
+//! *short* without.
 
 use std::io;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Limited parallelism: a request is under way on every connection, but one client deals with them
-//! in order.
+//! Limited parallelism: a request is under way on every connection, but one client handles them in
+//! order.
 //!
 //! ```text
 //!                  send on each      then, again and again: read the reply, and send on each
@@ -9,9 +9,10 @@
 //!   connection l          ├──────────────────────┤├──────────────────────────┤ …
 //! ```
 //!
-//! The server has up to l requests to do at a time. But a connection makes its next request only
-//! when the client comes round to it, so one slow reply holds up all others. From Demsky's
-//! measurements (MIT 2001). A latency lasts until the client reads the reply in its turn.
+//! The server has up to l requests at the same time. But a connection makes its next request only
+//! when the client comes round to it. So one slow reply delays all other connections. The pattern
+//! is from Demsky's measurements (MIT 2001). A latency lasts until the client reads the reply in
+//! its turn.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,7 +29,8 @@ pub(super) const NAMED: Named = Named {
     keep_alive: None,
 };
 
-/// Goes round `row` for as long as the recorder grants requests, and until the last is answered.
+/// Goes round `row` for as long as the recorder grants requests, and until the last request is
+/// answered.
 pub(super) async fn run<C: Client>(mut row: Vec<Connection<C>>, load: Arc<Load>) {
     let mut under_way: Vec<Option<Start>> = vec![None; row.len()];
     let mut granted = true;

@@ -1,13 +1,13 @@
-//! Load patterns, one file each: how many requests are under way at a time, and when the next
-//! begins.
+//! Load patterns, one file each: the number of requests under way, and the beginning of each next
+//! request.
 //!
 //! A new pattern is a file here, with its [`Named`] entry and its function `load`. A new pattern
 //! also needs a variant of [`Pattern`], with a line in each of [`Pattern::NAMED`],
 //! [`Pattern::name`] and [`load`].
 //!
-//! A pattern knows nothing of what a request is: it drives any [`Client`] on [`Connection`]s. The
-//! pattern tells the [`Recorder`](crate::recorder::Recorder) how each request began. The connection
-//! tells how the request ended.
+//! A pattern does not know what a request is: it drives any [`Client`] on [`Connection`]s. The
+//! pattern reports the beginning of each request to the [`Recorder`](crate::recorder::Recorder).
+//! The connection reports the request's end.
 
 pub(crate) mod chat;
 pub(crate) mod closed;
@@ -29,10 +29,11 @@ use crate::request::Client;
 
 pub use open::arrivals::Arrivals;
 
-/// How clients behave: how many requests are under way at a time, and when the next begins.
+/// The clients' behaviour: the number of requests under way, and the beginning of each next
+/// request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Pattern {
-    /// Every connection makes its next request when the last is answered.
+    /// Every connection makes its next request when the last one is answered.
     Closed,
     /// All connections are open, and one request is under way at a time: on each connection in
     /// turn.
@@ -40,14 +41,15 @@ pub enum Pattern {
     /// A request is under way on every connection. Replies are read in the order of the
     /// connections, and each is followed by the next request on its connection.
     Limited,
-    /// Requests are due when these arrivals say, whatever became of earlier requests.
+    /// Requests are due at the times of these arrivals, whatever the fate of earlier requests.
     Open(Arrivals),
-    /// Connections start when they did in a recording, which is
-    /// [`Options::replay`](crate::Options::replay). Each makes a further request its think time after the reply before.
+    /// Connections start at the times of a recording, which is
+    /// [`Options::replay`](crate::Options::replay). Each makes a further request after the reply
+    /// before and its think time.
     Trace,
 }
 
-/// A pattern under the name that the command line and plans have for it.
+/// A pattern, with its name on the command line and in plans.
 #[derive(Debug)]
 pub struct Named {
     /// One word.
@@ -56,12 +58,12 @@ pub struct Named {
     pub about: &'static str,
     /// `None` is the open loop, which needs [`Arrivals`].
     pub pattern: Option<Pattern>,
-    /// Whether connections carry more than one request, where the name implies it.
+    /// Whether connections carry more than one request, if the name implies it.
     pub keep_alive: Option<bool>,
 }
 
 impl Pattern {
-    /// All names; the four of Demsky's echo clients (MIT 2001) are serial, limited, long and short.
+    /// All names. Demsky's four echo clients (MIT 2001) are serial, limited, long and short.
     pub const NAMED: [Named; 7] = [
         closed::NAMED,
         serial::NAMED,
@@ -72,7 +74,7 @@ impl Pattern {
         trace::NAMED,
     ];
 
-    /// The pattern of this name.
+    /// The pattern with this name.
     pub fn named(name: &str) -> Option<&'static Named> {
         static NAMED: [Named; 7] = Pattern::NAMED;
         NAMED.iter().find(|named| named.name == name)
@@ -90,7 +92,7 @@ impl Pattern {
     }
 }
 
-/// Runs a load on connections with clients like this one.
+/// Runs a load on connections with copies of this client.
 pub(crate) async fn load<C: Client>(
     engine: &Engine,
     mut client: C,
@@ -102,12 +104,12 @@ pub(crate) async fn load<C: Client>(
         Pattern::Serial => in_order(engine, &client, hook, serial::run).await,
         Pattern::Limited => in_order(engine, &client, hook, limited::run).await,
         Pattern::Open(arrivals) => open::load(engine, &client, arrivals, hook).await,
-        // It asks for many pages, and a client for one.
+        // A replay asks for many pages, but a client asks for one.
         Pattern::Trace => Err(Error::Options(trace::OF_HTTP)),
     }
 }
 
-/// Runs a load with a pattern that uses the connections in order, by `run`, once they are open.
+/// Opens connections, and runs a load with a pattern, `run`, that uses them in order.
 async fn in_order<C: Client, F>(
     engine: &Engine,
     client: &C,
@@ -130,7 +132,7 @@ async fn opened<C: Client>(client: &C, connections: usize, load: &Load) -> Vec<C
     let mut row: Vec<_> = (0..connections).map(|number| Connection::new(number, client)).collect();
     if load.keep_alive {
         for connection in &mut row {
-            // The connection carries many requests, so opening it counts for none of them.
+            // The connection carries many requests, so none of them includes the time to open it.
             if connection.open(load).await.is_err() {
                 break;
             }

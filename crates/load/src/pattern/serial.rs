@@ -1,4 +1,4 @@
-//! Serial: many connections are open, and one of them at a time is in use, in turn.
+//! Serial: many connections are open, and one at a time is in use, in turn.
 //!
 //! ```text
 //!   connection 1   ├ request ┤                                    ├ request ┤
@@ -7,10 +7,10 @@
 //!   connection l                            ├ request ┤
 //! ```
 //!
-//! The server never has more than one request to do. So this shows the cost of one request while a
-//! poller watches l connections. Each request pays for a whole round of the poller. In Demsky's
-//! measurements (MIT 2001) this is where events lose to threads. Without keep-alive a connection is
-//! open for its own request only.
+//! The server never has more than one request. So this pattern shows the cost of one request while
+//! a poller watches l connections. Each request pays for a whole round of the poller. In Demsky's
+//! measurements (MIT 2001), events lose to threads under this pattern. Without keep-alive, a
+//! connection is open only for its own request.
 
 use std::sync::Arc;
 use std::time::Instant;

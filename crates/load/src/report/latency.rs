@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 
 use super::duration;
 
-/// Latencies in microseconds; all zero when there is none.
+/// Latencies in microseconds. All are zero if there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// The arithmetic mean.
     pub mean: f64,
     /// The shortest.
     pub min: f64,
-    /// Half are no longer.
+    /// Half of the latencies are no longer.
     pub p50: f64,
-    /// 90 % are no longer.
+    /// 90 % of the latencies are no longer.
     pub p90: f64,
-    /// 99 % are no longer.
+    /// 99 % of the latencies are no longer.
     pub p99: f64,
-    /// 99.9 % are no longer.
+    /// 99.9 % of the latencies are no longer.
     #[serde(rename = "p99.9")]
     pub p99_9: f64,
     /// The longest.

@@ -1,8 +1,8 @@
-//! One report of several loads that ran at the same time, each on a host of its own.
+//! One report of several loads that ran at the same time, each on its own host.
 //!
 //! Counts and rates add up. Latencies are those of all requests: the histograms are merged, which
-//! loses nothing. A share of a processor is that of the load that used the most. So the merged load
-//! was a limit as soon as one of its parts was.
+//! loses nothing. A share of a processor is the largest of the loads. So the merged load was a
+//! limit if one of its parts was.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use super::{Latency, OpenLoop, Report, Warning};
 use crate::crowd::{Fate, Spans};
 
 impl Report {
-    /// The report of all `parts` together: of loads on the same server, in the same window. Each
-    /// part has the name of its host, which its warnings begin with.
+    /// The report of all `parts` together, which are loads on the same server in the same window.
+    /// Each part has the name of its host, with which its warnings begin.
     ///
-    /// None of no parts.
+    /// `None` without parts.
     ///
     /// # Errors
     ///
-    /// When the histogram of a part cannot be read.
+    /// If the histogram of a part cannot be read.
     pub fn merged(parts: &[(String, Self)]) -> Result<Option<Self>, HistogramError> {
         let Some(((_, first), others)) = parts.split_first() else { return Ok(None) };
         if others.is_empty() {
@@ -126,7 +126,7 @@ pub(super) fn decode(target: &str, text: &str) -> Result<Histogram<u64>, Histogr
     let read: Histogram<u64> = Deserializer::new()
         .deserialize(&mut bytes.as_slice())
         .map_err(|problem| error(problem.to_string()))?;
-    // The histogram may come from another program. The sum must fit into it.
+    // The histogram may come from another program. The sum must fit into the counters.
     let mut own = crate::histogram::histogram();
     own.add(read).map_err(|problem| error(problem.to_string()))?;
     Ok(own)
@@ -170,7 +170,7 @@ mod tests {
     }
 
     proptest! {
-        /// No percentile can tell whether one host or several made the load.
+        /// No percentile may reveal whether one host or several made the load.
         #[test]
         fn percentiles_are_those_of_one_histogram_fed_with_all(
             parts in prop::collection::vec(prop::collection::vec(1_u64..3_000_000, 1..200), 1..5)

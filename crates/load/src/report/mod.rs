@@ -29,7 +29,7 @@ pub use open_loop::OpenLoop;
 pub(crate) use text::duration;
 pub use warning::{Warning, WarningKind};
 
-/// The version of the format that [`Report`] is serialised in.
+/// The version of [`Report`]'s serialised format.
 const VERSION: u32 = 1;
 
 /// A client that used more of its core than this may have been the limit.
@@ -37,7 +37,7 @@ const BUSY_CLIENT: f64 = 0.95;
 
 /// The measurements of a load in its window.
 ///
-/// Requests are counted when their correct reply is complete within the window; latencies are those
+/// Requests are counted if their correct reply is complete within the window. Latencies are those
 /// of requests that also began in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -45,16 +45,16 @@ pub struct Report {
     pub version: u32,
     /// The target as its user writes it.
     pub target: String,
-    /// How clients behaved: `closed`, `serial`, `limited`, `open` or `trace`.
+    /// The clients' behaviour: `closed`, `serial`, `limited`, `open` or `trace`.
     pub pattern: String,
-    /// The connections open at once: the offered load l of a closed loop.
+    /// The number of connections that are open at once: the offered load l of a closed loop.
     pub connections: usize,
     /// Whether a connection carried more than one request.
     pub keep_alive: bool,
-    /// After how many requests a connection was replaced, if that was limited.
+    /// The number of requests on a connection before its replacement, if there was a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_connection: Option<u32>,
-    /// How many addresses the connections came from.
+    /// The number of source addresses of the connections.
     pub sources: u32,
     /// The length of the window.
     pub window_seconds: f64,
@@ -62,18 +62,19 @@ pub struct Report {
     pub requests: u64,
     /// Correct replies in a second.
     pub requests_per_second: f64,
-    /// From the beginning of a request to the last byte of its reply, in microseconds. Without
-    /// keep-alive, a request begins before its connection is made; where the server then ends the
-    /// connection, that end is the last of it. In an open loop a request begins when it is due, so
-    /// these are the corrected latencies.
+    /// The time from the beginning of a request to the last byte of its reply, in microseconds.
+    /// Without keep-alive, a request begins before its connection is made. If the server then ends
+    /// the connection, the request ends with it. In an open loop a request begins at its due time,
+    /// so these are the corrected latencies.
     pub latency_us: Latency,
     /// The average number of requests in flight: the sum of their times in the window, divided by
-    /// its length. Except at the edges that is n · t_r / t, for n requests of mean latency t_r in a
-    /// window of t. See Kerneis and Chroboczek, *Are events fast?*, 2009. A connection that got no
-    /// reply in the window has none under way: its request waits for its turn. The figure is at
-    /// most l, or 1 if requests come one by one. If it is well below that, something other than the
-    /// server limited the load. In an open loop a request counts from when it was sent: this is how
-    /// many connections were in use.
+    /// the window's length. Except at the edges, this is n · t_r / t, for n requests of mean
+    /// latency t_r in a window of t. See Kerneis and Chroboczek, *Are events fast?*, 2009. A
+    /// connection that got no reply in the window counts as having no request under way, because
+    /// its request waits for its turn. The figure is at most l, or 1 if requests come one by one.
+    /// If the figure is well below the maximum, a cause other than the server limited the load. In
+    /// an open loop, a request counts from its sending, so the figure is the number of connections
+    /// in use.
     pub measured_load: f64,
     /// Failed requests by kind: `connect-refused`, `connect-timeout`, `connect-failed`, `no-ports`,
     /// `no-descriptors`, `reset`, `closed-early`, `timed-out`, `wrong-status`, `wrong-bytes`,
@@ -89,16 +90,16 @@ pub struct Report {
     pub connections_served: u64,
     /// CPU time of the load's kernel thread over the window's length: 1 is all of one core.
     pub client_cpu_share: f64,
-    /// The share of the window, from 0 to 1, in which the load's thread could have run and had no
+    /// The share of the window, from 0 to 1, in which the load's thread was ready to run without a
     /// CPU. Another thread had the CPU then. The share is 0 if the kernel does not report it.
     #[serde(default)]
     pub client_wait_share: f64,
     /// The client used nearly all of its core, or the client itself caused most of the delay of an
-    /// open loop. So the server may be able to do more than this.
+    /// open loop. So the server may be capable of more than this.
     pub client_was_limit: bool,
     /// How often the server's accept queue was full during the run. This count and the next cover
-    /// the server's own listeners. They are 0 if the kernel does not report them, or the server is
-    /// on another machine.
+    /// the server's own listeners. The count is 0 if the kernel does not report it, or the server
+    /// is on another machine.
     pub listen_overflows: u64,
     /// The number of handshakes that the server's listeners dropped during the run.
     pub listen_drops: u64,
@@ -109,14 +110,14 @@ pub struct Report {
     /// The fate of the connections beside the measured connections, by kind: `idle`,
     /// `slow-readers`, `slow-senders`. Kinds without connections are left out.
     pub crowd: BTreeMap<String, Fate>,
-    /// Why the figures are not to be trusted, in a sentence each, by kind: `starved`
+    /// The reasons why the figures cannot be trusted, one sentence each, by kind: `starved`
     /// ([`Report::STARVED`]), `send-lag`, `littles-law`, `replay`. In each case the generator could
-    /// not do its work, or did it wrong. Empty if the figures are valid.
+    /// not do its work, or did wrong work. Empty if the figures are valid.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub invalid: BTreeMap<String, String>,
     /// Notes for readers of the figures, in full sentences.
     pub warnings: Vec<Warning>,
-    /// Correct replies in a second, in each twentieth of the window; empty for a load that stops
+    /// Correct replies in a second, in each twentieth of the window. Empty for a load that stops
     /// after a number of requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices_requests_per_second: Vec<f64>,
@@ -140,7 +141,7 @@ impl Report {
         let requests_per_second = per_second(measurement.requests as f64);
         let client_cpu_share = per_second(measurement.cpu.as_secs_f64());
         let open_loop = OpenLoop::of(options, measurement);
-        // Planned against sent says it of a replay.
+        // In a replay, the comparison of planned and sent judges this.
         let convicted = outcome.replayed.is_none()
             && open_loop.as_ref().is_some_and(|open| open.generator_was_limit(&latency));
         let outside = Some(measurement.wrong_outside).filter(|count| *count > 0);
@@ -186,11 +187,11 @@ impl Report {
         report
     }
 
-    /// The latencies, in nanoseconds, to be merged with those of other reports of the same load.
+    /// The latencies, in nanoseconds, for merging with other reports of the same load.
     ///
     /// # Errors
     ///
-    /// When this report was not written by this program, or was changed since.
+    /// If this report was not written by this program, or was changed since.
     pub fn latencies(&self) -> Result<Histogram<u64>, HistogramError> {
         merge::decode(&self.target, &self.histogram)
     }

@@ -10,14 +10,15 @@ use crate::{Options, Pattern};
 /// A server that answers a smaller share of the due requests does not keep up.
 pub(super) const KEPT_UP: f64 = 0.98;
 
-/// If the generator's own lag is a larger share of the latencies, it measures itself.
+/// If the generator's own lag is a larger share of the latencies, the generator measures itself.
 const OWN_SHARE: f64 = 0.5;
 
-/// The figures of an open loop alone. Its requests are due at times that no reply changes.
+/// The figures that only an open loop has. An open loop's requests are due at times that no reply
+/// changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenLoop {
-    /// The process by which requests came: `constant`, `poisson`, `uniform`, `sinusoidal`, or
-    /// `trace` of a replay.
+    /// The process by which requests arrived: `constant`, `poisson`, `uniform`, `sinusoidal`, or
+    /// `trace` for a replay.
     pub arrivals: String,
     /// The number of requests a second that the loop makes on average.
     pub intended_per_second: f64,
@@ -25,13 +26,14 @@ pub struct OpenLoop {
     pub due: u64,
     /// The number of these requests that had not been sent when the window closed.
     pub unsent: u64,
-    /// From when a request was sent to the last byte of its reply, in microseconds. A client that
-    /// ignores the wait before the send measures this. The requests are those of
+    /// The time from a request's sending to the last byte of its reply, in microseconds. A client
+    /// that ignores the wait before the send measures this. The requests are those of
     /// [`Report::latency_us`].
     pub raw_latency_us: Latency,
-    /// From when a request was due until it was sent, in microseconds, for whatever reason.
+    /// The time from a request's due time to its sending, in microseconds, for whatever reason.
     pub send_lag_us: Latency,
-    /// The generator's part of the lag: the request was due, and a connection was free.
+    /// The generator's part of the lag: the time for which the request was due and a connection was
+    /// free.
     pub generator_lag_us: Latency,
     /// The raw latencies in the format of [`Report::histogram`].
     pub raw_histogram: String,
@@ -84,7 +86,7 @@ impl OpenLoop {
         ]
     }
 
-    /// The influence besides the server that shaped the figures, if there is one.
+    /// The cause besides the server that shaped the figures, if there is one.
     pub(super) fn warning(&self, report: &Report) -> Option<String> {
         let corrected = &report.latency_us;
         if self.generator_was_limit(corrected) {
@@ -109,7 +111,7 @@ impl OpenLoop {
     }
 
     /// Whether fewer correct replies came than were due. Requests under way as the window closes
-    /// are allowed for.
+    /// count as answered.
     pub(super) fn fell_short(&self, report: &Report) -> bool {
         // By Little's law, for answered requests only. Neglected requests do not excuse a server.
         let under_way = report.requests_per_second * self.raw_latency_us.mean / 1e6;
@@ -117,8 +119,9 @@ impl OpenLoop {
         (report.requests as f64 + under_way) < KEPT_UP * self.asked(report) as f64
     }
 
-    /// The requests that a server that keeps up answers: those that were due. In a replay, what a
-    /// server leaves unanswered is followed by nothing. So these are the requests of the recording.
+    /// The number of requests that a server answers if it keeps up: those that were due. In a
+    /// replay, no request follows an unanswered one. So this is the number of requests in the
+    /// recording.
     fn asked(&self, report: &Report) -> u64 {
         report.replayed.as_ref().map_or(self.due, |replayed| replayed.requests as u64)
     }
@@ -157,7 +160,7 @@ mod tests {
     use super::super::tests::{histogram, report};
     use super::*;
 
-    /// A stall of 100 ms in ten seconds at 5,000 a second, as both ways of counting see it.
+    /// A stall of 100 ms in ten seconds at 5,000 a second, in both ways of counting.
     fn open_report() -> Report {
         let ordinary = || std::iter::repeat_n(200, 49_500);
         let corrected = histogram(ordinary().chain((1..=500).map(|index| 200 * index)));
@@ -260,7 +263,7 @@ The server kept up, and the generator was not the limit: it used 25 % of its cor
         let report = open_report();
         let open = OpenLoop { due: 5, ..report.open_loop.clone().unwrap() };
         assert!(!open.fell_short(&Report { requests: 4, ..report.clone() }));
-        // 12 of 100, and all others lie on their connections.
+        // 12 of 100 were answered, and all other requests lie on their connections.
         let open = OpenLoop { due: 100, ..open };
         let (requests, requests_per_second) = (12, 12.0);
         let measured_load = 100.0;

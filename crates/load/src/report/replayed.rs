@@ -1,10 +1,10 @@
-//! What a replay reports besides: the piece of the recording, and planned against sent.
+//! The further report of a replay: the piece of the recording, and planned against sent.
 
 use super::duration;
 use crate::fidelity::{Fidelity, Replayed};
 
 impl Replayed {
-    /// `a recording, with 10 times its users`: what was replayed.
+    /// The name of the replayed load, such as `a recording, with 10 times its users`.
     pub(super) fn behaviour(&self) -> String {
         let mut text = match self.users {
             1 => "a recording, with as many users".to_owned(),
@@ -12,6 +12,12 @@ impl Replayed {
         };
         if (self.speed - 1.0).abs() > f64::EPSILON {
             text += &format!(", {} times as fast", self.speed);
+        }
+        if let Some(bunch) = self.bunch {
+            text += &format!(", {bunch} at the same time");
+        }
+        if let Some(rate) = self.client_rate {
+            text += &format!(", each client at most {rate} bytes/s");
         }
         match &self.at {
             Some(at) => text + &format!(", at {at}"),
@@ -58,7 +64,8 @@ impl Replayed {
 }
 
 impl Fidelity {
-    /// How requests clump, planned and sent; none where the window is too short to tell.
+    /// The clustering of requests, as planned and as sent. `None` if the window is too short to
+    /// tell.
     fn dispersion(&self) -> Option<String> {
         let both = [
             (self.planned_dispersion_1s, self.sent_dispersion_1s, "1 s"),

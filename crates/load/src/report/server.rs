@@ -8,7 +8,7 @@ use super::{Report, duration};
 use crate::failure::WRONG_REPLIES;
 use crate::measurement::Measurement;
 
-/// A time without any reply is reported from this length on.
+/// The report mentions a time without any reply from this length on.
 const LONG_SILENCE: Duration = Duration::from_secs(1);
 
 /// A standstill must also last this many median latencies, since some services take seconds for
@@ -18,7 +18,7 @@ const SILENT_LATENCIES: f64 = 10.0;
 impl Report {
     /// The reason why this load does not measure its server, in one line with the remedy. The
     /// server went away, or replies were wrong, or there were none. Or many requests failed, or the
-    /// rate that was asked for was not kept. Or the figures are [invalid](Report::invalid).
+    /// requested rate was not kept. Or the figures are [invalid](Report::invalid).
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let failed: u64 = self.errors.values().sum();
@@ -49,12 +49,13 @@ impl Report {
         }
     }
 
-    /// The server answered once before the load, so one that refuses connections has ended since.
+    /// The server answered once before the load, so a server that refuses connections has ended
+    /// since.
     fn refused_connects(&self) -> u64 {
         self.errors.get("connect-refused").copied().unwrap_or_default()
     }
 
-    /// Whether the server ended during the load, for good or not.
+    /// Whether the server ended during the load, permanently or not.
     pub(crate) fn server_went_away(&self) -> bool {
         self.refused_connects() > 0
     }

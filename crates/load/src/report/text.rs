@@ -1,4 +1,4 @@
-//! A report as a person reads it: figures, warnings, and what limited the run.
+//! The text of a report: figures, warnings, and the limit of the run.
 
 use std::fmt::Write;
 
@@ -154,7 +154,7 @@ impl Report {
     }
 }
 
-/// Microseconds to three digits, in the unit in which they are easiest to read. Everything takes
+/// Microseconds to three digits, in the unit in which they are easiest to read. Every event takes
 /// time, so 0 means not measured.
 pub(crate) fn duration(microseconds: f64) -> String {
     let (value, unit) = match microseconds {

@@ -1,6 +1,6 @@
-//! Whether the generator could do its work: the reasons why it could not, each with its number. If
-//! it could not, its figures say nothing. The figures of a generator that was merely busy are a
-//! lower bound of what the server can do.
+//! Whether the generator could do its work: the reasons why not, each with its number. If it could
+//! not, its figures mean nothing. The figures of a generator that was merely busy are a lower bound
+//! of the server's.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use super::{Report, duration};
 use crate::measurement::Measurement;
 use crate::{Options, Pattern, Stop};
 
-/// A generator starves if it stands ready and still for a larger share of the window. A starving
+/// A generator starves if it is ready but does not run for a larger share of the window. A starving
 /// generator makes up to a tenth fewer requests, which is twice the noise.
 const LONGEST_WAIT: f64 = 0.1;
 
-/// A timer is late by some tens of microseconds, and by more on a virtual machine. A lag of so many
-/// microseconds or less can spoil latencies that are as short, but not a server's rate.
+/// A timer is late by some tens of microseconds, and by more on a virtual machine. A lag of this
+/// many microseconds or less can spoil equally short latencies, but not a server's rate.
 const LAG_OF_TIMERS: f64 = 1000.0;
 
 /// The share of connections that may be unaccounted for. Recorded values are exact to 0.1 %.
@@ -53,8 +53,8 @@ pub(super) fn rates(marks: &[(Duration, u64)]) -> Vec<f64> {
         let length = time.saturating_sub(before.0).as_secs_f64();
         let replies = count.saturating_sub(before.1);
         before = (time, count);
-        // Rounded to a tenth: more digits say nothing, and each cell of a results file has twenty
-        // numbers.
+        // Rounded to a tenth, because more digits mean nothing, and each cell of a results file has
+        // twenty numbers.
         (length > 0.0).then(|| (10.0 * replies as f64 / length).round() / 10.0)
     };
     marks.iter().filter_map(rate).collect()
@@ -88,9 +88,9 @@ fn late(report: &Report) -> Option<String> {
     })
 }
 
-/// Little's law, N = X·R: the connections that are always in use equal the requests in a second
-/// times the seconds that each takes. The sum has the requests of the latencies, other requests as
-/// far as known, and the time in between.
+/// Little's law, N = X·R: the connections in use equal the requests in a second times the seconds
+/// of each. The sum has the requests of the latencies, other requests as far as known, and the
+/// times in between.
 fn unaccounted(report: &Report, options: &Options, measurement: &Measurement) -> Option<String> {
     let is_closed = !matches!(options.pattern, Pattern::Open(_) | Pattern::Trace);
     // The members of a chat do not make requests one by one.

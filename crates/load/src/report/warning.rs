@@ -18,7 +18,7 @@ use crate::{Options, Pattern, Stop};
 /// nanoseconds.
 const DELAYED_ACK: u64 = 38_000_000;
 
-/// Something that a reader of figures must know.
+/// A fact that a reader of figures must know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Warning {
     /// The subject of the warning.
@@ -41,15 +41,15 @@ pub enum WarningKind {
     NoLatencies,
     /// Connections were never served.
     Unserved,
-    /// Requests were unanswered at the end that had waited longer than any that counts.
+    /// Requests were unanswered at the end, after waits longer than any counted one.
     Overdue,
     /// An open loop's requests were sent late, or had to wait for connections.
     OpenLoop,
-    /// Requests failed, in this way.
+    /// Requests failed in this way.
     Failed(String),
     /// Requests failed before or after the window.
     FailedOutside,
-    /// The server's accept queue overflowed. (Earlier versions: that of any server.)
+    /// The server's accept queue overflowed. (In earlier versions: the accept queue of any server.)
     AcceptQueues,
     /// The server's own listen queue was the limit, or overflowed.
     ListenQueue,
@@ -61,22 +61,22 @@ pub enum WarningKind {
     DelayedAcknowledgement,
     /// Server and load generator shared processors.
     SharedProcessors,
-    /// Figures of repeats are not to be trusted, for this reason.
+    /// Figures of repeats cannot be trusted, for this reason.
     Invalid(String),
     /// Some repeats have no figures.
     Missing,
-    /// Repeats differ much.
+    /// Repeats differ widely.
     Noisy,
     /// A repeat is far from the others.
     Outliers,
     /// Figures changed within the window.
     Unsteady,
-    /// Written by a version that did not say.
+    /// A version without kinds wrote the warning.
     Other,
 }
 
 impl Warning {
-    /// A warning of this kind.
+    /// A warning of one kind.
     pub fn new(kind: WarningKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into() }
     }
@@ -129,8 +129,8 @@ impl Report {
             );
         }
         let starved = self.connections as u64 - self.connections_served;
-        // With very few requests, some connections get none without being starved. Requests that
-        // come one by one, or at a rate, also leave connections without any.
+        // With very few requests, some connections get none without starving. Requests that come
+        // one by one, or at a rate, also leave connections without any.
         let all_ask = matches!(options.pattern, Pattern::Closed | Pattern::Limited);
         if starved > 0 && all_ask && matches!(options.stop, Stop::After(_)) {
             warn(
@@ -188,7 +188,7 @@ fn left_out(places: &[Place]) -> Option<Warning> {
     (!names.is_empty()).then(|| Warning::new(WarningKind::Unreachable, told))
 }
 
-/// Warns of replies that Nagle's algorithm held up on the server: these came in two parts, and the
+/// Warns of replies that Nagle's algorithm held up on the server: they came in two parts, and the
 /// latencies show it.
 fn held_up(replies: u64, measurement: &Measurement) -> Option<Warning> {
     let all = measurement.latencies.len();
@@ -204,7 +204,7 @@ fn held_up(replies: u64, measurement: &Measurement) -> Option<Warning> {
     })
 }
 
-/// Which requests failed, in the window and outside of it.
+/// Sentences on the requests that failed, in the window and outside of it.
 fn failed(measurement: &Measurement) -> Vec<Warning> {
     let in_window = measurement.failures.iter().map(|(kind, failures)| {
         let times = if failures.count == 1 { "once" } else { "times, at first" };

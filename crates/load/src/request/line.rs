@@ -5,31 +5,31 @@ use duality_runtime::net::TcpStream;
 use super::read_more;
 use crate::failure::Failure;
 
-/// Takes lines out of the bytes of a connection.
+/// Splits the bytes of a connection into lines.
 pub(crate) struct Lines {
     buffer: Box<[u8]>,
-    /// The bytes that have come and were not taken.
+    /// The range of bytes that have come and not been taken.
     unread: std::ops::Range<usize>,
 }
 
 impl Lines {
-    /// Reads lines of at most `longest` bytes, their end included.
+    /// Reads lines of at most `longest` bytes, line ends included.
     pub(crate) fn new(longest: usize) -> Self {
-        // One byte more than a line, so that an excess byte is seen.
+        // One byte more than a line, to detect an excess byte.
         Self { buffer: vec![0; longest + 1].into(), unread: 0..0 }
     }
 
-    /// Lines of the same bound, from another connection.
+    /// A reader with the same bound, for another connection.
     pub(crate) fn fresh(&self) -> Self {
         Self::new(self.buffer.len() - 1)
     }
 
-    /// Forgets what has come.
+    /// Forgets all bytes.
     pub(crate) fn clear(&mut self) {
         self.unread = 0..0;
     }
 
-    /// The next line, without its end (LF; a CR before it would be one of the line's bytes).
+    /// The next line without its end, which is LF. A CR before the LF counts as a byte of the line.
     pub(crate) async fn next(&mut self, stream: &mut TcpStream) -> Result<&[u8], Failure> {
         let mut searched = 0;
         loop {
@@ -51,7 +51,7 @@ impl Lines {
         }
     }
 
-    /// The next line. An error if more has come after it.
+    /// The next line. The error: more bytes have come after it.
     pub(crate) async fn only(&mut self, stream: &mut TcpStream) -> Result<&[u8], Failure> {
         let length = self.next(stream).await?.len();
         if !self.unread.is_empty() {

@@ -1,7 +1,7 @@
-//! One request on a connection: the trait of clients of any service, and the functions by which
-//! they read and write.
+//! One request on a connection: the trait of all clients, and their functions for reading and
+//! writing.
 //!
-//! A client opens no connection and counts nothing: that is the pattern's part. The clients
+//! A client opens no connection and counts nothing, because the pattern does both. The clients
 //! themselves are in `client/`.
 
 pub(crate) mod line;
@@ -12,8 +12,8 @@ use duality_runtime::net::TcpStream;
 
 use crate::failure::Failure;
 
-/// The client of one service on one connection. A clone is for another connection; a client is kept
-/// when its connection is replaced.
+/// The client of one service on one connection. A clone is for another connection. A client
+/// survives the replacement of its connection.
 pub(crate) trait Client: Clone + Send + 'static {
     /// Makes the first request of a load. This request shows whether there is a server. From its
     /// reply, a client may learn the other replies.
@@ -27,14 +27,14 @@ pub(crate) trait Client: Clone + Send + 'static {
         }
     }
 
-    /// The client of a connection of this number, from 0.
+    /// The client of the connection with this index, from 0.
     fn for_connection(&self, number: usize) -> Self {
         let _ = number;
         self.clone()
     }
 
-    /// Called for each new connection, the first included. The client forgets what it knew of the
-    /// last one.
+    /// Called for each new connection, the first included. The client forgets the state of the last
+    /// connection.
     fn connected(&mut self) {}
 
     /// Sends one request on `stream`. The request is short enough for the kernel's buffers, even if
@@ -43,7 +43,7 @@ pub(crate) trait Client: Clone + Send + 'static {
 
     /// Reads the reply to the request that was sent last, to its last byte, and checks it.
     ///
-    /// If the end of the connection is part of the reply, waits for that end too.
+    /// If the end of the connection is part of the reply, waits for it too.
     fn receive(
         &mut self,
         stream: &mut TcpStream,
@@ -59,23 +59,23 @@ pub(crate) struct Reply {
     pub(crate) open: bool,
 }
 
-/// A page that a replay asks for: one of many, on connections that ask for others before.
+/// A page of a replay: one of many, on connections that carry requests for other pages.
 pub(crate) trait Ask: Clone + Send + Sync + 'static {
-    /// The file `path` of the server at `host`, of so many bytes.
+    /// The file `path` of the server at `host`, with this many bytes.
     fn file(host: &str, path: &str, length: u64) -> Self;
 
-    /// A page of a service of the user's own. Its reply had a status that began with this digit; 0
-    /// if it is not known.
+    /// A page of a service of the user's own. The page's recorded reply had a status that began
+    /// with this digit. 0 if the digit is not known.
     fn page(host: &str, path: &str, status: u8) -> Self;
 
-    /// Asks for it. The request says whether it is the last of the connection.
+    /// Requests the page. `is_last` says whether it is the last request of the connection.
     fn send(
         &self,
         stream: &mut TcpStream,
         is_last: bool,
     ) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// Takes the reply, at most `rate` bytes a second if there is one, and checks it.
+    /// Takes the reply, at most `rate` bytes a second if there is a rate, and checks it.
     fn receive(
         &self,
         stream: &mut TcpStream,
@@ -89,7 +89,8 @@ pub(crate) async fn send_all(stream: &mut TcpStream, request: &[u8]) -> Result<(
     stream.write_all(request).await.map_err(|error| Failure::from_transfer(error, 0))
 }
 
-/// Reads more of a reply. `received` bytes of it have come. The end of the connection is a failure.
+/// Reads more of a reply. `received` bytes of the reply have come. The end of the connection is a
+/// failure.
 #[inline]
 pub(crate) async fn read_more(
     stream: &mut TcpStream,
@@ -110,14 +111,14 @@ pub(crate) async fn expect_end(stream: &mut TcpStream) -> Result<(), Failure> {
         Ok(0) => Ok(()),
         Ok(_) => Err(Failure::Malformed("bytes after the end of the reply")),
         Err(error) => match Failure::from_transfer(error, 1) {
-            // Everything has arrived. A reset from the server does not matter now.
+            // The whole reply has arrived. A reset from the server does not matter now.
             Failure::Reset { .. } => Ok(()),
             failure => Err(failure),
         },
     }
 }
 
-/// The value of a string of digits, and of nothing else: `u64::from_str` would take a sign.
+/// The value of a string of digits without any other character. `u64::from_str` would take a sign.
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;

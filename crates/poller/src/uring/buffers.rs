@@ -124,7 +124,7 @@ impl Buffers {
         }
     }
 
-    /// Whether the kernel has any.
+    /// Whether the kernel has a buffer left.
     pub(super) fn any_left(&self) -> bool {
         self.held < self.provided
     }

@@ -1,5 +1,5 @@
-//! Tasks as blocks. A block lies between two stage boundaries, and an architecture queues each as
-//! it likes.
+//! Tasks as blocks. A block lies between two stage boundaries, and an architecture queues each
+//! block in its own way.
 //!
 //! ```text
 //!   Tasks::start(future)
@@ -13,14 +13,14 @@
 //! The service is the same straight-line code as everywhere. Here
 //! [`task::stage`](crate::task::stage()) ends a block. The task leaves the kernel thread, and is
 //! handed to `dispatch` with the stage it has reached. The kind of *wait* is a second, separate
-//! choice ([`Waits`]). In a work pool the kernel thread waits in place (Truppel & Abreu). In a
-//! staged server the task waits in a [`Reactor`], and comes back as another block when it is woken
+//! choice ([`Waits`]). In a work pool, the kernel thread waits in place (Truppel & Abreu). In a
+//! staged server, the task waits in a [`Reactor`], and comes back as another block when woken
 //! (SEDA).
 //!
-//! A task may go on another kernel thread after each block. Its state moves with it, so services'
-//! futures are `Send`. The parts of a task that other threads read, such as its stage, are atomic
-//! numbers. The crate `async-task` keeps the life of a task (queued, running, woken while it runs,
-//! ended).
+//! A task may change its kernel thread after each block. The task's state moves with it, so
+//! services' futures are `Send`. The parts of a task that other threads read, such as its stage,
+//! are atomic numbers. The crate `async-task` keeps the life of a task (queued, running, woken
+//! while it runs, ended).
 
 mod reactor;
 mod readiness;
@@ -57,8 +57,8 @@ pub enum Waits {
     /// The kernel thread that runs the block waits in place, as in the block world. A spawned task
     /// is a kernel thread there. So no block waits for a block that has no thread to run on.
     InPlace,
-    /// The task leaves its kernel thread, and is dispatched again when the reactor, another task or
-    /// a time has woken it.
+    /// The task leaves its kernel thread. The task is dispatched again when the reactor, another
+    /// task or a time has woken it.
     Suspend(Reactor),
 }
 
@@ -84,21 +84,21 @@ impl fmt::Debug for Tasks {
 }
 
 impl Tasks {
-    /// Tasks that wait as `waits` says. `dispatch` is given each block that is to run, on the
-    /// kernel thread that ran the block before it or woke the task.
+    /// Tasks that wait as `waits` says. `dispatch` gets each block to run, on the kernel thread
+    /// that ran the block before it or woke the task.
     pub fn new(waits: Waits, dispatch: impl Fn(Block) + Send + Sync + 'static) -> Self {
         let (dispatch, scope) = (Box::new(dispatch), Scope::here());
         Self { group: Arc::new(Group { waits, dispatch, scope, begun: AtomicU64::new(0) }) }
     }
 
-    /// Starts a task, which belongs to a connection of its own: dispatches its first block, before
-    /// any stage.
+    /// Starts a task with its own connection: dispatches its first block, before any stage.
     pub fn start(&self, future: BoxedFuture) {
         start(&self.group, None, future);
     }
 }
 
-/// Starts a task, of that connection or of one of its own. A panic in it is reported and ends it.
+/// Starts a task of the given connection, or with its own connection. A panic in the task is
+/// reported and ends the task.
 fn start(group: &Arc<Group>, connection: Option<u64>, future: BoxedFuture) {
     let number = group.begun.fetch_add(1, Ordering::Relaxed);
     let state = Arc::new(TaskState {
@@ -134,8 +134,8 @@ fn start(group: &Arc<Group>, connection: Option<u64>, future: BoxedFuture) {
     runnable.schedule();
 }
 
-/// A stretch of a task, up to its next stage boundary or the wait that suspends it: run once, on
-/// any kernel thread. Dropping the block ends its task.
+/// A stretch of a task, up to its next stage boundary or its next wait that suspends. A block is
+/// run once, on any kernel thread. Dropping the block ends its task.
 pub struct Block {
     runnable: Runnable<Arc<TaskState>>,
 }
@@ -151,21 +151,21 @@ impl fmt::Debug for Block {
 }
 
 impl Block {
-    /// The most that [`stage`](Block::stage) is.
+    /// The largest value of [`stage`](Block::stage).
     pub const LAST_STAGE: usize = Label::MOST;
 
-    /// The number of its connection: the connections of a server count from 0. Tasks that a
+    /// The number of the block's connection: the connections of a server count from 0. Tasks that a
     /// connection's task has spawned belong to the same connection.
     pub fn connection(&self) -> u64 {
         self.state().connection
     }
 
-    /// The stage that it belongs to, as a small number; 0 before the first.
+    /// The stage of the block, as a small number. 0 before the first stage.
     pub fn stage(&self) -> usize {
         self.state().stage().bits().into()
     }
 
-    /// The name of that stage; `None` before the first.
+    /// The name of the block's stage. `None` before the first stage.
     pub fn stage_name(&self) -> Option<String> {
         self.state().stage().name()
     }
@@ -178,12 +178,12 @@ impl Block {
         self.state().priority.load(Ordering::Relaxed)
     }
 
-    /// Whether its task is at its first stage, or before it: nothing of a request has been done.
+    /// Whether the task is at its first stage, or before it: the request has not begun.
     pub fn begins(&self) -> bool {
         self.state().passed.load(Ordering::Relaxed) == 0
     }
 
-    /// Runs it on this kernel thread, which needs no preparation.
+    /// Runs the block on this kernel thread, which needs no preparation.
     pub fn run(self) {
         let state = self.state().clone();
         let _slot = thread_slots::occupy();
@@ -203,24 +203,25 @@ impl Block {
     }
 }
 
-/// The state of a task between its blocks. The numbers belong to the thread that runs the task; a
-/// dispatcher reads them.
+/// The state of a task between its blocks. The numbers belong to the thread that runs the task, and
+/// a dispatcher reads them.
 pub(crate) struct TaskState {
     group: Arc<Group>,
     connection: u64,
-    /// The labels of the stage that it has reached, and of the first that it ever reached.
+    /// The labels of the stage that the task has reached, and of the first stage that it ever
+    /// reached.
     stage: AtomicU16,
     first: AtomicU16,
     /// The number of boundaries that the task has passed since it was at its first stage.
     passed: AtomicU32,
     priority: AtomicU32,
-    /// The block that runs is over: the task leaves, and is to be dispatched at once.
+    /// The running block is over: the task leaves, and must be dispatched at once.
     leaves: AtomicBool,
     /// The number of tasks before this one.
     number: u64,
     /// The place among the tasks of the reactor, if its waits suspend.
     slot: AtomicU32,
-    /// For dumps: whether the task waits only to be run, its current or last wait, and when that
+    /// For dumps: whether the task waits only for its turn, its present or last wait, and when that
     /// wait began.
     is_queued: AtomicBool,
     wait: AtomicU32,
@@ -234,7 +235,7 @@ impl TaskState {
         Label::from_bits(self.stage.load(Ordering::Relaxed))
     }
 
-    /// The running block has come to a stage boundary, and its task is to return `Pending`.
+    /// The running block has come to a stage boundary, and its task must return `Pending`.
     pub(crate) fn reach(&self, stage: Label, priority: Option<u32>) {
         let first = self.first.load(Ordering::Relaxed);
         let passed = if first == stage.bits() || first == Label::NONE.bits() {
@@ -249,12 +250,12 @@ impl TaskState {
         self.leave();
     }
 
-    /// The task is to return `Pending`, and to be dispatched again at once.
+    /// The task must return `Pending`, and be dispatched again at once.
     pub(crate) fn leave(&self) {
         self.leaves.store(true, Ordering::Relaxed);
     }
 
-    /// The reactor that its waits suspend to, if they do.
+    /// The reactor for the task's waits, if they suspend.
     pub(crate) fn reactor(&self) -> Option<&Reactor> {
         match &self.group.waits {
             Waits::InPlace => None,
@@ -267,8 +268,9 @@ impl TaskState {
         start(&self.group, Some(self.connection), future);
     }
 
-    /// How the running task waits, where waits suspend. It returns `Pending`. If nothing else wakes
-    /// it before, its reactor does at `deadline` or at the ambient one.
+    /// Suspends the running task, in a world where waits suspend. The call returns `Pending`. The
+    /// reactor wakes the task at `deadline` or at the ambient one, if no other event wakes it
+    /// before.
     pub(crate) fn wait(
         &self,
         context: &Context<'_>,
@@ -320,7 +322,7 @@ impl TaskState {
 
 /// A task's future, which is polled once for each block.
 struct BlockByBlock {
-    /// `None` when it has ended.
+    /// `None` when the task has ended.
     future: Option<BoxedFuture>,
     state: Arc<TaskState>,
 }
@@ -339,7 +341,7 @@ impl Future for BlockByBlock {
         };
         set_ambient(outer);
         if polled.is_ready() {
-            // Its destructors run as the task.
+            // The future's destructors run as the task.
             *future = None;
         } else if state.leaves.swap(false, Ordering::Relaxed) {
             context.waker().wake_by_ref();
@@ -360,7 +362,8 @@ fn poll_in_place(
             if polled.is_ready() || state.leaves.load(Ordering::Relaxed) {
                 return polled;
             }
-            // Beside `timeout`, a foreign future comes here, and one that has gathered its waits.
+            // Beside `timeout`, a foreign future comes here, and a future that has gathered its
+            // waits.
             gather::wait_in_place(Ambient::Never);
         }
     })

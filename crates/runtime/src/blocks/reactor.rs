@@ -10,12 +10,12 @@
 //! ```
 //!
 //! A descriptor is registered once, edge-triggered and for both directions, when an attempt on it
-//! has first met "would block". No call of epoll_ctl(2) follows until it closes. An edge may come
-//! between an attempt and the wait, on another kernel thread. So it is kept in the source, and a
-//! task that is about to wait looks there first.
+//! has first met "would block". No call of epoll_ctl(2) follows until the descriptor closes. An
+//! edge may come between an attempt and the wait, on another kernel thread. So the source keeps the
+//! edge, and a task checks the source before it waits.
 //!
-//! Source: epoll(7); the shape is that of every library that shares one epoll among threads, since
-//! libevent.
+//! Source: epoll(7). Since libevent, every library that shares one epoll among threads has this
+//! shape.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -53,7 +53,7 @@ struct Inner {
     wakeup: Wakeup,
     interrupt: WakeupSender,
     sources: Mutex<Slab<Arc<Source>>>,
-    /// The wakers of what waits for the drain.
+    /// The wakers of waits for the drain.
     drains: Mutex<BTreeMap<Key, Waker>>,
     tasks: Mutex<TaskTable>,
     is_draining: AtomicBool,
@@ -62,14 +62,14 @@ struct Inner {
     is_stopped: AtomicBool,
 }
 
-/// The tasks that wait here, each with at most one deadline for single waits.
+/// The tasks of this reactor, each with at most one deadline for single waits.
 struct TaskTable {
     /// The deadlines of gathered waits.
     gathered: Deadlines,
-    /// Indexed by the slots of the tasks.
+    /// The timers of the tasks, by their slots.
     timers: Timers,
     slots: Slab<Slot>,
-    /// Until when the reactor sleeps, if it sleeps; `None` within is for ever.
+    /// The time until which the reactor sleeps, if it sleeps. An inner `None` means for ever.
     sleeps_until: Option<Option<Instant>>,
 }
 
@@ -79,7 +79,7 @@ struct Slot {
     waker: Option<Waker>,
 }
 
-/// The data of the wakeup's events; sources count from 0.
+/// The data of the wakeup's events. The data of sources count from 0.
 const WAKEUP: u64 = u64::MAX;
 /// Events taken at a time.
 const EVENTS: usize = 256;
@@ -91,11 +91,11 @@ impl fmt::Debug for Reactor {
 }
 
 impl Reactor {
-    /// A reactor, which some kernel thread is to [`run`](Reactor::run).
+    /// A reactor, which a kernel thread must [`run`](Reactor::run).
     ///
     /// # Errors
     ///
-    /// When no descriptor is left for it.
+    /// If no descriptor is left for the reactor.
     pub fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let wakeup = Wakeup::new()?;
@@ -128,7 +128,7 @@ impl Reactor {
         let mut events = Vec::with_capacity(EVENTS);
         let mut fired = Vec::new();
         let mut woken = Vec::new();
-        // A drain that was requested before there was a wakeup has not interrupted it.
+        // A drain that was requested before the wakeup existed has not interrupted the reactor.
         let mut drains = drain::requested_before_wakeup();
         while !self.inner.is_stopped.load(Ordering::Acquire) {
             if drains && !self.draining() {
@@ -159,12 +159,13 @@ impl Reactor {
         self.inner.interrupt.send();
     }
 
-    /// Whether tasks that wait for a client's input see its end.
+    /// Whether a task that waits for a client's input sees the end of the input.
     pub(crate) fn draining(&self) -> bool {
         self.inner.is_draining.load(Ordering::SeqCst)
     }
 
-    /// Until when a drain waits for the first bytes of a new connection. `None` without a drain.
+    /// The time until which a drain waits for the first bytes of a new connection. `None` without a
+    /// drain.
     pub(crate) fn first_bytes_until(&self) -> Option<Instant> {
         self.inner.drain_began.get().map(|began| *began + drain::FIRST_BYTES)
     }
@@ -177,7 +178,7 @@ impl Reactor {
     ///
     /// # Errors
     ///
-    /// Those of epoll_ctl(2).
+    /// The errors of epoll_ctl(2).
     pub(crate) fn register(&self, descriptor: BorrowedFd<'_>) -> io::Result<Arc<Source>> {
         visibility::count(|counters| counters.registrations.add(1));
         let source = {
@@ -205,13 +206,13 @@ impl Reactor {
         let mut tasks = lock(&self.inner.tasks);
         tasks.timers.clear(slot);
         let removed = tasks.slots.remove(slot as usize);
-        // The last waker of a task frees it.
+        // The drop of a task's last waker frees the task.
         drop(tasks);
         drop(removed);
     }
 
-    /// Has the task of that slot woken by `waker` at `deadline`, in place of the deadline that it
-    /// had.
+    /// Has the task in a slot woken by `waker` at `deadline`, which replaces the task's earlier
+    /// deadline.
     pub(super) fn set_timer(&self, slot: u32, deadline: Instant, waker: &Waker) {
         let mut tasks = lock(&self.inner.tasks);
         let TaskTable { timers, slots, .. } = &mut *tasks;
@@ -223,18 +224,18 @@ impl Reactor {
         self.look_at(deadline, tasks);
     }
 
-    /// Interrupts the reactor, if it sleeps for longer than until `deadline`.
+    /// Interrupts the reactor, if it sleeps beyond `deadline`.
     fn look_at(&self, deadline: Instant, mut tasks: MutexGuard<'_, TaskTable>) {
         let until = &mut tasks.sleeps_until;
         if until.is_some_and(|until| until.is_none_or(|until| deadline < until)) {
-            // Once is enough.
+            // One interruption is enough.
             *until = None;
             drop(tasks);
             self.inner.interrupt.send();
         }
     }
 
-    /// Whether the timer of that slot fires at `deadline`, or before.
+    /// Whether the timer of a slot fires at `deadline` or before.
     pub(super) fn is_due_by(&self, slot: u32, deadline: Instant) -> bool {
         let due = lock(&self.inner.tasks).timers.deadline(slot);
         due.is_some_and(|due| due <= deadline + TICK)
@@ -245,7 +246,7 @@ impl Reactor {
         let mut tasks = lock(&self.inner.tasks);
         let replaced = tasks.gathered.set(key, deadline, Some(waker.clone()));
         self.look_at(deadline, tasks);
-        // Not under the lock: the last waker of a task frees it.
+        // This is not under the lock, because the drop of a task's last waker frees the task.
         drop(replaced);
     }
 
@@ -254,11 +255,11 @@ impl Reactor {
         drop(forgotten);
     }
 
-    /// Has `waker` used when the reactor drains. False if it does already.
+    /// Has `waker` used when the reactor drains. Returns false if the reactor drains already.
     pub(crate) fn note_drain(&self, key: Key, waker: &Waker) -> bool {
         let replaced = lock(&self.inner.drains).insert(key, waker.clone());
         drop(replaced);
-        // A drain that this does not see finds the waker.
+        // A drain that this check does not see finds the waker.
         !self.draining()
     }
 
@@ -308,8 +309,8 @@ impl Reactor {
 
     /// Notes an event, and adds the tasks that waited for it to `woken`.
     fn note(&self, source: usize, flags: EventFlags, woken: &mut Vec<Waker>) {
-        // The source may have been deregistered in this very round. Its number may then be another
-        // source's, which looks in vain.
+        // The source may have been deregistered in the same round. Then another source may have its
+        // number, and looks in vain.
         let Some(source) = lock(&self.inner.sources).get(source).cloned() else { return };
         let has_failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         let hangup = has_failed || flags.contains(EventFlags::RDHUP);
@@ -326,7 +327,7 @@ impl Reactor {
         tasks.gathered.expire(Instant::now(), woken);
     }
 
-    /// The process drains: each task that waits to read looks again.
+    /// The process drains, so each task that waits to read looks again.
     fn end_input(&self) {
         let sources: Vec<_> =
             lock(&self.inner.sources).iter().map(|(_, source)| source.clone()).collect();
@@ -356,13 +357,13 @@ impl Source {
         self.readiness.is_exhausted(direction)
     }
 
-    /// An attempt moved less than it could have.
+    /// Notes that an attempt moved less than it could have.
     pub(crate) fn exhaust(&self, direction: Direction) {
         self.readiness.exhaust(direction);
     }
 
-    /// `Ready` when another attempt is worth it; otherwise the task will be woken by the next
-    /// event. An attempt has met "would block" before.
+    /// `Ready` if another attempt is worthwhile. Otherwise the next event will wake the task.
+    /// Called after an attempt that met "would block".
     pub(crate) fn poll_ready(&self, context: &Context<'_>, direction: Direction) -> Poll<()> {
         let waker = context.waker();
         let is_known = |known: &Waker| known.will_wake(waker);
@@ -372,7 +373,7 @@ impl Source {
         }
     }
 
-    /// Ends the registration of `descriptor`, which is this source's and about to be closed. A
+    /// Ends the registration of the source's `descriptor`, which is about to be closed. A
     /// descriptor without duplicates leaves epoll by itself.
     pub(crate) fn deregister(&self, descriptor: BorrowedFd<'_>, is_duplicated: bool) {
         if is_duplicated {

@@ -10,8 +10,8 @@
 //!        └─no─▶ leaves its waker, Pending
 //! ```
 //!
-//! Both sides change it under one lock, so an edge that comes between the attempt and the wait is
-//! found by the wait.
+//! Both sides change the state under one lock. So the wait finds an edge that comes between the
+//! attempt and the wait.
 
 use std::mem;
 
@@ -22,7 +22,7 @@ use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(all(test, loom)))]
 use std::sync::{Mutex, MutexGuard};
 
-/// The readiness of a descriptor. In its waits a `W` wakes the task.
+/// The readiness of a descriptor. In its waits, a `W` wakes the task.
 pub(super) struct Readiness<W> {
     directions: Mutex<[OneWay<W>; 2]>,
 }
@@ -31,9 +31,9 @@ pub(super) struct Readiness<W> {
 struct OneWay<W> {
     /// There has been an event since the last wait began.
     has_come: bool,
-    /// The last attempt took all there was, so the next one would block until there is an event.
+    /// The last attempt took all bytes, so the next one would block until there is an event.
     is_exhausted: bool,
-    /// No edge may follow.
+    /// The descriptor has hung up, so no edge may follow.
     hangup: bool,
     waiter: Option<W>,
 }
@@ -56,8 +56,8 @@ impl<W> Readiness<W> {
         self.lock()[direction as usize].is_exhausted
     }
 
-    /// An attempt moved less than it could have. An event that has come since the last wait may be
-    /// of what came later.
+    /// Notes that an attempt moved less than it could have. An event since the last wait may be for
+    /// later bytes.
     pub(super) fn exhaust(&self, direction: Direction) {
         let one_way = &mut self.lock()[direction as usize];
         if !mem::take(&mut one_way.has_come) {
@@ -65,9 +65,9 @@ impl<W> Readiness<W> {
         }
     }
 
-    /// True when another attempt is worth it; otherwise the next event will wake the waiter that
-    /// `waker` makes. An attempt has met "would block" before. `is_known` says of a waiter whether
-    /// it wakes the same.
+    /// Returns true if another attempt is worthwhile. Otherwise the next event wakes the waiter
+    /// that `waker` makes. Called after an attempt that met "would block". `is_known` tells whether
+    /// an existing waiter wakes the same task.
     pub(super) fn is_ready(
         &self,
         direction: Direction,
@@ -84,8 +84,8 @@ impl<W> Readiness<W> {
             }
             one_way.waiter.replace(waker())
         };
-        // Not under the lock: it may be the last that holds a task, and the end of a task takes
-        // locks.
+        // This is not under the lock: the drop may be of the last waker of a task, and the end of a
+        // task takes locks.
         drop(before);
         false
     }
@@ -140,7 +140,7 @@ mod tests {
         assert!(readiness.is_exhausted(READ) && !readiness.is_exhausted(Direction::Write));
         readiness.note([true, false], false);
         assert!(!readiness.is_exhausted(READ));
-        // The event may be of bytes that came after those that were read.
+        // The event may be for bytes that came after the bytes that were read.
         readiness.exhaust(READ);
         assert!(!readiness.is_exhausted(READ));
         readiness.exhaust(READ);
@@ -162,7 +162,7 @@ mod loom_tests {
     use super::*;
 
     /// Bytes come to a descriptor, one at a time and each with an edge. A reader takes them all. A
-    /// wake that is lost shows as a deadlock.
+    /// lost wake shows as a deadlock.
     #[test]
     fn loom_a_reader_gets_all_that_comes() {
         loom::model(|| {
@@ -182,7 +182,8 @@ mod loom_tests {
             let mut read = 0;
             while read < 2 {
                 if !readiness.is_exhausted(Direction::Read) {
-                    // Room for one more than there is: it always moves less than it could have.
+                    // The reader has room for one byte more than there is, so it always moves less
+                    // than it could have.
                     let got = bytes.swap(0, Ordering::Acquire);
                     read += got;
                     if got > 0 {

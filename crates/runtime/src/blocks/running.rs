@@ -13,7 +13,7 @@ thread_local! {
 /// Calls `operation` with the task of the block that this kernel thread runs, if it runs one.
 #[inline]
 pub(crate) fn running<R>(operation: impl FnOnce(Option<&TaskState>) -> R) -> R {
-    // SAFETY: the operation is called now, and can keep no reference.
+    // SAFETY: the operation is called now, and cannot keep a reference.
     operation(unsafe { this_task() })
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn running<R>(operation: impl FnOnce(Option<&TaskState>) -> R) -> R {
 ///
 /// # Safety
 ///
-/// The reference is used no longer than the call lasts within which it was made.
+/// The reference must not outlive the call within which it was made.
 #[inline(always)]
 pub(crate) unsafe fn this_task<'a>() -> Option<&'a TaskState> {
     // SAFETY: non-null only while the guard that `enter` returned, which borrows the state, is
@@ -34,7 +34,7 @@ pub(super) fn enter(task: Option<&TaskState>) -> Entered<'_> {
     Entered { outer: RUNNING.replace(task.map_or(ptr::null(), ptr::from_ref)), _task: task }
 }
 
-/// Restores what was there, also after a panic.
+/// Restores the former state, even after a panic.
 pub(super) struct Entered<'a> {
     outer: *const TaskState,
     _task: Option<&'a TaskState>,
@@ -46,7 +46,7 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// For as long as it lives no block runs here: another world has been entered within one.
+/// While this value lives, no block runs here: another world was entered within a block.
 pub(crate) struct Outside(#[expect(dead_code, reason = "restores on drop")] Entered<'static>);
 
 impl Outside {

@@ -1,5 +1,4 @@
-//! What tells kernel threads of a drain that wait in place for it: a descriptor that becomes
-//! readable.
+//! Descriptors that become readable at a drain, for kernel threads that wait in place.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -11,15 +10,14 @@ use rustix::process::getpid;
 
 use super::Scope;
 
-/// An eventfd(2) that is readable from the drain on: what a kernel thread polls that waits in
-/// place.
+/// An eventfd(2) that is readable from the drain on. Kernel threads that wait in place poll it.
 ///
-/// The event of the process is made when it is first waited for. It has the process with it: a
-/// child that shares it would tell its parent.
+/// The event of the process is made when a thread first waits for it. The process id stands beside
+/// the event, because a child that shares the event would notify its parent.
 static PROCESS: AtomicU64 = AtomicU64::new(NONE);
 static MAKING: Mutex<()> = Mutex::new(());
 
-/// Neither a process nor a descriptor.
+/// This value stands for neither a process nor a descriptor.
 const NONE: u64 = u64::MAX;
 
 fn pack(process: i32, event: RawFd) -> u64 {
@@ -36,7 +34,7 @@ fn event_of_process() -> Option<RawFd> {
     (process == getpid().as_raw_pid()).then_some(event)
 }
 
-/// Makes the events of this kernel thread readable that the drain of the process concerns.
+/// Makes this kernel thread's events readable, if the process's drain concerns them.
 /// Async-signal-safe. The flag of the drain has been set.
 pub(super) fn tell_process() {
     fence(Ordering::SeqCst);
@@ -55,16 +53,17 @@ pub(super) fn tell_part(event: &OnceLock<OwnedFd>) {
 
 fn write(event: RawFd) {
     let one = 1u64;
-    // SAFETY: write(2) reads the eight bytes. The number is that of an event, which nothing closes.
+    // SAFETY: write(2) reads the eight bytes. The number is that of an event, which is never
+    // closed.
     let _ = unsafe { libc::write(event, std::ptr::from_ref(&one).cast(), size_of::<u64>()) };
 }
 
-/// The events that become readable when a drain concerns this kernel thread: of the process, and of
-/// the thread's scope. One that has been asked for already has to be looked for after this.
+/// The events that become readable when a drain concerns this kernel thread: the process's event,
+/// and its scope's. The caller must check afterwards whether a drain has already been requested.
 ///
 /// # Errors
 ///
-/// When no descriptor is left.
+/// If no descriptor is left.
 pub(crate) fn events() -> io::Result<(RawFd, Option<RawFd>)> {
     let process = match event_of_process() {
         Some(event) => event,
@@ -74,7 +73,7 @@ pub(crate) fn events() -> io::Result<(RawFd, Option<RawFd>)> {
     let part = scope.map(|scope| {
         let event = &scope.part.event;
         if event.get().is_none() {
-            // Another thread may have been quicker; then its event is as good.
+            // Another thread may have been faster. Then its event serves as well.
             let _ = event.set(new_event()?);
         }
         Ok::<_, io::Error>(event.get().map(AsRawFd::as_raw_fd))
@@ -92,8 +91,8 @@ fn make_event_of_process() -> io::Result<RawFd> {
     let event = std::os::fd::IntoRawFd::into_raw_fd(new_event()?);
     let before = PROCESS.swap(pack(getpid().as_raw_pid(), event), Ordering::SeqCst);
     if before != NONE {
-        // SAFETY: the event of the parent of this process. This process has a descriptor of it that
-        // nothing else closes.
+        // SAFETY: the event of the parent of this process. This process has a descriptor of the
+        // event that no other code closes.
         drop(unsafe { OwnedFd::from_raw_fd(unpack(before).1) });
     }
     Ok(event)

@@ -8,33 +8,34 @@ use crate::blocks;
 use crate::visibility::thread_slots;
 
 thread_local! {
-    /// The loop that runs on this kernel thread, null in the block world. A plain pointer, constant
-    /// initialised: no destructor (a preloaded library could not have one), no lazy set-up.
+    /// The loop that runs on this kernel thread, null in the block world. A plain pointer,
+    /// initialised by a constant. It has no destructor, which a preloaded library could not have,
+    /// and no lazy set-up.
     static LOOP: Cell<*const Core> = const { Cell::new(ptr::null()) };
 }
 
 /// Calls `operation` with the loop of this kernel thread, or with `None` in the block world.
 #[inline]
 pub(crate) fn with_loop<R>(operation: impl FnOnce(Option<&Core>) -> R) -> R {
-    // SAFETY: the operation is called now, and can keep no reference.
+    // SAFETY: the operation is called now, and cannot keep a reference.
     operation(unsafe { this_loop() })
 }
 
-/// The loop of this kernel thread, or `None` in the block world: for what waits. A wait is to be
-/// inlined into its callers ([`suspend_for`](duality_fiber::suspend_for) says why), which a closure
-/// may not be.
+/// The loop of this kernel thread, or `None` in the block world. Waits use this function. A wait
+/// must be inlined into its callers ([`suspend_for`](duality_fiber::suspend_for) says why), and a
+/// closure may not be.
 ///
 /// # Safety
 ///
-/// The reference is used no longer than the call lasts within which it was made.
+/// The reference must not outlive the call within which it was made.
 #[inline]
 pub(crate) unsafe fn this_loop<'a>() -> Option<&'a Core> {
-    // SAFETY: non-null only while `enter` is on the stack below us, which borrows the core.
+    // SAFETY: non-null only while `enter`, which borrows the core, is on the stack below.
     unsafe { LOOP.get().as_ref() }
 }
 
-/// Runs `body` with `core` as this kernel thread's loop (`None`: in the block world), then restores
-/// what was there, even after a panic.
+/// Runs `body` with `core` as this kernel thread's loop (`None`: in the block world). Restores the
+/// former loop afterwards, even after a panic.
 pub(crate) fn enter<R>(core: Option<&Core>, body: impl FnOnce() -> R) -> R {
     struct Restore(*const Core);
     impl Drop for Restore {

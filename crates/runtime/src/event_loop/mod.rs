@@ -10,9 +10,9 @@
 //!                           another thread)
 //! ```
 //!
-//! All of it belongs to one kernel thread: tasks in a slab, a queue of those that are ready, the
-//! watched descriptors, the timers. Nothing is shared and nothing is atomic, except the loop's
-//! inbox (`remote`). Through the inbox other kernel threads wake tasks of this loop.
+//! The loop belongs to one kernel thread, with its slab of tasks, queue of ready tasks, watched
+//! descriptors, and timers. No part is shared or atomic, except the loop's inbox (`remote`).
+//! Through the inbox other kernel threads wake tasks of this loop.
 //!
 //! A task waits for one direction of one descriptor, or for a wake, with at most one deadline. So a
 //! task needs one timer, and the timers are indexed by the task's slot.
@@ -52,7 +52,7 @@ pub enum LoopWorld {
         /// Usable bytes of each stack.
         stack_size: usize,
     },
-    /// Each task is the state machine that the compiler made of it.
+    /// Each task is the state machine that the compiler made of its future.
     Suspend,
 }
 
@@ -80,19 +80,19 @@ impl fmt::Debug for EventLoop {
 }
 
 impl EventLoop {
-    /// A loop that learns readiness from `poller`. Its tasks wait as in `world`.
+    /// A loop that learns readiness from `poller`. The loop's tasks wait as in `world`.
     ///
     /// # Errors
     ///
-    /// When no descriptor is left for the loop's wake-up, or too many loops are alive (1,023). Also
-    /// when no address space is left for its table of tasks (4 GiB; under `RLIMIT_AS` a
-    /// sixty-fourth of the limit).
+    /// If no descriptor is left for the loop's wake-up, or too many loops are alive (1,023). Also
+    /// if no address space is left for its table of tasks (4 GiB; under `RLIMIT_AS` a sixty-fourth
+    /// of the limit).
     pub fn new(poller: Box<dyn Poller>, world: LoopWorld) -> io::Result<Self> {
         Ok(Self { core: Box::new(Core::new(poller, world)?) })
     }
 
-    /// Has the loop, when nothing is ready, go on looking for `budget` before it sleeps in its
-    /// poller. Zero, as at the start, is to sleep at once.
+    /// Sets how long an idle loop goes on looking before it sleeps in its poller. With zero, the
+    /// default, the loop sleeps at once.
     ///
     /// A request that arrives within the budget needs no wake-up of a processor and of a kernel
     /// thread. The price is a processor that is never idle for less than the budget.
@@ -102,28 +102,28 @@ impl EventLoop {
         self
     }
 
-    /// Has [`fs`](crate::fs) open and read files on the loop itself, and not by the helper threads
-    /// of
-    /// [`task::offload`](crate::task::offload). All tasks wait for the disk then, and none for a
-    /// helper.
+    /// Has [`fs`](crate::fs) open and read files on the loop itself, instead of on the helper
+    /// threads of [`task::offload`](crate::task::offload). Then all tasks wait for the disk, and no
+    /// task waits for a helper.
     #[must_use]
     pub fn disk_in_place(mut self) -> Self {
         self.core.options_mut().disk_in_place = true;
         self
     }
 
-    /// Runs `root`, and all that it spawns, on this kernel thread until `root` is done.
+    /// Runs `root`, and all tasks that it spawns, on this kernel thread until `root` is done.
     ///
-    /// Tasks that are alive then are dropped.
+    /// Remaining tasks are then dropped.
     ///
     /// # Panics
     ///
-    /// Panics if `root` panics, with the same payload, and if the poller itself fails, which is a
-    /// bug.
+    /// Panics if `root` panics, with the same payload. Also panics if the poller itself fails,
+    /// which is a bug.
     pub fn run<F: Future + 'static>(&mut self, root: F) -> F::Output {
         let output = Rc::new(RefCell::new(None));
         let result = output.clone();
-        // Without memory for a signal stack an overflow still ends the process, if not by name.
+        // Without memory for a signal stack, an overflow still ends the process, but without the
+        // task's name.
         let _watch = match self.core.world() {
             LoopWorld::Park { .. } => core::watch_overflows().ok(),
             LoopWorld::Suspend => None,
@@ -147,7 +147,7 @@ impl EventLoop {
 ///
 /// # Errors
 ///
-/// `ENOMEM` when there is no stack to be had: accept nothing until a task ends.
+/// `ENOMEM` if no stack is available: accept nothing until a task ends.
 ///
 /// # Panics
 ///
@@ -159,8 +159,8 @@ pub fn reserve() -> io::Result<ReservedTask> {
 }
 
 /// The number of resting connections of this kernel thread's loop. An accepted connection rests
-/// when a task waits to read from it or write to it, and it is the client's turn. A connection with
-/// both waits counts twice.
+/// when a task waits to read from it or write to it, so that the client has to act. A connection
+/// with both waits counts twice.
 ///
 /// # Panics
 ///

@@ -6,13 +6,13 @@
 //!                   └─ suspend: return Pending to the loop, which polls the task again
 //! ```
 //!
-//! In the park world a task is a fiber: a user-level thread. Its future is polled once, on the
-//! fiber's stack, and never returns `Pending`, because each wait within it leaves the stack and
+//! In the park world a task is a fiber: a user-level thread. The task's future is polled once, on
+//! the fiber's stack. It never returns `Pending`, because each wait within it leaves the stack and
 //! comes back.
 //!
-//! In the suspend world the compiler has turned the service into a state machine. The state machine
-//! holds the values that are alive at each wait, and no more. This is the continuation of selective
-//! CPS conversion (Kerneis & Chroboczek 2009).
+//! In the suspend world, the compiler has turned the service into a state machine. The state
+//! machine holds exactly the values that are alive at each wait. This is the continuation of
+//! selective CPS conversion (Kerneis & Chroboczek 2009).
 
 use std::future::Future;
 use std::task::{Context, Waker};
@@ -43,12 +43,12 @@ impl Core {
         {
             self.timers.borrow_mut().set(name.slot(), deadline);
         }
-        // A timer that is still set when the task is woken otherwise is left alone. The next
-        // deadline replaces it. Should there be none, it wakes the task in vain once.
+        // If the task is woken otherwise, its timer stays set. The next deadline replaces it.
+        // Without a later deadline, the timer wakes the task once in vain.
         self.leave(ambient)
     }
 
-    /// Leaves the running task until the others that are ready have had a turn.
+    /// Leaves the running task until the other ready tasks have had a turn.
     #[inline(always)]
     pub(crate) fn wait_for_turn(&self, context: &Context<'_>) -> Waited {
         self.tasks.requeue_running();
@@ -67,7 +67,7 @@ impl Core {
             (LoopWorld::Park { .. }, Some(deadline)) => self.park_before(deadline),
             (LoopWorld::Park { .. }, None) => {
                 let trace = graph::leave();
-                // SAFETY: a fiber that is given a turn is suspended, or had its turn until now. It
+                // SAFETY: a fiber with a turn is suspended, or had its turn until now. The fiber
                 // stays in its control block until the turn ends.
                 unsafe { suspend_for(|| self.next_fiber()) };
                 graph::come_back(trace);
@@ -87,7 +87,7 @@ impl Core {
     }
 }
 
-/// The fiber that runs the future that `make` makes on `stack`; `waker` wakes the task that the
+/// The fiber that runs, on `stack`, the future that `make` makes. `waker` wakes the task that the
 /// fiber becomes.
 #[inline(always)]
 pub(super) fn fiber<F: Future<Output = ()> + 'static>(
@@ -97,7 +97,7 @@ pub(super) fn fiber<F: Future<Output = ()> + 'static>(
 ) -> Fiber {
     Fiber::with(stack, make, move |mut future| {
         let mut context = Context::from_waker(&waker);
-        // `Pending` comes from a foreign future, or where waits were gathered. Both use the waker.
+        // `Pending` comes from a foreign future, or from gathered waits. Both use the waker.
         while future.as_mut().poll(&mut context).is_pending() {
             // SAFETY: the reference ends with this call. The loop that has given this fiber a turn
             // lives until the fiber has ended or is dropped. A drop unwinds from here without

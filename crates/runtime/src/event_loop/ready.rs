@@ -1,4 +1,4 @@
-//! The queue of a loop's tasks that are ready.
+//! The queue of a loop's ready tasks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ impl<Task> Ready<Task> {
         self.queue.borrow_mut().push_back(task);
     }
 
-    /// The next one, and how many there were with it.
+    /// The next task, and the number of tasks that were queued with it.
     #[inline]
     pub(crate) fn pop(&self) -> Option<(NonNull<Task>, usize)> {
         let mut queue = self.queue.borrow_mut();
@@ -44,7 +44,7 @@ impl<Task> Ready<Task> {
         self.taken.get()
     }
 
-    /// The task that comes out after so many `others`. The queue has more than `others` tasks.
+    /// The task that comes out after `others` other tasks. The queue has more than `others` tasks.
     #[inline]
     pub(crate) fn ahead(&self, others: usize) -> NonNull<Task> {
         self.queue.borrow()[others]

@@ -1,8 +1,7 @@
-//! A loop's report on its tasks: what they wait for, since when, and where their stacks stand.
+//! A loop's report on its tasks: their waits, when each began, and the places of their stacks.
 //!
-//! A task notes in its control block what it is about to wait for. The clock is that of the loop's
-//! round. The loop is asked by
-//! [`visibility::survey`](crate::visibility::survey()), and answers between two rounds.
+//! A task notes its next wait in its control block. The clock is that of the loop's round. The loop
+//! is asked by [`visibility::survey`](crate::visibility::survey()), and answers between two rounds.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -17,7 +16,7 @@ use crate::visibility::{self, Trace, Wait, thread_slots, waits};
 /// The data that a loop keeps for its reports, and its clock.
 pub(crate) struct ReportState {
     start: Instant,
-    /// The time of the round, in milliseconds since the start, which overflows after 49 days.
+    /// The time of the round, in milliseconds since the start. The number overflows after 49 days.
     clock: Cell<u32>,
     answered: Cell<u32>,
 }
@@ -61,7 +60,7 @@ fn report(core: &Core, thread: u32) -> LoopReport {
     let mut ages: Vec<(u32, u32)> = tasks.iter().filter_map(age).collect();
     let count = ages.len();
     let most = survey::most();
-    // The oldest first, and of the same age the first slot.
+    // The oldest first. Tasks of the same age are in the order of their slots.
     let order = |&(age, slot): &(u32, u32)| (u32::MAX - age, slot);
     if count > most && most > 0 {
         ages.select_nth_unstable_by_key(most - 1, order);

@@ -1,4 +1,4 @@
-//! Address space for a table that grows in its place. Its entries never move.
+//! Address space for a table that grows in place. The table's entries never move.
 //!
 //! ```text
 //!   first                                                                    length
@@ -7,7 +7,7 @@
 //!   │ resident as far as touched    │ nor the kernel's promise of memory is taken up   │
 //! ```
 //!
-//! So an entry is found by an addition, and its address holds for as long as the table does.
+//! So an addition finds an entry, and the entry's address is valid for as long as the table.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::cell::Cell;
@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 
 use crate::pages;
 
-/// Room for so many values of a type. The code that writes a value drops it.
+/// Room for a number of values of a type. The code that writes a value drops it.
 pub(crate) struct Reservation<T> {
     first: NonNull<T>,
     length: usize,
@@ -32,7 +32,7 @@ impl<T> Reservation<T> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` when there is not so much address space.
+    /// `ENOMEM` if there is not enough address space.
     pub(crate) fn new(most: usize) -> io::Result<Self> {
         const { assert!(size_of::<T>().is_power_of_two() && size_of::<T>() <= 4096) };
         let length = Self::length_within(most, pages::limit());
@@ -40,13 +40,13 @@ impl<T> Reservation<T> {
         Ok(Self { first, length, usable: Cell::new(0) })
     }
 
-    /// In whole steps.
+    /// The length is a multiple of the steps.
     fn length_within(most: usize, limit: Option<u64>) -> usize {
         let bytes = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         most.min(bytes / 64 / size_of::<T>()).max(1).next_multiple_of(Self::STEP)
     }
 
-    /// For how many there is room.
+    /// The number of values with room.
     pub(crate) fn length(&self) -> usize {
         self.length
     }
@@ -55,19 +55,19 @@ impl<T> Reservation<T> {
     ///
     /// # Safety
     ///
-    /// There is room for more than `index`.
+    /// The room is for more than `index` values.
     #[inline]
     pub(crate) unsafe fn place(&self, index: usize) -> NonNull<T> {
         // SAFETY: the caller promises that the address is within the mapping.
         unsafe { self.first.add(index) }
     }
 
-    /// Makes the place of a value usable, and all before it. Ends the process, as every allocation
-    /// does, when there is no memory for it.
+    /// Makes the place of a value usable, and all places before it. If there is no memory for it,
+    /// ends the process, as every allocation does.
     ///
     /// # Panics
     ///
-    /// When there is no room for so many.
+    /// If there is no room for this many values.
     pub(crate) fn make_usable(&self, index: usize) {
         assert!(index < self.length, "there is room for {} values", self.length);
         let from = self.usable.get();
@@ -76,7 +76,8 @@ impl<T> Reservation<T> {
         }
         let step = (index + 1 - from).next_multiple_of(Self::STEP);
         let bytes = step * size_of::<T>();
-        // SAFETY: room comes in steps, so these are within what is reserved, which is ours.
+        // SAFETY: room comes in steps, so these bytes are within the reserved mapping, which is
+        // ours.
         let granted = unsafe { pages::make_usable(self.first.add(from).cast(), bytes) };
         if granted.is_err() {
             handle_alloc_error(Layout::array::<T>(step).expect("a part of a mapping"));
@@ -87,7 +88,7 @@ impl<T> Reservation<T> {
 
 impl<T> Drop for Reservation<T> {
     fn drop(&mut self) {
-        // SAFETY: `new` has reserved as much, and what was written into it is not used again.
+        // SAFETY: `new` has reserved this many bytes, and their content is not used again.
         unsafe { pages::give_back(self.first.cast(), self.length * size_of::<T>()) };
     }
 }
@@ -102,10 +103,10 @@ mod tests {
         assert_eq!(room.length(), 1 << 20);
         for index in [0, 5, (1 << 17) - 1, 1 << 17, (1 << 20) - 1] {
             room.make_usable(index);
-            // SAFETY: it is within the room, and usable.
+            // SAFETY: the place is within the room, and usable.
             unsafe { room.place(index).write(index as u64) };
         }
-        // SAFETY: it is within the room, usable, and written.
+        // SAFETY: the place is within the room, usable, and written.
         let read = |index| unsafe { room.place(index).read() };
         assert_eq!([0, 5, (1 << 20) - 1].map(read), [0, 5, (1 << 20) - 1]);
     }

@@ -1,5 +1,5 @@
 //! Room for a task that does not exist yet. An acceptor reserves it before it accepts a connection,
-//! so that every connection that is accepted can be served.
+//! so that every accepted connection can be served.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::current;
 use super::tasks::TaskBody;
 use crate::blocks::BoxedFuture;
 
-/// Room for one task: its stack, where tasks have one.
+/// Room for one task: its stack, if tasks have one.
 pub struct ReservedTask {
     pub(super) stack: Option<Stack>,
 }
@@ -26,12 +26,12 @@ impl ReservedTask {
         Self { stack }
     }
 
-    /// Starts `future` as a task of this kernel thread's loop. A panic in it is reported and ends
-    /// it.
+    /// Starts `future` as a task of this kernel thread's loop. A panic in the task is reported and
+    /// ends the task.
     ///
     /// # Panics
     ///
-    /// When this kernel thread runs no loop.
+    /// If this kernel thread runs no loop.
     #[inline]
     pub fn spawn(self, future: BoxedFuture) {
         here(|core| match self.stack {

@@ -5,12 +5,12 @@ use slab::Slab;
 
 use crate::remote::TaskName;
 
-/// One watched descriptor; of the pairs, the first is for reading and the second for writing.
+/// One watched descriptor. The first item of each pair is for reading, the second for writing.
 #[derive(Default)]
 struct Source {
     waiters: [Option<TaskName>; 2],
-    /// The last attempt took all there was, or filled all there was room for. So the next one would
-    /// block until an event says otherwise: it is not even tried.
+    /// The last attempt took all bytes, or filled all room. So the next attempt would block until
+    /// an event comes, and is not even made.
     exhausted: [bool; 2],
     /// The peer has closed, or the descriptor has failed: no edge may follow.
     hangup: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Adds a descriptor; that of a `client` rests while a task waits for it.
+    /// Adds a descriptor. A `client`'s descriptor rests while a task waits for it.
     pub(crate) fn insert(&mut self, client: bool) -> Token {
         Token(self.slab.insert(Source { client, ..Source::default() }) as u32)
     }
@@ -70,18 +70,18 @@ impl Sources {
     pub(crate) fn wait(&mut self, token: Token, direction: Direction, task: TaskName) {
         let source = &mut self.slab[token.0 as usize];
         let before = source.waiters[direction as usize].replace(task);
-        // A task that gave up at a deadline is still noted, and counted.
+        // A task that gave up at a deadline is still in the list and the count.
         self.resting += usize::from(source.client && before.is_none());
     }
 
     /// Notes events and adds the tasks to wake to `woken`.
     ///
     /// Notes all events before any task is woken. The entries of a thousand descriptors are in no
-    /// near cache. But the processor fetches several at a time as long as nothing else is done in
+    /// near cache. But the processor fetches several at a time as long as no other work comes in
     /// between.
     pub(crate) fn note(&mut self, events: &[Event], woken: &mut Vec<TaskName>) {
         for event in events {
-            // An event may be for a descriptor that was forgotten in this very round.
+            // An event may be for a descriptor that was forgotten in the same round.
             let Some(source) = self.slab.get_mut(event.token.0 as usize) else { continue };
             source.hangup |= event.hangup;
             let before = woken.len();
@@ -97,7 +97,7 @@ impl Sources {
         }
     }
 
-    /// Takes every task that waits to read, for the drain.
+    /// Takes every task that waits to read, for a drain.
     pub(crate) fn take_readers(&mut self) -> Vec<TaskName> {
         let mut readers = Vec::new();
         for (_, source) in &mut self.slab {

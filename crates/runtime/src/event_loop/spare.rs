@@ -1,11 +1,11 @@
-//! The spare buffers of a loop's connections: taken when there are bytes to keep, given back when
-//! they are used.
+//! The spare buffers of a loop's connections. A connection takes one for its bytes, and gives it
+//! back when they are used.
 //!
 //! A micro-optimisation, of memory more than of time. An idle connection has no buffer, and all
-//! connections of a loop read into the one that is still in a cache. To take a buffer and to give
-//! it back are a few pairs of moves, and no lock, since it is the loop's own. Without spare
-//! buffers, they would be malloc(3) and free(3). In the block world nothing is given back: each
-//! task is a kernel thread there, and has its buffers to itself.
+//! connections of a loop read into the one that is still in a cache. Taking and giving back a
+//! buffer are a few pairs of moves, without a lock, because the buffers are the loop's own. Without
+//! spare buffers, each would be a call of malloc(3) or free(3). In the block world no buffer is
+//! given back: each task is a kernel thread there, and keeps its buffers.
 //!
 //! | gain | measured by | delete it if it gains less than |
 //! | --- | --- | --- |
@@ -20,13 +20,13 @@ use crate::blocks::{self, TaskState};
 /// The number of free blocks of a kind that a loop keeps. If many connections are within a request,
 /// more blocks are in use.
 const KEPT: usize = 64;
-/// The longest that it keeps, in bytes.
+/// The longest block that a loop keeps, in bytes.
 const LONGEST: usize = 32 << 10;
 
 /// The purpose of memory.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
-    /// All of it has been written once.
+    /// All bytes of the memory have been written once.
     Reading,
     /// The memory is empty, and has a capacity.
     Writing,
@@ -48,7 +48,7 @@ impl Spare {
     }
 }
 
-/// Gives `bytes`, which has no memory, the buffer that was given back last, if there is one.
+/// Gives `bytes`, which has no memory, the buffer that was given back last, if any.
 #[inline]
 pub(crate) fn borrow(purpose: Purpose, bytes: &mut Vec<u8>) {
     current::with_loop(|core| {
@@ -59,8 +59,8 @@ pub(crate) fn borrow(purpose: Purpose, bytes: &mut Vec<u8>) {
     });
 }
 
-/// Takes the memory of `bytes`, when its content is no longer needed. Does nothing where waits hold
-/// the kernel thread, and frees it where tasks share kernel threads without a loop.
+/// Takes the memory of `bytes`. The content is no longer needed. Does nothing where waits hold
+/// the kernel thread. Frees the memory where tasks share kernel threads without a loop.
 #[inline]
 pub(crate) fn give_back(purpose: Purpose, bytes: &mut Vec<u8>) {
     current::with_loop(|core| {

@@ -1,4 +1,4 @@
-//! The tasks of one loop: a table of control blocks, and the queue of those that are ready.
+//! The tasks of one loop: a table of control blocks, and the queue of ready tasks.
 //!
 //! ```text
 //!   ready:   ◀─ next │ … ahead: its stack is fetched │ … further: its control block │ … ◀─ wake
@@ -7,9 +7,9 @@
 //!            │ task 0   │ task 1   │ …      so a task runs in place while others come and go
 //! ```
 //!
-//! With a million tasks, no memory of the next task is in a cache. But the queue says which tasks
-//! come next, so their memory is asked for some turns ahead (`prefetch.rs`). Without that, cache
-//! misses are most of what a wake costs.
+//! With a million tasks, no memory of the next task is in a cache. But the queue has the order of
+//! the next tasks, so the loop asks for their memory some turns ahead (`prefetch.rs`). Without the
+//! prefetch, cache misses are most of the cost of a wake.
 
 use std::cell::{Cell, UnsafeCell};
 use std::io;
@@ -34,17 +34,17 @@ pub(crate) enum TaskBody {
 /// body runs.
 #[repr(C, align(64))]
 pub(crate) struct Task {
-    /// None in a slot without a task.
+    /// `None` in a slot without a task.
     name: Cell<Option<TaskName>>,
-    /// With the stage that it reached last.
+    /// The task with its last stage, as shown to watching threads.
     shown: Cell<ShownTask>,
     /// The wait of the task, as of its last turn.
     wait: Cell<Option<Wait>>,
-    /// Since when, by the loop's clock. In a free slot: the next free slot.
+    /// The time at which the wait began, by the loop's clock. In a free slot: the next free slot.
     since: Cell<u32>,
-    /// Whether it is to run; if so, it is in the queue.
+    /// Whether the task is ready. A ready task is in the queue.
     queued: Cell<bool>,
-    /// Used only by the round that runs it, if one does.
+    /// Only the round that runs the task uses the body.
     pub(super) body: UnsafeCell<Option<TaskBody>>,
 }
 
@@ -60,14 +60,14 @@ impl Task {
         }
     }
 
-    /// None when the slot has no task.
+    /// `None` if the slot has no task.
     #[inline]
     pub(crate) fn name(&self) -> Option<TaskName> {
         self.name.get()
     }
 
-    /// Begins a turn at `now`. Then the task is not queued. It waits for a foreign future, unless
-    /// its wait is noted.
+    /// Begins a turn at `now`. After the call, the task is not queued. Its wait counts as a wait
+    /// for a foreign future, unless the task notes another one.
     #[inline]
     pub(crate) fn begin_turn(&self, now: u32) {
         self.wait.set(Some(Wait::Foreign));
@@ -119,12 +119,12 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// The task does not [end](Tasks::end) while the reference is used.
+    /// The task must not [end](Tasks::end) while the reference is used.
     #[inline]
     pub(crate) unsafe fn fiber(&self) -> Option<&Fiber> {
-        // SAFETY: only `end` changes a body, and by what is asked of the caller it does not do so
-        // now. The other exclusive reference is that of `poll`, to bodies that are no fibers; it is
-        // gone before the future runs.
+        // SAFETY: only `end` changes a body, and the caller promises that `end` is not called now.
+        // The other exclusive reference is `poll`'s, to bodies that are not fibers. `poll` drops it
+        // before the future runs.
         match unsafe { &*self.body.get() } {
             Some(TaskBody::Fiber(fiber)) => Some(fiber),
             _ => None,
@@ -135,16 +135,16 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// As for [`fiber`](Task::fiber); and no other code polls it.
+    /// As for [`fiber`](Task::fiber), and no other code may poll the task.
     ///
     /// # Panics
     ///
-    /// When the body is not a future, and with what the future panics with.
+    /// If the body is not a future. Also with the future's own panic.
     #[inline]
     pub(crate) unsafe fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: no other code uses the future, by what is asked of the caller, and none uses the
-        // body. Code that looks at bodies (`fiber`, `prefetch_body`) is done with them before it
-        // returns. Fibers are the exception, and this is no fiber.
+        // SAFETY: the caller promises that no other code uses the future, and none uses the body.
+        // Code that looks at bodies (`fiber`, `prefetch_body`) does so only until it returns.
+        // Fibers are the exception, and this body is not a fiber.
         match unsafe { &mut *self.body.get() } {
             Some(TaskBody::Future(future)) => future.as_mut().poll(context),
             _ => panic!("a task that is no fiber is a future until it ends"),
@@ -157,21 +157,23 @@ const _: () = assert!(size_of::<Task>() == 64, "a control block is one cache lin
 /// No slot.
 const NO_SLOT: u32 = u32::MAX;
 
-/// The table. Like its tasks, it is used by shared references only.
+/// The table. Like its tasks, the table is used by shared references only.
 #[repr(C, align(64))]
 pub(crate) struct Tasks {
     /// The run queue. An entry is void if its task is not marked as queued: that task has ended.
     pub(super) ready: Ready<Task>,
-    /// The [idle task](Tasks::idle_task) between turns. In the queue's cache line, because both are
-    /// written when a turn begins.
+    /// The [idle task](Tasks::idle_task) between turns. It is in the queue's cache line, because
+    /// both are written when a turn begins.
     running: Cell<NonNull<Task>>,
-    /// The name of its first task in its first slot.
+    /// The name of the loop's first task in its first slot.
     first: TaskName,
-    /// The first is the [idle task](Tasks::idle_task)'s, the second that of slot 0, and so on.
+    /// The first block is the [idle task](Tasks::idle_task)'s, the second block is that of slot 0,
+    /// and so on.
     blocks: Reservation<Task>,
     /// The control blocks of slots before this one have been written.
     pub(super) used: Cell<usize>,
-    /// The first free slot of those. Each free slot knows the next. [`NO_SLOT`] when none is free.
+    /// The first free slot among the written ones. Each free slot knows the next. [`NO_SLOT`] if no
+    /// slot is free.
     free: Cell<u32>,
     spawned: Cell<u32>,
     /// The number of void entries of the queue.
@@ -179,11 +181,11 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// An empty table of a loop; its first task has this name.
+    /// An empty table of a loop. `first` is the name of its first task.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` when there is no address space for it.
+    /// `ENOMEM` if there is no address space for the table.
     pub(crate) fn new(first: TaskName) -> io::Result<Self> {
         let blocks = Reservation::new(TaskName::SLOTS)?;
         blocks.make_usable(0);
@@ -191,7 +193,7 @@ impl Tasks {
         unsafe { blocks.place(0).write(Task::new(None, None, 0)) };
         Ok(Self {
             ready: Ready::default(),
-            // SAFETY: there is room for one.
+            // SAFETY: there is room for one block.
             running: Cell::new(unsafe { blocks.place(0) }),
             first,
             blocks,
@@ -211,11 +213,11 @@ impl Tasks {
         self.first.of(self.spawned.get(), slot as u32)
     }
 
-    /// Adds a task, ready to run. `make` makes its body, and must not add a task.
+    /// Adds a task, ready to run. `make` makes the task's body, and must not add a task.
     ///
-    /// Inlined into its callers, and nothing that could panic comes between making the body and
-    /// writing it. So the body is made in its place. Otherwise it would be written to memory in
-    /// words and read in pairs of words, which stalls the processor.
+    /// The function is inlined into its callers, and no possible panic comes between making the
+    /// body and writing it. So the body is made in its place. Otherwise the body would be written
+    /// to memory in words and read in pairs of words, which stalls the processor.
     #[inline(always)]
     pub(crate) fn insert(&self, make: impl FnOnce() -> TaskBody, now: u32) -> TaskName {
         let name = self.next_name();
@@ -226,12 +228,12 @@ impl Tasks {
         }
         let body = make();
         debug_assert_eq!(name, self.next_name(), "the body of a task adds none");
-        // SAFETY: there is room for what has been used, and now for this one.
+        // SAFETY: there is room for the used blocks, and now for this one.
         let place = unsafe { self.place(slot) };
         if is_new {
             self.used.set(slot + 1);
         } else {
-            // SAFETY: the slot has been used, so its control block is written; its body is gone, so
+            // SAFETY: the slot has been used, so its control block is written. Its body is gone, so
             // there is no reference to it.
             self.free.set(unsafe { place.as_ref() }.since());
         }
@@ -247,7 +249,8 @@ impl Tasks {
         self.blocks.make_usable(slot + 1);
     }
 
-    /// Queues the task, unless it is queued. Returns false if this table has no task of that name.
+    /// Queues the task, unless it is queued. Returns false if this table has no task with this
+    /// name.
     #[inline]
     pub(crate) fn wake(&self, name: TaskName) -> bool {
         self.named(name).inspect(|task| self.queue(task)).is_some()
@@ -268,13 +271,14 @@ impl Tasks {
         }
     }
 
-    /// A control block that stands for no task. It is marked as queued and never in the queue.
+    /// A control block that stands for no task. The block is marked as queued and never in the
+    /// queue.
     fn idle_task(&self) -> NonNull<Task> {
-        // SAFETY: there is room for one.
+        // SAFETY: there is room for one block.
         unsafe { self.blocks.place(0) }
     }
 
-    /// Queues the task in a slot, whichever it is: timers know only the slot.
+    /// Queues the task in a slot, whichever task it is: timers know only the slot.
     pub(crate) fn wake_slot(&self, slot: u32) {
         if let Some(task) = self.at(slot)
             && task.name().is_some()
@@ -292,8 +296,8 @@ impl Tasks {
     /// The task that has its turn.
     #[inline]
     pub(crate) fn running(&self) -> &Task {
-        // SAFETY: it is the idle task, or `next` has set it: a control block of this table that has
-        // been written.
+        // SAFETY: the pointer is the idle task's, or `next` has set it. Both are control blocks of
+        // this table that have been written.
         unsafe { self.running.get().as_ref() }
     }
 
@@ -318,7 +322,7 @@ impl Tasks {
     pub(crate) fn next(&self) -> Option<&Task> {
         loop {
             let (place, len) = self.ready.pop()?;
-            // SAFETY: so many are left in the queue.
+            // SAFETY: this many are left in the queue.
             unsafe { self.prefetch_ahead(len - 1) };
             // SAFETY: only control blocks of this table that have been written are queued.
             let task = unsafe { place.as_ref() };
@@ -336,21 +340,21 @@ impl Tasks {
         slots.filter_map(|slot| self.at(slot)).filter(|task| task.name().is_some())
     }
 
-    /// Ends a task: from here on it cannot be woken. `drop_body` drops or takes its body;
-    /// afterwards its slot is free. If `drop_body` panics, the slot is lost, and the task must not
+    /// Ends a task, which cannot be woken from here on. `drop_body` drops or takes the task's body.
+    /// Afterwards the slot is free. If `drop_body` panics, the slot is lost, and the task must not
     /// be ended again.
     ///
     /// # Safety
     ///
-    /// The task does not run, and no reference to its body is used any more. While `drop_body`
+    /// The task does not run, and no reference to its body is used afterwards. While `drop_body`
     /// runs, no turn begins.
     #[inline]
     pub(crate) unsafe fn end(&self, name: TaskName, drop_body: impl FnOnce(&mut Option<TaskBody>)) {
         let Some(task) = self.named(name) else { return };
         task.name.set(None);
         task.set_queued(false);
-        // SAFETY: there is no reference to the body, by what is asked of the caller. None is made:
-        // the name no longer leads here, and a queued task is looked at as its turn begins.
+        // SAFETY: the caller promises that there is no reference to the body. None is made later:
+        // the name no longer leads here, and a queued task is checked as its turn begins.
         drop_body(unsafe { &mut *task.body.get() });
         task.since.set(self.free.replace(name.slot()));
     }
@@ -359,13 +363,13 @@ impl Tasks {
         self.named(name).is_some()
     }
 
-    /// The task of that name, if this table has it.
+    /// The task with this name, if this table has it.
     #[inline]
     fn named(&self, name: TaskName) -> Option<&Task> {
         self.at(name.slot()).filter(|task| task.name() == Some(name))
     }
 
-    /// The first task at or after a slot, and that task's slot.
+    /// The first task at or after a slot, and the task's slot.
     pub(crate) fn first_from(&self, slot: u32) -> Option<(u32, &Task)> {
         let mut slots = slot..self.used.get() as u32;
         slots
@@ -376,8 +380,8 @@ impl Tasks {
     #[inline]
     pub(crate) fn at(&self, slot: u32) -> Option<&Task> {
         let slot = slot as usize;
-        // SAFETY: it has been written, and stays as long as the table. References to it are shared
-        // ones only, and all in it is in cells.
+        // SAFETY: the block has been written, and stays as long as the table. All references to it
+        // are shared, and its fields are cells.
         (slot < self.used.get()).then(|| unsafe { self.place(slot).as_ref() })
     }
 
@@ -385,7 +389,7 @@ impl Tasks {
     ///
     /// # Safety
     ///
-    /// There is room for it.
+    /// There is room for the slot.
     #[inline]
     unsafe fn place(&self, slot: usize) -> NonNull<Task> {
         // SAFETY: the caller says that there is room for the slot, and the first control block is
@@ -397,7 +401,7 @@ impl Tasks {
 impl Drop for Tasks {
     fn drop(&mut self) {
         for slot in 0..self.used.get() {
-            // SAFETY: it has been written once, and is not looked at again.
+            // SAFETY: the block has been written once, and is not used again.
             unsafe { self.place(slot).drop_in_place() };
         }
     }

@@ -1,8 +1,9 @@
-//! The waker of a loop's task: its name in a word.
+//! The waker of a loop's task: the task's name in a word.
 //!
-//! There is nothing to count and nothing to free: making, cloning and dropping one costs nothing.
-//! On the loop's own kernel thread a wake is a push to the loop's queue; from any other it goes
-//! through the loop's inbox ([`remote`]). A wake for a task, or a loop, that is gone does nothing.
+//! There is nothing to count and nothing to free, so making, cloning and dropping a waker cost
+//! nothing. On the loop's own kernel thread, a wake is a push to the loop's queue. On any other
+//! thread, the wake goes through the loop's inbox ([`remote`]). A wake for a task or a loop that no
+//! longer exists does nothing.
 
 use std::ptr;
 use std::task::{RawWaker, RawWakerVTable, Waker};
@@ -10,12 +11,12 @@ use std::task::{RawWaker, RawWakerVTable, Waker};
 use super::current;
 use crate::remote::{self, TaskName};
 
-/// The waker of the task of that name; without a name, one that does nothing.
+/// The waker of the task with this name. Without a name, a waker that does nothing.
 #[inline]
 pub(crate) fn of(name: Option<TaskName>) -> Waker {
     let bits = name.map_or(0, TaskName::bits);
     // SAFETY: the functions of the table only ever read the data as an integer, on any thread. So
-    // they uphold the contract of `RawWaker` for every value of it.
+    // they uphold the contract of `RawWaker` for all data.
     unsafe { Waker::from_raw(raw(ptr::without_provenance(bits as usize))) }
 }
 

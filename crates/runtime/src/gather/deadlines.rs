@@ -1,20 +1,21 @@
-//! Deadlines of gathered waits: any number of them for one task.
+//! Deadlines of gathered waits. A task may have any number of them.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
 use std::time::Instant;
 
-/// What a deadline belongs to. Of two with the same key, the later replaces the earlier.
+/// The owner of a deadline. Of two deadlines with the same key, the later one replaces the earlier
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     /// The address of a future that waits, which is pinned.
     Future(usize),
-    /// An operation on the descriptor of that number, with its direction.
+    /// An operation on the descriptor with this number, and its direction.
     Descriptor(i32, u8),
 }
 
-/// Deadlines, each with the waker to use when it passes. Without a waker, the one that waits for
-/// the deadlines is the one to be woken.
+/// Deadlines, each with the waker to use when it passes. Without a waker, the task that waits for
+/// the deadlines is woken.
 #[derive(Default)]
 pub(crate) struct Deadlines {
     queue: BTreeMap<(Instant, Key), Option<Waker>>,
@@ -22,8 +23,8 @@ pub(crate) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Returns the waker before, to be dropped outside all locks and borrows: it may be the last
-    /// that holds a future.
+    /// Returns the former waker. Drop it outside of all locks and borrows, because it may be the
+    /// last owner of a future.
     #[must_use]
     pub(crate) fn set(
         &mut self,
@@ -37,7 +38,7 @@ impl Deadlines {
         replaced.flatten()
     }
 
-    /// Returns the waker, as [`set`](Deadlines::set) does.
+    /// Returns the waker, like [`set`](Deadlines::set).
     #[must_use]
     pub(crate) fn forget(&mut self, key: Key) -> Option<Waker> {
         let deadline = self.of.remove(&key)?;
@@ -48,7 +49,7 @@ impl Deadlines {
         self.queue.first_key_value().map(|(&(deadline, _), _)| deadline)
     }
 
-    /// Takes out what is due, and adds its wakers to `woken`.
+    /// Takes out the deadlines that are due, and adds their wakers to `woken`.
     pub(crate) fn expire(&mut self, now: Instant, woken: &mut Vec<Waker>) {
         while let Some(first) = self.queue.first_entry() {
             let &(deadline, key) = first.key();

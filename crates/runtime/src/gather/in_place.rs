@@ -1,4 +1,5 @@
-//! The block world's gathered waits: one poll(2) for all that was noted on this kernel thread.
+//! The block world's gathered waits: one poll(2) for all waits that were noted on this kernel
+//! thread.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,12 +17,12 @@ use crate::thread_waker::{running_waker, sleep_in_poll};
 use crate::visibility::{self, Wait, thread_slots};
 use crate::wait::{Ambient, Waited, earlier};
 
-/// What the task of this kernel thread waits for. The wakers are those that are not the task's own.
+/// The waits of this kernel thread's task. The wakers here are not the task's own.
 #[derive(Default)]
 struct Set {
     descriptors: Vec<Noted>,
     deadlines: Deadlines,
-    /// What waits for the drain.
+    /// The waits for the drain.
     drains: BTreeMap<Key, Option<Waker>>,
     /// The argument of poll(2), kept for its memory.
     polled: Vec<libc::pollfd>,
@@ -35,15 +36,15 @@ struct Noted {
     waker: Option<Waker>,
 }
 
-/// The interval between looks at the drain, where no descriptor is left to wait for it.
+/// The interval between checks for a drain, if no descriptor is left to wait for it.
 const WITHOUT_EVENTS: Duration = Duration::from_millis(100);
 
 thread_local! {
     static SET: RefCell<Set> = RefCell::default();
 }
 
-/// Calls `change` with the set, and drops its result afterwards: what drops may change the set.
-/// Where the thread ends, there is no set any more.
+/// Calls `change` with the set, and drops its result afterwards, because the drop may change the
+/// set. At the end of the thread, the set no longer exists.
 fn with_set<R>(change: impl FnOnce(&mut Set) -> R) {
     let changed = SET.try_with(|set| change(&mut set.borrow_mut()));
     drop(changed);
@@ -94,7 +95,7 @@ pub(crate) fn forget_drain(key: Key) {
     with_set(|set| set.drains.remove(&key));
 }
 
-/// Waits for all that was noted, for the waker of this kernel thread, and for the ambient deadline.
+/// Waits for all noted waits, for the waker of this kernel thread, and for the ambient deadline.
 /// May return early.
 pub(crate) fn wait_in_place(ambient: Ambient) -> Waited {
     let end = match ambient {
@@ -130,8 +131,8 @@ pub(crate) fn wait_in_place(ambient: Ambient) -> Waited {
     }
 }
 
-/// Sleeps until one of the descriptors is ready, the waker is used, or `until`. Takes those that
-/// are ready off the set: their operations note them again.
+/// Sleeps until one of the descriptors is ready, until the waker is used, or until `until`. Takes
+/// the ready descriptors off the set: their operations note them again.
 fn wait_in_poll(until: Option<Instant>) {
     SET.with_borrow_mut(|set| {
         let Set { descriptors, drains, polled, woken, .. } = set;
@@ -183,8 +184,8 @@ fn poll(polled: &mut [libc::pollfd], limit: Option<Duration>) {
         tv_nsec: limit.subsec_nanos().into(),
     });
     let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the array has as many entries as are said, and it and the limit outlive the call. The
-    // numbers are only looked up.
+    // SAFETY: the array has the stated number of entries, and it and the limit outlive the call.
+    // The kernel only looks the numbers up.
     unsafe {
         libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit, std::ptr::null())
     };

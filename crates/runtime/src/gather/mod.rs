@@ -1,5 +1,5 @@
-//! The mode in which waits are gathered, and what a wait notes in it. `world/gather.rs` says what
-//! it is for.
+//! The mode in which waits are gathered, and the notes of a wait in this mode. `world/gather.rs`
+//! explains its purpose.
 
 mod deadlines;
 mod in_place;
@@ -18,15 +18,15 @@ use crate::wait::{Ambient, Waited, gathers, set_ambient};
 /// The rounding of a task's one timer, in [`Timers`](duality_poller::Timers).
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
-/// Calls `poll` with waits gathered. The code that drives the task waits for what was noted. So a
-/// method such as `poll_read` of another library's trait is one attempt by this.
+/// Calls `poll` with waits gathered. The code that drives the task then waits for all noted waits.
+/// So a method of another library's trait, such as `poll_read`, can be one attempt.
 #[inline]
 pub(crate) fn poll_gathering<T>(poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
     let _restore = Restore(set_ambient(Ambient::Gather));
     poll()
 }
 
-/// Restores what ended waits before, also after a panic.
+/// Restores the former ends of waits, even after a panic.
 struct Restore(Ambient);
 
 impl Drop for Restore {
@@ -36,8 +36,8 @@ impl Drop for Restore {
     }
 }
 
-/// Where waits are gathered: has the future polled again that gives up its turn, and not only its
-/// task.
+/// While waits are gathered: polls the future again after it has given up its turn, and not only
+/// its task.
 #[inline]
 pub(crate) fn leave_turn(context: &Context<'_>) -> Waited {
     if gathers() {

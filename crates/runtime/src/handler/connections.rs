@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::Notify;
 use crate::time::{Duration, timeout};
 
-/// Counts the connections that a server, or one core of it, has.
+/// Counts the connections of a server, or of one core of a server.
 #[derive(Clone, Default)]
 pub struct Connections {
     shared: Arc<Shared>,
@@ -26,7 +26,7 @@ struct Shared {
 }
 
 impl Connections {
-    /// Counts one more, until the result is dropped.
+    /// Counts one more connection, until the result is dropped.
     pub fn enter(&self) -> Active {
         self.shared.active.fetch_add(1, Ordering::Relaxed);
         Active { shared: self.shared.clone() }
@@ -37,14 +37,14 @@ impl Connections {
         self.shared.active.load(Ordering::Relaxed)
     }
 
-    /// Waits until none is left.
+    /// Waits until no connection is left.
     pub async fn all_ended(&self) {
         while self.shared.active.load(Ordering::Acquire) > 0 {
             self.shared.ended.notified().await;
         }
     }
 
-    /// Waits until one ends, or for `limit`.
+    /// Waits until a connection ends, or for `limit`.
     pub async fn one_ended(&self, limit: Duration) {
         let _ = timeout(limit, self.shared.ended.notified()).await;
     }

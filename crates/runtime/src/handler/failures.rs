@@ -1,8 +1,8 @@
 //! Connections that ended with an error of their service. A hook is called for each, or the first
 //! few are logged, a line each.
 //!
-//! The counters are shared with child processes, so that a server of many processes says no more
-//! than another.
+//! The counters are shared with child processes, so that a server of many processes logs no more
+//! lines than another.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -16,19 +16,19 @@ use rustix::net::getpeername;
 use crate::net::internet_address;
 use crate::{log, shared, task};
 
-/// The number of errors that are logged. One more line says that the others are not.
+/// The number of errors that are logged. One more line says that further errors are not logged.
 const TOLD: u64 = 5;
 
-/// The addresses of so many clients are asked for from the start. To ask is a system call
-/// (getpeername(2)), which a connection that carries one request would feel. Later ones are asked
-/// once an error has been told, until the last is.
+/// The addresses of this many clients are looked up from the start. A look-up is a system call
+/// (getpeername(2)), which a connection with one request would feel. Once an error has been
+/// reported, later addresses are looked up too, until the last report.
 const ASKED: u64 = 1000;
 
-/// Is called with the client's address, where it is known, and the error that the service returned.
+/// A function that gets the client's address, if it is known, and the service's error.
 pub type ErrorHook = Arc<dyn Fn(Option<SocketAddr>, &io::Error) + Send + Sync>;
 
-/// The client of a connection, which may fail. In a box, and only where it is to be known: most
-/// connections of a large server have none.
+/// The client of a connection, which may fail. The client is boxed, and only present if needed:
+/// most connections of a large server have none.
 #[doc(hidden)]
 pub struct Peer(Option<Box<Client>>);
 
@@ -41,13 +41,13 @@ impl fmt::Debug for Peer {
 /// The recorded data of a client.
 struct Client {
     address: Option<SocketAddr>,
-    /// Is told instead of the operator.
+    /// This hook is called instead of the report to the operator.
     hook: Option<ErrorHook>,
 }
 
 /// The counters of failed connections.
 struct Counts {
-    /// Clients that were asked for.
+    /// The number of clients with an address that was looked up.
     asked: &'static AtomicU64,
     /// The number of failures to report to the operator.
     failed: &'static AtomicU64,
@@ -109,7 +109,7 @@ pub(super) fn prepare() {
 }
 
 impl Peer {
-    /// The client of a connection that begins, if it is to be known: always with a `hook`.
+    /// The client of a new connection, if its address is needed, as always with a `hook`.
     pub fn of(socket: BorrowedFd<'_>, hook: Option<&ErrorHook>) -> Self {
         let address = || internet_address(getpeername(socket).ok()?).ok();
         if let Some(hook) = hook {
@@ -126,8 +126,8 @@ impl Peer {
         Self(Some(Box::new(Client { address: address(), hook: None })))
     }
 
-    /// Tells the hook of an error that ended the service of a connection. Without a hook it tells
-    /// the operator, unless the error is the client's own affair.
+    /// Calls the hook for an error that ended the service of a connection. Without a hook, reports
+    /// the error to the operator, unless the client alone caused it.
     #[cold]
     pub fn tell(&self, error: &io::Error) {
         let kind = Kind::of(error);
@@ -150,9 +150,9 @@ impl Peer {
     }
 }
 
-/// Whether the service has no part in an error. A client may break off, as a load generator does at
-/// the end of its load, or the network loses it. A connection that the client has reset has no peer
-/// any more (`NotConnected`).
+/// Whether the client or the network alone caused an error. A client may break off, as a load
+/// generator does at the end of its load, or the network loses it. A connection that the client has
+/// reset no longer has a peer (`NotConnected`).
 fn is_the_clients(error: &io::Error) -> bool {
     use ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionReset, HostUnreachable, NetworkUnreachable,
@@ -172,7 +172,7 @@ fn is_the_clients(error: &io::Error) -> bool {
 fn line(peer: Option<&SocketAddr>, stage: Option<&str>, error: &io::Error) -> String {
     let from = peer.map_or("a client".to_owned(), SocketAddr::to_string);
     let at = stage.map_or(String::new(), |stage| format!(" at the stage `{stage}`"));
-    // Another program's words may be in it, such as a client's.
+    // The error may contain another program's words, such as a client's.
     let error = error.to_string().replace(char::is_control, " ");
     format!("the connection from {from} ended with an error{at}: {error}")
 }

@@ -10,9 +10,9 @@
 //!   BoxedFuture    the connection's task: the service, its count, and the hook for its error
 //! ```
 //!
-//! A registry of services holds handlers, and an architecture runs what a handler makes. Neither
-//! knows the type of a service's future. A wait is still one call: the future is compiled as a
-//! whole where [`Handler::new`] is called.
+//! A registry of services holds handlers, and an architecture runs the tasks that a handler makes.
+//! Neither needs the type of a service's future. A wait is still one call, because the future is
+//! compiled as a whole where [`Handler::new`] is called.
 
 mod connections;
 mod failures;
@@ -35,7 +35,7 @@ use crate::visibility::graph::{self, Trace};
 pub use connections::{Active, Connections};
 pub use failures::{ErrorHook, Kind as FailureKind, Peer, failures};
 
-/// How a connection's task is made, which tells the hook of an error.
+/// The function that makes a connection's task, which calls the hook after an error.
 type Begin =
     Arc<dyn Fn(TcpStream, Option<Active>, Option<&ErrorHook>) -> BoxedFuture + Send + Sync>;
 
@@ -47,7 +47,7 @@ pub struct Handler {
 }
 
 impl Handler {
-    /// A handler that does with each connection what `serve` does.
+    /// A handler that calls `serve` for each connection.
     pub fn new<S, F>(serve: S) -> Self
     where
         S: Fn(TcpStream) -> F + Send + Sync + 'static,
@@ -61,8 +61,8 @@ impl Handler {
         Self { serve: beginning(serve), refuse: beginning(close) }
     }
 
-    /// The same handler, with `refuse` for connections beyond the limit. Without `refuse`, the
-    /// server closes such a connection silently.
+    /// This handler, with `refuse` for connections beyond the limit. Without `refuse`, the server
+    /// closes such a connection silently.
     #[must_use]
     pub fn refusing<R, F>(mut self, refuse: R) -> Self
     where
@@ -113,7 +113,7 @@ where
 }
 
 pin_project! {
-    /// Written by hand: an `async` block would have room for the stream, or for the future, twice.
+    /// Written by hand: an `async` block would store the stream, or the future, twice.
     struct Serving<F> {
         #[pin]
         future: F,
@@ -140,7 +140,7 @@ impl<F: Future<Output = io::Result<()>>> Future for Serving<F> {
     }
 }
 
-/// Counts for as long as its task lives.
+/// Counts as a connection for as long as its task lives.
 struct Connection(#[expect(dead_code, reason = "it counts until it is dropped")] Option<Active>);
 
 impl Drop for Connection {

@@ -1,4 +1,4 @@
-//! Listening sockets that share one address, and a choice of the one that gets a new connection.
+//! Listening sockets that share one address, and a choice of the socket that gets a new connection.
 //!
 //! ```text
 //!   SYN ──▶ the group of the address ──▶ a program in the kernel: an index ──▶ one accept queue
@@ -6,7 +6,7 @@
 //!
 //! The program is classic BPF (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)) and needs no privilege. The
 //! kernel counts the sockets of a group in the order of their listen(2). When a socket of a group
-//! is closed, the last one takes its index. So a group here closes its sockets together.
+//! is closed, the last socket takes its index. So a group here closes its sockets together.
 //!
 //! A program is replaced in one step. A connection stays with the socket that got its SYN.
 
@@ -23,30 +23,30 @@ use super::listener::{bound, internet_address};
 /// Listening sockets at one address.
 #[derive(Debug)]
 pub struct ListenerGroup {
-    /// In the order in which the kernel counts them.
+    /// The sockets, in the order in which the kernel counts them.
     listeners: Vec<OwnedFd>,
     address: SocketAddr,
 }
 
-/// Which socket of a group gets a new connection.
+/// The choice of the socket that gets a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice<'w> {
-    /// Always this one.
+    /// Always this socket.
     One(usize),
-    /// Each connection is drawn by lot. A socket of weight 0 gets none.
+    /// A random socket for each connection. A socket of weight 0 gets none.
     AtRandom(&'w [u32]),
 }
 
 impl ListenerGroup {
-    /// Listens at `address` by `count` sockets, each with a queue for `backlog` connections. Port 0
-    /// takes a free one. The first socket is chosen.
+    /// Listens at `address` with `count` sockets, each with a queue for `backlog` connections. Port
+    /// 0 takes a free port. At first, the first socket is chosen.
     ///
     /// # Errors
     ///
-    /// `AddrInUse`, even if the other listener would share the address; `Unsupported` where the
-    /// kernel has no such choice; those of `socket(2)` and `bind(2)`.
+    /// `AddrInUse`, even if the other listener would share the address. `Unsupported` if the kernel
+    /// has no such choice. The errors of `socket(2)` and `bind(2)`.
     pub fn bind(address: SocketAddr, count: usize, backlog: i32) -> io::Result<Self> {
-        // Another group of this user at the address would take these sockets in.
+        // These sockets would join another group of this user at the address.
         drop(bound(address, false)?);
         let first = bound(address, true)?;
         let address = internet_address(Some(getsockname(&first)?))?;
@@ -70,21 +70,21 @@ impl ListenerGroup {
         self.address
     }
 
-    /// How many sockets there are.
+    /// The number of sockets.
     pub fn count(&self) -> usize {
         self.listeners.len()
     }
 
-    /// The socket with that index.
+    /// The socket with this index.
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// If there is no such socket.
     pub fn listener(&self, index: usize) -> BorrowedFd<'_> {
         self.listeners[index].as_fd()
     }
 
-    /// Whether connections wait in the accept queue of that socket.
+    /// Whether connections wait in the accept queue of this socket.
     ///
     /// # Panics
     ///
@@ -94,11 +94,11 @@ impl ListenerGroup {
         poll(&mut queue, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
-    /// Chooses for all connections from now on.
+    /// Sets the choice for all later connections.
     ///
     /// # Errors
     ///
-    /// Those of setsockopt(2).
+    /// The errors of setsockopt(2).
     ///
     /// # Panics
     ///
@@ -117,19 +117,19 @@ impl ListenerGroup {
         attach(self.listener(0), libc::SO_ATTACH_REUSEPORT_CBPF, &program)
     }
 
-    /// From now on, no client begins a connection. Connections that have begun are completed, and
-    /// can be accepted. A client that comes now gets no answer, and asks again a second later: then
-    /// the sockets may be closed, which tells the client so.
+    /// From now on, no client can begin a connection. Connections that have begun are completed,
+    /// and can be accepted. A client that comes now gets no answer, and tries again a second later.
+    /// By then the caller may have closed the sockets, so that the client gets a refusal.
     ///
     /// # Errors
     ///
-    /// Those of setsockopt(2).
+    /// The errors of setsockopt(2).
     pub fn close_to_newcomers(&self) -> io::Result<()> {
         /// The byte of a TCP header with its flags, and two of the flags.
         const FLAGS: u32 = 13;
         const SYN: u32 = 0x02;
         const ACK: u32 = 0x10;
-        /// More than any packet has: it passes whole.
+        /// More bytes than any packet has, so the packet passes whole.
         const ALL: u32 = u32::MAX;
         let program = [
             step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, FLAGS, 0, 0),
@@ -144,9 +144,9 @@ impl ListenerGroup {
     }
 }
 
-/// A program that draws an index: a random number is compared with the bounds of the shares.
+/// A program that draws an index: it compares a random number with the bounds of the shares.
 fn by_lot(weights: &[u32]) -> Vec<libc::sock_filter> {
-    /// The kernel answers a load from here with a random number of 32 bits.
+    /// The kernel answers a load from this address with a random number of 32 bits.
     const RANDOM: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
     let total: u64 = weights.iter().copied().map(u64::from).sum();
     let last = weights.iter().rposition(|weight| *weight > 0).expect("a socket has a weight");
@@ -167,7 +167,8 @@ fn answer(number: u32) -> libc::sock_filter {
     step(libc::BPF_RET | libc::BPF_K, number, 0, 0)
 }
 
-/// An instruction; `jt` and `jf` are how many to leave out if a comparison holds, or does not.
+/// An instruction. `jt` and `jf` are the numbers of instructions to skip if a comparison holds, or
+/// does not hold.
 fn step(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
     // All codes of classic BPF have 16 bits.
     libc::sock_filter { code: code as u16, jt, jf, k }
@@ -177,9 +178,9 @@ fn step(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
 fn attach(socket: BorrowedFd<'_>, option: c_int, program: &[libc::sock_filter]) -> io::Result<()> {
     let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut() };
-    // SAFETY: the descriptor is open for as long as it is borrowed. The value is a `sock_fprog`, of
-    // its length, and points to as many instructions as it says. The kernel copies them during the
-    // call, and writes nothing.
+    // SAFETY: the descriptor is open for as long as it is borrowed. The value is a `sock_fprog` of
+    // the given length, and points to the stated number of instructions. The kernel copies the
+    // instructions during the call, and writes nothing.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -204,7 +205,8 @@ mod tests {
         ListenerGroup::bind(([127, 0, 0, 1], 0).into(), count, 1024).unwrap()
     }
 
-    /// How many connections wait at each socket. They are accepted, and kept in `kept`.
+    /// The number of connections that wait at each socket. This function accepts them, and keeps
+    /// them in `kept`.
     fn waiting(group: &ListenerGroup, kept: &mut Vec<TcpStream>) -> Vec<usize> {
         let of = |index: usize| {
             let listener = group.listener(index).try_clone_to_owned().unwrap();
@@ -261,7 +263,7 @@ mod tests {
         group.choose(Choice::One(1)).unwrap();
         kept.extend(connect(&group, 3));
         group.close_to_newcomers().unwrap();
-        // A connection that is open goes on.
+        // An open connection goes on.
         assert_eq!(waiting(&group, &mut kept), [0, 3]);
         let address = group.address();
         let late = thread::spawn(move || {
@@ -270,7 +272,7 @@ mod tests {
             (refused.map(drop).map_err(|error| error.kind()), begun.elapsed())
         });
         let (refused, waited) = late.join().unwrap();
-        // It was not told that the port is closed.
+        // The client did not learn that the port is closed.
         assert_eq!(refused, Err(io::ErrorKind::TimedOut));
         assert!(waited >= Duration::from_millis(300));
     }

@@ -1,11 +1,12 @@
-//! Listeners that a service manager passes on: sd_listen_fds(3), "socket activation".
+//! Listeners from a service manager: sd_listen_fds(3), "socket activation".
 //!
 //! The manager listens, and starts this program with its sockets as descriptors from 3 on. While
 //! one server drains and another begins, both have the same socket, or the manager alone has it.
 //! So its accept queue stays, and no connection is refused.
 //!
-//! A parent of our own (`duality trial`) cannot set `LISTEN_PID`, which it does not know before the
-//! start. It passes one listener on, and names the descriptor on the command line.
+//! A parent of our own (`duality trial`) cannot set `LISTEN_PID`, because it does not know the
+//! number before the start. This parent passes one listener on, and names the descriptor on the
+//! command line.
 
 use std::env;
 use std::io;
@@ -18,18 +19,18 @@ use rustix::process::getpid;
 
 use super::TcpListener;
 
-/// The first descriptor (`SD_LISTEN_FDS_START`).
+/// The number of the first descriptor (`SD_LISTEN_FDS_START`).
 const FIRST: i32 = 3;
 
-/// More than a manager passes on.
+/// More listeners than any manager passes on.
 const MOST: i32 = 1024;
 
-/// The listeners that were passed on to this process; none where none were. A parent of our own
-/// `named` its descriptor. To be called once: a second call finds none.
+/// The listeners that were passed on to this process. Empty without such listeners. A parent of our
+/// own gives the number of its descriptor as `named`. Call this once: a second call finds none.
 ///
 /// # Errors
 ///
-/// What was passed on and is no listening TCP socket, in one line.
+/// A descriptor that is not a listening TCP socket. The error is one line.
 pub fn inherited_listeners(named: Option<i32>) -> io::Result<Vec<TcpListener>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let count = number_of_listen_fds();
@@ -46,7 +47,7 @@ pub fn inherited_listeners(named: Option<i32>) -> io::Result<Vec<TcpListener>> {
     }
 }
 
-/// How many listeners a service manager has passed on to this process.
+/// The number of listeners that a service manager has passed on to this process.
 #[must_use]
 pub fn number_of_listen_fds() -> i32 {
     let number = |name: &str| env::var(name).ok()?.parse::<i32>().ok();
@@ -54,18 +55,19 @@ pub fn number_of_listen_fds() -> i32 {
     if is_meant { number("LISTEN_FDS").unwrap_or(0).clamp(0, MOST) } else { 0 }
 }
 
-/// The listener with that descriptor, which `told` has named.
+/// The listener with this descriptor. `told` is the source of the number.
 fn inherited(number: i32, told: &str) -> io::Result<TcpListener> {
     let problem = |error: &str| {
         let problem = format!("{told}: descriptor {number}: {error}: pass listening TCP sockets");
         io::Error::new(io::ErrorKind::InvalidInput, problem)
     };
-    // SAFETY: it is only looked at, by a call that harms nothing.
+    // SAFETY: the call only inspects the descriptor, and changes nothing.
     if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
         return Err(problem("it is not open"));
     }
-    // SAFETY: the descriptor is open, and by what the parent process has told it is this program's
-    // from its start. This function is called once for each number, so it has one owner.
+    // SAFETY: the descriptor is open, and the parent process says that it has been this program's
+    // from the start. This function is called once for each number, so the descriptor has one
+    // owner.
     let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
     let is_internet = || -> rustix::io::Result<bool> {
         let domain = sockopt::socket_domain(&descriptor)?;

@@ -1,12 +1,12 @@
-//! Connections that no network carries: a generator within the server's process hands requests
-//! straight to the architecture.
+//! Connections without a network: a generator within the server's process passes requests directly
+//! to the architecture.
 //!
 //! ```text
 //!   Injector::inject ─ a byte ▶ pipe ▶ TcpListener::accept ▶ a TcpStream: the request, the end
 //!                                                            of input; drops and counts all writes
 //! ```
 //!
-//! The service runs as it does over TCP. Only the attempts to receive and to send differ: they make
+//! The service runs as it does over TCP. Only the attempts to receive and to send differ: both make
 //! no system call and never block. The stream's descriptor is one of `/dev/null`, so that limits of
 //! descriptors hold.
 //!
@@ -27,8 +27,8 @@ use super::socket::{Access, Channel, Moved};
 /// Bytes of an injected request.
 const REQUEST: usize = 8;
 
-/// The generator's end of an injected listener. When it is dropped, the listener has accepted its
-/// last.
+/// The generator's end of an injected listener. When it is dropped, the listener accepts no further
+/// clients.
 #[derive(Debug)]
 pub struct Injector {
     pipe: OwnedFd,
@@ -50,7 +50,7 @@ impl Injector {
     ///
     /// # Errors
     ///
-    /// `BrokenPipe` once the server accepts no more.
+    /// `BrokenPipe` if the server no longer accepts.
     pub fn inject(&self) -> io::Result<()> {
         loop {
             match write(&self.pipe, &[0]) {
@@ -60,7 +60,7 @@ impl Injector {
         }
     }
 
-    /// The counts of clients. They go on when the injector is gone.
+    /// The counts of clients. The counts outlive the injector.
     #[must_use]
     pub fn tally(&self) -> Arc<Tally> {
         self.tally.clone()
@@ -74,7 +74,7 @@ impl Tally {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// The number of clients that were accepted, with connections that closed without a byte.
+    /// The number of accepted clients that closed their connections without a byte.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
@@ -104,9 +104,9 @@ pub(super) fn source() -> io::Result<(OwnedFd, Arc<Injections>, Injector)> {
 }
 
 impl Injections {
-    /// Accepts a connection; `None` when there will be none.
+    /// Accepts a connection. `None` if there will be no more.
     pub(super) fn accept(&self, pipe: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
-        // The descriptor first: a client that is out of the pipe cannot be put back.
+        // The descriptor comes first: a client that has left the pipe cannot be put back.
         let descriptor = fcntl_dupfd_cloexec(self.null.as_fd(), 0)?;
         Ok((read(pipe, &mut [0; 1])? == 1).then_some(descriptor))
     }
@@ -121,8 +121,8 @@ impl Injections {
     }
 }
 
-/// An injected client. Its numbers are atomic because a stream may be looked at from several
-/// threads; one at a time changes them.
+/// An injected client. Its numbers are atomic because several threads may look at a stream. One
+/// thread at a time changes them.
 #[derive(Debug)]
 pub(super) struct Injected {
     /// The number of clients before this one.
@@ -133,8 +133,8 @@ pub(super) struct Injected {
 }
 
 impl Injected {
-    /// The client's input: bytes that look random and follow from its number (SplitMix64, Steele,
-    /// Lea & Flood 2014), and the end.
+    /// The client's input, and its end. The bytes look random and are computed from the client's
+    /// number (SplitMix64, Steele, Lea & Flood 2014).
     fn take_input(&self, buffer: &mut [MaybeUninit<u8>]) -> usize {
         let mut mixed = self.number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,4 +1,4 @@
-//! The bytes that a client has sent and the service has not used yet.
+//! The bytes that a client has sent and the service has not yet used.
 //!
 //! ```text
 //!   idle       no memory at all
@@ -10,7 +10,7 @@
 //!   idle
 //! ```
 //!
-//! So ten thousand idle connections have no more blocks than one busy one has. And the next
+//! So ten thousand idle connections have no more blocks than one busy connection. And the next
 //! connection reads into a block that is still in a cache. A task of the block world keeps its
 //! block while it waits, since it waits in the system call that fills it.
 
@@ -57,7 +57,7 @@ use crate::event_loop::spare::{self, Purpose};
 /// ```
 #[derive(Debug)]
 pub struct Input {
-    /// Empty where there is no memory.
+    /// Empty while the input has no memory.
     bytes: Vec<u8>,
     /// The unused bytes are those from `start` to `end`.
     start: usize,
@@ -65,7 +65,7 @@ pub struct Input {
     limit: usize,
 }
 
-/// Enough for most requests; nginx starts with as much.
+/// Enough for most requests. nginx starts with the same size.
 const INITIAL: usize = 1 << 10;
 
 impl Input {
@@ -75,34 +75,34 @@ impl Input {
         Self { bytes: Vec::new(), start: 0, end: 0, limit }
     }
 
-    /// The bytes that have come and have not been used.
+    /// The received bytes that have not been used.
     #[must_use]
     #[inline]
     pub fn unused(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Whether there are none.
+    /// Whether there are no such bytes.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// Whether as many bytes wait to be used as the buffer may hold.
+    /// Whether the buffer has reached its limit of unused bytes.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.end - self.start >= self.limit
     }
 
-    /// Whether the last fill left some of the room, and so took all that had come.
+    /// Whether the last fill left some of the room, and so took all received bytes.
     #[must_use]
     #[inline]
     pub fn has_all(&self) -> bool {
         self.end < self.limit.min(self.bytes.len())
     }
 
-    /// Room for the next bytes; empty only if the buffer [`is_full`](Self::is_full), or there is no
+    /// Room for the next bytes. Empty only if the buffer [`is_full`](Self::is_full), or there is no
     /// memory for more.
     #[inline]
     pub fn room(&mut self) -> &mut [u8] {
@@ -138,7 +138,7 @@ impl Input {
         self.release_if_empty();
     }
 
-    /// Gives back the memory, if there is nothing in it.
+    /// Gives back the memory, if the buffer is empty.
     #[inline]
     pub(super) fn release_if_empty(&mut self) {
         if self.is_empty() {
@@ -147,15 +147,15 @@ impl Input {
         }
     }
 
-    /// Takes the memory of `spare`, unless the input already has memory. For loops other than the
-    /// runtime's, with spare memory for all their connections.
+    /// Takes the memory of `spare`, unless the input already has memory. Used by loops other than
+    /// the runtime's, with spare memory for all their connections.
     pub fn borrow_from(&mut self, spare: &mut Vec<u8>) {
         if self.bytes.is_empty() {
             std::mem::swap(&mut self.bytes, spare);
         }
     }
 
-    /// Makes the memory of this buffer the `spare` one, if nothing is in it.
+    /// Makes this buffer's memory the `spare` one, if the buffer is empty.
     pub fn give_back_to(&mut self, spare: &mut Vec<u8>) {
         if self.is_empty() && !self.bytes.is_empty() {
             (self.start, self.end) = (0, 0);

@@ -22,16 +22,15 @@ use crate::drain::{self, DrainTarget};
 use crate::visibility;
 use crate::world::{self, World};
 
-/// How a listener is made.
+/// The options of a new listener.
 ///
-/// Begin with the default, and change what should differ:
-/// `ListenOptions::default().backlog(128)`.
+/// Begin with the default, and change some options: `ListenOptions::default().backlog(128)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListenOptions {
     /// The length of the accept queue. The kernel caps it at `net.core.somaxconn`.
     pub backlog: i32,
-    /// Several listeners share the address, and the kernel spreads connections over them
+    /// Several listeners share the address, and the kernel spreads connections over these listeners
     /// (`SO_REUSEPORT`).
     pub reuse_port: bool,
 }
@@ -58,8 +57,8 @@ impl Default for ListenOptions {
     }
 }
 
-/// A TCP socket that accepts connections. They start with `TCP_NODELAY` set: services write replies
-/// whole, and Nagle's algorithm would only delay the last segment.
+/// A TCP socket that accepts connections. Accepted connections have `TCP_NODELAY` set: services
+/// write replies whole, and Nagle's algorithm would only delay the last segment.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -100,10 +99,10 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// `AddrInUse`, `PermissionDenied` (a port below 1024), and those of `socket(2)`.
+    /// `AddrInUse`, `PermissionDenied` (a port below 1024), and the errors of `socket(2)`.
     pub fn bind(address: SocketAddr, options: &ListenOptions) -> io::Result<Self> {
         let descriptor = bound(address, options.reuse_port)?;
-        // Linux passes it on to accepted sockets, which saves a system call for each.
+        // Accepted sockets inherit the option on Linux, which saves a system call for each.
         sockopt::set_tcp_nodelay(&descriptor, true)?;
         listen(&descriptor, options.backlog)?;
         let input = DrainTarget::Listener(getpid());
@@ -111,23 +110,23 @@ impl TcpListener {
         Ok(Self { socket, rest: Rest::default(), injections: None })
     }
 
-    /// A listener that other processes have, too, and that they may put into another mode. A drain
-    /// of this process leaves it and its queue to them.
+    /// A listener that other processes share, and that they may put into another mode. A drain of
+    /// this process leaves the listener and its queue to the other processes.
     pub(super) fn of_inherited(descriptor: OwnedFd) -> Self {
         let mut socket =
             Socket::new(descriptor, false).ending_at_drain(DrainTarget::Inherited(None));
-        // A ring needs it in blocking mode.
+        // A ring needs the listener in blocking mode.
         socket.make_system_calls();
         Self { socket, rest: Rest::default(), injections: None }
     }
 
-    /// A listener that gets its connections from the injector and from no network: for load without
-    /// TCP. [`accept_until_drain`](Self::accept_until_drain) returns `None` when it has accepted
-    /// all and the injector is gone.
+    /// A listener that gets its connections from the injector and not from a network, for load
+    /// without TCP. [`accept_until_drain`](Self::accept_until_drain) returns `None` when it has
+    /// accepted all and the injector is gone.
     ///
     /// # Errors
     ///
-    /// When no descriptor is left.
+    /// If no descriptor is left.
     pub fn injected() -> io::Result<(Self, Injector)> {
         let (pipe, injections, injector) = injection::source()?;
         let mut socket = Socket::new(pipe, false).ending_at_drain(DrainTarget::Listener(getpid()));
@@ -135,7 +134,7 @@ impl TcpListener {
         Ok((Self { socket, rest: Rest::default(), injections: Some(injections) }, injector))
     }
 
-    /// Checks that [`bind`](Self::bind) without `reuse_port` would work, without listening.
+    /// Checks that [`bind`](Self::bind) without `reuse_port` would succeed, without listening.
     ///
     /// # Errors
     ///
@@ -145,19 +144,19 @@ impl TcpListener {
         bound(address, false).map(drop)
     }
 
-    /// Leaves each connection in the kernel's accept queue until [`accept`](Self::accept) is called
-    /// for it.
+    /// Leaves each connection in the kernel's accept queue until a call of [`accept`](Self::accept)
+    /// takes it.
     ///
-    /// So does every listener that is not used on a loop with a ring (io_uring). The ring's accept
-    /// takes all that the queue holds in one go, and each that comes later, with or without a task
-    /// that waits. There this costs the system call a connection that the ring saves. Connections
-    /// that the ring has already taken are accepted first.
+    /// Every listener without a ring (io_uring) does the same. The ring's accept takes all
+    /// connections of the queue at once, and each later one, whether or not a task waits. On a loop
+    /// with a ring, this mode costs the system call for each connection that the ring saves.
+    /// Connections that the ring has already taken come first.
     #[doc(hidden)]
     pub fn accept_on_demand(&mut self) {
         self.socket.make_system_calls();
     }
 
-    /// Another handle on the same socket, for another kernel thread or process to accept from.
+    /// Another handle to the same socket, from which another kernel thread or process can accept.
     ///
     /// # Errors
     ///
@@ -185,7 +184,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// The errors of `accept(2)`, such as `EMFILE`; `NotConnected` once the process drains.
+    /// The errors of `accept(2)`, such as `EMFILE`. `NotConnected` once the process drains.
     pub async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
         let accepted = self.accept_until_drain().await?;
         let drains = || io::Error::new(io::ErrorKind::NotConnected, "the server drains");
@@ -194,7 +193,7 @@ impl TcpListener {
         Ok((stream, peer))
     }
 
-    /// Accepts a connection, or returns `None` once the process drains and all that had come before
+    /// Accepts a connection. Returns `None` once the process drains and all earlier connections
     /// have been accepted.
     ///
     /// # Errors
@@ -210,7 +209,7 @@ impl TcpListener {
         }
         loop {
             let Self { socket, rest, .. } = self;
-            // A wait with a deadline looks before it accepts, and would not find out that nothing
+            // A wait with a deadline checks before it accepts, and would not find out that nothing
             // is left. The drain may have found connections in the queue that have been accepted
             // since.
             let is_inherited = matches!(socket.ends_at_drain, Some(DrainTarget::Inherited(_)));
@@ -232,7 +231,7 @@ impl TcpListener {
                 // A ring may have taken some connections that it has not reported, and left others.
                 Ok(Done::Drained) if socket.make_system_calls() => continue,
                 Ok(Done::Drained) => Ok(None),
-                // Another process has put it into non-blocking mode.
+                // Another process has put the listener into non-blocking mode.
                 Err(error)
                     if is_inherited
                         && is_blocking
@@ -252,12 +251,12 @@ impl TcpListener {
         }
     }
 
-    /// Calls `accept`, which accepts a connection in a way of its own. At a drain, it only accepts
-    /// connections that came before.
+    /// Calls `accept`, which accepts a connection in its own way. At a drain, this function only
+    /// accepts connections that came before.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` once all of those have been accepted; those of `accept`.
+    /// `WouldBlock` once all of these have been accepted. The errors of `accept`.
     #[doc(hidden)]
     pub fn accept_before_drain<T>(
         &mut self,
@@ -277,7 +276,7 @@ impl TcpListener {
         Ok(Some(TcpStream::injected(descriptor, from.client())))
     }
 
-    /// The address it listens at.
+    /// The address at which it listens.
     ///
     /// # Errors
     ///
@@ -306,17 +305,17 @@ impl AsFd for TcpListener {
     }
 }
 
-/// Waits for a connection, or for a tenth of a second: a drain may have been requested. A signal
-/// ends the wait, too.
+/// Waits for a connection, or for a tenth of a second, because a drain may have been requested. A
+/// signal ends the wait too.
 fn wait_for_a_connection(listener: BorrowedFd<'_>) {
     const LIMIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     let _ = poll(&mut [PollFd::from_borrowed_fd(listener, PollFlags::IN)], Some(&LIMIT));
 }
 
-/// Whether accept(2) failed because a listener in the block world has accepted all, or accepts no
-/// more.
+/// Whether accept(2) failed because a listener in the block world has accepted all connections, or
+/// accepts no more.
 fn is_the_end(error: &io::Error) -> bool {
-    // A call that would block is an expired time-out there.
+    // In the block world, a call that would block is an expired time-out.
     matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::InvalidInput)
 }
 
@@ -332,7 +331,7 @@ pub(super) fn bound(address: SocketAddr, reuse_port: bool) -> io::Result<OwnedFd
     Ok(descriptor)
 }
 
-/// The address in the form of `std`; sockets made here have no other kind.
+/// The address in `std`'s form. Sockets made here have no other kind.
 pub(crate) fn internet_address(address: Option<SocketAddrAny>) -> io::Result<SocketAddr> {
     let address = address.ok_or(io::ErrorKind::NotConnected)?;
     SocketAddr::try_from(address).map_err(|_| io::Error::other("not an internet address"))

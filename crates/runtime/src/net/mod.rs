@@ -1,16 +1,19 @@
-//! TCP, with the names and shapes of `std::net`.
+//! TCP and UDP, with the names and shapes of `std::net`.
 
 mod group;
 mod inherited;
 mod injection;
 mod input;
+mod lines;
 mod listener;
+mod lookup;
 mod options;
 mod output;
 mod socket;
 mod stream;
 #[cfg(feature = "rustls")]
 pub mod tls;
+mod udp;
 
 #[doc(hidden)]
 pub use group::{Choice, ListenerGroup};
@@ -18,8 +21,14 @@ pub use group::{Choice, ListenerGroup};
 pub use inherited::{inherited_listeners, number_of_listen_fds};
 pub use injection::{Injector, Tally};
 pub use input::Input;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub use lines::given_out;
+pub use lines::{Line, Lines};
 pub(crate) use listener::internet_address;
 pub use listener::{Backlog, ListenOptions, TcpListener};
+pub use lookup::lookup_host;
 pub use options::ConnectOptions;
 pub use output::Output;
-pub use stream::TcpStream;
+pub use stream::{ReadHalf, TcpStream, WriteHalf};
+pub use udp::UdpSocket;

@@ -1,4 +1,4 @@
-//! How a connection is made: what is set on its socket before connect(2).
+//! The options of a new connection, which are set on its socket before connect(2).
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -7,9 +7,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::net::{bind, sockopt};
 
-/// How a connection is made. `None` leaves a choice to the kernel.
+/// The options of a new connection. `None` leaves a choice to the kernel.
 ///
-/// Begin with the default, and set what should differ:
+/// Begin with the default, and change some options:
 /// `ConnectOptions::default().receive_buffer(4096)`.
 ///
 /// ```
@@ -31,18 +31,19 @@ use rustix::net::{bind, sockopt};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectOptions {
-    /// The address of this machine that it comes from, with a port that the kernel chooses.
+    /// The address of this machine that the connection comes from, with a port that the kernel
+    /// chooses.
     ///
-    /// Each source address has the ephemeral ports for itself (`net.ipv4.ip_local_port_range`,
-    /// ip(7)). With several of them a client can hold more connections to one server than there are
+    /// Each source address has its own ephemeral ports (`net.ipv4.ip_local_port_range`, ip(7)).
+    /// With several addresses, a client can hold more connections to one server than there are
     /// ports.
     pub source: Option<IpAddr>,
-    /// Bytes that the kernel keeps of what has come and was not read (`SO_RCVBUF`, socket(7)): the
-    /// peer is never offered a wider window. The kernel has a least size, some 2 KiB.
+    /// The most unread bytes that the kernel keeps (`SO_RCVBUF`, socket(7)). The peer is never
+    /// offered a wider window. The kernel's minimum is some 2 KiB.
     pub receive_buffer: Option<u32>,
     /// The most bytes that the peer may put into one segment, 88 to 32,767 (`TCP_MAXSEG`, tcp(7)).
-    /// The peer's kernel also derives from it how much it takes from the peer ahead of us. On a
-    /// loopback device, with its segments of 64 KiB, that is more than a megabyte.
+    /// The peer's kernel also derives from this number how much it accepts from the peer ahead of
+    /// us. On a loopback device, with segments of 64 KiB, this is more than a megabyte.
     pub largest_segment: Option<u16>,
 }
 
@@ -54,7 +55,7 @@ impl ConnectOptions {
         self
     }
 
-    /// Sets how many unread bytes the kernel keeps.
+    /// Sets the most unread bytes that the kernel keeps.
     #[must_use]
     pub const fn receive_buffer(mut self, bytes: u32) -> Self {
         self.receive_buffer = Some(bytes);
@@ -77,8 +78,9 @@ impl ConnectOptions {
             set(socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes.into())?;
         }
         if let Some(source) = self.source {
-            // bind(2) by itself would choose the port at once, without knowing the peer. So no two
-            // sockets of the address could have the same. The option is of level IP for IPv6, too.
+            // bind(2) alone would choose the port at once, without knowing the peer. So no two
+            // sockets of the address could have the same port. The option is of level IP for IPv6
+            // too.
             set(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
             bind(socket, &SocketAddr::new(source, 0))?;
         }
@@ -89,7 +91,7 @@ impl ConnectOptions {
 /// Sets a socket option for which rustix has no function.
 fn set(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
     // SAFETY: the descriptor is open for as long as it is borrowed. The value is an int, of an
-    // int's length. It outlives the call, which only reads it.
+    // int's length. The value outlives the call, which only reads it.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -1,8 +1,8 @@
-//! Bytes that are gathered to be sent together.
+//! Bytes that are collected and then sent together.
 
 use crate::event_loop::spare::{self, Purpose};
 
-/// A buffer that has memory only while there is something in it, as an [`Input`](super::Input) has.
+/// A buffer that has memory only while it holds bytes, like an [`Input`](super::Input).
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -24,20 +24,20 @@ pub struct Output {
 }
 
 impl Output {
-    /// An empty one.
+    /// An empty buffer.
     #[must_use]
     pub const fn new() -> Self {
         Self { bytes: Vec::new() }
     }
 
-    /// The gathered bytes.
+    /// The collected bytes.
     #[must_use]
     #[inline]
     pub fn gathered(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The gathered bytes, to append to.
+    /// The collected bytes, for appending.
     #[inline]
     pub fn gather(&mut self) -> &mut Vec<u8> {
         if self.bytes.capacity() == 0 {
@@ -46,7 +46,7 @@ impl Output {
         &mut self.bytes
     }
 
-    /// Forgets what has been gathered: it is sent.
+    /// Forgets the collected bytes, because they are sent.
     #[inline]
     pub fn clear(&mut self) {
         self.bytes.clear();

@@ -1,4 +1,4 @@
-//! A socket in whichever world uses it: attempt, register, wait (see [`world`](crate::world)).
+//! A socket in the world that uses it: attempt, register, wait (see [`world`](crate::world)).
 //!
 //! An attempt goes through [`Access`], which makes the system call.
 
@@ -36,44 +36,44 @@ use crate::visibility;
 use crate::wait::{Waited, earlier, gathers};
 use crate::world::{Here, foreign};
 
-/// A socket, and the state that its last world keeps for it.
+/// A socket, and the state that its last world keeps.
 pub(crate) struct Socket {
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     descriptor: Option<OwnedFd>,
     nonblocking: bool,
     /// Whether another socket has a duplicate of the descriptor.
     duplicated: bool,
     /// Whether the kernel ends a read after [`SILENCE`](crate::places::SILENCE), which is less than
-    /// its time limit.
+    /// the read's time limit.
     is_sliced: bool,
     /// The loop that watches the socket, and its token there.
     watched: Option<(LoopId, Token)>,
     /// The socket's registration with a reactor.
     source: Option<Arc<Source>>,
-    /// Whether a ring receives or sends for it.
+    /// Whether a ring receives or sends for the socket.
     is_the_rings: bool,
-    /// Whether a loop with a ring makes system calls for it, as the other loops do: the ring only
-    /// says when it is ready.
+    /// Whether a loop with a ring makes system calls for the socket, like other loops: the ring
+    /// only reports readiness.
     pub(super) by_system_calls: bool,
     /// What stands between the service and the socket, such as TLS.
     pub(super) channel: Option<Box<dyn Channel>>,
     /// The kind of the socket, if its input ends when the process drains.
     pub(super) ends_at_drain: Option<DrainTarget>,
     listed: Option<Listed>,
-    /// Whether it is an accepted connection that has sent nothing yet.
+    /// Whether the socket is an accepted connection that has sent nothing yet.
     is_new: bool,
-    /// Whether gathered waits have noted it, in a way that ends with the socket.
+    /// Whether gathered waits have noted the socket, in a way that ends with the socket.
     is_noted: bool,
-    /// Whether the last read of a gathered wait has taken all there was.
+    /// Whether the last read of a gathered wait has taken all bytes.
     was_short: bool,
-    /// Whether a drain does not end its input, because its user is told of the drain.
+    /// Whether a drain does not end the input, because the socket's user is told of the drain.
     outlives_drain: bool,
 }
 
-/// How an operation ended.
+/// The end of an operation.
 pub(crate) enum Done<T> {
     Moved(T),
-    /// No bytes have come, and the input ends: the process drains, or others wait for the
+    /// No bytes have come, and the input ends: the process drains, or other clients wait for the
     /// [place](crate::places) of this connection.
     Drained,
 }
@@ -99,17 +99,17 @@ impl Socket {
         }
     }
 
-    /// Marks a listener, or an accepted connection: its input ends when the process drains.
+    /// Marks a listener, or an accepted connection: the input ends when the process drains.
     pub(crate) fn ending_at_drain(mut self, input: DrainTarget) -> Self {
         self.is_new = input == DrainTarget::Connection;
         self.ends_at_drain = Some(input);
         self
     }
 
-    /// Has a listener's connections accepted one by one, by system calls, on a loop with a ring
-    /// too.
+    /// Has a listener's connections accepted one by one, by system calls, even on a loop with a
+    /// ring.
     ///
-    /// Returns whether a ring has accepted for it until now.
+    /// Returns whether a ring has accepted for the listener so far.
     pub(super) fn make_system_calls(&mut self) -> bool {
         if std::mem::replace(&mut self.by_system_calls, true) {
             return false;
@@ -121,13 +121,13 @@ impl Socket {
         })
     }
 
-    /// Leaves the end of its input, at a drain, to its user.
+    /// At a drain, leaves the end of the input to the socket's user.
     pub(super) fn outlive_drain(&mut self) {
         self.outlives_drain = true;
         self.listed = None;
     }
 
-    /// Lets the other kernel threads go that wait for a connection of this listener. Its accept
+    /// Releases the other kernel threads that wait for a connection of this listener. The accept
     /// queue is empty.
     pub(super) fn end_listener(&self) {
         if let Some(input) = self.ends_at_drain {
@@ -148,7 +148,7 @@ impl Socket {
         Ok(twin)
     }
 
-    /// Performs one operation: `attempt` is the system call, blocking or not as the world has it.
+    /// Performs one operation. `attempt` is the system call, blocking or not as in the world.
     #[inline]
     pub(crate) fn poll<T>(
         &mut self,
@@ -188,7 +188,7 @@ impl Socket {
         loop {
             let token = self.watched.map(|(_, token)| token);
             let tried = token.is_some_and(|token| core.exhausted(token, direction));
-            // At a drain, what has come is read also if its event has not.
+            // At a drain, bytes that have come are read even before their event.
             if !tried || self.drains(core, direction) || (self.outlives_drain && core.draining()) {
                 if !core.spend() {
                     match core.wait(None) {
@@ -232,7 +232,7 @@ impl Socket {
         }
     }
 
-    /// Makes the socket one of this loop's, for an operation.
+    /// Registers the socket with this loop, for an operation.
     #[inline]
     fn enter_loop(&mut self, core: &Core, direction: Direction) -> io::Result<()> {
         let by_ring = core.has_ring() && !self.by_system_calls;
@@ -244,8 +244,8 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits for the socket or the `deadline`, or notes that wait. An attempt has met "would
-    /// block".
+    /// Waits for the socket or the `deadline`, or notes the wait. Called after an attempt that met
+    /// "would block".
     ///
     /// Inlined, as [`Core::wait`] is.
     #[inline(always)]
@@ -268,7 +268,7 @@ impl Socket {
         Ok(core.wait(deadline))
     }
 
-    /// Whether an operation ends because its loop drains, once there is nothing left for it.
+    /// Whether an operation ends because its loop drains, once no data are left for it.
     #[inline]
     fn drains(&self, core: &Core, direction: Direction) -> bool {
         self.ends_at_drain.is_some()
@@ -278,8 +278,7 @@ impl Socket {
             && self.first_bytes_end(direction, core.first_bytes_until(), core.now()).is_none()
     }
 
-    /// When a read ends because no first bytes have come, where a drain waits for them until
-    /// `until`.
+    /// The time at which a read ends without first bytes, if a drain waits for them until `until`.
     #[inline]
     fn first_bytes_end(
         &self,
@@ -290,8 +289,8 @@ impl Socket {
         until.filter(|end| self.is_new && direction == Direction::Read && now < *end)
     }
 
-    /// Whether nothing is left for the operation then. A ring may have yet to tell what it has
-    /// received or accepted.
+    /// Whether no data are left for the operation then. A ring may still have to report bytes or
+    /// connections.
     fn has_drained(&self, core: &Core, direction: Direction) -> bool {
         let is_stopping = |(_, token): (LoopId, Token)| {
             core.has_ring() && core.with_ring(|ring| ring.is_stopping(token))
@@ -301,16 +300,16 @@ impl Socket {
 
     fn access<'s>(&'s self, ring: Option<(&'s Core, Token)>, direction: Direction) -> Access<'s> {
         let drains = ring.is_some_and(|(core, _)| self.drains(core, direction));
-        let (sends_at_once, on_demand) = (self.duplicated, self.by_system_calls);
+        let (sends_at_once, by_system_calls) = (self.duplicated, self.by_system_calls);
         let channel = self.channel.as_deref();
         let descriptor = self.as_fd();
         let may_begin = false;
-        Access { descriptor, ring, sends_at_once, on_demand, channel, drains, may_begin }
+        Access { descriptor, ring, sends_at_once, by_system_calls, channel, drains, may_begin }
     }
 
-    /// Makes the socket one of this loop's, whatever world it comes from. System calls must not
-    /// block. But a ring needs descriptors in blocking mode: it waits by itself, and would
-    /// otherwise report "would block".
+    /// Registers the socket with this loop, from any world. System calls must not block. But a ring
+    /// needs descriptors in blocking mode. The ring itself waits, and would otherwise report "would
+    /// block".
     #[inline]
     fn join_loop(&mut self, core: &Core, nonblocking: bool) -> io::Result<()> {
         if self.nonblocking != nonblocking {
@@ -339,9 +338,9 @@ impl Socket {
         Ok(())
     }
 
-    /// Ends the watch by another loop. The other loop keeps the old descriptor until it has
-    /// forgotten the watch. This socket goes on under a duplicate. Bytes that a ring has received
-    /// for the socket would be lost.
+    /// Ends the watch by another loop. The other loop keeps the old descriptor until it has ended
+    /// the watch. This socket goes on with a duplicate. Bytes that a ring has received for the
+    /// socket would be lost.
     fn leave_loop(&mut self) -> io::Result<()> {
         if self.is_the_rings {
             let problem = "what a ring receives or sends for stays on its loop";
@@ -363,7 +362,7 @@ impl Socket {
     }
 }
 
-/// Whether new sockets of this kernel thread are to be in non-blocking mode.
+/// Whether new sockets of this kernel thread must be in non-blocking mode.
 pub(crate) fn nonblocking_here() -> bool {
     // SAFETY: the references end with this call.
     match unsafe { Here::find() } {
@@ -383,7 +382,7 @@ impl AsFd for Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         self.close_channel();
-        // Off the lists before the number can mean something else.
+        // The socket leaves the lists before its number can mean another file.
         self.listed = None;
         if self.is_noted {
             self.forget_noted();

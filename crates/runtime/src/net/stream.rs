@@ -1,5 +1,6 @@
 //! A TCP connection.
 
+mod halves;
 mod local;
 mod polled;
 mod requests;
@@ -22,6 +23,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, getpeername, socket_with};
 
+pub use halves::{ReadHalf, WriteHalf};
+
 use super::injection::Injected;
 use super::input::Input;
 use super::options::ConnectOptions;
@@ -32,13 +35,13 @@ use crate::visibility::{Client, graph};
 use crate::wait::ambient_deadline;
 use crate::world::{self, World};
 
-/// The most that one `sendfile(2)` is asked for, so that a large file shares the loop.
+/// The most bytes of one `sendfile(2)`, so that a large file shares the loop.
 const SEND_FILE_CHUNK: u64 = 1 << 20;
 
-/// The bytes of a file that are copied at a time, where sendfile(2) would go past TLS.
+/// The bytes of a file that are copied at a time where sendfile(2) would go past TLS.
 const COPIED_CHUNK: u64 = 64 << 10;
 
-/// A TCP connection; closed when it is dropped.
+/// A TCP connection, which closes when it is dropped.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -68,7 +71,7 @@ pub struct TcpStream {
     write_timeout: Option<Duration>,
     /// The record of requests of an accepted connection, if requests are recorded.
     client: Option<Box<Client>>,
-    /// The time limits of what waits by the poll-style methods.
+    /// The time limits of waits by the poll-style methods.
     limits: Option<Box<polled::Limits>>,
 }
 
@@ -88,11 +91,11 @@ impl TcpStream {
         Self { client: Client::comes(), ..Self::from_socket(socket) }
     }
 
-    /// A connection to an `injected` client; nothing that is done with it blocks.
+    /// A connection to an `injected` client. None of its operations block.
     pub(super) fn injected(descriptor: OwnedFd, injected: Box<Injected>) -> Self {
         let mut stream = Self::accepted(descriptor, world::here() != World::Block);
         stream.socket.channel = Some(injected);
-        // A ring can do nothing with this stream.
+        // A ring cannot use this stream.
         stream.socket.by_system_calls = true;
         stream
     }
@@ -105,13 +108,13 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The errors of `connect(2)`. Also `TimedOut`, by which a `time::timeout` around the call ends
-    /// it in the block world.
+    /// The errors of `connect(2)`. Also `TimedOut`: in the block world, a `time::timeout` around
+    /// the call ends it with this error.
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
         Self::connect_with(address, &ConnectOptions::default()).await
     }
 
-    /// Opens a connection from `source`, one of this machine's addresses; see
+    /// Opens a connection from `source`, one of this machine's addresses: see
     /// [`ConnectOptions::source`].
     ///
     /// # Errors
@@ -122,13 +125,13 @@ impl TcpStream {
         Self::connect_with(address, &options).await
     }
 
-    /// Opens a connection as `options` have it. `TCP_NODELAY` is set.
+    /// Opens a connection with `options`. `TCP_NODELAY` is set.
     ///
     /// # Errors
     ///
-    /// The errors of [`connect`](TcpStream::connect) and of `setsockopt(2)`. `AddrNotAvailable`
-    /// when the source is not an address of this machine, or has no port left. An error of
-    /// `bind(2)` when it is not of the same family as `address`.
+    /// The errors of [`connect`](TcpStream::connect) and of `setsockopt(2)`. `AddrNotAvailable` if
+    /// the source is not an address of this machine, or has no port left. An error of `bind(2)` if
+    /// the source is not of `address`'s family.
     pub async fn connect_with(address: SocketAddr, options: &ConnectOptions) -> io::Result<Self> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let nonblocking = nonblocking_here();
@@ -137,8 +140,8 @@ impl TcpStream {
         let descriptor = socket_with(family, SocketType::STREAM, flags, None)?;
         sockopt::set_tcp_nodelay(&descriptor, true)?;
         options.apply(descriptor.as_fd())?;
-        // A kernel thread waits inside connect(2), where an ambient deadline does not reach it, but
-        // the socket's own limit does.
+        // A kernel thread waits inside connect(2). The socket's own limit ends this wait, but an
+        // ambient deadline cannot.
         let limit = (world::here() == World::Block).then(ambient_deadline).flatten();
         if let Some(deadline) = limit {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -154,7 +157,8 @@ impl TcpStream {
             // A connect that would block is under way. The second attempt asks for its result.
             if started {
                 sockopt::socket_error(descriptor)??;
-                // Ready for writing by error or by success, or woken in vain.
+                // The socket is ready for writing after an error or a success, or the task was
+                // woken in vain.
                 return match getpeername(descriptor) {
                     Err(Errno::NOTCONN) => Err(Errno::WOULDBLOCK),
                     _ => Ok(()),
@@ -173,7 +177,7 @@ impl TcpStream {
         Ok(stream)
     }
 
-    /// Reads what is there into `buffer`, waiting for at least one byte; 0 is the end.
+    /// Reads available bytes into `buffer`, and waits for at least one byte. 0 means the end.
     ///
     /// # Errors
     ///
@@ -187,9 +191,9 @@ impl TcpStream {
         self.operate(Direction::Read, |socket| socket.receive(buffer))
     }
 
-    /// Reads what is there into the room of `input`, and waits for at least one byte. The result 0
-    /// is the end of input, or says that there is no room, or no memory for it. Where tasks share a
-    /// kernel thread, an empty input has no memory while this waits.
+    /// Reads available bytes into the room of `input`, and waits for at least one byte. The result
+    /// 0 means the end of input, or that there is no room, or no memory for it. Where tasks share a
+    /// kernel thread, an empty input has no memory during the wait.
     ///
     /// # Errors
     ///
@@ -235,7 +239,7 @@ impl TcpStream {
         }
     }
 
-    /// Writes some of `bytes`, and says how many.
+    /// Writes some of `bytes`. Returns how many bytes it wrote.
     ///
     /// # Errors
     ///
@@ -273,16 +277,16 @@ impl TcpStream {
         }
     }
 
-    /// Writes some of `bytes`, and says how many. If that is all of them, writing has ended then,
-    /// as by [`shutdown`](TcpStream::shutdown). So the last bytes and the end leave in one packet
-    /// instead of two.
+    /// Writes some of `bytes`. Returns how many bytes it wrote. If these are all bytes, writing
+    /// ends then, as by [`shutdown`](TcpStream::shutdown). So the last bytes and the end leave in
+    /// one packet instead of two.
     ///
-    /// The stream may be dropped at once. Input that was not read makes the close a reset. But the
-    /// reset follows the bytes and the end, where it would otherwise take their place.
+    /// The stream may be dropped at once. Unread input makes the close a reset. But the reset
+    /// follows the bytes and the end, instead of replacing them.
     ///
     /// # Errors
     ///
-    /// The errors of [`write`](TcpStream::write), and `NotConnected` when the peer has reset the
+    /// The errors of [`write`](TcpStream::write). `NotConnected` if the peer has reset the
     /// connection.
     #[inline]
     #[track_caller]
@@ -293,7 +297,7 @@ impl TcpStream {
         self.operate(Direction::Write, |socket| socket.send_last(bytes))
     }
 
-    /// Writes some of the bytes of `buffers`, in order, and says how many.
+    /// Writes some of the bytes of `buffers`, in order. Returns how many bytes it wrote.
     ///
     /// # Errors
     ///
@@ -318,7 +322,7 @@ impl TcpStream {
     ) -> impl Future<Output = io::Result<()>> + Send + 's {
         graph::arrive("write", Location::caller());
         async move {
-            // Empty slices at the front are dropped by an advance of nothing.
+            // An advance of zero drops empty slices at the front.
             IoSlice::advance_slices(&mut buffers, 0);
             while !buffers.is_empty() {
                 let write = |socket: Access<'_>| socket.send_vectored(buffers);
@@ -334,7 +338,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The errors of `sendfile(2)`, `TimedOut`, and `UnexpectedEof` if the file has become shorter.
+    /// The errors of `sendfile(2)`, `TimedOut`, and `UnexpectedEof` if the file has shrunk.
     pub async fn send_file(&mut self, file: &fs::File, offset: u64, length: u64) -> io::Result<()> {
         let (mut position, end) = (offset, offset.saturating_add(length));
         if self.socket.channel.is_some() {
@@ -344,7 +348,8 @@ impl TcpStream {
             let chunk = (end - position).min(SEND_FILE_CHUNK) as usize;
             let count = self
                 .operate(Direction::Write, |socket| {
-                    // Short of the chunk may be short of file or of room; the next attempt tells.
+                    // If less than the chunk was sent, the file or the room may have ended. The
+                    // next attempt finds out.
                     socket.call(|descriptor| sendfile(descriptor, file, Some(&mut position), chunk))
                 })
                 .await?;
@@ -380,7 +385,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// `NotConnected` when the peer has reset the connection, and `TimedOut`.
+    /// `NotConnected` if the peer has reset the connection, and `TimedOut`.
     pub async fn shutdown(&mut self, how: Shutdown) -> io::Result<()> {
         let how = match how {
             Shutdown::Read => rustix::net::Shutdown::Read,
@@ -392,21 +397,21 @@ impl TcpStream {
         Ok(rustix::net::shutdown(self.as_fd(), how)?)
     }
 
-    /// Another handle to the same connection, as in `std`: one task can read while another writes.
-    /// The connection closes when both are dropped; time-outs are each handle's own.
+    /// Another handle to the same connection, as in `std`. One task can read while another writes.
+    /// The connection closes when both handles are dropped. Each handle has its own time-outs.
     ///
-    /// Both handles belong to tasks of one world: whether waits block is a property of the
+    /// Both handles must belong to tasks of one world: whether waits block is a property of the
     /// connection.
     ///
     /// # Errors
     ///
-    /// When no descriptor is left. `Unsupported` on a connection with TLS.
+    /// If no descriptor is left. `Unsupported` on a connection with TLS.
     pub fn try_clone(&mut self) -> io::Result<Self> {
         Ok(Self::from_socket(self.socket.try_clone()?))
     }
 
-    /// Not an `async fn`, and neither are the operations made of it, because an `async fn` keeps
-    /// each argument twice. An idle connection consists of one of these futures.
+    /// This function and the operations built on it are not `async fn`s, because an `async fn`
+    /// stores each argument twice. An idle connection consists of one of these futures.
     #[inline]
     #[track_caller]
     fn operate<'s, T: Default>(
@@ -422,7 +427,7 @@ impl TcpStream {
         self.operate_within(direction, attempt)
     }
 
-    /// The operation as a part of an operation that has been noted.
+    /// The operation as a part of a larger operation that has been noted.
     #[inline]
     fn operate_within<'s, T: Default>(
         &'s mut self,
@@ -446,7 +451,7 @@ impl TcpStream {
             }
             done.map_ok(|done| match done {
                 Done::Moved(value) => value,
-                // For a read: nothing, and no more to come.
+                // For a read: no bytes, and no more will come.
                 Done::Drained => T::default(),
             })
         })

@@ -1,4 +1,4 @@
-//! How other kernel threads reach a loop: they wake its tasks, and have it close descriptors.
+//! How other kernel threads reach a loop: they wake its tasks, and make it close descriptors.
 //!
 //! ```text
 //!   other kernel threads                          the loop's kernel thread
@@ -7,14 +7,15 @@
 //!   interrupt_all (a drain, a survey) ─▶ eventfd
 //! ```
 //!
-//! Each loop owns an *inbox* for its life. It is an entry of a table of the process, with a stack
-//! of messages (Treiber 1986) and an eventfd that interrupts the loop's wait. Others push messages
-//! without a lock, and the loop takes them whole. Only the push that finds the stack empty writes
-//! to the eventfd. Inboxes are never freed, only taken again by later loops. So a waker that
-//! outlived its loop finds the inbox of a later loop at worst. It never finds freed memory.
+//! Each loop owns an *inbox* for its life. The inbox is an entry of a table of the process, with a
+//! stack of messages (Treiber 1986). An eventfd interrupts the loop's wait. Other threads push
+//! messages without a lock, and the loop takes all messages at once. Only the push that finds the
+//! stack empty writes to the eventfd. Inboxes are never freed, but later loops reuse them. So at
+//! worst, a waker that outlives its loop finds the inbox of a later loop. The waker never finds
+//! freed memory.
 //!
-//! This module stands below the loop, so that draining and surveys, which interrupt loops, need not
-//! know what a loop is.
+//! This module is below the loop. So draining and surveys, which interrupt loops, need not know the
+//! type of a loop.
 
 mod name;
 pub mod wakeup;
@@ -47,8 +48,8 @@ pub(crate) enum Message {
     Close(LoopId, Token, OwnedFd),
 }
 
-/// A loop among all loops that the process has had. An id comes again after 65,536 loops of its
-/// number.
+/// A loop among all loops that the process has had. After 65,536 loops with its number, an id is
+/// reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LoopId {
     number: u16,
@@ -74,7 +75,7 @@ trait Interrupt {
     fn clear(&self);
 }
 
-/// The inbox of a loop, in the loop's hands; given back on drop.
+/// The inbox of a loop, as the loop owns it. Dropping this value gives the inbox back.
 pub(crate) struct OwnInbox {
     id: LoopId,
     inbox: &'static Inbox,
@@ -87,7 +88,7 @@ pub(crate) fn take_inbox() -> io::Result<OwnInbox> {
             Some(inbox) => inbox,
             None => {
                 let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-                // Another thread may have been quicker; then its inbox is as good as ours.
+                // Another thread may have been faster. Then its inbox serves as well.
                 entry.get_or_init(|| Inbox::new(event))
             }
         };
@@ -99,25 +100,25 @@ pub(crate) fn take_inbox() -> io::Result<OwnInbox> {
     Err(io::Error::other(format!("more than {} event loops in one process", LOOPS - 1)))
 }
 
-/// Asks the loop that `name` belongs to, if it is alive, to wake the task.
+/// Asks the loop of `name`, if it is alive, to wake the task.
 #[inline(never)]
 pub(crate) fn wake(name: TaskName) {
     send(name.loop_number(), Message::Wake(name));
 }
 
-/// Has a loop forget a descriptor that it watches, and closes it.
+/// Has a loop end the watch of a descriptor, and closes the descriptor.
 pub(crate) fn close(watcher: LoopId, token: Token, descriptor: OwnedFd) {
     send(watcher.number, Message::Close(watcher, token, descriptor));
 }
 
-/// Sends a message to the loop of that number; it is dropped when there is no such loop.
+/// Sends a message to the loop with this number. Drops the message if there is no such loop.
 fn send(number: u16, message: Message) {
     if let Some(inbox) = TABLE[usize::from(number)].get() {
         inbox.send(message);
     }
 }
 
-/// Interrupts the wait of the loop of that number.
+/// Interrupts the wait of the loop with this number.
 fn interrupt(number: u16) {
     if let Some(inbox) = TABLE[usize::from(number)].get() {
         inbox.event.signal();
@@ -133,7 +134,7 @@ pub(crate) fn interrupt_all() {
 
 impl Interrupt for OwnedFd {
     fn signal(&self) {
-        // It can only fail when the counter is full, and then the loop is as good as awake.
+        // The write can only fail if the counter is full, and then the loop will wake anyway.
         let _ = rustix::io::write(self, &1u64.to_ne_bytes());
     }
 
@@ -155,8 +156,8 @@ impl<E: Interrupt> Inbox<E> {
         }
     }
 
-    /// Clears the event first: a sender that finds the stack empty after it was taken signals
-    /// again, and that signal must not be cleared.
+    /// Clear the event first. A sender that finds the stack empty after the take signals again, and
+    /// that signal must not be cleared.
     fn take(&self) -> Vec<Message> {
         self.event.clear();
         self.messages.take()
@@ -173,7 +174,7 @@ impl OwnInbox {
         self.id.number
     }
 
-    /// The eventfd: readable when messages wait, and when the loop's wait is interrupted.
+    /// The eventfd, which is readable when messages wait, and when the loop's wait is interrupted.
     pub(crate) fn event(&self) -> BorrowedFd<'_> {
         self.inbox.event.as_fd()
     }
@@ -191,7 +192,7 @@ impl Drop for OwnInbox {
     }
 }
 
-/// A stack that any thread pushes to. Its owner takes it whole.
+/// A stack to which any thread pushes. The stack's owner takes all messages at once.
 struct MessageStack<T> {
     top: AtomicPtr<Node<T>>,
 }
@@ -206,7 +207,7 @@ impl<T> MessageStack<T> {
         Self { top: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Adds a message; true when the stack was empty, so that the owner must be told.
+    /// Adds a message. Returns true if the stack was empty, so that the owner must be told.
     fn push(&self, value: T) -> bool {
         let node = Box::into_raw(Box::new(Node { value, below: std::ptr::null_mut() }));
         let mut top = self.top.load(Ordering::Relaxed);
@@ -225,7 +226,8 @@ impl<T> MessageStack<T> {
         let mut node = self.top.swap(std::ptr::null_mut(), Ordering::Acquire);
         let mut messages = Vec::new();
         while !node.is_null() {
-            // SAFETY: the swap made the chain ours alone, and each node came from `Box::into_raw`.
+            // SAFETY: after the swap the chain is ours alone, and each node came from
+            // `Box::into_raw`.
             let taken = unsafe { Box::from_raw(node) };
             node = taken.below;
             messages.push(taken.value);
@@ -275,14 +277,14 @@ mod loom_tests {
 
     use super::*;
 
-    /// The stores of a waker before the wake. The woken task must see them.
+    /// The stores of a waker before the wake. The woken task must see these stores.
     #[derive(Default)]
     struct Deeds([UnsafeCell<bool>; 2]);
 
-    // SAFETY: loom fails the model where two threads are at a cell at once, or one looks without
-    // having been told.
+    // SAFETY: loom fails the model if two threads are at a cell at once, or a thread looks without
+    // a signal.
     unsafe impl Sync for Deeds {}
-    // SAFETY: its cells are booleans, which belong to no thread.
+    // SAFETY: the cells are booleans, which belong to no thread.
     unsafe impl Send for Deeds {}
 
     impl Deeds {
@@ -328,8 +330,8 @@ mod loom_tests {
         TaskName::first(1).of(0, task)
     }
 
-    /// The push that finds the stack empty signals; so after the last signal nothing may be left
-    /// behind.
+    /// The push that finds the stack empty signals. So after the last signal, no message may be
+    /// left behind.
     #[test]
     fn loom_no_message_is_lost_and_each_batch_is_announced() {
         loom::model(|| {
@@ -353,13 +355,13 @@ mod loom_tests {
         });
     }
 
-    /// A loop that sleeps whenever it has taken what there was hears of every wake. A lost one
-    /// shows as a deadlock.
+    /// A loop that sleeps after it has taken all messages notices every wake. A lost wake shows as
+    /// a deadlock.
     #[test]
     fn loom_a_loop_asleep_in_its_poller_hears_every_wake() {
         let mut model = loom::model::Builder::new();
-        // All interleavings are too many; two threads that are interrupted once each lose a wake
-        // where it can be lost.
+        // Not all interleavings can be tried. Two threads that are interrupted once each can
+        // already lose a wake.
         model.preemption_bound = Some(2);
         model.check(|| {
             let inbox = Arc::new(Inbox::new(Counter::default()));

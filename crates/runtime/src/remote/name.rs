@@ -1,4 +1,4 @@
-//! The name of a task: one word, by which any kernel thread can wake the task.
+//! The name of a task: one word, with which any kernel thread can wake the task.
 
 use std::num::NonZero;
 
@@ -11,10 +11,11 @@ const _: () = assert!(usize::BITS == 64, "a task's name needs a word of 64 bits"
 ///   │ loop (10) │ serial of the task (28)      │ slot of the task (26) │
 /// ```
 ///
-/// Loops have numbers from 1, so that a name is not 0, and none is a word as well. The slot is
-/// where the task lives. The serial tells apart the tasks that use a slot one after the other: the
-/// low bits of the loop's count of tasks. It shows a stale name. After 2^28 later tasks the serial
-/// may match again. Then the wake is spurious, which every wait allows for.
+/// Loops have numbers from 1, so that a name is not 0, and a missing name is a word as well. The
+/// slot is the task's place in the table. The serial distinguishes the tasks that use a slot one
+/// after the other. It is the low bits of the loop's count of tasks. A serial that does not match
+/// shows a stale name. After 2^28 later tasks the serial may match again. Then the wake is
+/// spurious, which every wait allows for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskName(NonZero<u64>);
 
@@ -33,8 +34,8 @@ impl TaskName {
         Self(NonZero::new(bits).expect("loops have numbers from 1"))
     }
 
-    /// The name of another task of the loop; this names its first one. Of the serial the low bits
-    /// are taken.
+    /// The name of another task of the loop, from the name of its first task. Only the low bits of
+    /// the serial are used.
     #[inline]
     pub(crate) fn of(self, serial: u32, slot: u32) -> Self {
         let serial = u64::from(serial) & ((1 << Self::SERIAL_BITS) - 1);
@@ -45,7 +46,7 @@ impl TaskName {
         self.0.get()
     }
 
-    /// What has these bits, unless they are 0.
+    /// The name with these bits, unless the bits are 0.
     #[inline]
     pub(crate) fn from_bits(bits: u64) -> Option<Self> {
         NonZero::new(bits).map(Self)

@@ -1,5 +1,5 @@
-//! A wakeup for a loop that is not this crate's own. The wakeup tells the loop of a drain, and of
-//! the work of other kernel threads for it.
+//! A wakeup for a loop outside of this crate. The wakeup tells the loop of a drain, and of other
+//! kernel threads' work for the loop.
 //!
 //! The wakeup is the inbox of an [`EventLoop`](crate::event_loop::EventLoop), without messages. A
 //! loop written by hand watches the descriptor, clears it when it becomes readable, and then checks
@@ -28,7 +28,7 @@ impl Wakeup {
     ///
     /// # Errors
     ///
-    /// When no descriptor is left for it, or too many loops are alive (1,023).
+    /// If no descriptor is left for the wakeup, or too many loops are alive (1,023).
     pub fn new() -> io::Result<Self> {
         Ok(Self { inbox: super::take_inbox()? })
     }
@@ -39,10 +39,10 @@ impl Wakeup {
         WakeupSender { number: self.inbox.number() }
     }
 
-    /// Makes it unreadable. Clear it first, and look what has changed afterwards: a change that
-    /// comes in between makes it readable again.
+    /// Makes the descriptor unreadable. Clear it first, and check for changes afterwards. A change
+    /// in between makes the descriptor readable again.
     pub fn clear(&self) {
-        // There are no messages: this loop has no task that could be named.
+        // There are no messages, because this loop has no task with a name.
         drop(self.inbox.take());
     }
 }

@@ -9,8 +9,8 @@ use super::wait_queue::{Position, WaitQueue, Wake, Want};
 use crate::visibility::Wait;
 use crate::visibility::graph;
 
-/// A channel that holds at most `capacity` values. Senders that wait for room get it in the order
-/// in which they came.
+/// A channel that holds at most `capacity` values. Waiting senders get room in the order in which
+/// they came.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -38,7 +38,7 @@ use crate::visibility::graph;
 ///
 /// # Panics
 ///
-/// When `capacity` is zero.
+/// If `capacity` is zero.
 pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     assert!(capacity > 0, "a channel needs room for one value");
     let queue = Queue { values: VecDeque::new(), capacity, promised: 0, senders: 1, open: true };
@@ -49,7 +49,7 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     (Sender { shared: shared.clone() }, Receiver { shared })
 }
 
-/// Senders wait on `queue`, the receiver on `arrivals`, so that each wakes the other kind only.
+/// Senders wait on `queue`, and the receiver on `arrivals`, so that each side wakes only the other.
 struct Shared<T> {
     queue: WaitQueue<Queue<T>>,
     arrivals: WaitQueue<()>,
@@ -58,7 +58,7 @@ struct Shared<T> {
 struct Queue<T> {
     values: VecDeque<T>,
     capacity: usize,
-    /// Room that was handed to senders which have not come for it yet.
+    /// Room that has been handed to senders that have not taken it yet.
     promised: usize,
     senders: usize,
     open: bool,
@@ -75,7 +75,7 @@ impl<T> Queue<T> {
         self.values.len() + self.promised < self.capacity
     }
 
-    /// Takes the first value out; its room goes to the sender that has waited longest.
+    /// Takes the first value out. Its room goes to the sender that has waited longest.
     fn take(&mut self, waited: bool) -> (Option<T>, Wake) {
         match self.values.pop_front() {
             Some(value) => (Some(value), self.hand_room(waited)),
@@ -89,11 +89,11 @@ impl<T> Queue<T> {
     }
 }
 
-/// The wish to send a value, which leaves its place when it is sent.
+/// The wish to send a value, which leaves this struct when it is sent.
 struct Sending<'v, T>(&'v mut Option<T>);
 
 impl<T> Want<Queue<T>> for Sending<'_, T> {
-    /// Whether it was sent; otherwise the receiver is gone.
+    /// Whether the value was sent. Otherwise the receiver is gone.
     type Gain = bool;
 
     fn attempt(&mut self, queue: &mut Queue<T>, position: Position) -> Option<bool> {
@@ -120,7 +120,7 @@ impl<T> Want<Queue<T>> for Sending<'_, T> {
     }
 }
 
-/// The wish to receive a value, or to hear that there will be none.
+/// The wish to receive a value, or to learn that there will be none.
 struct Receiving<'q, T>(&'q WaitQueue<Queue<T>>);
 
 impl<T> Want<()> for Receiving<'_, T> {
@@ -134,13 +134,13 @@ impl<T> Want<()> for Receiving<'_, T> {
         })
     }
 
-    /// There is one receiver, and it attempts again whenever it is woken.
+    /// There is one receiver, which attempts again whenever it is woken.
     fn decline(&mut self, (): &mut (), _: bool) -> Wake {
         Wake::None
     }
 }
 
-/// The end that values go in at; there can be many.
+/// The sending end. There can be many.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -163,7 +163,7 @@ impl<T> fmt::Debug for Sender<T> {
     }
 }
 
-/// The receiver is gone, or (for `try_send`) there is no room; here is the value.
+/// The receiver is gone, or (for `try_send`) there is no room. The error holds the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendError<T>(pub T);
 
@@ -176,11 +176,11 @@ impl<T> fmt::Display for SendError<T> {
 impl<T: fmt::Debug> std::error::Error for SendError<T> {}
 
 impl<T> Sender<T> {
-    /// Sends a value, waiting for room.
+    /// Sends a value, and waits for room.
     ///
     /// # Errors
     ///
-    /// The value, when the receiver is gone.
+    /// The value, if the receiver is gone.
     #[track_caller]
     pub fn send(&self, value: T) -> impl Future<Output = Result<(), SendError<T>>> {
         graph::arrive("send", Location::caller());
@@ -195,7 +195,7 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     ///
-    /// The value, when there is no such room or the receiver is gone.
+    /// The value, if there is no such room or the receiver is gone.
     pub fn try_send(&self, value: T) -> Result<(), SendError<T>> {
         let mut value = Some(value);
         let sent = self.shared.queue.change(|queue, waited| {
@@ -239,7 +239,7 @@ impl<T> Drop for Sender<T> {
     }
 }
 
-/// The end that values come out of.
+/// The receiving end.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -263,7 +263,7 @@ impl<T> fmt::Debug for Receiver<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Receives the next value, waiting for it; `None` when every sender is gone and nothing is
+    /// Receives the next value, and waits for one. `None` if every sender is gone and no value is
     /// left.
     #[track_caller]
     pub fn recv(&mut self) -> impl Future<Output = Option<T>> {

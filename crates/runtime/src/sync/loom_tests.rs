@@ -1,5 +1,5 @@
 //! A semaphore's permits and its list of waiters under loom: the same files, with loom's atomics.
-//! These cannot be made in a constant.
+//! loom's atomics cannot be made in a constant.
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex, atomic};
@@ -14,8 +14,8 @@ mod permits;
 #[path = "waiter_list.rs"]
 mod waiter_list;
 
-/// A lock of one permit: what [`Semaphore`](super::Semaphore) does, with threads that park as its
-/// waiters.
+/// A lock of one permit: the algorithm of [`Semaphore`](super::Semaphore), with threads that park
+/// as its waiters.
 struct Lock {
     permits: Permits,
     waiters: Mutex<WaiterList<thread::Thread>>,
@@ -69,7 +69,7 @@ impl Lock {
     }
 
     fn use_it(&self) {
-        // SAFETY: the permit is the only one; loom would find another thread that reaches the
+        // SAFETY: the permit is the only one. loom would find another thread that reaches the
         // value.
         self.value.with_mut(|value| unsafe { *value += 1 });
         if self.permits.give_back() {
@@ -112,7 +112,7 @@ fn hand_over(waiters: &mut WaiterList<thread::Thread>) {
     waiters.hand().expect("one waits").unpark();
 }
 
-/// The work of a thread of the model. True if it added a permit.
+/// The work of a thread of the model. Returns true if it added a permit.
 type Act = fn(&Lock) -> bool;
 
 fn add(lock: &Lock) -> bool {
@@ -120,7 +120,8 @@ fn add(lock: &Lock) -> bool {
     true
 }
 
-/// Each thread gets the permit once, alone. Otherwise loom finds a thread that waits for ever.
+/// One thread at a time gets the permit, and each gets it once. Otherwise loom finds a thread that
+/// waits for ever.
 fn model(acts: &'static [Act]) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -134,7 +135,7 @@ fn model(acts: &'static [Act]) {
         let own = acts[0](&lock);
         let others = others.into_iter().map(|other| other.join().unwrap());
         let added = others.fold(u32::from(own), |added, other| added + u32::from(other));
-        // SAFETY: the others have ended.
+        // SAFETY: the other threads have ended.
         lock.value.with(|value| assert_eq!(unsafe { *value }, added));
         // A flag that was left up must not hide the permit.
         assert_eq!(lock.permits.count(), 1);
@@ -162,7 +163,7 @@ fn loom_one_that_tries_takes_no_permit_of_a_waiter() {
     model(&[add, Lock::try_add, add]);
 }
 
-/// A permit is given back while one waits and another tries to take it.
+/// A permit is given back while one thread waits and another tries to take it.
 #[test]
 fn loom_a_newcomer_takes_nothing_of_a_waiter() {
     loom::model(|| {

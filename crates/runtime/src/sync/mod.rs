@@ -1,25 +1,26 @@
 //! Synchronisation between tasks, of any world and across kernel threads.
 //!
-//! All of it stands on one queue of waiters (`wait_queue.rs`): a waiter leaves its waker there and
-//! waits as its world does. A semaphore, and so a mutex, does without that as long as nothing waits
+//! All types use one queue of waiters (`wait_queue.rs`): a waiter leaves its waker there and waits
+//! as in its world. A semaphore, and so a mutex, does not use the queue as long as no task waits
 //! (`permits.rs`).
 //!
-//! **Order.** All of it is fair: first come, first served. A newcomer cannot take what was handed
-//! to a waiter. A waiter comes when its future is polled first.
+//! **Order.** All types are fair: first come, first served. A newcomer cannot take what was handed
+//! to a waiter. A waiter's place in the order is the time of its future's first poll.
 //!
 //! - [`Semaphore`] and [`Mutex`] give the permit, or the lock, to waiters in the order in which
 //!   they came.
 //!
-//! - [`Notify::notify_one`] tells the waiter that came first.
+//! - [`Notify::notify_one`] notifies the waiter that came first.
 //!
-//! - [`Notify::notify_waiters`] tells all waiters. They run in the order in which they came.
+//! - [`Notify::notify_waiters`] notifies all waiters. The waiters run in the order in which they
+//!   came.
 //!
 //! - [`channel`] gives room to senders in the order in which they came. Values leave in the order
 //!   in which they went in.
 //!
-//! `try_acquire`, `try_lock` and `try_send` fail while tasks wait. To be fair costs a switch of
-//! tasks for each release while tasks wait. A task that wants back what it just released goes to
-//! the end of the line.
+//! `try_acquire`, `try_lock` and `try_send` fail while tasks wait. Fairness costs a switch of tasks
+//! for each release while tasks wait. A task that wants the lock again right after its release goes
+//! to the end of the line.
 
 use std::sync::atomic;
 
@@ -28,6 +29,7 @@ pub mod channel;
 mod loom_tests;
 mod mutex;
 mod notify;
+pub mod oneshot;
 mod permits;
 mod semaphore;
 mod wait_queue;

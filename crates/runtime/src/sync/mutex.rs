@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::semaphore::{Permit, Semaphore};
 
-/// A value that one task at a time can use, also while it waits for something else.
+/// A value that one task at a time can use, even across other waits.
 ///
 /// The mutex is fair, like a [`Semaphore`]: tasks get their turns in the order in which they came.
 ///
@@ -56,15 +56,15 @@ impl<T> Mutex<T> {
         Self { semaphore: Semaphore::new(1), value: UnsafeCell::new(value) }
     }
 
-    /// Waits for the permit and takes it. A panic while it is held gives it back, with the value as
-    /// it is.
+    /// Waits for the permit and takes it. A panic while the permit is held gives it back, with the
+    /// value as it is.
     #[track_caller]
     pub fn lock(&self) -> impl Future<Output = MutexGuard<'_, T>> {
         let permit = self.semaphore.acquire();
         async { self.hold(permit.await) }
     }
 
-    /// Takes the permit if no task has it or waits for it.
+    /// Takes the permit, unless a task has it or waits for it.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.semaphore.try_acquire().map(|permit| self.hold(permit))
     }
@@ -78,7 +78,7 @@ impl<T> Mutex<T> {
 pub struct MutexGuard<'a, T> {
     mutex: &'a Mutex<T>,
     _permit: Permit<'a>,
-    /// Sharing the guard shares the value, so it needs what `&mut T` needs.
+    /// Sharing the guard shares the value, so it has the requirements of `&mut T`.
     _value: PhantomData<&'a mut T>,
 }
 
@@ -92,8 +92,8 @@ impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: this guard has the one permit, so no other reference to the value exists but
-        // those that borrow this guard.
+        // SAFETY: this guard has the one permit, so all other references to the value borrow this
+        // guard.
         unsafe { &*self.mutex.value.get() }
     }
 }

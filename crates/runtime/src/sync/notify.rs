@@ -1,4 +1,4 @@
-//! Telling tasks that something has happened.
+//! Notifies tasks of events.
 
 use std::fmt;
 use std::future::Future;
@@ -10,7 +10,7 @@ use super::wait_queue::{Position, WaitQueue, Wake, Want};
 use crate::visibility::Wait;
 use crate::visibility::graph;
 
-/// Tells waiting tasks that something has happened.
+/// Notifies waiting tasks of an event.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -44,22 +44,22 @@ impl fmt::Debug for Notify {
 }
 
 struct State {
-    /// There is a notification for the next to come. Then nothing waits.
+    /// There is a notification for the next task. Then no task waits.
     kept: bool,
-    /// The outer `broadcasts` once more, for waiters. A waiter knows this state alone, so that it
-    /// stays small.
+    /// A copy of the outer `broadcasts`, for waiters. A waiter refers to this state alone, so that
+    /// the waiter stays small.
     broadcasts: u64,
 }
 
 impl Notify {
-    /// With nothing to tell yet.
+    /// A new object without a notification.
     pub const fn new() -> Self {
         let state = State { kept: false, broadcasts: 0 };
         Self { state: WaitQueue::new(Wait::Notify, state), broadcasts: AtomicU64::new(0) }
     }
 
-    /// Waits for a notification, or takes the one that is kept. A task that has called this before
-    /// all are told is among them, also before the first poll.
+    /// Waits for a notification, or takes the stored one. A call before a notification of all tasks
+    /// takes part in it, even before the first poll.
     #[track_caller]
     pub fn notified(&self) -> impl Future<Output = ()> + Send {
         graph::arrive("notify", Location::caller());
@@ -67,14 +67,14 @@ impl Notify {
         self.state.until(Notified { seen: self.broadcasts.load(Ordering::Acquire) })
     }
 
-    /// Tells one task: the one that has waited longest, or the next to come. As long as none comes,
-    /// once is as good as many times. A task that is told but gives up its wait passes the
-    /// notification on.
+    /// Notifies one task: the task that has waited longest, or the next one to come. As long as no
+    /// task comes, several notifications count as one. A notified task that gives up its wait
+    /// passes the notification on.
     pub fn notify_one(&self) {
         self.state.change(|state, waited| ((), state.tell_one(waited)));
     }
 
-    /// Tells all tasks that wait now.
+    /// Notifies all tasks that wait now.
     pub fn notify_waiters(&self) {
         self.state.change(|state, _| {
             state.broadcasts += 1;

@@ -1,4 +1,4 @@
-//! A number of permits that is counted without a lock, as long as nothing waits for one.
+//! A number of permits, counted without a lock as long as no task waits for one.
 //!
 //! ```text
 //!   63                                     1   0
@@ -6,8 +6,9 @@
 //! ```
 //!
 //! A task that finds no permit queues, with a lock held, *raises the flag and looks again*. A task
-//! that gives a permit back *adds it and sees the flag*. Both are one operation on one word, so one
-//! of the two comes first. Then the waiter finds the permit, or else the giver finds the waiter.
+//! that gives a permit back *adds it and checks the flag*. Both steps are one operation on one
+//! word, so one of the two comes first. Then the waiter finds the permit, or the giver finds the
+//! waiter.
 //!
 //! While the flag is up, a newcomer takes nothing without the lock. So a permit that is given back
 //! goes to the task that has waited longest.
@@ -25,7 +26,7 @@ impl Permits {
         Self(word)
     }
 
-    /// The word of so many, but of half of what a word counts to at most.
+    /// The word for this number of permits, at most half of a word's range.
     pub(super) const fn word(count: usize) -> usize {
         const MOST: usize = usize::MAX / ONE;
         if count < MOST { count * ONE } else { MOST * ONE }
@@ -36,19 +37,20 @@ impl Permits {
         self.0.load(Ordering::Relaxed) / ONE
     }
 
-    /// Takes one, if there is one and the flag is down.
+    /// Takes a permit, if there is one and the flag is down.
     #[inline]
     pub(super) fn take(&self) -> bool {
         self.take_if(|word| word >= ONE && word & WAITED == 0, |word| word - ONE)
     }
 
-    /// Takes one, if there is one, and lowers the flag. The caller holds the lock, and nothing
+    /// Takes a permit, if there is one, and lowers the flag. The caller holds the lock, and no task
     /// waits.
     pub(super) fn take_alone(&self) -> bool {
         self.take_if(|word| word >= ONE, |word| (word - ONE) & !WAITED)
     }
 
-    /// The same. If there is no permit, the flag is up afterwards, and the caller must queue.
+    /// Takes a permit, if there is one. If there is none, the flag is up afterwards, and the caller
+    /// must queue.
     pub(super) fn take_or_wait(&self) -> bool {
         self.take_alone() || {
             self.0.fetch_or(WAITED, Ordering::Relaxed);
@@ -75,13 +77,14 @@ impl Permits {
         false
     }
 
-    /// Gives a permit back. True if a task may wait: then the caller must hand it on.
+    /// Gives a permit back. Returns true if a task may wait: then the caller must hand the permit
+    /// on.
     #[inline]
     pub(super) fn give_back(&self) -> bool {
         self.0.fetch_add(ONE, Ordering::Release) & WAITED != 0
     }
 
-    /// Lowers the flag. The caller holds the lock, and nothing waits.
+    /// Lowers the flag. The caller holds the lock, and no task waits.
     pub(super) fn nothing_waits(&self) {
         self.0.fetch_and(!WAITED, Ordering::Relaxed);
     }

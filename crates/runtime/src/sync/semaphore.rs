@@ -44,7 +44,7 @@ impl fmt::Debug for Semaphore {
 }
 
 impl Semaphore {
-    /// A semaphore with `permits` permits; `usize::MAX / 2` are as many as there can be.
+    /// A semaphore with `permits` permits, at most `usize::MAX / 2`.
     pub const fn new(permits: usize) -> Self {
         Self {
             permits: Permits::new(AtomicUsize::new(Permits::word(permits))),
@@ -52,9 +52,8 @@ impl Semaphore {
         }
     }
 
-    /// Takes a permit, waiting for one if need be. Tasks that wait get theirs in the order in which
-    /// they were polled first. A wait that is given up keeps nothing: a permit that it was handed
-    /// goes to the next.
+    /// Takes a permit, waiting for one if need be. Waiting tasks get permits in the order of their
+    /// first polls. If a wait is given up, a permit that it was handed goes to the next task.
     #[track_caller]
     pub fn acquire(&self) -> impl Future<Output = Permit<'_>> {
         graph::arrive("lock", Location::caller());
@@ -69,7 +68,7 @@ impl Semaphore {
 
     /// Takes a permit if there is one that no task waits for.
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
-        // With the flag up, only the queue knows whether anything waits still.
+        // With the flag up, only the queue knows whether a task still waits.
         let taken = self.permits.take()
             || self.permits.count() > 0
                 && self
@@ -78,12 +77,12 @@ impl Semaphore {
         taken.then(|| Permit::taken(self))
     }
 
-    /// The number of permits that are free now.
+    /// The number of free permits.
     pub fn available(&self) -> usize {
         self.permits.count()
     }
 
-    /// Hands the permit that was given back to the task that has waited longest.
+    /// Hands the returned permit to the task that has waited longest.
     #[cold]
     fn hand_over(&self) {
         self.waiters.change(|(), waited| {
@@ -117,7 +116,7 @@ impl Want<()> for &Permits {
     }
 }
 
-/// A permit; given back when it is dropped.
+/// A permit, which is given back when this value is dropped.
 pub struct Permit<'a> {
     semaphore: &'a Semaphore,
 }

@@ -1,8 +1,8 @@
 //! Tasks that wait for something, in the order in which they came.
 //!
-//! A change of the state may *hand* something to the task that has waited longest. From then on it
-//! is that task's own: nothing that comes in between can take it. A task that gives up passes on
-//! what it was handed.
+//! A change of the state may *hand* a permit, a lock or a value to the task that has waited
+//! longest. From then on it belongs to that task, and no other task can take it. A task that gives
+//! up passes it on.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use crate::world;
 
 /// State of type `T`, and the tasks that wait for it to change.
 pub(super) struct WaitQueue<T> {
-    /// The name of a wait here in a dump.
+    /// The name of a wait on this queue in a dump.
     wait: Wait,
     inner: Mutex<Inner<T>>,
 }
@@ -33,14 +33,14 @@ pub(super) enum Wake {
     /// The task that has waited longest, if there is one. The change hands the permit or lock to
     /// this task.
     One,
-    /// All, for them to attempt again.
+    /// All waiters, which then attempt again.
     All,
 }
 
-/// The position of a task that attempts to take something.
+/// The position of a task in the queue, for its attempt.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Position {
-    /// The task was handed what it wants.
+    /// The task was handed the object of its wait.
     Handed,
     /// No task waits.
     First,
@@ -48,16 +48,16 @@ pub(super) enum Position {
     Behind,
 }
 
-/// The request of a task to a state of type `T`.
+/// The request of a task for a part of a state of type `T`.
 pub(super) trait Want<T> {
-    /// What it gets.
+    /// The result of the request.
     type Gain;
 
-    /// Takes what it wants, if its position allows that and the state has it. When the position is
-    /// [`Handed`](Position::Handed), it must succeed.
+    /// Takes the object, if the position allows that and the state has it. If the position is
+    /// [`Handed`](Position::Handed), the call must succeed.
     fn attempt(&mut self, state: &mut T, position: Position) -> Option<Self::Gain>;
 
-    /// Gives back what it was handed, because the waiter has given up. `waited` says whether other
+    /// Gives back the handed object, because the waiter has given up. `waited` says whether other
     /// tasks wait.
     fn decline(&mut self, state: &mut T, waited: bool) -> Wake;
 }
@@ -67,8 +67,8 @@ impl<T> WaitQueue<T> {
         Self { wait, inner: Mutex::new(Inner { state, waiters: WaiterList::new() }) }
     }
 
-    /// Changes the state, wakes as the change says, and returns its result. The change is told
-    /// whether tasks wait.
+    /// Changes the state, wakes the waiters that the change names, and returns its result. The
+    /// change receives whether tasks wait.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut T, bool) -> (R, Wake)) -> R {
         let mut inner = self.lock();
         let waited = inner.waiters.has_waiting();
@@ -77,7 +77,7 @@ impl<T> WaitQueue<T> {
         result
     }
 
-    /// Waits until `want` has been got.
+    /// Waits until `want` is satisfied.
     pub(super) const fn until<W: Want<T>>(&self, want: W) -> Until<'_, T, W> {
         Until { queue: self, ticket: None, want }
     }
@@ -119,11 +119,12 @@ impl<T> Inner<T> {
     }
 }
 
-/// The wait for a state. It is written by hand: an `async fn` would keep its arguments twice. A
-/// parked task contains the future of its wait, so the size of this future matters.
+/// The wait for a state. The future is written by hand, because an `async fn` would store its
+/// arguments twice. A parked task contains the future of its wait, so the size of this future
+/// matters.
 pub(super) struct Until<'a, T, W: Want<T>> {
     queue: &'a WaitQueue<T>,
-    /// The ticket, if it has queued.
+    /// The ticket, if the task has queued.
     ticket: Option<Ticket>,
     want: W,
 }

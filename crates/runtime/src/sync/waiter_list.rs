@@ -1,4 +1,4 @@
-//! A list of waiters: in which order they came, and which have been handed what they wait for.
+//! A list of waiters: their order, and the waiters that have been handed the object of their wait.
 //!
 //! ```text
 //!   front                                        back
@@ -6,31 +6,31 @@
 //!                             ▲ the next to be handed something
 //! ```
 //!
-//! Things are handed to the front of those that wait. So tasks that were handed something and have
-//! not come for it yet stand before all that wait. A [`WaiterList`] is plain data: its owner locks
-//! it.
+//! Objects are handed to the first waiter. So waiters that were handed an object and have not yet
+//! taken it come before all others. A [`WaiterList`] is plain data, and its owner locks it.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
 /// Waiters, each with the `W` that wakes it.
 pub(super) struct WaiterList<W> {
-    /// Sorted by ticket, since tickets only grow. A waiter that was handed something has no waker.
+    /// Sorted by ticket, since ticket numbers only grow. A waiter that was handed an object has no
+    /// waker.
     waiters: VecDeque<(Ticket, Option<W>)>,
-    /// The number of waiters that were handed a result. They are the first in the list.
+    /// The number of waiters that were handed a result. These waiters are the first in the list.
     handed: usize,
     next_ticket: Ticket,
 }
 
-/// Names a waiter in the list.
+/// The name of a waiter in the list.
 pub(super) type Ticket = NonZeroU64;
 
 /// The state of a waiter when it left the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaiterState {
-    /// The waiter was handed something, which it takes along.
+    /// The waiter was handed an object, and takes it along.
     Handed,
-    /// It waited still.
+    /// The waiter still waited.
     Waiting,
     /// The waiter was not in the list: it never queued, or all were woken.
     Outside,
@@ -41,12 +41,12 @@ impl<W: Clone> WaiterList<W> {
         Self { waiters: VecDeque::new(), handed: 0, next_ticket: Ticket::MIN }
     }
 
-    /// Whether anything waits that has not been handed something.
+    /// Whether a waiter waits that has not been handed an object.
     pub(super) fn has_waiting(&self) -> bool {
         self.waiters.len() > self.handed
     }
 
-    /// Queues a waiter, in its old place if it is still in the list; returns its ticket.
+    /// Queues a waiter, in its old place if it is still in the list. Returns its ticket.
     pub(super) fn queue(&mut self, ticket: Option<Ticket>, waker: &W) -> Ticket {
         if let Some(ticket) = ticket
             && let Ok(index) = self.find(ticket)
@@ -62,14 +62,14 @@ impl<W: Clone> WaiterList<W> {
         ticket
     }
 
-    /// Hands something to the waiter that has waited longest, and returns what wakes it.
+    /// Hands an object to the waiter that has waited longest, and returns its waker.
     pub(super) fn hand(&mut self) -> Option<W> {
         let waker = self.waiters.get_mut(self.handed)?.1.take();
         self.handed += 1;
         waker
     }
 
-    /// Whether the waiter was handed something.
+    /// Whether the waiter was handed an object.
     pub(super) fn is_handed(&self, ticket: Ticket) -> bool {
         self.find(ticket).is_ok_and(|index| index < self.handed)
     }
@@ -85,7 +85,7 @@ impl<W: Clone> WaiterList<W> {
         WaiterState::Waiting
     }
 
-    /// Takes out all that wait, and returns what wakes them.
+    /// Takes all waiters out, and returns their wakers.
     pub(super) fn dismiss(&mut self) -> impl Iterator<Item = W> + use<W> {
         let waiting = match self.handed {
             0 => std::mem::take(&mut self.waiters),

@@ -1,13 +1,14 @@
 //! Tasks: starting them, taking turns, and work that must not hold up a loop.
 
-mod join;
+mod abort;
 mod offload;
 mod several;
-// For the architectures. What is hidden here and below may change without notice.
+// Support for the architectures. Hidden items here and below may change without notice.
 #[doc(hidden)]
 pub mod thread;
 
 pub use crate::world::gather::gather;
+pub use abort::{AbortHandle, Aborted, abortable};
 pub use offload::offload;
 pub(crate) use offload::on_disk;
 #[doc(hidden)]
@@ -31,6 +32,7 @@ use crate::blocks;
 use crate::event_loop::core::Core;
 use crate::event_loop::{ReservedTask, current};
 use crate::gather::leave_turn;
+use crate::join_cell::{Completer, Joiner, join_cell};
 use crate::visibility::graph::{self, Trace};
 use crate::visibility::{self, Label, Wait, thread_slots};
 use crate::wait::Waited;
@@ -38,15 +40,14 @@ use crate::world::{self, Here, block};
 
 #[doc(hidden)]
 pub use crate::blocks::BoxedFuture;
-use join::{Completer, Joiner, join_cell};
 
 /// The stack of a task that is a kernel thread. Only the pages that are touched cost memory.
 const THREAD_STACK: thread::ThreadStack =
     thread::ThreadStack::fixed(256 * 1024, "the thread of a task");
 
-/// Starts `future` as a task of its own. In the block world and in a work pool that is a kernel
-/// thread. On a loop it is a user-level thread or a state machine, and in a staged server a task
-/// beside this one.
+/// Starts `future` as its own task. In the block world and in a work pool, the task is a kernel
+/// thread. On a loop, it is a user-level thread or a state machine. In a staged server, it is
+/// another task of the server.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -64,7 +65,7 @@ const THREAD_STACK: thread::ThreadStack =
 ///
 /// # Errors
 ///
-/// When there is no thread, stack or memory for it.
+/// If there is no thread, stack or memory for the task.
 pub fn spawn<F>(future: F) -> io::Result<JoinHandle<F::Output>>
 where
     F: Future + Send + 'static,
@@ -102,9 +103,9 @@ where
 
 /// Lets other tasks run first.
 ///
-/// As by the waits for sockets and times, the running task has another turn. The waker that this is
-/// polled with is not used. So a future that polls only the woken ones of many must not have it
-/// among them.
+/// The running task gets another turn, as with the waits for sockets and times. The function does
+/// not use the waker with which it is polled. So do not use it inside a combinator that polls only
+/// its woken futures.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -155,8 +156,8 @@ impl Future for YieldNow {
     }
 }
 
-/// Waits until the running task's waker is used; may return early. For code that has its own way to
-/// tell a task something.
+/// Waits until the running task's waker is used. May return early. For code with its own way to
+/// notify a task.
 ///
 /// ```
 /// # use std::{future::poll_fn, task::Poll};
@@ -172,9 +173,9 @@ impl Future for YieldNow {
 /// # });
 /// ```
 ///
-/// A future that returns `Pending` does as well. But a user-level thread must then leave its frames
-/// and come back to them. This waits where it stands. As for [`yield_now`], the waker that it is
-/// polled with is not used.
+/// A future that returns `Pending` has the same effect. But a user-level thread must then leave its
+/// frames and come back to them. This function waits in place. Like [`yield_now`], it does not use
+/// the waker with which it is polled.
 #[inline]
 pub fn woken() -> impl Future<Output = ()> + Send {
     Woken { has_waited: false }
@@ -204,8 +205,8 @@ impl Future for Woken {
     }
 }
 
-/// The group of the running task. The tasks of one loop have the same number, and so have all tasks
-/// of a process that are kernel threads. Data that tasks of a group share, such as a pool of
+/// The group of the running task. The tasks of one loop have the same number, as do all tasks of a
+/// process that are kernel threads. Data that tasks of a group share, such as a pool of
 /// connections, stays on its loop.
 ///
 /// ```
@@ -223,14 +224,14 @@ pub fn group() -> u32 {
     current::with_loop(|core| core.map_or(0, |core| core.number().into()))
 }
 
-/// Marks a stage boundary: a place where an architecture made of stages queues the task again,
-/// under the name of the stage that begins. The task may go on another kernel thread.
+/// Marks a stage boundary. At a boundary, an architecture made of stages queues the task again,
+/// under the name of the next stage. The task may continue on another kernel thread.
 ///
-/// The other architectures only note the stage. A dump and the report of a stalled loop name the
-/// last stage of a task. That costs a few stores.
+/// All other architectures only note the stage. A dump and the report of a stalled loop name the
+/// last stage of a task. A note costs a few stores.
 ///
-/// It is noted at the call. A program has room for 256 names; further ones are not shown, and have
-/// one queue in common. Of a name, 127 bytes are shown.
+/// The stage is noted at the call. A program has room for 256 names. Further names are not shown,
+/// and share one queue. The first 127 bytes of a name are shown.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -251,7 +252,7 @@ pub fn stage(name: &'static str) -> Stage {
     Stage { label: show(name), priority: None, has_left: false }
 }
 
-/// Shows the work of an architecture's own task, such as the acceptor, as stages are shown. No
+/// Shows the work of an architecture's own task, such as the acceptor, in the form of stages. No
 /// block of a request begins.
 #[doc(hidden)]
 #[inline]
@@ -270,7 +271,7 @@ fn show(name: &'static str) -> Label {
     label
 }
 
-/// A stage boundary, which is passed by awaiting it: what [`stage()`] returns.
+/// A stage boundary, as [`stage()`] returns it. A task passes the boundary by awaiting it.
 #[derive(Debug)]
 #[must_use = "a boundary is passed by awaiting it"]
 pub struct Stage {
@@ -280,10 +281,10 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Chooses how urgent the stage is where stages are taken by priority (`workpool-priority`). Of
-    /// two waiting blocks, the one with the greater number comes first. Without this it is the
-    /// number of boundaries that the task has passed since it was at its first stage. So started
-    /// requests come before new ones.
+    /// Sets the urgency of the stage, for architectures that choose stages by priority
+    /// (`workpool-priority`). Of two waiting blocks, the one with the greater number comes first.
+    /// The default urgency is the number of boundaries that the task has passed since it was at its
+    /// first stage. So started requests come before new ones.
     ///
     /// ```
     /// # use duality_runtime::{block_on, task};
@@ -320,8 +321,7 @@ impl Future for Stage {
     }
 }
 
-/// The name of the stage that the running task has reached last, if it has one and this kernel
-/// thread is seen.
+/// The name of the running task's last stage, if it has one and this kernel thread has a slot.
 #[doc(hidden)]
 #[must_use]
 pub fn current_stage() -> Option<String> {
@@ -336,12 +336,12 @@ pub fn current_stage() -> Option<String> {
     stage.name()
 }
 
-/// Computes something without waiting, on the stack of the kernel thread.
+/// Computes a result without waiting, on the stack of the kernel thread.
 ///
-/// In the block and the suspend world that is where the task runs anyway. A user-level thread has a
-/// small stack of its own. With thousands of threads that stack is in no cache when its turn comes.
-/// Deep calls (a parser, a template, a library) cost a cache miss there for every line that they
-/// touch for the first time. They could also overflow the stack.
+/// In the block and the suspend world, the task runs on that stack anyway. A user-level thread has
+/// its own small stack. With thousands of threads, that stack is in no cache when its turn comes.
+/// Deep calls (a parser, a template, a library) would cost a cache miss for every line that they
+/// touch first. Such calls could also overflow the stack.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -358,15 +358,15 @@ pub fn current_stage() -> Option<String> {
 ///
 /// # Panics
 ///
-/// With what `body` panics with. In the park world also when `body` waits, which it could by
-/// polling a future.
+/// With the panic of `body`. In the park world also if `body` waits, for example by polling a
+/// future.
 #[inline]
 pub fn leaf<R>(body: impl FnOnce() -> R + Send) -> R {
     duality_fiber::below(body)
 }
 
 /// A task that was spawned; awaiting it gives what the task returned. Dropping it lets the task run
-/// on.
+/// on. A task that is to be ended from outside is spawned as [`abortable`].
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -390,7 +390,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
-/// The task ended without a result: it panicked, or its loop ended.
+/// The task ended without a result: the task panicked, or its loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JoinError;
 
@@ -421,8 +421,8 @@ impl<T> Future for JoinHandle<T> {
 }
 
 pin_project! {
-    /// What runs as a task. Written by hand: an `async` block would keep the future twice, where it
-    /// is captured and where it is awaited.
+    /// The future that runs as a task. Written by hand: an `async` block would store the future
+    /// twice, as captured and as awaited.
     struct Spawned<F: Future> {
         #[pin]
         future: F,
@@ -446,7 +446,7 @@ impl<F: Future> Future for Spawned<F> {
     }
 }
 
-/// The task's end of its handle. Its drop reports the result of the task, which is an error unless
+/// The task's end of its handle. A drop reports the outcome of the task, which is an error unless
 /// the task ended.
 struct Finish<T> {
     completer: Completer<Result<T, JoinError>, Waker>,
@@ -456,13 +456,13 @@ struct Finish<T> {
 impl<T> Drop for Finish<T> {
     fn drop(&mut self) {
         let outcome = mem::replace(&mut self.outcome, Err(JoinError));
-        if let Some(waiter) = self.completer.complete(outcome) {
+        if let Ok(Some(waiter)) = self.completer.complete(outcome) {
             waiter.wake();
         }
     }
 }
 
-/// Runs `body`, keeping a panic (which the panic hook has reported) from going any further.
+/// Runs `body`, and stops a panic, which the panic hook has reported.
 #[doc(hidden)]
 pub fn contain(body: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(body));

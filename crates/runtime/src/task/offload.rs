@@ -1,8 +1,8 @@
-//! Work that would hold up a loop: disk, computation, blocking calls of other libraries.
+//! Work that would hold up a loop: disk, computation, and blocking calls of other libraries.
 //!
-//! In the block world it runs in place, where it holds up no other task. On a loop it goes to
-//! helper threads, as in Flash's AMPED (Pai et al. 1999). They are a few kernel threads that the
-//! process's loops share, made when work waits and none is idle.
+//! In the block world, the work runs in place, where it holds up no other task. On a loop, the work
+//! goes to helper threads, as in Flash's AMPED (Pai et al. 1999). The process's loops share a few
+//! helper threads. A helper is made when work waits and no helper is idle.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -28,8 +28,8 @@ use loom::sync as shim;
 #[cfg(not(all(test, loom)))]
 use std::sync as shim;
 
-/// The most helper threads that a process makes, unless it says otherwise. As many calls keep a
-/// disk busy, and on a machine of few processors more of them only take turns.
+/// The default limit on the helper threads of a process. This many calls keep a disk busy. On a
+/// machine with few processors, more helpers would only take turns.
 pub const HELPERS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 static MOST: AtomicUsize = AtomicUsize::new(HELPERS.get());
 const HELPER_STACK: thread::ThreadStack = thread::ThreadStack::fixed(1 << 20, "a helper thread");
@@ -59,12 +59,12 @@ loom::lazy_static! {
     static ref POOL: HelperPool = HelperPool { helpers: Mutex::new(Helpers::NONE), work: Condvar::new() };
 }
 
-/// Bounds the helper threads of this process; those that are there stay.
+/// Limits the helper threads of this process. Existing helpers stay.
 pub fn limit_helpers(most: NonZeroUsize) {
     MOST.store(most.get(), Ordering::Relaxed);
 }
 
-/// Runs `work`, which reads files: on a loop that has them read in place, there and then.
+/// Runs `work`, which reads files. On a loop that reads files in place, `work` runs at once.
 #[track_caller]
 pub(crate) fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
@@ -81,7 +81,7 @@ pub(crate) fn on_disk<T: Send + 'static>(
     }
 }
 
-/// Runs `work` where it holds up no other task, and returns what it returns.
+/// Runs `work` where it holds up no other task, and returns its result.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -93,7 +93,7 @@ pub(crate) fn on_disk<T: Send + 'static>(
 ///
 /// # Panics
 ///
-/// With what `work` panics with.
+/// With the panic of `work`.
 #[track_caller]
 pub fn offload<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
@@ -107,8 +107,8 @@ pub fn offload<T: Send + 'static>(
 }
 
 async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    // A staged server also runs it in place. Each stage has a pool of threads, and work that holds
-    // up one thread holds up no other stage.
+    // A staged server also runs the work in place. Each stage has a pool of threads, and work that
+    // holds up one thread holds up no other stage.
     if current::with_loop(|core| core.is_none()) {
         return work();
     }
@@ -149,8 +149,8 @@ struct ResultCell<T> {
     waiter: Option<Waker>,
 }
 
-/// Has a helper thread run `job`, which must not panic. No task waits: the job itself says when it
-/// is done. Tasks call [`offload`] instead. This function is for loops of other crates.
+/// Has a helper thread run `job`, which must not panic. No task waits: the job itself reports its
+/// end. Tasks call [`offload`] instead. This function is for other crates' loops.
 pub fn submit(job: Box<dyn FnOnce() + Send>) {
     POOL.submit(job, MOST.load(Ordering::Relaxed), || {
         // A helper outlives the server that needs it first.
@@ -165,7 +165,8 @@ fn help() {
 }
 
 impl HelperPool {
-    /// Leaves a job to the helpers, at most `most`. `start` makes a helper, or says that it cannot.
+    /// Leaves a job to the helpers, of which there are at most `most`. `start` makes a helper, or
+    /// reports that it cannot.
     fn submit(&self, job: Job, most: usize, start: impl FnOnce() -> bool) {
         let mut helpers = lock(&self.helpers);
         helpers.jobs.push_back(job);
@@ -181,8 +182,8 @@ impl HelperPool {
         }
         let mut helpers = lock(&self.helpers);
         helpers.alive -= 1;
-        // With no helper at all, holding up the loop is better than never answering. There may be
-        // more than this job: others counted on the helper that did not come.
+        // Without any helper, holding up the loop is better than never answering. The queue may
+        // hold further jobs, which relied on the helper that could not be made.
         while helpers.alive == 0
             && let Some(job) = helpers.jobs.pop_front()
         {
@@ -219,7 +220,7 @@ mod tests {
     use super::*;
     use crate::event_loop::{EventLoop, LoopWorld};
 
-    /// Of four jobs that each wait for a second one, two are at work at a time.
+    /// Of four jobs that each wait for a second one, two run at a time.
     #[test]
     fn there_are_as_many_helpers_as_were_asked_for() {
         limit_helpers(NonZeroUsize::new(2).unwrap());
@@ -251,8 +252,8 @@ mod loom_tests {
 
     use super::*;
 
-    /// Two threads submit a job each, and so many helpers can be made at most; both jobs are done.
-    /// A job that no helper comes for shows as a deadlock, or in the count.
+    /// Two threads submit a job each, with a limit on helpers. Both jobs must run. A job without a
+    /// helper shows as a deadlock, or in the count.
     fn jobs_are_done(helpers: usize) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
@@ -291,7 +292,7 @@ mod loom_tests {
             let world = self.clone();
             let job = Box::new(move || {
                 if world.done.fetch_add(1, Ordering::Relaxed) == 1 {
-                    // All is done: a thread that waits for more may go.
+                    // All jobs are done, so a waiting thread may end.
                     for _ in 0..2 {
                         world.pool.submit(Box::new(|| {}), 0, || unreachable!("none is wanted"));
                     }

@@ -8,9 +8,9 @@ use pin_project_lite::pin_project;
 
 /// Waits until the first of several futures is ready, and drops the others.
 ///
-/// Each branch is `PATTERN = FUTURE => EXPRESSION`. The futures are polled in this order, so of two
-/// that are ready the first counts. A future that is dropped loses nothing: a read that has not
-/// returned has taken no bytes. All expressions have the same type.
+/// Each branch is `PATTERN = FUTURE => EXPRESSION`. The futures are polled in this order, so the
+/// first of two ready futures counts. Dropping a future loses no data: a read that has not returned
+/// has taken no bytes. All expressions have the same type.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -47,13 +47,13 @@ macro_rules! select {
         }
     };
     ($($pattern:pat = $future:expr => $body:expr),+ $(,)?) => {{
-        // The futures end here, and what they borrow is free for the expressions.
+        // The futures end here, so the expressions may use the values that the futures borrowed.
         let winner = $crate::task::gather($crate::select!(@race $($future),+)).await;
         $crate::select!(@take winner; $($pattern => $body),+)
     }};
 }
 
-/// Waits until all of several futures are ready. Gives a tuple of what they return.
+/// Waits until all of several futures are ready. Returns a tuple of their outputs.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -84,7 +84,7 @@ macro_rules! join {
         .await;
         ($($name.as_mut().output(),)+)
     }};
-    // Each name is another one, for it comes from another expansion.
+    // Each name is distinct, because each comes from another expansion.
     (@ [$($done:tt)*] $next:expr $(, $rest:expr)*) => {
         $crate::join!(@ [$($done)* joined = $next;] $($rest),*)
     };
@@ -99,7 +99,7 @@ pub enum Either<A, B> {
     Second(B),
 }
 
-/// The first of two futures to be ready. For [`select!`](crate::select).
+/// The first of two futures to be ready. Used by [`select!`](crate::select).
 #[doc(hidden)]
 pub fn race<A: Future, B: Future>(
     first: A,
@@ -145,7 +145,7 @@ impl<F: Future> Joined<F> {
         Self { future: Some(future), output: None }
     }
 
-    /// Polls it, unless it has ended. Whether it has.
+    /// Polls the future, unless it has ended. Returns whether it has ended.
     pub fn poll_to_end(self: Pin<&mut Self>, context: &mut Context<'_>) -> bool {
         let mut this = self.project();
         if let Some(future) = this.future.as_mut().as_pin_mut()
@@ -159,7 +159,7 @@ impl<F: Future> Joined<F> {
 
     /// # Panics
     ///
-    /// Unless it has ended, and has not been asked before.
+    /// If the future has not ended, or the output was already taken.
     pub fn output(self: Pin<&mut Self>) -> F::Output {
         self.project().output.take().expect("it has ended")
     }

@@ -1,10 +1,10 @@
 //! Kernel threads, made by `pthread_create(3)` itself.
 //!
-//! `std::thread` gives each thread a signal stack to report overflows on. That costs five system
-//! calls over a thread's life, as much as the thread itself. An architecture that makes a thread
-//! for each connection is to be compared with C servers that do the same. So it makes plain ones:
-//! detached, with a stack of a chosen size and glibc's guard page below it. Overflows are reported
-//! nevertheless, at the price of one system call ([`run_watched`]).
+//! `std::thread` gives each thread a signal stack, to report overflows. This stack costs five
+//! system calls over a thread's life, as much as the thread itself. An architecture with a thread
+//! for each connection must compare with C servers of this design. So it makes plain threads:
+//! detached, with a stack of a chosen size and glibc's guard page below. Overflows are still
+//! reported, for the price of one system call ([`run_watched`]).
 
 use std::ffi::c_void;
 use std::fmt;
@@ -25,7 +25,7 @@ pub type ThreadBody = Box<dyn FnOnce() + Send>;
 pub struct ThreadStack(KernelStack);
 
 impl ThreadStack {
-    /// A stack of `size` bytes, chosen by the user. An overflow is reported as that of its `owner`,
+    /// A stack of `size` bytes, chosen by the user. The report of an overflow names the `owner`,
     /// such as "a helper thread".
     #[must_use]
     pub const fn chosen(size: usize, owner: &'static str) -> Self {
@@ -39,7 +39,7 @@ impl ThreadStack {
         Self(KernelStack { owner, size, remedy })
     }
 
-    /// Bytes of stack to ask for. glibc takes the guard from them.
+    /// The bytes of stack to request. glibc takes the guard from them.
     fn length(self) -> usize {
         let page = rustix::param::page_size();
         let length = self.0.size + KernelStack::beside_calls() + page;
@@ -47,7 +47,7 @@ impl ThreadStack {
     }
 }
 
-/// A thread that the kernel would not make; the body is handed back, to be tried again.
+/// A thread that the kernel refused. The error returns the body, so that the caller can try again.
 pub struct Refused {
     /// The reason: `EAGAIN` for a limit on threads or memory.
     pub error: io::Error,
@@ -61,12 +61,12 @@ impl fmt::Debug for Refused {
     }
 }
 
-/// Starts a detached kernel thread. A panic in `body` is reported and ends the thread; an overflow
+/// Starts a detached kernel thread. A panic in `body` is reported and ends the thread. An overflow
 /// of its `stack` is reported and ends the process.
 ///
 /// # Errors
 ///
-/// [`Refused`], when no thread can be made.
+/// [`Refused`] if no thread can be made.
 pub fn start(stack: ThreadStack, body: ThreadBody) -> Result<(), Refused> {
     let argument = Box::into_raw(Box::new(Start { stack, body, scope: Scope::here() }));
     match create(stack.length(), argument.cast()) {
@@ -83,7 +83,7 @@ pub fn start(stack: ThreadStack, body: ThreadBody) -> Result<(), Refused> {
 struct Start {
     stack: ThreadStack,
     body: ThreadBody,
-    /// The scope of the thread that makes it.
+    /// The scope of the thread that starts this thread.
     scope: Option<Scope>,
 }
 
@@ -91,15 +91,15 @@ fn create(stack_size: usize, argument: *mut c_void) -> i32 {
     let mut attributes = MaybeUninit::uninit();
     let mut thread = MaybeUninit::uninit();
     if cfg!(miri) {
-        // Miri's kernel threads have no attributes, and stacks without a size.
+        // Miri's kernel threads have no attributes, and their stacks have no size.
         let argument = argument.expose_provenance();
         std::thread::spawn(move || {
             main(ptr::with_exposed_provenance_mut(argument));
         });
         return 0;
     }
-    // SAFETY: the attributes are initialised before they are used and destroyed after; size and
-    // state are valid for them. `main` takes the argument that is passed, and does so once.
+    // SAFETY: the attributes are initialised before use and destroyed after. Size and state are
+    // valid for them. `main` takes the passed argument exactly once.
     unsafe {
         let error = libc::pthread_attr_init(attributes.as_mut_ptr());
         if error != 0 {
@@ -126,7 +126,7 @@ extern "C" fn main(argument: *mut c_void) -> *mut c_void {
         drain::within(scope.as_ref(), || super::contain(body));
     };
     // SAFETY: this is the thread's first function, and `create` made a stack of this length.
-    // `contain` keeps panics in.
+    // `contain` stops panics.
     unsafe { run_watched(stack.0, watched) };
     ptr::null_mut()
 }

@@ -1,4 +1,4 @@
-//! The counters. The list below and docs/visibility.md say what each counts.
+//! The counters. The list below and docs/visibility.md define each counter.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Only the owner adds, so that load and store are enough.
+    /// Only the owner adds, so a load and a store are enough.
     #[inline]
     pub(crate) fn add(&self, amount: u64) {
         self.0.store(self.value().wrapping_add(amount), Ordering::Relaxed);
@@ -18,7 +18,7 @@ impl Counter {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Corrects the counts of an owner that died between two of them.
+    /// Corrects the counts of an owner that died between two counts.
     fn raise_to(&self, value: u64) {
         self.0.store(self.value().max(value), Ordering::Relaxed);
     }
@@ -53,36 +53,38 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Tasks that began: connections, what they spawned, and the architecture's own.
+    /// Tasks that began: connections, tasks that they spawned, and the architecture's own.
     tasks_created,
     /// Tasks that ended.
     tasks_ended,
-    /// Turns that a loop gave to a task: a fiber resumed, or a future polled. None in the block
-    /// world, where the kernel switches.
+    /// Turns that a loop gave to a task: a resumed fiber, or a polled future. 0 in the block world,
+    /// where the kernel switches.
     switches,
     /// Stage boundaries that tasks passed (`task::stage`).
     stages,
     /// Connections that accept(2) returned.
     connections_accepted,
-    /// Connections with a service that began; the others wait in a list or an accept queue of the
-    /// server.
+    /// Connections with a service that began. Other connections wait in a list or an accept queue
+    /// of the server.
     connections_begun,
     /// Connections with a service that ended.
     connections_ended,
-    /// Rounds of the loops: how often the pollers were asked.
+    /// Requests with an answer that tells of a failure of the service.
+    requests_failed,
+    /// Rounds of the loops, each with one question to the poller.
     poller_rounds,
-    /// Events that the pollers told.
+    /// Events that the pollers reported.
     poller_events,
-    /// Descriptors that a loop watched as it asked its poller, over all rounds: divided by
-    /// `poller_rounds`, how many there are on average.
+    /// The number of watched descriptors at each question to a poller, summed over all rounds.
+    /// Divided by `poller_rounds`, it is their average.
     descriptors_watched,
     /// Attempts of an operation on a socket: system calls that move bytes, accept or connect.
     attempts,
-    /// Attempts that would have blocked. None in the block world, where they block.
+    /// Attempts that would have blocked. 0 in the block world, where attempts block.
     would_blocks,
     /// Waits for a mutex or a semaphore that another task had.
     lock_waits,
-    /// Mutexes and semaphores that were taken, waited for or not.
+    /// Mutexes and semaphores that were taken, with or without a wait.
     locks,
     /// Waits for a notification, or for a channel.
     condition_waits,
@@ -92,7 +94,7 @@ counters! {
     processes_created,
     /// Sockets that a loop began to watch. For epoll, that is one epoll_ctl(2).
     registrations,
-    /// System calls for sockets beside the attempts: options, modes, poll(2) under a deadline.
+    /// System calls for sockets other than attempts: options, modes, poll(2) under a deadline.
     other_calls,
     /// Pieces of work that were given to helper threads. 0 in the block world, where such work runs
     /// in place.
@@ -101,15 +103,14 @@ counters! {
     stores_opened,
     /// Bytes that were read from sockets.
     read_bytes,
-    /// Bytes that were written to sockets, by sendfile(2) too.
+    /// Bytes that were written to sockets, sendfile(2) included.
     written_bytes,
-    /// Nanoseconds in which a loop had nothing to do. None in the block world, where the kernel
-    /// knows.
+    /// Nanoseconds in which a loop was idle. 0 in the block world, where the kernel knows.
     idle_ns,
-    /// Bytes of the state of tasks: what the compiler keeps across a service's waits.
+    /// Bytes of the state of tasks: the values that the compiler keeps across a service's waits.
     task_state_allocated_bytes,
-    /// Bytes of the stacks that tasks were given, of kernel threads or user-level threads. They are
-    /// reserved, and used as far as they are touched.
+    /// Bytes of the stacks of tasks, which are kernel threads or user-level threads. The bytes are
+    /// reserved. Only touched pages take memory.
     task_stack_allocated_bytes,
 }
 

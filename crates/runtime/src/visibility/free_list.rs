@@ -5,9 +5,9 @@
 //!   head: [ changes │ 3 ] ─▶ below[2]: 1 ─▶ below[0]: 0    free: 2, 0, and all from `opened` on
 //! ```
 //!
-//! The head carries a count of its changes. A thread reads the head, and then what is below it. It
-//! takes the slot only if no slot has been taken or given back in between (ABA). All zeroes is a
-//! list with all slots free.
+//! The head has a count of its changes. A thread reads the head, and then the slot below the head.
+//! The thread takes the slot only if no slot has been taken or given back in between (ABA). All
+//! zeroes are a list in which all slots are free.
 
 use self::shim::{AtomicU32, AtomicU64, Ordering};
 
@@ -18,11 +18,11 @@ use std::sync::atomic as shim;
 
 #[repr(C)]
 pub(super) struct FreeList<const COUNT: usize> {
-    /// The first free slot, plus one, and above it how often it has changed.
+    /// The first free slot, plus one, and above it the number of changes.
     head: AtomicU64,
-    /// Slots that have been taken at some time are those below.
+    /// All slots that have ever been taken are below this number.
     opened: AtomicU32,
-    /// Of each free slot: the one below it in the list, plus one; 0 ends it.
+    /// For each free slot: the slot below it in the list, plus one. 0 ends the list.
     below: [AtomicU32; COUNT],
 }
 
@@ -47,7 +47,7 @@ impl<const COUNT: usize> FreeList<COUNT> {
         Some(index)
     }
 
-    /// Gives back a slot that was taken.
+    /// Gives back a taken slot.
     pub(super) fn give_back(&self, index: usize) {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
@@ -61,7 +61,7 @@ impl<const COUNT: usize> FreeList<COUNT> {
         }
     }
 
-    /// All slots that have been taken at some time are below this.
+    /// All slots that have ever been taken are below this number.
     pub(super) fn opened(&self) -> usize {
         COUNT.min(self.opened.load(Ordering::Relaxed) as usize)
     }
@@ -80,14 +80,13 @@ mod loom_tests {
 
     use super::*;
 
-    /// Slots with something in each that one thread may touch at a time: its holder. loom fails the
-    /// model otherwise.
+    /// Slots, each with a cell that only its holder may touch. loom fails the model otherwise.
     struct World {
         free: FreeList<3>,
         contents: [UnsafeCell<u32>; 3],
     }
 
-    // SAFETY: loom checks that one thread at a time is at a cell.
+    // SAFETY: loom checks that only one thread at a time is at a cell.
     unsafe impl Sync for World {}
     // SAFETY: the list and the contents are numbers, which belong to no thread.
     unsafe impl Send for World {}
@@ -112,8 +111,8 @@ mod loom_tests {
         }
     }
 
-    /// One thread takes a slot while another takes two and gives the first of them back, which then
-    /// is first again.
+    /// One thread takes a slot. Another takes two and gives the first of them back, which is then
+    /// first again.
     #[test]
     fn loom_a_slot_has_one_holder() {
         let mut model = loom::model::Builder::new();

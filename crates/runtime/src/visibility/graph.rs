@@ -1,4 +1,4 @@
-//! The blocking graph: where tasks may wait, and what they do in between.
+//! The blocking graph: the places where tasks may wait, and their work in between.
 //!
 //! ```text
 //!   begin ──▶ [ http/mod.rs:185 stage http: request ] ──▶ [ http/wire.rs:76 read ] ──▶ … ──▶ end
@@ -7,15 +7,16 @@
 //!             calls it; how long tasks were in it          to the beginning of the next
 //! ```
 //!
-//! A node is passed whenever its operation is called, with or without a wait. An event loop that
-//! finds a request already there does not wait, where a kernel thread may. So the graph of a
-//! service is the same under all architectures. How long tasks were in it tells the difference.
+//! A task passes a node whenever it calls the node's operation, with or without a wait. An event
+//! loop that finds a request already there does not wait, but a kernel thread may wait. So the
+//! graph of a service is the same under all architectures. The times that tasks spent in the nodes
+//! show the difference.
 //!
-//! Each task has a [`Trace`], which is this kernel thread's while the task runs on it. The sums are
-//! in one table, which child processes share. Without a table, an operation costs a load and a
-//! branch.
+//! Each task has a [`Trace`], which belongs to this kernel thread while the task runs on it. The
+//! sums are in one table that child processes share. Without a table, an operation costs a load and
+//! a branch.
 //!
-//! Source: von Behren et al. 2003 (*Capriccio*, SOSP), section 4.1; they find the nodes by
+//! Source: von Behren et al. 2003 (*Capriccio*, SOSP), section 4.1. Capriccio finds the nodes by
 //! unwinding stacks.
 
 use std::cell::{Cell, RefCell};
@@ -30,7 +31,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::label::Names;
 use crate::pages;
 
-/// More nodes than a service has. A node without a place is left out.
+/// More nodes than any service has. A node without a place is left out.
 const NODES: usize = 256;
 /// And edges.
 const EDGES: usize = 4096;
@@ -61,7 +62,7 @@ struct Sums {
 
 #[repr(C)]
 struct EdgeSums {
-    /// The two nodes, as a number that is not 0; or 0 for a free place.
+    /// The two nodes, as a number that is not 0. 0 means a free place.
     ends: AtomicU64,
     count: AtomicU64,
     nanoseconds: AtomicU64,
@@ -70,19 +71,18 @@ struct EdgeSums {
 
 static TABLE: OnceLock<&'static Table> = OnceLock::new();
 
-/// Has the graph of all tasks drawn from now on, of this process and the children that it forks
-/// later.
+/// Begins the graph of all tasks, of this process and of the children that it forks later.
 ///
 /// # Errors
 ///
-/// When there is no memory for it.
+/// If there is no memory for the graph.
 pub fn prepare_graph() -> io::Result<()> {
     if TABLE.get().is_some() {
         return Ok(());
     }
     let memory = pages::share(size_of::<Table>())?.cast::<Table>();
-    // SAFETY: the mapping is never unmapped, is aligned to a page and long enough. All zeroes is a
-    // valid table: it consists of atomic integers.
+    // SAFETY: the mapping is never unmapped, is aligned to a page and long enough. All zeroes are a
+    // valid table, which consists of atomic integers.
     let table: &'static Table = unsafe { memory.as_ref() };
     for name in ["begin", "end"] {
         table.names.find_or_add(name);
@@ -94,8 +94,8 @@ pub fn prepare_graph() -> io::Result<()> {
 /// A place where tasks may wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// The line that calls the operation, and the operation's name, such as
-    /// `services/echo.rs:31 read`. Or `begin`, or `end`.
+    /// The line that calls the operation, and the operation's name, such as `services/echo.rs:31
+    /// read`. Otherwise `begin` or `end`.
     pub name: String,
     /// The number of times that tasks came here.
     pub count: u64,
@@ -106,9 +106,9 @@ pub struct Node {
 /// The work of tasks between two nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// The index of the node that they left.
+    /// The index of the node that the tasks left.
     pub from: usize,
-    /// The node that they came to.
+    /// The index of the node that the tasks came to.
     pub to: usize,
     /// How often.
     pub count: u64,
@@ -118,12 +118,12 @@ pub struct Edge {
     pub cpu_ns: u64,
 }
 
-/// The graph as it is now: nodes and edges, in the order of their names.
+/// The current graph: nodes and edges, in the order of their names.
 #[must_use]
 pub fn graph() -> (Vec<Node>, Vec<Edge>) {
     let Some(table) = TABLE.get() else { return Default::default() };
     let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
-    // A node that only the architecture has reached has a name and no figures.
+    // A node that only the architecture has reached has a name but no figures.
     let is_passed = |index: &usize| read(&table.nodes[*index].count) > 0;
     let mut named: Vec<(String, usize)> = (0..NODES)
         .filter(is_passed)
@@ -154,11 +154,11 @@ pub fn graph() -> (Vec<Node>, Vec<Edge>) {
 #[derive(Debug)]
 pub(crate) struct Trace {
     at: u16,
-    /// When the task came to the node, and when it went on.
+    /// The times at which the task came to the node, and went on.
     came: u64,
     left: u64,
-    /// The processor time that it has used since then, up to its last turn; and the kernel thread's
-    /// clock when this turn began.
+    /// The processor time that the task has used since then, up to its last turn. Then the kernel
+    /// thread's clock at the beginning of this turn.
     used: u64,
     turn: u64,
 }
@@ -173,7 +173,7 @@ impl Trace {
         })
     }
 
-    /// The trace of a task that the running task starts. `None` if the running task has none, as
+    /// The trace of a task that the running task starts. `None` if the running task has none, like
     /// tasks of architectures.
     #[inline]
     pub(crate) fn spawned() -> Option<Box<Self>> {
@@ -185,7 +185,7 @@ impl Trace {
 
     fn arrive(&mut self, table: &Table, node: u16) {
         let (now, processor) = (clock(ClockId::Monotonic), clock(ClockId::ThreadCPUTime));
-        // An operation that was dropped while it waited has left its node only now.
+        // An operation that was dropped during its wait has left its node only now.
         let left = if self.left == 0 { now } else { self.left };
         let add = |sum: &AtomicU64, number: u64| sum.fetch_add(number, Ordering::Relaxed);
         let from = &table.nodes[usize::from(self.at)];
@@ -206,7 +206,7 @@ impl Trace {
 }
 
 impl Table {
-    /// The sums of an edge; `None` where there is no room for more.
+    /// The sums of an edge. `None` if there is no room for more.
     fn edge(&self, from: u16, to: u16) -> Option<&EdgeSums> {
         let ends = (u64::from(from) << 16 | u64::from(to)) + 1;
         let start = (ends.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize;
@@ -227,13 +227,14 @@ impl Table {
     }
 }
 
-/// The path of a source file without what all of them share: `services/http/mod.rs`.
+/// The path of a source file without the part that all paths share: `services/http/mod.rs`.
 fn short(file: &str) -> String {
     let file = file.rsplit_once("crates/").map_or(file, |(_, rest)| rest);
     file.replacen("/src/", "/", 1)
 }
 
-/// The running task comes to an operation of this kind that may wait, called there.
+/// The running task comes to an operation of this kind that may wait. `location` is the place of
+/// the call.
 #[inline]
 pub(crate) fn arrive(kind: &'static str, location: &'static Location<'static>) {
     arrive_named(kind, "", location);
@@ -290,7 +291,7 @@ fn known(
     })
 }
 
-/// The operation that the running task has come to is done, or a part of it.
+/// Notes that the running task has done its operation, or a part of it.
 #[inline]
 pub(crate) fn depart() {
     if TABLE.get().is_some() {
@@ -306,7 +307,7 @@ fn with_current(change: impl FnOnce(&mut Trace)) {
     CURRENT.set(trace);
 }
 
-/// Has the task of this trace run on this kernel thread until the result is dropped.
+/// Has the task of this trace run on this kernel thread, until the result is dropped.
 #[inline]
 pub(crate) fn run(trace: &mut Option<Box<Trace>>) -> Option<Turn<'_>> {
     trace.is_some().then(|| {
@@ -342,8 +343,8 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// The running task, a fiber, gives its kernel thread to others. Until [`come_back`], the caller
-/// keeps its trace.
+/// The running task, a fiber, gives its kernel thread to others. The caller keeps the task's trace
+/// until [`come_back`].
 #[inline]
 pub(crate) fn leave() -> Option<Box<Trace>> {
     TABLE.get()?;

@@ -1,25 +1,25 @@
-//! Labels, and the table of the names that they stand for, in memory that child processes share.
+//! Labels, and the table of their names, in memory that child processes share.
 //!
-//! The table is mapped before a child is forked, and a child adds to it as its parent does.
-//! `stage_names.rs` leads from a name to its label and back.
+//! The table is mapped before the first fork, and a child adds to it like its parent.
+//! `stage_names.rs` maps a name to its label and back.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The name of a stage, by its place among the names, from 1; 0 is none.
+/// The name of a stage, as the name's place in the table, from 1. 0 means no stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Label(u16);
 
 /// A limit above the number of stages of a program. A stage without a place has no name in dumps.
 pub(super) const MOST: usize = 256;
-/// Bytes of a name, at most; of a longer one the beginning is shown.
+/// The most bytes of a name. Of a longer name, the beginning is shown.
 pub(super) const LONGEST: usize = 127;
 
 impl Label {
     pub(crate) const NONE: Self = Self(0);
-    /// The most that the number of a label is.
+    /// The largest number of a label.
     pub(crate) const MOST: usize = MOST;
 
-    /// As many as a number up to [`MOST`] has.
+    /// The number of bits of a number up to [`MOST`].
     pub(crate) const BITS: u32 = MOST.ilog2() + 1;
     pub(super) const MASK: u64 = (1 << Self::BITS) - 1;
 
@@ -27,28 +27,28 @@ impl Label {
         self.0
     }
 
-    /// The bits of a label. Other bits name none.
+    /// The label with these bits. Bits without a label give no name.
     pub(crate) const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 }
 
-/// As much of the name as is kept, cut between characters.
+/// The kept part of the name, cut between characters.
 pub(super) fn cut(name: &str) -> &str {
     let mut ends = (0..=name.len().min(LONGEST)).rev();
     ends.find_map(|end| name.get(..end)).unwrap_or_default()
 }
 
-/// The names of this process and its children, in memory that they share. All zeroes is a table
-/// without names.
+/// The names of this process and its children, in shared memory. All zeroes are a table without
+/// names.
 #[repr(C)]
 pub(super) struct Names<const COUNT: usize = MOST>([Name; COUNT]);
 
 /// A name, which is added once and stays. A reader copies the name. A faulty child may write here
-/// too, and must harm nothing but the output.
+/// too, and must not harm more than the output.
 #[repr(C)]
 struct Name {
-    /// The bytes, or [`FREE`], or [`TAKEN`].
+    /// The number of bytes, or [`FREE`], or [`TAKEN`].
     length: AtomicU8,
     text: [AtomicU8; LONGEST],
 }
@@ -59,7 +59,7 @@ const TAKEN: u8 = u8::MAX;
 
 impl<const COUNT: usize> Names<COUNT> {
     /// Returns the place of the name, and adds the name if needed. `None` if there is no room for
-    /// more names. Two threads that add one name at once may add it twice.
+    /// more names. Two threads that add one name at the same time may add it twice.
     pub(super) fn find_or_add(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|place| place.is(name) || place.take(name))
     }
@@ -105,14 +105,14 @@ mod tests {
         let name =
             |_| Name { length: AtomicU8::new(FREE), text: array::from_fn(|_| AtomicU8::new(0)) };
         let names = Names::<2>(array::from_fn(name));
-        // The writer of the first has died.
+        // The writer of the first place has died.
         names.0[0].length.store(TAKEN, Ordering::Relaxed);
         assert_eq!(
             ["one", "two", "one"].map(|name| names.find_or_add(name)),
             [Some(1), None, Some(1)]
         );
         assert_eq!([0, 1, 2].map(|index| names.at(index)), [None, Some("one".to_owned()), None]);
-        // A child has gone wrong.
+        // A child has written a wrong length.
         names.0[1].length.store(LONGEST as u8 + 1, Ordering::Relaxed);
         assert_eq!(names.at(1), None);
         names.0[1].length.store(1, Ordering::Relaxed);

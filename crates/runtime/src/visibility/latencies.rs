@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A request adds to two counters by atomic additions. Kernel threads use different stripes as far
-//! as there are some, so these cache lines seldom move between processors. Without
-//! [`prepare_latencies`] nothing is kept, and no request reads a clock.
+//! as there are enough, so these cache lines seldom move between processors. Without
+//! [`prepare_latencies`], no times are kept, and no request reads a clock.
 
 use std::io;
 use std::sync::OnceLock;
@@ -16,13 +16,13 @@ use std::time::Duration;
 use super::thread_slots;
 use crate::pages;
 
-/// Buckets with a bound: 1 µs, 2 µs, 4 µs … 16.8 s. One more bucket has all longer requests.
+/// Buckets with a bound: 1 µs, 2 µs, 4 µs … 16.8 s. One more bucket has all longer times.
 const BOUNDED: usize = 25;
 
-/// The number of kernel threads with counters of their own.
+/// The number of kernel threads with their own counters.
 const STRIPES: usize = 64;
 
-/// The counters of some kernel threads. Two pairs of cache lines: no false sharing.
+/// The counters of some kernel threads. Two pairs of cache lines, against false sharing.
 #[repr(C, align(128))]
 struct Stripe {
     buckets: [AtomicU64; BOUNDED + 1],
@@ -37,15 +37,16 @@ static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 
 static STRIPES_OF_ALL: OnceLock<&'static [Stripe; STRIPES]> = OnceLock::new();
 
-/// The times of all requests that have been answered until now.
+/// The times of all requests that have been answered so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latencies {
-    /// Buckets: the longest time in seconds that each is for, and how many requests are in it. The
-    /// last bound is infinite.
+    /// The buckets: the longest time of each in seconds, and the number of its requests. The last
+    /// bound is infinite.
     pub buckets: Vec<(f64, u64)>,
     /// Seconds of all requests together.
     pub sum: f64,
-    /// Requests that took longer than the time of [`count_late_requests`]; none without one.
+    /// Requests that took longer than the time of [`count_late_requests`]. `None` without such a
+    /// time.
     pub late: u64,
 }
 
@@ -57,31 +58,31 @@ impl Latencies {
     }
 }
 
-/// Has the histogram kept from now on, by this process and the children that it forks later. To be
-/// called before a connection is accepted.
+/// Begins the histogram, for this process and the children that it forks later. Call this before a
+/// connection is accepted.
 ///
 /// # Errors
 ///
-/// When there is no memory for it.
+/// If there is no memory for the histogram.
 pub fn prepare_latencies() -> io::Result<()> {
     if STRIPES_OF_ALL.get().is_none() {
         let memory = pages::share(size_of::<[Stripe; STRIPES]>())?;
         // SAFETY: the mapping is aligned to a page, long enough, never unmapped, and all zeroes,
         // which is a valid value of atomic integers.
         let stripes = unsafe { memory.cast::<[Stripe; STRIPES]>().as_ref() };
-        // Another thread may have been quicker; then its table is as good.
+        // Another thread may have been faster. Then its table serves as well.
         let _ = STRIPES_OF_ALL.set(stripes);
     }
     Ok(())
 }
 
-/// Has requests counted that take longer than `limit`, exactly: the buckets are too wide for that.
-/// To be called before a connection is accepted and processes are forked.
+/// Begins an exact count of requests that take longer than `limit`. The buckets are too wide for an
+/// exact count. Call this before a connection is accepted and processes are forked.
 pub fn count_late_requests(limit: Duration) {
     LIMIT.store(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
-/// The histogram as it is now; empty where none is kept.
+/// The current histogram. Empty if none is kept.
 #[must_use]
 pub fn latencies() -> Latencies {
     let Some(stripes) = STRIPES_OF_ALL.get() else { return Latencies::default() };
@@ -99,7 +100,7 @@ pub(super) fn are_kept() -> bool {
     STRIPES_OF_ALL.get().is_some()
 }
 
-/// Adds a request that took so many nanoseconds.
+/// Adds a request that took this many nanoseconds.
 pub(super) fn add(nanoseconds: u64) {
     let Some(stripes) = STRIPES_OF_ALL.get() else { return };
     let stripe = &stripes[thread_slots::number_here() % STRIPES];
@@ -110,7 +111,7 @@ pub(super) fn add(nanoseconds: u64) {
     }
 }
 
-/// The bucket of a time: the first with a bound that is not shorter.
+/// The bucket of a time: the first bucket with a bound that is not shorter.
 fn bucket_of(nanoseconds: u64) -> usize {
     let microseconds = nanoseconds.div_ceil(1000).max(1);
     let power = u64::BITS - (microseconds - 1).leading_zeros();

@@ -11,13 +11,12 @@
 //!        └────────────────────────────────────────── survey() ◀── a watching kernel thread
 //! ```
 //!
-//! Each kernel thread that runs tasks has a *slot* that it alone writes to. So a count costs a
+//! Each kernel thread that runs tasks has a *slot* that it alone writes to. So a count takes a
 //! load, an add and a store, and no atomic read-modify-write. The table is one shared mapping, so
-//! that the slots of the processes of `fork` and `prefork` are read like those of threads. The
-//! loop's own table says what its tasks wait for; the loop reports it when it is asked
-//! ([`survey()`]).
+//! the slots of `fork`'s and `prefork`'s processes are read like those of threads. A loop's table
+//! holds the waits of its tasks, and the loop reports them on request ([`survey()`]).
 //!
-//! Nothing here prints. `duality serve` prints from a kernel thread of its own, which waits in
+//! This module does not print. `duality serve` prints from a separate kernel thread, which waits in
 //! [`wait_for_dump_request`].
 
 mod counters;
@@ -66,7 +65,7 @@ pub(crate) fn count(change: impl FnOnce(&Counters)) {
     thread_slots::with(|slot| change(&slot.counters));
 }
 
-/// Counts a connection that this kernel thread has accepted by a call of its own.
+/// Counts a connection that this kernel thread has accepted by its own call.
 pub fn connection_accepted() {
     count(|counters| counters.connections_accepted.add(1));
 }
@@ -80,8 +79,7 @@ pub fn connection_began(state: usize) {
     });
 }
 
-/// Counts a file of a store that a service has opened on this kernel thread, or has had opened by
-/// it.
+/// Counts a file of a store that a service has opened, itself or through a helper.
 pub fn store_opened() {
     count(|counters| counters.stores_opened.add(1));
 }
@@ -89,4 +87,9 @@ pub fn store_opened() {
 /// Counts a connection as its service ends on this kernel thread.
 pub fn connection_ended() {
     count(|counters| counters.connections_ended.add(1));
+}
+
+/// Counts a request with an answer that tells of a failure of the service.
+pub fn note_failed_request() {
+    count(|counters| counters.requests_failed.add(1));
 }

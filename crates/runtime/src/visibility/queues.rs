@@ -1,16 +1,16 @@
-//! Gauges of the queues that an architecture is made of: how long each is, how many kernel threads
-//! take from it, how much they took.
+//! Gauges of an architecture's queues: the length of each, its kernel threads, and the blocks that
+//! they took.
 //!
-//! The holder of a queue's own lock writes its gauges by plain stores; a watching thread reads
+//! The holder of a queue's own lock writes its gauges by plain stores, and a watching thread reads
 //! them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The queues that there are.
+/// The existing queues.
 static QUEUES: Mutex<Vec<Weak<QueueGauges>>> = Mutex::new(Vec::new());
 
-/// The gauges of a queue, which is shown for as long as they live.
+/// The gauges of a queue. The queue is shown for as long as they live.
 #[derive(Debug)]
 pub struct QueueGauges {
     name: String,
@@ -36,7 +36,7 @@ pub struct QueueReport {
     pub executed: u64,
 }
 
-/// A number that goes up and down, and the most that it has been.
+/// A number that rises and falls, and its maximum.
 #[derive(Debug, Default)]
 struct Gauge {
     now: AtomicU64,
@@ -69,12 +69,13 @@ impl QueueGauges {
         gauges
     }
 
-    /// Counts the blocks that wait. The holder of the queue's lock calls this, and the other two.
+    /// Sets the number of waiting blocks. The holder of the queue's lock calls this method and the
+    /// next two.
     pub fn set_length(&self, length: usize) {
         self.length.set(length);
     }
 
-    /// Counts the kernel threads that take from the queue.
+    /// Sets the number of kernel threads that take from the queue.
     pub fn set_threads(&self, threads: usize) {
         self.threads.set(threads);
     }
@@ -92,7 +93,7 @@ impl QueueGauges {
     }
 }
 
-/// The queues of this process, in the order in which they were made.
+/// The queues of this process, in the order of their creation.
 #[must_use]
 pub fn queues() -> Vec<QueueReport> {
     let queues = QUEUES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Records: for each request, when it came and when it was answered, and how busy the whole server
-//! was at both moments.
+//! Records of requests: the times of arrival and answer, and the load of the whole server at both
+//! moments.
 //!
 //! ```text
 //!   accept ─▶ Client, kept by the stream ─ begin ▶ Mark: time, blocks, clients ┐
@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The table is made before the first request, touched page by page, and shared with child
-//! processes; rows are taken by one atomic addition. Nothing is written to a file before the run is
-//! over, so the records disturb the measurement little. Without a table, a stream has no client, a
-//! stage boundary costs a load and a branch that is never taken, and that is all.
+//! processes. One atomic addition takes a row. Nothing is written to a file before the run is over,
+//! so records disturb the measurement little. Without a table, a stream has no client, and a stage
+//! boundary costs only a load and a branch that is never taken.
 //!
 //! Source: Truppel & Abreu, section IV.
 
@@ -26,43 +26,42 @@ use crate::pages;
 /// A request that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// T1: when it came, in nanoseconds since [`prepare_records`]. The first request of a
-    /// connection comes with the connection, when that is accepted; a later one when its first
-    /// bytes are read.
+    /// T1: the time of arrival, in nanoseconds since [`prepare_records`]. The first request of a
+    /// connection arrives with the accept. A later request arrives when its first bytes are read.
     pub came_ns: u64,
-    /// T2: when it was answered.
+    /// T2: the time of the answer.
     pub answered_ns: u64,
-    /// #B1: how many blocks the whole server had begun by then, which is how many stage boundaries
-    /// its tasks had passed.
+    /// #B1: the number of blocks that the whole server had begun at T1, which is the number of stage
+    /// boundaries that its tasks had passed.
     pub blocks_before: u64,
-    /// #B2: the same when it was answered.
+    /// #B2: the number of blocks at T2.
     pub blocks_after: u64,
-    /// #CP1: how many clients were connected then, accepted ones that wait for their turn included.
+    /// #CP1: the number of connected clients at T1, accepted ones without a turn included.
     pub clients_before: u64,
-    /// #CP2: the same when it was answered.
+    /// #CP2: the number of connected clients at T2.
     pub clients_after: u64,
 }
 
 impl Record {
-    /// T: how long the request took, in seconds.
+    /// T: the length of the request, in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.answered_ns.saturating_sub(self.came_ns) as f64 / 1e9
     }
 
-    /// #B: how many blocks the whole server has begun meanwhile.
+    /// #B: the number of blocks that the whole server began during the request.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.blocks_after.saturating_sub(self.blocks_before)
     }
 
-    /// TP: how many blocks the whole server has begun in a second meanwhile.
+    /// TP: the blocks that the whole server began in a second during the request.
     #[must_use]
     pub fn blocks_per_second(&self) -> f64 {
         self.blocks() as f64 / self.seconds()
     }
 
-    /// #CP: how many clients were connected, by the mean of both moments.
+    /// #CP: the number of connected clients, as the mean of both moments.
     #[must_use]
     pub fn clients(&self) -> f64 {
         (self.clients_before + self.clients_after) as f64 / 2.0
@@ -70,7 +69,7 @@ impl Record {
 }
 
 /// Six numbers, in the form in which processes share them. The time of the answer is written last,
-/// and is never 0 then.
+/// and is then not 0.
 type Row = [AtomicU64; 6];
 
 /// The shared counters of all tasks, on a cache line of their own.
@@ -79,25 +78,25 @@ type Row = [AtomicU64; 6];
 struct Counts {
     blocks: AtomicU64,
     clients: AtomicU64,
-    /// Rows that were taken, or would have been if there were more.
+    /// Rows that were taken, including requests for rows beyond the end.
     rows: AtomicU64,
 }
 
 struct Table {
     counts: &'static Counts,
     rows: &'static [Row],
-    /// When it was made, in nanoseconds of the monotonic clock.
+    /// The time at which the table was made, in nanoseconds of the monotonic clock.
     start: u64,
 }
 
 static TABLE: OnceLock<Table> = OnceLock::new();
 
-/// Has up to `limit` requests recorded from now on, by this process and the children that it forks
-/// later. To be called before a connection is accepted; a second call does nothing.
+/// Begins records of up to `limit` requests, for this process and the children that it forks later.
+/// Call this before a connection is accepted. A second call does nothing.
 ///
 /// # Errors
 ///
-/// When there is no memory for so many.
+/// If there is no memory for this many.
 pub fn prepare_records(limit: usize) -> io::Result<()> {
     if TABLE.get().is_some() {
         return Ok(());
@@ -108,13 +107,13 @@ pub fn prepare_records(limit: usize) -> io::Result<()> {
     // SAFETY: the mapping is aligned to a page, longer than the counts, never unmapped, and all
     // zeroes, which is a valid value of atomic integers.
     let counts = unsafe { memory.cast::<Counts>().as_ref() };
-    // SAFETY: the rows follow the counts within the mapping, aligned to 128 bytes; for the rest, as
+    // SAFETY: the rows follow the counts within the mapping, aligned to 128 bytes. All else is as
     // above.
     let rows = unsafe {
         let first: NonNull<Row> = memory.add(size_of::<Counts>()).cast();
         slice::from_raw_parts(first.as_ptr(), limit)
     };
-    // A request shall not pay for a page.
+    // Touch the pages now, so that no request pays for a page.
     for row in rows.iter().step_by(4096 / size_of::<Row>()).chain(rows.last()) {
         row[0].store(0, Ordering::Relaxed);
     }
@@ -122,8 +121,8 @@ pub fn prepare_records(limit: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// The requests that have been answered until now, in the order of their answers, and how many
-/// found no place.
+/// The requests that have been answered so far, in the order of their answers, and the number of
+/// requests without a row.
 #[must_use]
 pub fn records() -> (Vec<Record>, u64) {
     let Some(table) = TABLE.get() else { return Default::default() };
@@ -134,7 +133,7 @@ pub fn records() -> (Vec<Record>, u64) {
     (records, taken - kept as u64)
 }
 
-/// `None` for a row that is being written, or of a process that died as it wrote it.
+/// `None` for a row that is being written, or that a process has left half-written by its death.
 fn read(row: &Row) -> Option<Record> {
     let answered_ns = row[5].load(Ordering::Acquire);
     let [came_ns, blocks_before, blocks_after, clients_before, clients_after] =
@@ -149,7 +148,7 @@ fn read(row: &Row) -> Option<Record> {
     })
 }
 
-/// Counts a block, which begins.
+/// Counts a block that begins.
 #[inline]
 pub(crate) fn block_begins() {
     if let Some(table) = TABLE.get() {
@@ -171,7 +170,7 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// The moment `now`, which has just come. `None` where nothing is recorded.
+    /// The time `now`, as a mark. `None` if nothing is recorded.
     pub(super) fn at(now: u64) -> Option<Self> {
         let table = TABLE.get()?;
         Some(Self {
@@ -181,7 +180,7 @@ impl Mark {
         })
     }
 
-    /// Records a request that came then, and was answered at `answered`.
+    /// Records a request that arrived at `mark`, and was answered at `answered`.
     pub(super) fn add_until(self, answered: Self) {
         if let Some(table) = TABLE.get() {
             table.add(self, answered);
@@ -189,14 +188,14 @@ impl Mark {
     }
 }
 
-/// Counts a client that is connected.
+/// Counts a new client.
 pub(super) fn client_came() {
     if let Some(table) = TABLE.get() {
         table.counts.clients.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Counts a client that is connected no more.
+/// Counts a client that has left.
 pub(super) fn client_went() {
     if let Some(table) = TABLE.get() {
         table.counts.clients.fetch_sub(1, Ordering::Relaxed);

@@ -6,9 +6,9 @@
 //!                                  a full pipe: the line is dropped, and counted
 //! ```
 //!
-//! A pipe takes a line whole or not at all, from any process, and what a killed process has written
-//! stays. So the log is the same under every architecture. A writer never waits. The reader looks
-//! at the pipe from time to time, so that no writer has to wake it.
+//! A pipe takes a line completely or not at all, from any process. It keeps the lines of a killed
+//! process. So the log is the same under every architecture. A writer never waits. The reader polls
+//! the pipe at intervals, so that no writer has to wake it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,13 +21,13 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::shared;
 
-/// The most bytes of a line: what pipe(7) takes whole (`PIPE_BUF`).
+/// The most bytes of a line: the number that pipe(7) takes as a whole (`PIPE_BUF`).
 const LONGEST: usize = 4096;
 
 /// The wanted capacity of the pipe. If the system allows less, the pipe holds less.
 const ROOM: usize = 1 << 20;
 
-/// The number of connections, and of dropped lines.
+/// The number of connections, and the number of dropped lines.
 type Counts = [AtomicU64; 2];
 
 struct Log {
@@ -39,9 +39,9 @@ static LOG: OnceLock<Log> = OnceLock::new();
 
 /// A line about a request.
 pub(super) struct Line<'m> {
-    /// The number of its connection, from 1.
+    /// The number of the connection, from 1.
     pub(super) connection: u64,
-    /// The number in the connection, from 1.
+    /// The number of the request within the connection, from 1.
     pub(super) request: u64,
     /// The time of the request, in nanoseconds.
     pub(super) length: u64,
@@ -56,11 +56,11 @@ pub(super) struct Line<'m> {
 pub struct RequestLog(OwnedFd);
 
 impl RequestLog {
-    /// Reads what is there. 0: nothing is.
+    /// Reads available bytes. 0 means that there are none.
     ///
     /// # Errors
     ///
-    /// Those of read(2).
+    /// The errors of read(2).
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match rustix::io::read(&self.0, buffer) {
             Ok(count) => Ok(count),
@@ -70,15 +70,15 @@ impl RequestLog {
     }
 }
 
-/// Has a line written for each request from now on, by this process and the children that it forks
-/// later. To be called once, before a connection is accepted.
+/// Begins the log, with a line for each request of this process and the children that it forks
+/// later. Call this once, before a connection is accepted.
 ///
 /// # Errors
 ///
-/// When no descriptor is left, or there is a log already.
+/// If no descriptor is left, or a log already exists.
 pub fn prepare_request_log() -> io::Result<RequestLog> {
     let (reader, pipe) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    // An unprivileged user may have used up the room for pipes.
+    // An unprivileged user may have used up the kernel's room for pipes.
     let _ = fcntl_setpipe_size(&pipe, ROOM);
     let log = Log { pipe, counts: shared::words() };
     match LOG.set(log) {
@@ -98,7 +98,7 @@ pub(super) fn is_kept() -> bool {
     LOG.get().is_some()
 }
 
-/// The number of a connection that comes; `None` without a log.
+/// The number of a new connection. `None` without a log.
 pub(super) fn connection_number() -> Option<u64> {
     LOG.get().map(|log| log.counts[0].fetch_add(1, Ordering::Relaxed) + 1)
 }
@@ -115,7 +115,7 @@ pub(super) fn add(line: &Line<'_>) {
     }
 }
 
-/// The line of a request that was answered so many seconds and microseconds after 1970.
+/// The line of a request that was answered this many seconds and microseconds after 1970.
 fn text(line: &Line<'_>, seconds: u64, microseconds: u64) -> String {
     let Line { connection, request, length, members, round_trip } = line;
     let comma = if members.is_empty() { "" } else { "," };

@@ -1,4 +1,4 @@
-//! The notes on the requests of a connection: rows of [`records`](super::records), lengths for the
+//! The notes on the requests of a connection: rows of [`records`](super::records), times for the
 //! histogram of [`latencies`](super::latencies), lines for the [`request log`](super::request_log).
 //!
 //! ```text
@@ -7,8 +7,8 @@
 //!                                         ── end ──▶ a row, a length, a line ◀───────────────┘
 //! ```
 //!
-//! If nothing is noted, a stream has no client. Then the beginning and the end of a request cost a
-//! branch each.
+//! If none of them is kept, a stream has no client. Then the beginning and the end of a request
+//! cost a branch each.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -19,24 +19,24 @@ use super::{latencies, request_log};
 
 /// A connected client, and its requests under way.
 pub(crate) struct Client {
-    /// The oldest request that has begun. Most clients have no other, and need no queue.
+    /// The oldest request that has begun. Most clients have no other request, and need no queue.
     oldest: Option<Begun>,
     /// The requests that began later, the oldest first.
     later: VecDeque<Begun>,
-    /// When it came, until its first request begins.
+    /// The time of the client's arrival, until its first request begins.
     came: Option<Mark>,
-    /// The number among the connections of the log, and what the log says about each of its lines.
+    /// The connection's number in the log, and the common part of its lines.
     logged: Option<Logged>,
-    /// Is dropped with the connection.
+    /// A value that is dropped with the connection.
     held: Option<Box<dyn Any + Send>>,
     counts: bool,
 }
 
-/// A request that is not answered.
+/// A request that has not been answered.
 struct Begun {
-    /// When it came, for its record.
+    /// The time of arrival, for the request's record.
     mark: Option<Mark>,
-    /// When its first bytes were read, in nanoseconds of the monotonic clock.
+    /// The time at which its first bytes were read, in nanoseconds of the monotonic clock.
     read_at: u64,
     /// The request and its reply, as members of a JSON object.
     members: Option<String>,
@@ -47,12 +47,12 @@ struct Logged {
     number: u64,
     /// Requests that were answered.
     answered: u64,
-    /// Microseconds that a packet takes to the client and back, as measured at the first answer.
+    /// The round trip of a packet to the client in microseconds, as measured at the first answer.
     round_trip: u32,
 }
 
 impl Client {
-    /// A client that has come just now; `None` where nothing is noted.
+    /// A client that has just come. `None` if nothing is noted.
     #[inline]
     pub(crate) fn comes() -> Option<Box<Self>> {
         let is_noted = records::are_kept() || latencies::are_kept() || request_log::is_kept();
@@ -80,7 +80,7 @@ impl Client {
         }
     }
 
-    /// Whether the log wants to know what was asked and answered.
+    /// Whether the log needs descriptions of requests and replies.
     pub(crate) fn is_logged(&self) -> bool {
         self.logged.is_some()
     }
@@ -94,7 +94,7 @@ impl Client {
         }
     }
 
-    /// Ends the oldest request. `round_trip` is asked once in a connection.
+    /// Ends the oldest request. `round_trip` is called once in a connection.
     #[cold]
     pub(crate) fn end(&mut self, round_trip: impl FnOnce() -> u32) {
         let Some(Begun { mark, read_at, members }) = self.oldest.take() else { return };
@@ -121,17 +121,17 @@ impl Client {
         }
     }
 
-    /// Keeps something until the connection ends.
+    /// Keeps a value until the connection ends.
     pub(crate) fn hold(&mut self, held: Box<dyn Any + Send>) {
         self.held = Some(held);
     }
 
-    /// The data to keep until the connection ends.
+    /// The value that is kept until the connection ends.
     pub(crate) fn release(&mut self) -> Option<Box<dyn Any + Send>> {
         self.held.take()
     }
 
-    /// Leaves it to a child process, which has a copy, to count the end.
+    /// Leaves the count of the end to a child process, which has a copy.
     pub(crate) fn leave_to_child(&mut self) {
         self.counts = false;
     }
@@ -142,7 +142,8 @@ impl Client {
 #[must_use = "a request that does not end is not counted"]
 pub struct Timing(Option<u64>);
 
-/// Notes that a request begins, for the histogram of latencies; without one, a branch.
+/// Notes that a request begins, for the histogram of latencies. Without one, the call costs a
+/// branch.
 #[inline]
 pub fn time_request() -> Timing {
     Timing(latencies::are_kept().then(records::now))

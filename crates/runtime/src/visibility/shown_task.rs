@@ -1,16 +1,16 @@
-//! The shown state of a task while it has its turn. The state is one word, so it costs one store
-//! and is read whole.
+//! The shown state of a task while it has its turn. The state is one word, so a store writes it and
+//! a load reads it completely.
 
 use super::Label;
 
-/// A task's number in its loop, the stage that it reached last, and which turn it is.
+/// A task's number in its loop, its last stage, and the number of its turn.
 ///
 /// ```text
 ///   63   62      41 40       32 31                      0
 ///   │ 1 │ turn (22) │ stage (9) │ number (32)            │
 /// ```
 ///
-/// It is not 0, which stands for no task. Of the turn the low bits are taken.
+/// The word is never 0, which stands for no task. Only the low bits of the turn are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShownTask(u64);
 

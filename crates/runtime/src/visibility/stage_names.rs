@@ -1,4 +1,4 @@
-//! The names of stages, as small numbers: what a kernel thread shows, a task notes and a parent
+//! The names of stages, as small numbers that a kernel thread shows, a task notes and a parent
 //! process reads.
 //!
 //! ```text
@@ -12,15 +12,15 @@
 //! ```
 //!
 //! A child process shows a number and not an address, because its parent does not have the child's
-//! memory. The table is mapped before a child is forked, and a child adds to it as its parent does.
+//! memory. The table is mapped before the first fork, and a child adds to it like its parent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::label::{LONGEST, Label, MOST, cut};
 use super::thread_slots;
 
-/// The names that this process has used, each at the place that its address leads to, or after it;
-/// 0 is none.
+/// The names that this process has used, each at the place of its address, or after it. 0 means no
+/// name.
 ///
 /// ```text
 ///   63         16 15        9 8       0
@@ -55,19 +55,19 @@ impl Label {
         Self::NONE
     }
 
-    /// Finds the name among those of all processes, or adds it there, and notes in `place` where it
-    /// is.
+    /// Finds the name among those of all processes, or adds it there, and notes its place in
+    /// `place`.
     #[cold]
     fn learn(name: &str, place: &AtomicU64, key: u64) -> Self {
         let index = thread_slots::names().and_then(|names| names.find_or_add(cut(name)));
         let label = index.map_or(Self::NONE, |index| Self::from_bits(index as u16 + 1));
         let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
-        // Should another thread have taken the place meanwhile, the next call finds the name again.
+        // If another thread has taken the place meanwhile, the next call finds the name again.
         let _ = place.compare_exchange(0, key | u64::from(label.bits()), success, failure);
         label
     }
 
-    /// The name; `None` where there is none.
+    /// The name. `None` for no stage.
     pub(crate) fn name(self) -> Option<String> {
         thread_slots::names()?.at(usize::from(self.bits()).checked_sub(1)?)
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn leaked(name: String) -> &'static str {
-        /// So that Miri sees that they are wanted.
+        /// The list shows Miri that these are leaked on purpose.
         static LEAKED: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
         let name = Box::leak(name.into_boxed_str());
         LEAKED.lock().unwrap().push(name);

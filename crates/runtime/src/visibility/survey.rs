@@ -1,7 +1,8 @@
-//! Asking the loops of this process what their tasks wait for.
+//! Asks the loops of this process for the waits of their tasks.
 //!
 //! A loop answers between two of its rounds: the watcher interrupts their waits, and waits for the
-//! answers. A loop that a task holds does not answer in time. That identifies it.
+//! answers. A loop that a task holds does not answer in time. The missing answer identifies the
+//! loop.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +13,7 @@ use super::thread_slots::{LoopTurn, loops};
 use super::{Trace, Wait};
 use crate::remote;
 
-/// The number of the last survey. A loop that has answered another owes an answer.
+/// The number of the last survey. A loop owes an answer if its last one has another number.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 static ANSWERS: Mutex<Answers> = Mutex::new(Answers { survey: 0, reports: Vec::new() });
 static ARRIVED: Condvar = Condvar::new();
@@ -27,7 +28,7 @@ struct Answers {
 pub struct Survey {
     /// The loops that answered in time.
     pub answered: Vec<LoopReport>,
-    /// The loops that did not.
+    /// The loops that did not answer.
     pub silent: Vec<LoopTurn>,
 }
 
@@ -40,7 +41,7 @@ pub struct LoopReport {
     pub tasks: usize,
     /// The number of ready tasks.
     pub ready: usize,
-    /// The tasks that have waited longest, in that order, as many as were asked for.
+    /// The tasks that have waited longest, the longest first, up to the requested number.
     pub longest: Vec<TaskReport>,
 }
 
@@ -49,19 +50,19 @@ pub struct LoopReport {
 pub struct TaskReport {
     /// The number of earlier tasks of the loop.
     pub number: u32,
-    /// The stage that it reached last.
+    /// The stage that the task reached last.
     pub stage: Option<String>,
     /// The wait of the task, or its last wait if it is ready.
     pub wait: Wait,
-    /// Whether it has been woken, and waits for its turn only.
+    /// Whether the task has been woken, and only waits for its turn.
     pub is_ready: bool,
     /// The time since the task last ran, in milliseconds of the loop's clock, as of its last round.
     pub waited: Duration,
-    /// In how long the time comes that it waits for, if it waits for a time.
+    /// The time until the task's deadline, if it has one.
     pub due: Option<Duration>,
-    /// The other end of what it reads from or writes to.
+    /// The peer of the task's socket.
     pub peer: Option<SocketAddr>,
-    /// The call stack of the task, if it has a stack, has begun, and has room for the walk.
+    /// The call stack of the task, if the task has a stack with enough room and has begun.
     pub trace: Option<Trace>,
 }
 
@@ -89,7 +90,7 @@ pub fn survey(most: u32, patience: Duration) -> Survey {
 /// The number of tasks that each loop should report.
 static MOST: AtomicU32 = AtomicU32::new(0);
 
-/// The survey that was asked for last; a loop compares it with the last that it answered.
+/// The number of the last requested survey. A loop compares it with the number of its last answer.
 #[inline]
 pub(crate) fn asked() -> u32 {
     ASKED.load(Ordering::Acquire)
@@ -99,7 +100,7 @@ pub(crate) fn most() -> usize {
     MOST.load(Ordering::Relaxed) as usize
 }
 
-/// A loop's answer to the survey of that number; one that comes too late is dropped.
+/// A loop's answer to the survey with this number. A late answer is dropped.
 pub(crate) fn answer(survey: u32, report: LoopReport) {
     let mut answers = lock();
     if answers.survey == survey {

@@ -2,9 +2,9 @@
 //! children.
 //!
 //! The table is one shared mapping, made before the first child. A parent gives its child a slot,
-//! and takes the slot back when the child has been reaped, whatever the child died of. A slot is
-//! never given back to the kernel, and keeps its counts for the next thread that takes it. So the
-//! sum over all slots is what has been counted since the process began.
+//! and takes the slot back when the child has been reaped, whatever the cause of its death. A
+//! slot's memory is never given back to the kernel. The slot keeps its counts for the next thread.
+//! So the sum over all slots has all counts since the process began.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -27,8 +27,8 @@ use super::shown_task::ShownTask;
 use super::{Wait, waits};
 use crate::pages;
 
-/// The most kernel threads that are seen at a time. A slot that is not used is not touched, and
-/// costs nothing.
+/// The most kernel threads that are visible at a time. An unused slot is not touched, and costs
+/// nothing.
 const SLOTS: usize = if cfg!(miri) { 1 << 6 } else { 1 << 16 };
 
 thread_local! {
@@ -59,7 +59,7 @@ const _: () =
 const IDLE: u32 = 0;
 const TASK: u32 = 1;
 const LOOP: u32 = 2;
-/// A part of a task, which other kernel threads go on with.
+/// A part of a task that continues on other kernel threads.
 const BLOCK: u32 = 3;
 
 #[repr(C)]
@@ -70,13 +70,13 @@ struct SlotTable {
     slots: [ThreadSlot; SLOTS],
 }
 
-/// The table; `None` when there is no memory for it, and then nothing is counted.
+/// The table. `None` if there is no memory for it, and then nothing is counted.
 fn table() -> Option<&'static SlotTable> {
     static TABLE: OnceLock<Option<&'static SlotTable>> = OnceLock::new();
     *TABLE.get_or_init(|| {
         let table = pages::share(size_of::<SlotTable>()).ok()?.cast::<SlotTable>();
         // SAFETY: the mapping is never unmapped, is aligned to a page and long enough. All zeroes
-        // is a valid table: it consists of atomic integers.
+        // are a valid table, which consists of atomic integers.
         Some(unsafe { table.as_ref() })
     })
 }
@@ -102,7 +102,7 @@ impl SlotTable {
     }
 }
 
-/// The names of stages; `None` when there is no memory for them.
+/// The names of stages. `None` if there is no memory for them.
 pub(super) fn names() -> Option<&'static Names> {
     table().map(|table| &table.names)
 }
@@ -117,25 +117,26 @@ pub(crate) fn with(use_slot: impl FnOnce(&ThreadSlot)) {
     }
 }
 
-/// The number of this kernel thread's slot; 0 without one.
+/// The number of this kernel thread's slot. 0 without a slot.
 pub(super) fn number_here() -> usize {
     let first = table().map_or(0, |table| table.slots.as_ptr().addr());
     SLOT.get().addr().saturating_sub(first) / size_of::<ThreadSlot>()
 }
 
-/// The slot of this kernel thread; without one, a slot that is in no table and is leaked.
+/// The slot of this kernel thread. Without one, a leaked slot outside of the table.
 pub(crate) fn here() -> &'static ThreadSlot {
     // SAFETY: slots are never unmapped.
     unsafe { SLOT.get().as_ref() }.unwrap_or_else(|| Box::leak(Box::default()))
 }
 
-/// A slot that no kernel thread has, for a loop that does not run.
+/// A slot without a kernel thread, for a loop that does not run.
 pub(crate) fn unused() -> &'static ThreadSlot {
     static UNUSED: OnceLock<ThreadSlot> = OnceLock::new();
     UNUSED.get_or_init(ThreadSlot::default)
 }
 
-/// This kernel thread's hold on its slot, given back on drop. It stays on its thread.
+/// This kernel thread's hold on its slot. Dropping it gives the slot back. The hold stays on its
+/// thread.
 pub struct Occupancy(&'static ThreadSlot, PhantomData<*const ()>);
 
 impl fmt::Debug for Occupancy {
@@ -146,8 +147,8 @@ impl fmt::Debug for Occupancy {
 
 /// Takes a slot for this kernel thread, unless it has one. A thread without a slot counts nothing.
 ///
-/// Threads that the runtime or an architecture makes have one. A foreign runtime's threads take it
-/// as they start, and drop it before they end.
+/// Threads that the runtime or an architecture makes have a slot. A foreign runtime's threads take
+/// a slot as they start, and drop it before they end.
 #[must_use]
 pub fn occupy() -> Option<Occupancy> {
     if !SLOT.get().is_null() {
@@ -167,8 +168,8 @@ impl Drop for Occupancy {
     }
 }
 
-/// A slot for a child process, taken by its parent; given back when it is dropped, which is when
-/// the child has been reaped.
+/// A slot for a child process, taken by its parent. The parent drops it after reaping the child,
+/// which gives the slot back.
 pub struct ChildSlot(Option<&'static ThreadSlot>);
 
 impl fmt::Debug for ChildSlot {
@@ -184,7 +185,7 @@ impl ChildSlot {
         Self(table().and_then(SlotTable::take))
     }
 
-    /// Makes it the slot of this kernel thread, the only one of a new child.
+    /// Makes it the slot of this kernel thread, the only thread of a new child.
     pub fn occupy(&self) {
         SLOT.set(ptr::null());
         if let Some(slot) = self.0 {
@@ -231,8 +232,7 @@ impl ThreadSlot {
         self.turn.store(task.bits(), Ordering::Relaxed);
     }
 
-    /// Shows that no task has its turn, and counts the turns that the loop of this kernel thread
-    /// has given.
+    /// Shows that no task has its turn, and counts the turns of this kernel thread's loop.
     #[inline]
     pub(crate) fn end_turns(&self, given: u64) {
         self.turn.store(0, Ordering::Relaxed);
@@ -240,7 +240,7 @@ impl ThreadSlot {
     }
 }
 
-/// Marks this kernel thread as one that runs a loop, for as long as the result lives.
+/// Marks this kernel thread as a loop's, for as long as the result lives.
 pub(crate) fn run_loop() -> RoleGuard {
     RoleGuard::begin(LOOP)
 }
@@ -250,15 +250,15 @@ pub(crate) fn run_task() -> RoleGuard {
     RoleGuard::begin(TASK)
 }
 
-/// Shows a block of a task that is at `stage`, for as long as the result lives. The task itself is
-/// counted where it starts.
+/// Shows a block of a task that is at `stage`, for as long as the result lives. The start of the
+/// task counts it.
 pub(crate) fn run_block(stage: Label) -> RoleGuard {
     let outer = RoleGuard::begin(BLOCK);
     with(|slot| slot.set_stage(stage));
     outer
 }
 
-/// The former state of a kernel thread, restored on drop. Tasks of the block world nest where one
+/// The former state of a kernel thread, restored on drop. Tasks of the block world nest if one
 /// serves a connection.
 pub(crate) struct RoleGuard {
     /// The present activity of the kernel thread.
@@ -303,9 +303,9 @@ impl Drop for RoleGuard {
     }
 }
 
-/// Shows that this kernel thread, of the block world, waits, for as long as the result lives.
+/// Shows that this kernel thread of the block world waits, for as long as the result lives.
 ///
-/// The clock is the coarse one, of some milliseconds: reading it costs a few nanoseconds.
+/// The coarse clock has a resolution of some milliseconds, and a reading costs a few nanoseconds.
 #[inline]
 pub(crate) fn show_wait(wait: Wait) -> ShownWait {
     with(|slot| {
@@ -325,7 +325,7 @@ impl Drop for ShownWait {
     }
 }
 
-/// The coarse clock, of some milliseconds.
+/// The coarse clock, with a resolution of some milliseconds.
 #[inline]
 pub(crate) fn coarse_milliseconds() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
@@ -344,7 +344,7 @@ pub fn totals() -> Totals {
     totals
 }
 
-/// The number of kernel threads that found no slot, and so are in no counter.
+/// The number of kernel threads without a slot, which no counter includes.
 #[must_use]
 pub fn uncounted_threads() -> u32 {
     table().map_or(0, |table| table.threads_without_slot.load(Ordering::Relaxed))
@@ -355,7 +355,7 @@ pub fn uncounted_threads() -> u32 {
 pub struct Threads {
     /// The number of tasks.
     pub count: usize,
-    /// Some of them: those that have waited longest, in that order.
+    /// The tasks that have waited longest, the longest first.
     pub longest: Vec<ThreadReport>,
 }
 
@@ -364,16 +364,15 @@ pub struct Threads {
 pub struct ThreadReport {
     /// The process, this one or a child.
     pub process: u32,
-    /// The number of the kernel thread, as the kernel has it (gettid(2)).
+    /// The kernel's number of the thread (gettid(2)).
     pub thread: u32,
-    /// The stage that it reached last.
+    /// The stage that the task reached last.
     pub stage: Option<String>,
-    /// The object of the wait.
+    /// The wait of the task.
     pub wait: Wait,
-    /// The time since the wait began. If the kernel thread runs, the time since its last wait
-    /// began.
+    /// The peer of the task's socket.
     pub waited: Duration,
-    /// The other end of what it reads from or writes to.
+    /// The peer of the task's socket.
     pub peer: Option<SocketAddr>,
 }
 
@@ -406,9 +405,9 @@ pub fn threads(most: usize) -> Threads {
 /// The activity of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopTurn {
-    /// The number of its kernel thread.
+    /// The number of the loop's kernel thread.
     pub thread: u32,
-    /// The turn that a task has; `None` between turns.
+    /// The turn of a task. `None` between turns.
     pub turn: Option<TaskTurn>,
 }
 
@@ -416,7 +415,7 @@ pub struct LoopTurn {
 #[derive(Clone, Copy, Debug)]
 pub struct TaskTurn(ShownTask);
 
-/// Whether they are the same turn, if there were less than four million between them. The stages
+/// Whether both are the same turn, if fewer than four million turns lie between them. The stages
 /// may differ.
 impl PartialEq for TaskTurn {
     fn eq(&self, other: &Self) -> bool {
@@ -433,14 +432,14 @@ impl TaskTurn {
         self.0.number()
     }
 
-    /// The stage that it reached last.
+    /// The stage that the task reached last.
     #[must_use]
     pub fn stage(self) -> Option<String> {
         self.0.stage().name()
     }
 }
 
-/// The loops of this process, each with what it does now.
+/// The loops of this process, each with its present activity.
 #[must_use]
 pub fn loops() -> Vec<LoopTurn> {
     let slots = table().into_iter().flat_map(SlotTable::opened);

@@ -1,10 +1,10 @@
 //! Finds the place of a parked user-level thread, and of a busy kernel thread.
 //!
 //! A parked user-level thread walks its own stack. Its loop runs the walk on top of the thread's
-//! suspended frames. So no code unwinds a stack that is not running. The walk only gathers
-//! addresses; their names are found by the code that prints them, on a stack with room for it.
+//! suspended frames. So no code unwinds a stack that is not running. The walk only collects
+//! addresses. The code that prints them finds their names, on a stack with room for it.
 //!
-//! A signal asks a kernel thread that computes. The handler notes the interrupted instruction. The
+//! A busy kernel thread is asked by a signal. The handler notes the interrupted instruction. The
 //! handler cannot find out more, because a walk of the stack may take locks.
 
 use std::fmt;
@@ -14,17 +14,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::mm::{Advice, madvise};
 
-/// Frames of a stack that are noted.
+/// The most frames of a stack that are noted.
 const FRAMES: usize = 48;
 
-/// Bytes of stack that a walk gets. It needs some 4 KiB; binding the symbols of the unwinder
-/// lazily, on a machine with large vector registers, some more.
+/// Bytes of stack that a walk gets. The walk needs some 4 KiB. Lazy binding of the unwinder's
+/// symbols needs more, on machines with large vector registers.
 const ROOM: usize = 16 * 1024;
 
 /// The addresses of a stack's frames, the innermost first.
 pub type Trace = Vec<usize>;
 
-/// Walks the stack that this is called on; `None` where it may lack the room.
+/// Walks the calling stack. `None` if the stack may lack the room.
 #[inline(never)]
 pub(crate) fn capture() -> Option<Trace> {
     if !has_room() {
@@ -38,8 +38,8 @@ pub(crate) fn capture() -> Option<Trace> {
     Some(trace)
 }
 
-/// Whether the stack that this is called on has [`ROOM`] left. The kernel is asked to make that
-/// memory readable (Linux 5.14), and refuses where any of it is a guard. It is not written to.
+/// Whether the calling stack has [`ROOM`] left. The function asks the kernel to make this memory
+/// readable (Linux 5.14). The kernel refuses if any of it is a guard. The memory is not written.
 fn has_room() -> bool {
     let page = rustix::param::page_size();
     let here = (&raw const page).addr() & !(page - 1);
@@ -67,19 +67,18 @@ pub fn name_frames(trace: &[usize]) -> Vec<String> {
     lines
 }
 
-/// The function that an instruction belongs to, and those that it was merged into, the innermost
-/// first.
+/// The function of an instruction, and the functions that it was merged into, the innermost first.
 #[must_use]
 pub fn name_instruction(instruction: usize) -> Vec<String> {
-    // What returns to an address called from before it, so the address before this one would be
-    // named.
+    // A return address follows its call, and the look-up subtracts one. Add one, so that it names
+    // this instruction.
     functions_at(instruction.saturating_add(1)).iter().map(Function::to_string).collect()
 }
 
-/// The function that a fiber begins with: what is above it is the loop.
+/// The first function of a fiber: all functions above it are the loop's.
 const BASE: &str = "duality_runtime::event_loop::park::fiber";
 
-/// Crates with functions that say nothing about what a task waits for, and their sources.
+/// Crates, and their sources, with functions that reveal nothing about a task's wait.
 const MACHINERY: &[(&str, &str)] = &[
     ("core::", "/library/core/"),
     ("alloc::", "/library/alloc/"),
@@ -88,14 +87,14 @@ const MACHINERY: &[(&str, &str)] = &[
     ("duality_fiber::", "/fiber/src/"),
 ];
 
-/// The same for functions of this crate that are beneath every wait.
+/// Functions of this crate that are beneath every wait.
 const OWN_MACHINERY: &[&str] =
     &["event_loop/", "visibility/", "world/", "net/socket.rs", "sync/wait_queue.rs"];
 
-/// A function of the program, and where in it an instruction is.
+/// A function of the program, and the place of an instruction in it.
 struct Function {
     name: String,
-    /// As the compiler was given it.
+    /// The path as the compiler recorded it.
     file: Option<String>,
     line: u32,
 }
@@ -104,7 +103,7 @@ fn functions_at(address: usize) -> Vec<Function> {
     let mut functions = Vec::new();
     backtrace::resolve(std::ptr::without_provenance_mut(address), |symbol| {
         functions.push(Function {
-            // The alternate form has no hash at its end.
+            // The alternate form has no hash at the end of the name.
             name: symbol.name().map_or_else(|| "?".into(), |name| format!("{name:#}")),
             file: symbol.filename().map(|file| file.to_string_lossy().into_owned()),
             line: symbol.lineno().unwrap_or(0),
@@ -142,26 +141,26 @@ impl fmt::Display for Function {
     }
 }
 
-/// Enough of a path to find the file.
+/// The part of a path that is enough to find the file.
 fn last_components(path: &str) -> &str {
     const KEPT: usize = 4;
     path.rmatch_indices('/').nth(KEPT - 1).map_or(path, |(slash, _)| &path[slash + 1..])
 }
 
-/// The instruction that the last thread which was asked had reached; 0 before it answers.
+/// The instruction that the last asked thread had reached. 0 before its answer.
 static SAMPLED: AtomicUsize = AtomicUsize::new(0);
 
-/// Installs the handler that [`sample`] needs, for SIGURG, which nothing else uses.
+/// Installs the handler that [`sample`] needs, for SIGURG, which has no other use.
 ///
 /// # Errors
 ///
 /// The errors of `sigaction(2)`.
 pub fn install_sampling() -> io::Result<()> {
-    // SAFETY: all zeroes is a valid `sigaction`: no flags, an empty mask, the default handler.
+    // SAFETY: all zeroes are a valid `sigaction`: no flags, an empty mask, the default handler.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
     action.sa_sigaction = note_instruction as *const () as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
-    // SAFETY: the action is valid, and its handler does only what a handler may.
+    // SAFETY: the action is valid, and its handler is async-signal-safe.
     if unsafe { libc::sigaction(libc::SIGURG, &action, std::ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -169,8 +168,8 @@ pub fn install_sampling() -> io::Result<()> {
 }
 
 extern "C" fn note_instruction(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel gives a handler that was installed with SA_SIGINFO the interrupted
-    // context.
+    // SAFETY: a handler that was installed with SA_SIGINFO gets the interrupted context from the
+    // kernel.
     let context = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
     #[cfg(target_arch = "x86_64")]
     let instruction = context.gregs[libc::REG_RIP as usize] as usize;
@@ -179,8 +178,8 @@ extern "C" fn note_instruction(_: i32, _: *mut libc::siginfo_t, context: *mut li
     SAMPLED.store(instruction, Ordering::Release);
 }
 
-/// Asks a kernel thread of this process for the instruction that it executes; `None` when it does
-/// not answer at once. One caller at a time.
+/// Asks a kernel thread of this process for its present instruction. `None` if it does not answer
+/// at once. One caller at a time.
 #[must_use]
 pub fn sample(thread: u32) -> Option<usize> {
     const ATTEMPTS: u32 = 1000;
@@ -208,14 +207,15 @@ mod tests {
 
     #[inline(never)]
     fn a_function_of_this_test() -> Option<Trace> {
-        // Something to do after the call, which otherwise takes this function's place on the stack.
+        // A statement after the call, so that the call is not a tail call, which would replace this
+        // function's frame.
         std::hint::black_box(capture())
     }
 
     #[test]
     fn a_walk_names_its_callers() {
         let trace = a_function_of_this_test().expect("a test's stack has room");
-        // To `name_frames`, functions of this module are machinery.
+        // `name_frames` takes functions of this module for machinery.
         let mut functions = trace.iter().flat_map(|&address| functions_at(address));
         assert!(functions.any(|function| function.name.contains("a_function_of_this_test")));
     }

@@ -14,9 +14,9 @@ pub enum Wait {
     Begin,
     /// The task runs, or (under a loop) could run.
     Nothing,
-    /// To read from, or to accept at, a descriptor.
+    /// Reading from a descriptor, or accepting at one.
     Read(RawFd),
-    /// To write to, or to connect, a descriptor.
+    /// Writing to a descriptor, or connecting it.
     Write(RawFd),
     /// A time.
     Time,
@@ -28,13 +28,13 @@ pub enum Wait {
     Receive,
     /// Room in a channel.
     Send,
-    /// The end of a task that was spawned.
+    /// The end of a spawned task.
     Join,
     /// Work on a helper thread.
     Offload,
-    /// The next turn, which it has left to others.
+    /// The next turn, because the task has yielded.
     Turn,
-    /// A future that is not this crate's.
+    /// A future of another library.
     Foreign,
     /// Several things at once, by [`gather`](crate::task::gather).
     Several,
@@ -51,8 +51,8 @@ impl Wait {
         }
     }
 
-    /// As one small word, which is not 0. A descriptor of more than 28 bits is cut. Linux allows no
-    /// more than 2^30 in theory, and 2^20 by default.
+    /// The wait as one small word, which is not 0. A descriptor of more than 28 bits is cut. Linux
+    /// allows no more than 2^30 in theory, and 2^20 by default.
     #[inline]
     pub(crate) const fn pack(self) -> u32 {
         let (kind, detail) = match self {
@@ -96,16 +96,15 @@ impl Wait {
     }
 }
 
-/// The other end of the socket that a task waits for, and therefore holds; `process` is this one or
-/// a child of it. At worst the number has come to mean another socket in the meantime.
+/// The peer of the socket that a task waits for, and therefore holds. `process` is this process or
+/// its child. At worst, the number has come to mean another socket in the meantime.
 pub(crate) fn peer(wait: Wait, process: Pid) -> Option<SocketAddr> {
     let (Wait::Read(descriptor) | Wait::Write(descriptor)) = wait else { return None };
     let peer = if process == getpid() {
-        // SAFETY: should the number mean nothing any more, the kernel says so; the call changes
-        // nothing.
+        // SAFETY: if the number is no longer valid, the kernel says so. The call changes nothing.
         getpeername(unsafe { BorrowedFd::borrow_raw(descriptor) })
     } else {
-        // Where the kernel forbids a look into another process, the peer is not known.
+        // If the kernel forbids a look into another process, the peer is unknown.
         let process = pidfd_open(process, PidfdFlags::empty()).ok()?;
         getpeername(pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty()).ok()?)
     };

@@ -1,8 +1,8 @@
 //! The block world: a wait puts the kernel thread to sleep.
 //!
 //! Processes, kernel threads and pools of either live here. An operation on a socket is the plain
-//! blocking system call. Its time-out is the socket's own (`SO_RCVTIMEO`, `SO_SNDTIMEO`), so that
-//! it costs no call of its own. Only under an ambient deadline is the socket polled first.
+//! blocking system call. The call's time-out is the socket's own (`SO_RCVTIMEO`, `SO_SNDTIMEO`), so
+//! that it costs no further call. Only under an ambient deadline is the socket polled first.
 
 use std::future::Future;
 use std::io;
@@ -22,8 +22,8 @@ use crate::thread_waker::with_waker_of_running;
 use crate::visibility::{self, thread_slots};
 use crate::wait::{Ambient, Waited, ambient, ambient_deadline, earlier, set_ambient};
 
-/// Runs `future` to its end on this kernel thread; whatever it waits for, the kernel thread waits
-/// for.
+/// Runs `future` to its end on this kernel thread, which waits in place for each of the future's
+/// waits.
 ///
 /// ```
 /// # use duality_runtime as duality;
@@ -40,8 +40,8 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
             loop {
                 match future.as_mut().poll(&mut context) {
                     Poll::Ready(output) => break output,
-                    // Our own operations do this only within `timeout` and where waits are
-                    // gathered. A foreign future may.
+                    // Our own operations return `Pending` only within `timeout` and where waits are
+                    // gathered. A foreign future may always return it.
                     Poll::Pending => drop(gather::wait_in_place(Ambient::Never)),
                 }
             }
@@ -65,18 +65,18 @@ pub(crate) fn wait(deadline: Option<Instant>) -> Waited {
     if passed(ambient) { Waited::Pending } else { Waited::Again }
 }
 
-/// How an operation waits for its descriptor.
+/// The wait of an operation for its descriptor.
 pub(crate) struct Waiting<'p> {
     pub(crate) direction: Direction,
-    /// The place that others may want.
+    /// The place that other clients may want.
     pub(crate) place: Option<&'p Place<'p>>,
-    /// Whether the operation is not to be attempted before there is something to do.
+    /// Whether the operation must not be attempted before data or room are there.
     pub(crate) looks_first: bool,
 }
 
 /// The result of the wait for a descriptor.
 pub(crate) enum Ready {
-    /// To be attempted: the descriptor is ready, or the attempt itself is the wait.
+    /// Make the attempt: the descriptor is ready, or the attempt itself is the wait.
     Yes,
     /// The ambient deadline has passed.
     Cancelled,
@@ -84,9 +84,9 @@ pub(crate) enum Ready {
     Displaced,
 }
 
-/// Waits for a descriptor where the operation cannot do it itself: under an ambient deadline, or
-/// where it is to look first. An error of `TimedOut` says that the operation's own deadline, which
-/// `own` tells, has passed.
+/// Waits for a descriptor where the operation itself cannot: under an ambient deadline, or if it
+/// must check first. An error of `TimedOut` says that the operation's own deadline, the result of
+/// `own`, has passed.
 pub(crate) fn wait_for_descriptor(
     descriptor: BorrowedFd<'_>,
     waiting: &Waiting<'_>,
@@ -120,7 +120,7 @@ pub(crate) fn wait_for_descriptor(
                 }
             }
             Err(rustix::io::Errno::INTR) => {}
-            // Ready, or an error that the attempt will meet again and report.
+            // The descriptor is ready, or has an error that the attempt will meet again and report.
             _ => return Ok(Ready::Yes),
         }
     }

@@ -1,4 +1,4 @@
-//! Waiting for the drain: for what is to do something at it by itself.
+//! Waiting for the drain, for code that acts at a drain.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,8 +11,8 @@ use crate::gather::{Key, forget_drain, note_drain};
 /// Waits until this process, or the [`Scope`](crate::drain::Scope) of this kernel thread, is asked
 /// to drain.
 ///
-/// A service that reads straight-line needs it not: the drain ends its input. It is for tasks that
-/// wait for something else, or that use the poll-style methods of a stream.
+/// A straight-line service does not need this, because the drain ends its input. Use it in tasks
+/// that wait for other events, or that use the poll-style methods of a stream.
 ///
 /// ```
 /// # use duality_runtime as duality;

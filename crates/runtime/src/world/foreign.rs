@@ -1,15 +1,16 @@
-//! Finds futures of other libraries that poll several of ours at a time, such as
+//! Finds futures of other libraries that poll several of our futures at a time, such as
 //! `FuturesUnordered`, outside [`gather`](super::gather).
 //!
-//! A straight-line task waits for one thing at a time. In the block and the park world each wait
+//! A straight-line task waits for one thing at a time. In the block and the park world, each wait
 //! happens within `poll`. So the futures of such a combinator run one after the other, and deadlock
-//! where one of them needs another. On a loop, a wait for a socket or a time wakes the task and not
-//! the waker of the combinator. The combinator then may never poll the future again.
+//! if one needs another. On a loop, a wait for a socket or a time wakes the task and not the waker
+//! of the combinator. The combinator then may never poll the future again.
 //!
-//! A combinator is found by its waker: a wait that is polled with another waker than its task has
-//! one in between. So the check costs one comparison at a wait, and nothing where an operation is
-//! ready. A combinator that passes the task's waker on (`join!`, `select!`) is not found. A wait
-//! for a socket in the block world is not foreign either, because it is a plain system call.
+//! The check finds a combinator by its waker. If a wait is polled with another waker than the
+//! task's, a combinator is in between. So the check costs one comparison at a wait, and nothing if
+//! an operation is ready. A combinator that passes the task's waker on (`join!`, `select!`) is not
+//! found. A wait for a socket in the block world is not foreign either, because it is a plain
+//! system call.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Context;
@@ -17,8 +18,8 @@ use std::task::Context;
 use crate::log;
 use crate::wait::gathers;
 
-/// Checks that a wait is polled with the waker of its task, with its data at `own`; 0 where no task
-/// of ours runs.
+/// Checks that a wait is polled with the waker of its task. The data of that waker are at `own`,
+/// which is 0 if no task of ours runs.
 #[inline(always)]
 pub(crate) fn check(context: &Context<'_>, own: usize) {
     if context.waker().data().addr() != own {

@@ -1,9 +1,9 @@
 //! Gathered waits: one task waits for several things at once.
 //!
 //! A straight-line task waits for one thing at a time, within `poll` in the block and the park
-//! world. While waits are *gathered*, a wait notes what it waits for and returns `Pending`, in
-//! every world. So a combinator of any library may poll several futures. [`gather`] then waits once
-//! for all that they noted:
+//! world. While waits are *gathered*, each wait is noted and returns `Pending`, in every world. So
+//! a combinator of any library may poll several futures. [`gather`] then waits once for all noted
+//! waits:
 //!
 //! ```text
 //!   gather(future) ──polls──▶ future ──polls──▶ read: would block: noted, Pending
@@ -14,12 +14,13 @@
 //!        ╰──       suspend, reactor    Pending; they wake the task
 //! ```
 //!
-//! The mode is the ambient deadline at its extreme, one that has always passed. It is looked at
-//! where the deadline is. So a wait outside [`gather`] costs what it did.
+//! The mode is an extreme ambient deadline, which has always passed. The code checks the mode where
+//! it checks the deadline. So a wait outside [`gather`] has no additional cost.
 //!
-//! A combinator may poll a future with a waker of its own, and polls the future again only if that
-//! was used. So each note has the waker that it was made with. A combinator need not poll a future
-//! again before that. So a note stays until it comes true, or its future or socket is dropped.
+//! A combinator may poll a future with its own waker, and polls the future again only after this
+//! waker is used. So each note keeps the waker with which it was made. Before that, a combinator
+//! need not poll the future again. So a note stays until it comes true, or its future or socket is
+//! dropped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -33,12 +34,12 @@ use crate::gather::{Key, forget_time_in_place, note_time_in_place, poll_gatherin
 use crate::visibility::Wait;
 use crate::wait::Waited;
 
-/// Waits for everything that `future` waits for at once. So it may poll several futures, by a
+/// Waits for everything that `future` waits for at once. So `future` may poll several futures, by a
 /// combinator of any library: `FuturesUnordered`, `select`, `join_all`.
 ///
-/// [`select!`](crate::select) and [`join!`](crate::join) do this by themselves.
+/// [`select!`](crate::select) and [`join!`](crate::join) use this function.
 ///
-/// A future that is dropped before it is ready loses nothing: a read that has not returned has
+/// A future that is dropped before it is ready loses no data: a read that has not returned has
 /// taken no bytes.
 ///
 /// ```
@@ -101,8 +102,8 @@ pub(crate) fn note_time(key: Key, deadline: Instant, context: &Context<'_>) {
     }
 }
 
-/// Forgets the deadline of that key. Where a task is dropped outside its world, the deadline stays,
-/// and wakes in vain.
+/// Forgets the deadline with this key. If a task is dropped outside of its world, the deadline
+/// stays, and wakes in vain.
 #[cold]
 pub(crate) fn forget_time(key: Key) {
     // SAFETY: the references end with this call.
@@ -114,7 +115,7 @@ pub(crate) fn forget_time(key: Key) {
 }
 
 impl Here<'_> {
-    /// Waits for what was noted.
+    /// Waits for all noted waits.
     #[inline]
     fn wait_for_several(self) -> Waited {
         match self {

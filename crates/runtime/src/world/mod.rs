@@ -1,8 +1,8 @@
-//! Worlds: what "wait" means on this kernel thread.
+//! Worlds: the meaning of "wait" on this kernel thread.
 //!
-//! Every blocking operation of this crate has the same shape in every world. *Attempt* it; when it
-//! would block, *register* for what it waits for; *wait*; attempt it again. The worlds differ in
-//! the wait, and only there:
+//! Every blocking operation of this crate has the same shape in every world. *Attempt* it. If it
+//! would block, *register* for the event, *wait*, and attempt it again. The worlds differ in the
+//! wait, and only there:
 //!
 //! ```text
 //!            attempt ──ok──▶ Ready
@@ -17,16 +17,17 @@
 //!   reactor:    return Pending; the reactor has us queued    (the same)
 //! ```
 //!
-//! [`World`] names the four, and `Here::find` alone chooses between them. The block world's wait
-//! is in [`block`]; those of park and suspend, which share the event loop, are in
-//! `event_loop/park.rs`; the reactor's is in `blocks/mod.rs`.
+//! [`World`] names the four worlds, and `Here::find` alone chooses between them. The block world's
+//! wait is in [`block`]. The waits of park and suspend, which share the event loop, are in
+//! `event_loop/park.rs`. The reactor's wait is in `blocks/mod.rs`.
 //!
-//! A kernel thread is in the block world unless an [`EventLoop`](crate::event_loop::EventLoop) runs
-//! on it, or a block with waits that suspend ([`Waits`](crate::blocks::Waits)). Block and park
-//! therefore never return `Pending`, with one exception, for [`time::timeout`]. A wait that ends
-//! because the *ambient deadline* has passed returns `Pending`, in every world. The `timeout` that
-//! set the deadline sees that and drops the future. So straight-line code that blocks a kernel
-//! thread can be cancelled like any other future.
+//! A kernel thread is in the block world unless it runs an
+//! [`EventLoop`](crate::event_loop::EventLoop), or a block with waits that suspend
+//! ([`Waits`](crate::blocks::Waits)). Block and park therefore never return `Pending`, with one
+//! exception, for [`time::timeout`]. A wait that ends because the *ambient deadline* has passed
+//! returns `Pending`, in every world. The `timeout` that set the deadline notices this and drops
+//! the future. So straight-line code that blocks a kernel thread can be cancelled like any other
+//! future.
 //!
 //! [`time::timeout`]: crate::time::timeout
 
@@ -52,11 +53,11 @@ use crate::wait::Waited;
 pub enum World {
     /// The kernel thread sleeps.
     Block,
-    /// Another fiber runs on this kernel thread, which a loop has.
+    /// Another fiber runs on this kernel thread, which runs a loop.
     Park,
     /// The task returns `Pending` to its loop.
     Suspend,
-    /// The task returns `Pending` and leaves its kernel thread; a [reactor](crate::blocks::Reactor)
+    /// The task returns `Pending` and leaves its kernel thread. A [reactor](crate::blocks::Reactor)
     /// has its next block queued.
     Reactor,
 }
@@ -83,8 +84,8 @@ pub fn here() -> World {
     }
 }
 
-/// The world of this kernel thread, with what its waits need. Park and suspend part only where a
-/// task leaves its loop (`event_loop/park.rs`).
+/// The world of this kernel thread, with the objects that its waits need. Park and suspend differ
+/// only when a task leaves its loop (`event_loop/park.rs`).
 #[derive(Clone, Copy)]
 pub(crate) enum Here<'a> {
     Block,
@@ -96,7 +97,7 @@ pub(crate) enum Here<'a> {
 impl<'a> Here<'a> {
     /// # Safety
     ///
-    /// The references are used no longer than the call lasts within which they were made.
+    /// The references must not outlive the call within which they were made.
     #[inline(always)]
     pub(crate) unsafe fn find() -> Self {
         // SAFETY: as the caller promises. `enter`, which lends the loop, is on the stack below the
@@ -104,7 +105,7 @@ impl<'a> Here<'a> {
         if let Some(core) = unsafe { current::this_loop() } {
             return Self::Loop(core);
         }
-        // SAFETY: as above; what polls the task's block lends the task.
+        // SAFETY: as above; the code that polls the task's block lends the task.
         let task = unsafe { blocks::this_task() };
         match task.and_then(|task| Some((task, task.reactor()?))) {
             None => Self::Block,
@@ -112,10 +113,10 @@ impl<'a> Here<'a> {
         }
     }
 
-    /// Waits until the running task is woken or `deadline` passes; may return early. `wait` is its
-    /// name in a dump.
+    /// Waits until the running task is woken or `deadline` passes. May return early. `wait` is the
+    /// wait's name in a dump.
     ///
-    /// Inlined into its callers, as [`Core::wait`] is; so are the two below.
+    /// Inlined into its callers, like [`Core::wait`]. The two functions below are inlined too.
     #[inline(always)]
     fn wait(self, context: &Context<'_>, wait: Wait, deadline: Option<Instant>) -> Waited {
         match self {
@@ -133,7 +134,7 @@ impl<'a> Here<'a> {
         }
     }
 
-    /// Waits until the running task is woken; no dump names it.
+    /// Waits until the running task is woken, without a name in dumps.
     #[inline(always)]
     pub(crate) fn wait_for_waker(self) -> Waited {
         match self {
@@ -160,7 +161,7 @@ impl<'a> Here<'a> {
     }
 }
 
-/// The present as this world sees it: a loop's clock is read once in each round.
+/// The present time in this world: a loop reads the clock once in each round.
 #[inline]
 pub(crate) fn now() -> Instant {
     current::with_loop(|core| core.map_or_else(Instant::now, Core::now))
@@ -169,7 +170,7 @@ pub(crate) fn now() -> Instant {
 /// Waits until `condition` is ready. The code that makes the condition ready wakes the waker that
 /// the condition received.
 ///
-/// `deadline` ends the wait with `Ready(None)`. `wait` is its name in a dump.
+/// `deadline` ends the wait with `Ready(None)`. `wait` is the wait's name in a dump.
 pub(crate) fn wait_until<T>(
     context: &mut Context<'_>,
     wait: Wait,

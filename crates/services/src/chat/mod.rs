@@ -35,13 +35,13 @@ mod room;
 use std::{io, mem, net::Shutdown, sync::Arc, time::Duration};
 
 use duality_runtime::{
-    net::TcpStream,
+    net::{Line, Lines, TcpStream},
     task::{self, JoinHandle},
 };
 
 use crate::{
     Entry, Setting,
-    line::{FULL, Line, Lines, PATIENCE, UNAVAILABLE, bound_patience, linger},
+    line::{FULL, PATIENCE, UNAVAILABLE, bound_patience, linger},
     shared,
     store::Channel,
 };

@@ -34,7 +34,7 @@ use std::{
 };
 
 use duality_runtime::{
-    net::TcpStream,
+    net::{Lines, TcpStream},
     sync, task,
     time::{Instant, timeout},
 };
@@ -45,7 +45,7 @@ use super::{
     standing::Player,
 };
 use crate::{
-    line::{FULL, Lines, UNAVAILABLE},
+    line::{FULL, UNAVAILABLE},
     per_loop::PerLoop,
     store::{Channel, Subscription, Unavailable},
 };

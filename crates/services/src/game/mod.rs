@@ -41,11 +41,11 @@ use std::{
     time::Duration,
 };
 
-use duality_runtime::net::TcpStream;
+use duality_runtime::net::{Line, Lines, TcpStream};
 
 use crate::{
     Entry, Setting,
-    line::{FULL, Line, Lines, PATIENCE, bound_patience, linger},
+    line::{FULL, PATIENCE, bound_patience, linger},
     shared,
     store::Channel,
 };

@@ -15,6 +15,13 @@ impl Status {
     const fn new(code: u16, reason: &'static str, explanation: &'static str) -> Self {
         Status { code, reason, explanation }
     }
+
+    /// Whether the server has failed. It has not where it does not know a method or a version (501,
+    /// 505).
+    #[must_use]
+    pub fn is_a_failure(&self) -> bool {
+        self.code >= 500 && ![501, 505].contains(&self.code)
+    }
 }
 
 /// 200 OK.

@@ -212,6 +212,7 @@ impl<'l> Wire<'l> {
         persistence: Persistence,
         now: u64,
     ) -> io::Result<()> {
+        self.note(reply.status);
         let start = self.output.gathered().len();
         reply.write_head(self.output.gather(), now, persistence);
         let is_head = request.method == Method::Head;
@@ -221,6 +222,13 @@ impl<'l> Wire<'l> {
             return Ok(());
         }
         if self.gather(&reply.body) { Ok(()) } else { self.send_long(&reply.body).await }
+    }
+
+    /// Notes a status that tells of a failure of this server.
+    fn note(&mut self, status: &Status) {
+        if status.is_a_failure() {
+            self.stream.fail_request();
+        }
     }
 
     /// Gives a client leave to send a body.
@@ -262,6 +270,7 @@ impl<'l> Wire<'l> {
         input: &mut Input,
         linger: Duration,
     ) -> io::Result<()> {
+        self.note(reply.status);
         let start = self.output.gathered().len();
         reply.write(self.output.gather(), clock::seconds(), Persistence::Close, is_head);
         // A request that cannot be read has no first line to log.

@@ -2,19 +2,14 @@
 //! and loopback links. Only headers are looked at, so `tcpdump -s 128` captures enough.
 
 use std::io::BufRead;
-use std::net::IpAddr;
-use std::time::Duration;
 
-use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket, TransportSlice};
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{Block, LegacyPcapReader, Linktype, PcapBlockOwned, PcapError, PcapNGReader};
 
 use super::{Error, Input, Rejected};
-use crate::classes::Classes;
-use crate::flows::{Flows, Segment};
-use crate::gather::{MOST, Rules, assemble, size_warnings};
-use crate::recorder::turns;
-use crate::trace::{Head, Inferred, Sizes, Trace};
+use crate::gather::Rules;
+use crate::packets::{Link as Kind, Packets};
+use crate::trace::Trace;
 
 /// The first bytes of pcap, of microseconds and of nanoseconds, in either byte order; of pcapng.
 const MAGIC: [[u8; 4]; 5] = [
@@ -37,9 +32,8 @@ pub(super) fn begins(start: &[u8]) -> bool {
 
 /// Reads captures into one trace.
 pub(super) struct Reader {
-    rules: Rules,
-    classes: Classes,
-    flows: Flows,
+    max_size: u64,
+    packets: Packets,
 }
 
 /// How packets of an interface are to be read.
@@ -53,11 +47,7 @@ struct Link {
 
 impl Reader {
     pub(super) fn new(rules: &Rules) -> Self {
-        Self {
-            classes: Classes::new(false, rules.max_size),
-            flows: Flows::new(rules.port),
-            rules: rules.clone(),
-        }
+        Self { max_size: rules.max_size, packets: Packets::new(rules.port, rules.max_size) }
     }
 
     pub(super) fn read(
@@ -101,32 +91,14 @@ impl Reader {
                 }
                 Err(_) => return Err(damaged(number + 1, "it is damaged")),
             }
-            if self.classes.requests > MOST {
+            if self.packets.is_full() {
                 return Err(Error::TooMany { file: file.to_owned() });
             }
         }
     }
 
-    pub(super) fn finish(mut self) -> Option<Trace> {
-        let (has_tls, headless) = (self.flows.has_tls, self.flows.headless);
-        let (opened, others, last) = self.flows.finish(&mut self.classes);
-        let mut warnings: Vec<String> = size_warnings(&self.classes, self.rules.max_size).collect();
-        if others > 0 {
-            warnings
-                .push(format!("connections to other ports, which are left out (--port): {others}"));
-        }
-        if headless > 0 {
-            warnings.push(format!("connections that began before the capture: {headless}"));
-        }
-        let head = Head {
-            source: "capture of packets".to_owned(),
-            sizes: Sizes::Wire,
-            resolution: Duration::from_micros(1),
-            inferred: inferred(has_tls),
-            warnings,
-            ..Head::default()
-        };
-        assemble(head, self.classes, opened, last)
+    pub(super) fn finish(self) -> Option<Trace> {
+        self.packets.finish("capture of packets", self.max_size)
     }
 
     /// Takes a block of the file, which may be a packet.
@@ -176,77 +148,24 @@ impl Reader {
         let micros = u128::from(time) * 1_000_000 / u128::from(link.resolution);
         let time = i64::try_from(micros).unwrap_or(i64::MAX / 4).min(i64::MAX / 4);
         let time = time.saturating_add(link.offset.saturating_mul(1_000_000)).max(0);
-        match segment(link.kind, data, length, time) {
-            Ok(segment) => self.flows.add(&segment, &mut self.classes),
-            Err(why) => rejected.add(file, format_args!("packet {number}"), why),
+        if let Err(why) = self.packets.add(link.kind.into(), data, length, time) {
+            rejected.add(file, format_args!("packet {number}"), why);
         }
     }
 }
 
-/// What a capture does not tell.
-fn inferred(has_tls: bool) -> Vec<Inferred> {
-    let tls = has_tls.then(|| Inferred {
-        what: "TLS".to_owned(),
-        value: "the first turn is the handshake".to_owned(),
-        why: "the port is that of https".to_owned(),
-    });
-    [turns()].into_iter().chain(tls).collect()
-}
-
-/// The header of a packet's segment, or why it has none. `length` is that of the packet before it
-/// was cut.
-fn segment(kind: Linktype, data: &[u8], length: u32, time: i64) -> Result<Segment, &'static str> {
-    let rest = |skip: usize| data.get(skip..).ok_or("cut off within the link's header");
-    let packet = match kind {
-        Linktype::ETHERNET => LaxSlicedPacket::from_ethernet(data).ok(),
-        Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 => LaxSlicedPacket::from_ip(data).ok(),
-        Linktype::NULL | Linktype::LOOP => LaxSlicedPacket::from_ip(rest(4)?).ok(),
-        Linktype::LINUX_SLL => of_type(data.get(14..16), rest(16)?),
-        Linktype(LINUX_SLL2) => of_type(data.get(..2), rest(20)?),
-        _ => return Err("of a link that is not Ethernet, IP, Linux cooked or loopback"),
-    };
-    let packet = packet.ok_or("cut off within a header")?;
-    let Some(TransportSlice::Tcp(tcp)) = &packet.transport else { return Err("no TCP") };
-    // What was cut off, and, if it is short, the padding of Ethernet, are no payload.
-    let cut = (length as usize).saturating_sub(data.len());
-    let (from, to, bytes) = match packet.net.as_ref().ok_or("no IP")? {
-        LaxNetSlice::Ipv4(ip) => {
-            let header = ip.header();
-            let told = usize::from(header.total_len()).checked_sub(header.slice().len());
-            let ends = [header.source_addr(), header.destination_addr()].map(IpAddr::V4);
-            // An offloading network card leaves the length of a long packet at zero.
-            let bytes = told.unwrap_or_else(|| ip.payload().payload.len() + cut);
-            (ends[0], ends[1], bytes)
+impl From<Linktype> for Kind {
+    fn from(number: Linktype) -> Self {
+        match number {
+            Linktype::ETHERNET => Self::Ethernet,
+            Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 => Self::Ip,
+            Linktype::NULL | Linktype::LOOP => Self::Loopback,
+            Linktype::LINUX_SLL => Self::Cooked,
+            Linktype(LINUX_SLL2) => Self::Cooked2,
+            _ => Self::Other,
         }
-        LaxNetSlice::Ipv6(ip) => {
-            let header = ip.header();
-            let extensions = ip.extensions().slice().len();
-            let told = usize::from(header.payload_length()).checked_sub(extensions);
-            let ends = [header.source_addr(), header.destination_addr()].map(IpAddr::V6);
-            let bytes = told.filter(|told| *told > 0);
-            (ends[0], ends[1], bytes.unwrap_or_else(|| ip.payload().payload.len() + cut))
-        }
-        _ => return Err("no IP"),
-    };
-    let bytes = bytes.saturating_sub(tcp.header_slice().len());
-    Ok(Segment {
-        time,
-        from: (from, tcp.source_port()),
-        to: (to, tcp.destination_port()),
-        sequence: tcp.sequence_number(),
-        is_syn: tcp.syn(),
-        is_ack: tcp.ack(),
-        is_fin: tcp.fin(),
-        is_rst: tcp.rst(),
-        bytes: u32::try_from(bytes).unwrap_or(u32::MAX).min(1 << 30),
-    })
+    }
 }
 
 /// The number of the newer Linux cooked link, which captures of all interfaces have.
 const LINUX_SLL2: i32 = 276;
-
-/// A packet with its type in two bytes of the link's header.
-fn of_type<'p>(kind: Option<&[u8]>, packet: &'p [u8]) -> Option<LaxSlicedPacket<'p>> {
-    let kind = u16::from_be_bytes(*kind?.first_chunk()?);
-    Some(LaxSlicedPacket::from_ether_type(EtherType(kind), packet))
-}

@@ -11,7 +11,7 @@ use std::time::Duration;
 use duality_lab::ask::clients;
 use duality_lab::ask::replay::read_trace;
 use duality_lab::ask::settings::{
-    check_warm_up, check_window, parse_duration, parse_place, parse_slo,
+    check_warm_up, check_window, parse_bytes, parse_duration, parse_place, parse_slo,
 };
 use duality_lab::ask::thresholds::Threshold;
 use duality_lab::measure::behaviour::Behaviour;
@@ -69,13 +69,13 @@ pub(super) struct Arguments {
     /// Connections that are open at once
     #[arg(short, long, default_value_t = 100)]
     connections: usize,
-    /// How long to measure, such as 10s, 500ms or 2m
+    /// Length of the measurement, such as 10s, 500ms or 2m
     #[arg(short, long, default_value = "10s", value_parser = parse_window, conflicts_with = "requests")]
     duration: Duration,
     /// Make exactly this many requests instead, those of the warm-up included
     #[arg(short = 'n', long)]
     requests: Option<u64>,
-    /// How long to run before measuring
+    /// Length of the warm-up before the measurement
     #[arg(long, default_value = "1s", value_parser = parse_warm_up, help_heading = heading::MEASURING)]
     warm_up: Duration,
     #[command(flatten)]
@@ -84,39 +84,47 @@ pub(super) struct Arguments {
     requests_of: RequestFlags,
     /// Fail if a figure passes its limit, such as 'p99>10ms'; may be given again
     ///
-    /// Figures are p50 to p99.99, max and mean, with a duration. Further ones are errors
+    /// Figures are p50 to p99.99, max and mean, with a duration. Further figures are errors
     /// ('errors>0'), failures as a share of all requests ('failures>1%') and rate ('rate<1000/s').
-    /// The exit code is then 1. It is also 1 where a rate (-R) was not kept.
+    /// The exit code is then 1. The exit code is also 1 if a rate (-R) was not kept.
     #[arg(long, value_name = "CONDITION", conflicts_with = "slo", help_heading = heading::CHECKS)]
     fail_if: Vec<Threshold>,
     /// Search for the highest rate that keeps this, such as p99=10ms
     ///
-    /// One of p50, p90, p99, p99.9, p99.99 and max, counted from when a request was due. Nothing
-    /// may fail. Short loads of a fifth of --duration narrow the rate down from --rate to 3 %. One
-    /// load of the whole --duration confirms the result. A percentile needs enough requests: 1,000
-    /// for p99, 10,000 for p99.9. Where the loads are too short for that, short loads take
-    /// --duration, and the last one up to three times as long.
+    /// Percentiles are p50, p90, p99, p99.9, p99.99 and max, counted from the time at which a
+    /// request was due. No request may fail. Short loads of a fifth of --duration narrow the rate
+    /// down from --rate to 3 %. One load of the whole --duration confirms the result. A percentile
+    /// needs enough requests: 1,000 for p99, 10,000 for p99.9. If the loads are too short for that,
+    /// short loads take --duration, and the last load takes up to three times as long.
     #[arg(long, value_name = "PERCENTILE=LIMIT", value_parser = parse_slo, conflicts_with = "requests")]
     slo: Option<Slo>,
     /// Replay a recorded load: connections come, ask, think and stay as they did
     ///
-    /// `duality trace from` makes a recording of an access log. The piece that is replayed is as
+    /// `duality trace from` makes a recording from an access log. The piece that is replayed is as
     /// long as --duration. With --close, each request has a connection of its own (docs/replay.md).
     #[arg(long, value_name = "TRACE", conflicts_with_all = ["requests", "slo", "connections"], help_heading = heading::CLIENTS)]
     trace: Option<PathBuf>,
-    /// Replay so many times the users, by pieces from as many places of the recording [default: 1]
+    /// Replay a multiple of the users, with pieces from as many places of the recording [default:
+    /// 1]
     #[arg(long, value_name = "N", requires = "trace", conflicts_with = "speed", help_heading = heading::CLIENTS)]
     users: Option<usize>,
-    /// Replay the recording so many times as fast: a what-if, since users do not think faster
+    /// Replay the recording faster by this factor: a what-if, since users do not think faster
     #[arg(long, value_name = "X", requires = "trace", help_heading = heading::CLIENTS)]
     speed: Option<f64>,
     /// Replay the piece from there: busiest, median, or a time such as 90s [default: anywhere]
     #[arg(long, value_name = "PLACE", requires = "trace", value_parser = parse_place, help_heading = heading::CLIENTS)]
     at: Option<At>,
+    /// So many users of --trace come at the same time: a what-if [default: 1]
+    #[arg(long, value_name = "N", requires = "trace", help_heading = heading::CLIENTS)]
+    bunch: Option<usize>,
+    /// Each client of --trace takes its replies at most so fast, in bytes a second such as 128KB: a
+    /// what-if [default: as recorded]
+    #[arg(long, value_name = "BYTES", requires = "trace", value_parser = parse_bytes, help_heading = heading::CLIENTS)]
+    client_rate: Option<u64>,
     /// Write the files that --trace asks for into DIR, to be served by --root, and do nothing else
     #[arg(long, value_name = "DIR", requires = "trace", help_heading = heading::CLIENTS)]
     files: Option<PathBuf>,
-    /// What chance depends on: the same seed gives the same arrivals
+    /// Seed of random choices: the same seed gives the same arrivals
     #[arg(long, default_value_t = 1, help_heading = heading::MEASURING)]
     seed: u64,
     /// The longest wait for a reply
@@ -128,7 +136,7 @@ pub(super) struct Arguments {
     /// How to write the report: text, json, csv or prometheus
     #[arg(long, value_enum, default_value_t = Format::Text, hide_possible_values = true)]
     format: Format,
-    /// The same as --format json
+    /// Short for --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
 }
@@ -195,7 +203,7 @@ impl Observer for Progress {
 }
 
 impl Arguments {
-    /// Why the load has failed: what is wrong with it, and the thresholds that it has passed.
+    /// The reasons why the load has failed: its faults, and the thresholds that it has passed.
     fn failures(&self, report: &Report) -> Result<Vec<String>, duality_load::HistogramError> {
         let mut failures: Vec<String> = report
             .failure()
@@ -254,6 +262,8 @@ impl Arguments {
             users: self.users.unwrap_or(1),
             speed: self.speed.unwrap_or(1.0),
             at: self.at,
+            bunch: self.bunch.unwrap_or(1),
+            client_rate: self.client_rate,
             seed: self.seed,
             keep_alive,
             ..Cut::of(self.duration)

@@ -16,7 +16,7 @@ use crate::metrics::page::Page;
 /// Buckets of latencies in Prometheus's format: 1 µs, twice as long each, and 67 s at last.
 const BUCKETS: u32 = 27;
 
-/// Why a report can always be written as JSON.
+/// The reason why a report can always be written as JSON.
 const PLAIN: &str = "a report is plain data";
 
 /// How a report is written.
@@ -36,7 +36,7 @@ pub(super) enum Format {
 ///
 /// # Errors
 ///
-/// Its histogram cannot be read.
+/// The report's histogram cannot be read.
 pub(super) fn report(report: &Report, format: Format) -> Result<String, HistogramError> {
     Ok(match format {
         Format::Text => report.render_text(),
@@ -61,7 +61,7 @@ pub(super) fn goodput(found: &Goodput, format: Format) -> Result<String, Histogr
         Format::Csv => probes(found),
         Format::Prometheus => match &found.report {
             Some(report) => prometheus(report)?,
-            // No load confirmed a rate, so there are no metrics of one.
+            // No load confirmed a rate, so there are no metrics.
             None => String::new(),
         },
     })
@@ -157,7 +157,7 @@ fn prometheus(report: &Report) -> Result<String, HistogramError> {
     Ok(text)
 }
 
-/// The metrics of a report, ready to be written.
+/// The metrics of a report, ready for output.
 #[derive(Debug)]
 struct Metrics {
     requests: u64,
@@ -235,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    /// A report of two latencies. Its target has characters that formats must quote.
+    /// A report of two latencies. The report's target has characters that formats must quote.
     fn example() -> Report {
         let json = serde_json::json!({
             "version": 1, "target": "http://127.0.0.1:80/a?b=\"c,d\"", "pattern": "closed",
@@ -252,7 +252,7 @@ mod tests {
         serde_json::from_value(json).unwrap()
     }
 
-    /// Latencies in nanoseconds, as a report has them.
+    /// Latencies in nanoseconds, in a report's form.
     fn histogram(latencies: &[u64]) -> String {
         let mut histogram = Histogram::<u64>::new(3).unwrap();
         latencies.iter().for_each(|latency| histogram.record(*latency).unwrap());

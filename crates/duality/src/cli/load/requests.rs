@@ -1,4 +1,4 @@
-//! The flags that say what a load of http asks, and which replies are correct.
+//! The flags about the requests of an http load, and its correct replies.
 
 use std::fs::File;
 use std::io::Read;
@@ -36,19 +36,19 @@ pub(super) struct RequestFlags {
     ///
     /// Each request is chosen at random, by its weight and --seed. Headers of a request, and a body
     /// as @FILE, follow on lines of their own, as in vegeta; a blank line ends them. A URL is a
-    /// /PATH, or one of the target. The target may be left out where the file names it.
+    /// /PATH, or one of the target. The target may be left out if the file names it.
     #[arg(long, value_name = "FILE", help_heading = heading::REQUESTS)]
     urls: Option<PathBuf>,
     /// Values for {{column}} in URLs, headers and bodies
     ///
     /// A file of comma-separated values, with the names of the columns in its first line. Each
-    /// connection has one row; further connections begin again with the first.
+    /// connection has one row; further connections start again with the first row.
     #[arg(long, value_name = "FILE.csv", help_heading = heading::REQUESTS)]
     values: Option<PathBuf>,
     /// The server's Unix socket; the target names the host and the path only
     #[arg(long, value_name = "SOCKET", help_heading = heading::REQUESTS)]
     unix: Option<PathBuf>,
-    /// Replace each connection after so many requests
+    /// Replace each connection after this many requests
     #[arg(long, value_name = "N", help_heading = heading::REQUESTS)]
     pub(super) requests_per_connection: Option<NonZeroU32>,
     /// Statuses of correct replies, such as 200,304 or 2xx [default: 200]
@@ -57,13 +57,13 @@ pub(super) struct RequestFlags {
     /// Bodies of correct replies: same, any or /EXPRESSION/ [default: same]
     ///
     /// same is the body of the first reply to the same request with the same status. An expression
-    /// is one of the regex crate, and is to be found in the body.
+    /// uses the syntax of the regex crate, and must match within the body.
     #[arg(long, value_name = "BODY", help_heading = heading::CHECKS)]
     expect_body: Option<ExpectedBody>,
 }
 
 impl RequestFlags {
-    /// The target of a command line: its `TARGET`, with what these flags ask.
+    /// The target of a command line: its `TARGET`, with the requests that these flags describe.
     pub(super) fn target(&self, target: Option<&str>) -> Result<Target, Failure> {
         let common = self.common()?;
         let listed = self.listed(&common)?;
@@ -92,7 +92,7 @@ impl RequestFlags {
         base.with_script(script).map_err(|error| Failure::misuse(error.to_string()))
     }
 
-    /// What to give where replies were wrong only because other ones were expected.
+    /// The flag to give if replies were wrong only because other replies were expected.
     pub(super) fn hint(&self, report: &Report) -> &'static str {
         let has = |kind: &str| report.errors.contains_key(kind);
         if !report.target.starts_with("http") {
@@ -116,7 +116,7 @@ impl RequestFlags {
         is_list || is_body || is_file || is_expected || method.is_some() || user.is_some()
     }
 
-    /// The server, and the path where there is no file of URLs.
+    /// The server, and the path if there is no file of URLs.
     fn base(&self, target: Option<&str>, listed: Option<&[Listed]>) -> Result<Target, Failure> {
         let named = listed.and_then(|listed| listed.iter().find_map(|one| one.authority.as_ref()));
         let text = match (target, named) {
@@ -143,7 +143,7 @@ impl RequestFlags {
         Ok(base)
     }
 
-    /// What all requests have in common. Its path has no meaning.
+    /// The common part of all requests. The path of this request has no meaning.
     fn common(&self) -> Result<Request, Failure> {
         let body = match (&self.body, &self.body_file) {
             (Some(text), _) => Some(text.clone().into_bytes()),
@@ -195,7 +195,7 @@ impl RequestFlags {
         }
     }
 
-    /// All URLs must be of one server, since each connection carries all of them.
+    /// All URLs must name one server, since each connection carries all of them.
     fn check_hosts(&self, base: &Target, listed: &[Listed]) -> Result<(), Failure> {
         let plain = |authority: &str| {
             let authority = authority.to_ascii_lowercase();
@@ -225,7 +225,7 @@ impl RequestFlags {
     }
 }
 
-/// Reads a file of at most so many bytes. A mistake names the file.
+/// Reads a file of at most `most` bytes. A mistake names the file.
 fn read_file(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(most as u64 + 1).read_to_end(&mut bytes));

@@ -1,4 +1,4 @@
-//! Unit costs: the table of `--costs`, and those that a model needs.
+//! Unit costs: the table of `--costs`, and the costs that a model needs.
 
 use std::ffi::OsString;
 use std::thread;
@@ -13,7 +13,7 @@ use duality_runtime::log;
 use super::super::{Failure, print};
 use super::Arguments;
 
-/// How well a model's unit costs are measured: in about ten seconds.
+/// The effort for a model's unit costs: about ten seconds.
 pub(super) const EFFORT: Effort =
     Effort { batches: 30, batch: Duration::from_millis(2), memory_batches: 0, parked: 0 };
 
@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     )))
 }
 
-/// The costs without a figure of any subject, each with its first reason.
+/// The costs without a figure of any subject, each with the first reason.
 fn missing(rows: &[Row]) -> Vec<(&'static str, &str)> {
     let missing = rows.iter().filter(|row| row.cells.iter().all(|cell| cell.outcome.is_err()));
     let told = missing.filter_map(|row| {
@@ -55,12 +55,12 @@ fn missing(rows: &[Row]) -> Vec<(&'static str, &str)> {
     told.collect()
 }
 
-/// Measures the unit costs that a model is made of. By [`Effort::QUICK`] that takes some two
-/// seconds, so that a comparison can do it before its cells. It takes no longer than `limit`.
+/// Measures the unit costs of a model. With [`Effort::QUICK`] this takes some two seconds, so that
+/// a comparison can do it before its cells. The measurement takes no longer than `limit`.
 ///
 /// # Errors
 ///
-/// When this program cannot be found, to be started again; when it takes longer.
+/// If this program cannot be found for another start, or the measurement takes longer.
 pub(in crate::cli) fn unit_costs(
     effort: Effort,
     limit: Option<Duration>,
@@ -75,7 +75,8 @@ pub(in crate::cli) fn unit_costs(
         &["--own-time", "--measure"],
         until,
     )?;
-    // A kernel thread of its own, because it is bound to one processor. The code after it is not.
+    // The measurement has its own kernel thread, because it is bound to one processor. The code
+    // after it is not bound.
     let rows = thread::scope(|scope| {
         let measured = thread::Builder::new().spawn_scoped(scope, || {
             run::pin();
@@ -97,7 +98,7 @@ pub(in crate::cli) fn unit_costs(
     UnitCosts::read(&table::json(&rows)).map_err(Failure::failed)
 }
 
-/// A plan that asks its own subjects by these flags of `model`.
+/// A plan with subjects of our own, which these flags of `model` measure.
 fn plan(
     costs: Vec<&'static Cost>,
     effort: Effort,
@@ -112,7 +113,7 @@ fn plan(
     Ok(Plan { costs, effort, own, peers, until })
 }
 
-/// The costs that `only` names, in the order of the table; all of them without it.
+/// The costs that `only` names, in the order of the table. Without `only`, all costs.
 fn chosen(only: Option<&[String]>) -> Result<Vec<&'static Cost>, Failure> {
     let Some(only) = only else { return Ok(ALL.iter().collect()) };
     if let Some(name) = only.iter().find(|name| !ALL.iter().any(|cost| cost.is_called(name))) {
@@ -126,7 +127,7 @@ fn chosen(only: Option<&[String]>) -> Result<Vec<&'static Cost>, Failure> {
     Ok(ALL.iter().filter(|cost| only.iter().any(|name| cost.is_called(name))).collect())
 }
 
-/// Measures in this process, and prints the line; of its own time only, if asked.
+/// Measures in this process, and prints the line. Reports the process's own time only, if asked.
 pub(super) fn answer(question: &[String], own_time: bool) -> Result<(), Failure> {
     let [subject, cost, count] = question else {
         return Err(Failure::misuse("--measure takes a subject, a cost and a count"));
@@ -139,11 +140,11 @@ pub(super) fn answer(question: &[String], own_time: bool) -> Result<(), Failure>
     let share = Duration::from_micros(usage::of_this_process().cpu_us - used)
         .div_duration_f64(start.elapsed().max(Duration::from_micros(1)));
     match reading {
-        // The other costs see to it themselves.
+        // The other costs do this themselves.
         Ok(reading) if own_time && is_of_a_world(cost) => {
-            // All happens on one processor, which never rests meanwhile. So time that this process
-            // did not use was used by others. A model rests on processor time, because the figures
-            // of servers do.
+            // All work is on one processor, which never rests meanwhile. So time that this process
+            // did not use was used by other processes. A model rests on processor time, because a
+            // server's figures do.
             let total = reading.total as f64 * share.clamp(0.0, 1.0);
             print(&Reading { total: (total as u64).max(1), ..reading }.line(cost))
         }

@@ -1,4 +1,4 @@
-//! `duality model`: where the time of a request goes, and what its parts cost alone.
+//! `duality model`: the causes of a request's time, and the cost of each alone.
 
 mod costs;
 mod workloads;
@@ -19,8 +19,8 @@ use duality_runtime::log;
 use super::{Failure, load, print};
 use crate::catalogue::Catalogue;
 
-/// The flags about a model. The flags of unit costs must name them, too: clap asks for no `--costs`
-/// where that would conflict.
+/// The flags about a model. The flags of unit costs must conflict with these flags, because clap
+/// does not require `--costs` where it would conflict.
 const NOT_OF_COSTS: [&str; 10] = [
     "out",
     "results",
@@ -104,32 +104,32 @@ pub(super) struct Arguments {
     /// Results of `duality compare` to make the model of, instead of measuring
     #[arg(value_name = "RESULTS", conflicts_with_all = ["service", "architectures", "concurrency", "check", "repeats", "window"])]
     results: Vec<PathBuf>,
-    /// Which workloads, by name or by service [default: all]
+    /// Workloads, by name or by service [default: all]
     #[arg(long, value_delimiter = ',', value_name = "A,B,…")]
     service: Option<Vec<String>>,
-    /// Which architectures [default: all that count what they do]
+    /// Architectures [default: all that count their operations]
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…")]
     architectures: Option<Vec<String>>,
-    /// The numbers of connections that the model is made from [default: 50]
+    /// Numbers of connections that the model is made from [default: 50]
     #[arg(short, long, value_delimiter = ',', value_name = "N,…")]
     concurrency: Option<Vec<usize>>,
-    /// Predict for so many connections
+    /// Predict for this many connections
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     predict: Vec<usize>,
-    /// Predict for so many connections, and measure them as well
+    /// Predict for this many connections, and measure them as well
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     check: Vec<usize>,
-    /// How often each cell is measured [default: 2]
+    /// Number of measurements of each cell [default: 2]
     #[arg(long)]
     repeats: Option<usize>,
-    /// How long each cell is measured [default: 600ms]
+    /// Length of the measurement of each cell [default: 600ms]
     #[arg(long, value_parser = parse_duration)]
     window: Option<Duration>,
     /// Unit costs that `duality model --costs --json` has written [default: they are measured
     /// first]
     #[arg(long, value_name = "FILE")]
     unit_costs: Option<PathBuf>,
-    /// Where model.html and model.json go, and results.jsonl of each workload [default: nowhere]
+    /// Directory of model.html, model.json, and each workload's results.jsonl [default: none]
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Measure only the unit costs: those of the model, others, and those of peers
@@ -141,7 +141,7 @@ pub(super) struct Arguments {
     /// Measure briefly: for a look, not for figures
     #[arg(long)]
     quick: bool,
-    /// Where the peers' programs are [default: target/peers, where `cargo xtask peers` puts them]
+    /// Folder of the peers' programs [default: target/peers, where `cargo xtask peers` puts them]
     #[arg(long, value_name = "DIR", requires = "costs", conflicts_with_all = NOT_OF_COSTS)]
     peers: Option<PathBuf>,
     /// Print JSON (format version 1)
@@ -150,7 +150,7 @@ pub(super) struct Arguments {
     /// Answer for one of our own subjects, as a peer's program does (peers/README.md)
     #[arg(long, hide = true, num_args = 3, value_names = ["SUBJECT", "COST", "COUNT"])]
     measure: Option<Vec<String>>,
-    /// … and leave out what others had of the processor meanwhile
+    /// … without the processor time that other processes took meanwhile
     #[arg(long, hide = true, requires = "measure")]
     own_time: bool,
 }
@@ -204,7 +204,7 @@ fn measured(
     Ok(Model { costs, workloads, checks })
 }
 
-/// The model of what `compare` has measured.
+/// The model of results of `compare`.
 fn of_results(arguments: &Arguments, known: Option<UnitCosts>) -> Result<Model, Failure> {
     let (heading, records) =
         results::read(&arguments.results).map_err(|error| Failure::misuse(error.to_string()))?;

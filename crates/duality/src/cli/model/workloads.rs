@@ -1,5 +1,5 @@
-//! The workloads that a model is made from: Demsky's ten, the web server with connections that
-//! stay, and the guestbook.
+//! The workloads of a model: Demsky's ten, the web server with persistent connections, and the
+//! guestbook.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -17,15 +17,15 @@ use super::super::{Failure, Tuning, experiment, flag};
 use super::Arguments;
 use crate::catalogue::Catalogue;
 
-/// How many connections there are when nothing is said: as many as in Demsky's benchmarks.
+/// The default number of connections, as in Demsky's benchmarks.
 const CONNECTIONS: usize = 50;
 
-/// A service, and how its clients behave.
+/// A service, and the behaviour of its clients.
 struct Workload {
     name: &'static str,
     service: &'static str,
     pattern: Option<&'static str>,
-    /// Whether each request has a connection of its own; `None` where the pattern or the service
+    /// Whether each request has a connection of its own. `None` if the pattern or the service
     /// decides.
     close: Option<bool>,
 }
@@ -59,7 +59,7 @@ impl Workload {
     }
 }
 
-/// A plan for each workload that was asked for, with its name.
+/// A plan for each requested workload, with the workload's name.
 pub(super) fn experiments(
     catalogue: &Catalogue,
     arguments: &Arguments,
@@ -76,7 +76,7 @@ pub(super) fn experiments(
         control: Some(false),
         architectures: Some(architectures.into_iter().map(Choice::plain).collect()),
         concurrency: Some(known.iter().chain(&arguments.check).copied().collect()),
-        // What is counted is counted in windows.
+        // The counts come from windows.
         blocks: Some(0),
         repeats: Some(arguments.repeats.unwrap_or(if arguments.quick { 1 } else { 2 })),
         warm_up: Some(Duration::from_millis(if arguments.quick { 80 } else { 200 })),
@@ -107,7 +107,7 @@ pub(super) fn experiments(
         .collect()
 }
 
-/// The workloads of those names, or of those services, in the order of the table.
+/// The workloads with these names, or of these services, in the order of the table.
 fn chosen(names: Option<&[String]>) -> Result<Vec<&'static Workload>, Failure> {
     static ALL: [Workload; 12] = WORKLOADS;
     let Some(names) = names else { return Ok(ALL.iter().collect()) };
@@ -123,13 +123,13 @@ fn chosen(names: Option<&[String]>) -> Result<Vec<&'static Workload>, Failure> {
     Ok(ALL.iter().filter(is_meant).collect())
 }
 
-/// The architectures that count what they do.
+/// The architectures that count their operations.
 fn countable() -> Vec<String> {
     let counting = ALL.iter().filter(|architecture| architecture.world().is_some());
     counting.map(|architecture| architecture.name().to_owned()).collect()
 }
 
-/// Says what is going to be measured.
+/// Announces the measurements.
 pub(super) fn announce(experiments: &[(String, Experiment)]) {
     let names: Vec<&str> = experiments.iter().map(|(name, _)| name.as_str()).collect();
     let length: Duration = experiments.iter().map(|(_, experiment)| experiment.length()).sum();
@@ -140,7 +140,7 @@ pub(super) fn announce(experiments: &[(String, Experiment)]) {
     ));
 }
 
-/// Refuses a directory that has results of these workloads.
+/// Refuses a directory with results of these workloads.
 pub(super) fn assert_unused(
     out: &Path,
     experiments: &[(String, Experiment)],
@@ -159,7 +159,8 @@ pub(super) fn assert_unused(
     Ok(())
 }
 
-/// Measures one workload after the other, in `out` or where nothing stays; `ended` hears of each.
+/// Measures one workload after the other, in `out` or a temporary directory. Calls `ended` after
+/// each.
 pub(super) fn measure(
     experiments: &[(String, Experiment)],
     out: Option<&Path>,

@@ -1,5 +1,7 @@
-//! `duality record`: makes a trace of live traffic, as a proxy in front of a server.
+//! `duality record`: makes a trace of live traffic, as a proxy in front of a server or from the
+//! headers of packets.
 
+mod interface;
 mod proxy;
 
 use std::net::SocketAddr;
@@ -8,6 +10,7 @@ use std::time::Duration;
 
 use duality_lab::units::{parse_bytes, parse_duration};
 use duality_runtime::log;
+use duality_trace::Trace;
 use duality_trace::recorder::Recorder;
 
 use super::address::listen_address;
@@ -17,24 +20,35 @@ use super::{Failure, print};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-A proxy stands in front of a server, passes all bytes on, and writes a trace of
-them when it ends, by Ctrl-C, SIGTERM or --duration. It keeps no byte and no
-address, and knows no protocol: a request is what a client sends until the
-server replies. So it records TLS, too.
+With --interface, it reads the headers of packets that pass there, which takes
+root or CAP_NET_RAW. With --listen and --to, it is a proxy in front of a server,
+and passes all bytes on. The trace is written when it ends, by Ctrl-C, SIGTERM
+or --duration.
+
+It keeps no byte and no address, and knows no protocol: a request is what a
+client sends until the server replies. So it records TLS, too.
 
 Examples:
+  duality record --interface eth0 --port 80 -o my.trace
   duality record --listen 0.0.0.0:8080 --to 127.0.0.1:80 -o my.trace
   duality record --listen 8080 --to 80 --duration 10m
 
-Where a proxy cannot stand in the path, record headers of packets (as root):
+On another machine, record packets by tcpdump:
   tcpdump -i eth0 -s 128 -w - tcp port 80 | duality trace from - -o my.trace")]
 pub(super) struct Arguments {
+    /// Read the headers of packets of this network interface
+    #[arg(short, long, value_name = "NAME", requires = "port", conflicts_with_all = ["listen", "to"])]
+    interface: Option<String>,
+    /// The port of the server
+    #[arg(short, long, value_name = "PORT", requires = "interface")]
+    port: Option<u16>,
     /// Where clients connect
     #[arg(short, long, value_name = "ADDRESS:PORT", value_parser = listen_address)]
-    listen: SocketAddr,
+    #[arg(required_unless_present = "interface", requires = "to")]
+    listen: Option<SocketAddr>,
     /// The server
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address)]
-    to: SocketAddr,
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address, requires = "listen")]
+    to: Option<SocketAddr>,
     /// The trace to write
     #[arg(short, long, value_name = "FILE", default_value = "my.trace")]
     out: PathBuf,
@@ -47,19 +61,13 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { listen, to, out, duration, max_size } = arguments;
+    let out = &arguments.out;
     // Found out now, and not when the recording is over.
     let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         return Err(Failure::misuse(format!("--out: {}: no such directory", folder.display())));
     }
-    let interrupted = on_interrupt()?;
-    let recorder = Recorder::new(*max_size);
-    let (recorder, failed) = proxy::run(*listen, *to, *duration, recorder, interrupted)?;
-    if failed > 0 {
-        log::tell(format_args!("{failed} connections found no server at {to}"));
-    }
-    let trace = recorder.finish("proxy", proxy::now());
+    let trace = recorded(arguments)?;
     let trace = trace.ok_or_else(|| Failure::failed("no request came; no trace is written"))?;
     let bytes = save(out, &trace)?;
     print(&format!(
@@ -69,4 +77,31 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         trace.head.connections,
         trace.seconds(),
     ))
+}
+
+/// The trace of what passes until the end; `None` if no request came.
+fn recorded(arguments: &Arguments) -> Result<Option<Trace>, Failure> {
+    let Arguments { interface, port, listen, to, duration, max_size, .. } = arguments;
+    let interrupted = on_interrupt()?;
+    if let (Some(interface), Some(port)) = (interface, port) {
+        let (packets, dropped) =
+            interface::run(interface, *port, *duration, *max_size, &interrupted)?;
+        if dropped > 0 {
+            log::tell(format_args!(
+                "the kernel dropped {dropped} packets: connections are incomplete"
+            ));
+        }
+        return Ok(packets.finish("packets", *max_size));
+    }
+    let (Some(listen), Some(to)) = (*listen, *to) else {
+        return Err(Failure::misuse(
+            "name the traffic: --interface and --port, or --listen and --to",
+        ));
+    };
+    let recorder = Recorder::new(*max_size);
+    let (recorder, failed) = proxy::run(listen, to, *duration, recorder, interrupted)?;
+    if failed > 0 {
+        log::tell(format_args!("{failed} connections found no server at {to}"));
+    }
+    Ok(recorder.finish("proxy", proxy::now()))
 }

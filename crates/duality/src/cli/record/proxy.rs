@@ -1,12 +1,12 @@
-//! A proxy that notes when bytes pass, and keeps none of them.
+//! A proxy that notes when bytes pass, and stores none of them.
 //!
 //! ```text
 //!   client ◀───▶ task: client to server ───▶ server        both tasks of a connection note in
 //!          ◀──── task: server to client ◀───▶              one recorder, on one kernel thread
 //! ```
 //!
-//! A task reads only when what it read before is written. So a slow end slows the other one, as it
-//! would without a proxy.
+//! A task reads only after its earlier bytes have been written. So a slow end slows the other end,
+//! as without a proxy.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr};
@@ -23,11 +23,11 @@ use duality_trace::recorder::Recorder;
 use crate::cli::Failure;
 use crate::cli::serve::{cannot_listen, take_all_descriptors};
 
-/// What a direction holds of bytes that the other end has not taken.
+/// The most bytes of a direction that the other end has not taken.
 const BUFFER: usize = 1 << 16;
-/// How often the end of the recording is looked for.
+/// The interval between checks for the end of the recording.
 const TICK: Duration = Duration::from_millis(50);
-/// How long a proxy without descriptors accepts nothing.
+/// The time for which a proxy without descriptors accepts no connections.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Microseconds since 1970.
@@ -36,30 +36,30 @@ pub(super) fn now() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// What all connections share.
+/// The state that all connections share.
 struct Shared {
     recorder: Mutex<Recorder>,
-    /// Connections for which there was no server.
+    /// Connections that found no server.
     failed: AtomicU64,
 }
 
-/// A connection. Whichever of its directions ends last ends it in the recorder.
+/// A connection. When both directions have ended, the recorder notes the end of the connection.
 struct Connection {
     number: u64,
     shared: Arc<Shared>,
-    /// When the first direction ended, or 0.
+    /// The time at which the first direction ended, or 0.
     ended: AtomicU64,
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     ToServer,
     ToClient,
 }
 
-/// Passes connections on until `interrupted` or for `duration`. Returns the recorder, and how many
-/// connections found no server.
+/// Passes connections on until `interrupted` or for `duration`. Returns the recorder, and the
+/// number of connections that found no server.
 pub(super) fn run(
     listen: SocketAddr,
     to: SocketAddr,
@@ -81,7 +81,7 @@ pub(super) fn run(
     let all = shared.clone();
     event_loop
         .run(async move {
-            // The loop drops it at the end.
+            // The loop drops this task at the end.
             let _acceptor = task::spawn(accepting)?;
             let end = duration.and_then(|duration| Instant::now().checked_add(duration));
             let is_over = || {
@@ -96,7 +96,7 @@ pub(super) fn run(
         })
         .map_err(unable)?;
     let failed = shared.failed.load(Ordering::Relaxed);
-    // Its tasks are gone with the loop.
+    // The tasks that shared it ended with the loop.
     let recorder = std::mem::replace(&mut *shared.recorder(), Recorder::new(0));
     Ok((recorder, failed))
 }
@@ -121,7 +121,7 @@ async fn accept(mut listener: TcpListener, to: SocketAddr, shared: Arc<Shared>) 
 /// Starts the tasks of a connection.
 fn begin(client: TcpStream, to: SocketAddr, shared: Arc<Shared>) -> io::Result<()> {
     task::spawn(async move {
-        // A client that finds no server sees its connection end.
+        // A client that finds no server sees the end of its connection.
         let Ok(server) = TcpStream::connect(to).await else {
             shared.failed.fetch_add(1, Ordering::Relaxed);
             return;
@@ -142,7 +142,7 @@ impl Shared {
 }
 
 impl Connection {
-    /// Passes bytes on in both directions, one of them in this task.
+    /// Passes bytes on in both directions, and runs one of them in this task.
     async fn start(
         self: Arc<Self>,
         mut client: TcpStream,
@@ -157,7 +157,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Passes bytes on in one direction until its end, which it passes on, too.
+    /// Passes bytes on in one direction until its end. Passes the end on too.
     async fn pass(&self, mut from: TcpStream, mut to: TcpStream, direction: Direction) {
         let mut input = Input::new(BUFFER);
         let ended = loop {
@@ -179,7 +179,7 @@ impl Connection {
             }
         };
         if ended.is_err() {
-            // One end is gone, and so the other task ends.
+            // One end is gone, so the other task ends.
             let _ = from.shutdown(Shutdown::Both).await;
             let _ = to.shutdown(Shutdown::Both).await;
         }

@@ -11,7 +11,7 @@ use crate::judge::rounds::Metric;
 pub struct Verdict {
     /// The number of connections that were open at once.
     pub concurrency: usize,
-    /// The metric that decides here. It is the same for all subjects.
+    /// The metric that decides here. All subjects have the same metric.
     pub metric: Metric,
     /// The network, if it sets the rate of all subjects. Then processor time decides.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,7 @@ pub struct Verdict {
     pub imprecise: Option<Cause>,
     /// The evidence.
     pub evidence: Evidence,
-    /// The result of the A/A control, which is one server under two names. `None` without a
+    /// The result of the A/A control, which runs one server under two names. `None` without a
     /// control.
     pub control: Option<Control>,
 }
@@ -88,12 +88,12 @@ pub enum Finding {
         /// The name.
         subject: String,
     },
-    /// These subjects cannot be told from the best. All others are worse.
+    /// These subjects cannot be told from the best, and all others are worse.
     Level {
         /// The names of the subjects, the best first. There are at least two.
         subjects: Vec<String>,
     },
-    /// No candidate can be told from the best: no difference exceeds the critical difference.
+    /// No difference exceeds the critical difference, so no candidate can be told from the best.
     NoDifference,
     /// The verdict is withheld.
     Withheld {
@@ -137,8 +137,8 @@ pub struct Standing {
     pub value: f64,
     /// The share by which the subject is worse than the best: 0.06 is 6 %. The best has 0.
     pub behind: f64,
-    /// The simultaneous interval of that share. It contains 0 for subjects that cannot be told from
-    /// the best.
+    /// The simultaneous interval of that share. The interval contains 0 for subjects that cannot be
+    /// told from the best.
     pub low: f64,
     /// The upper end.
     pub high: f64,
@@ -173,7 +173,7 @@ pub struct Evidence {
     pub dropped: usize,
     /// The dropped blocks in which the load generator waited.
     pub waited: usize,
-    /// Blocks that were measured beyond those that were planned, in place of dropped ones.
+    /// Blocks that were measured in place of dropped ones, beyond the planned number.
     pub again: usize,
     /// Sessions, each with fresh servers.
     pub sessions: usize,
@@ -188,7 +188,7 @@ pub struct Evidence {
     pub stolen: f64,
     /// The processor with this largest share.
     pub stolen_cpu: Option<usize>,
-    /// In how many blocks the CPU quota of a control group ran out.
+    /// The number of blocks in which the CPU quota of a control group ran out.
     pub throttled: usize,
     /// The number of blocks in which strangers used more than a tenth of a processor.
     pub with_strangers: usize,
@@ -204,8 +204,8 @@ pub struct Evidence {
 pub struct Control {
     /// The architecture that was measured twice.
     pub subject: String,
-    /// The share by which the second server is worse than the first. It is negative if the second
-    /// is better.
+    /// The share by which the second server is worse than the first. The share is negative if the
+    /// second server is better.
     pub difference: f64,
     /// The largest difference that chance makes.
     pub critical: f64,

@@ -7,12 +7,12 @@
 //! 1. *Candidates*: every architecture that was measured. A candidate is left out only for its own
 //!    faults ([`Question::disqualified`]), never for the faults of another.
 //! 2. *Metric*: one for all subjects at a number of connections ([`Metric`]). In an open loop the
-//!    rate is given, so latency decides. In a closed loop the server's processor time for each
-//!    request decides. It sets a busy server's rate, and the limits of the load generator are not
-//!    in it. The rate decides where most servers wait or use several processors, if neither the
-//!    load generator nor the network ([`Network`]) is the limit.
+//!    rate is given, so latency decides. In a closed loop, the server's processor time for each
+//!    request decides. This time sets a busy server's rate, and is independent of the load
+//!    generator's limits. The rate decides where most servers wait or use several processors, if
+//!    neither the load generator nor the network ([`Network`]) is the limit.
 //! 3. *Observations*: one logarithm for each subject and round (`rounds.rs`). A round is dropped if
-//!    the hypervisor took more than a tenth of it.
+//!    the hypervisor took more than a tenth of its time.
 //! 4. *Test*: subjects are compared within rounds ([`Fit`]), by Tukey's studentized range with an
 //!    error of 2.5 % for all numbers of connections together. The range allows for choosing the
 //!    best first and comparing with it afterwards.
@@ -43,17 +43,17 @@ pub use finding::{Cause, Control, Evidence, Finding, Standing, Verdict};
 /// The probability that an experiment puts an equal subject out of a best set, over all numbers of
 /// connections.
 pub const FAMILY_ERROR: f64 = 0.025;
-/// With fewer blocks none of several is recommended.
+/// With fewer blocks, the verdict recommends none of several subjects.
 pub const FEWEST_BLOCKS: usize = 15;
-/// With fewer sessions of fresh servers none of several is recommended, and with fewer rounds of
-/// windows measured in turn.
+/// With fewer sessions of fresh servers, the verdict recommends none of several subjects. The same
+/// holds for rounds of windows that are measured in turn.
 pub const FEWEST_SESSIONS: usize = 3;
 /// With fewer sessions or rounds, effects of chance and of a process's start cannot be told apart.
 const FEWEST_TO_TELL: usize = 2;
 /// Strangers that use more than this share of a processor are reported.
 pub const MANY_STRANGERS: f64 = 0.10;
-/// Above this critical difference, as a share, none of several is recommended. Latencies differ by
-/// multiples, and have the next limit.
+/// Above this critical difference, as a share, the verdict recommends none of several subjects.
+/// Latencies differ by multiples, and have the next limit.
 pub const COARSE: f64 = 0.15;
 /// See [`COARSE`].
 pub const COARSE_LATENCY: f64 = 1.0;
@@ -61,7 +61,7 @@ pub const COARSE_LATENCY: f64 = 1.0;
 /// The inputs of the verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// What was to be measured.
+    /// The experiment as designed.
     pub heading: &'a Heading,
     /// What was.
     pub records: &'a Records,
@@ -153,7 +153,7 @@ impl<'a> Count<'a> {
         FAMILY_ERROR / self.question.heading.design.concurrency.len().max(1) as f64
     }
 
-    /// Fits the logarithms of a figure; larger must be worse.
+    /// Fits the logarithms of a figure of which larger values are worse.
     fn fit(&self, figure: Figure) -> Option<Fit> {
         Fit::of(&self.rounds.observed(&self.subjects, self.metric, figure))
     }
@@ -347,7 +347,8 @@ fn noisiest<'p>(processors: impl Iterator<Item = &'p Processor>) -> Option<Strin
 
 /// The critical difference of a verdict, as a logarithm: the widest among the subjects that are
 /// level with the best. A subject that is certain to be worse may have noise of its own, which says
-/// nothing of the others. If all are worse, it is the narrowest, which has the pooled noise.
+/// nothing about the others. If all other subjects are worse, the narrowest, which has the pooled
+/// noise.
 fn critical_of(ranked: &[(f64, Standing)]) -> Option<f64> {
     let others = ranked.get(1..)?;
     let level = others.iter().filter(|(_, standing)| standing.level).map(|(critical, _)| *critical);

@@ -55,7 +55,7 @@ pub fn run(
     let (heard, lines) = mpsc::channel();
     thread::Builder::new().name("orders".into()).spawn(move || hear(orders, &heard))?;
     let mut agent = Agent::new(output)?;
-    // The end of the orders and a long silence are alike: the measurement is over.
+    // The end of the orders and a long silence mean the same: the measurement is over.
     while let Ok(line) = lines.recv_timeout(SILENCE) {
         let (number, order) = line?;
         agent.obey(number, order);
@@ -283,7 +283,7 @@ enum Work {
     Leave,
 }
 
-/// The thread that makes load, and the channels to it.
+/// The thread that makes load, and the channels to the thread.
 struct LoadThread {
     work: Sender<(u64, Option<Box<Experiment>>, Work)>,
     go: Sender<()>,
@@ -307,7 +307,7 @@ impl LoadThread {
     }
 
     fn work(&self, number: u64, experiment: Option<Box<Experiment>>, work: Work) {
-        // The thread ends with this.
+        // The thread ends when this struct is dropped.
         let _ = self.work.send((number, experiment, work));
     }
 

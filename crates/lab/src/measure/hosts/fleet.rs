@@ -13,9 +13,10 @@ use crate::record::QueueState;
 
 /// Several servers. Requests reach them through the balancer, if there is one.
 pub(super) struct Fleet {
-    /// The balancer is dropped first, so it ends before the servers.
+    /// The balancer comes first: fields are dropped in order, so the balancer ends before the
+    /// servers.
     pub(super) balancer: Option<DistantServer>,
-    /// At least one.
+    /// There is at least one server.
     pub(super) servers: Vec<DistantServer>,
 }
 

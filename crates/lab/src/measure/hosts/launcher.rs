@@ -1,11 +1,12 @@
 //! A launcher: the command that gives the standard streams of a process on a host.
 //!
-//! A launcher is a list of words with `{host}`. The lab appends `sh`, and nothing else. It sends
-//! the script to that shell over standard input. So no quoting of a shell on the way can go wrong.
+//! A launcher is a list of words with `{host}`. The lab appends `sh`, and nothing else. The lab
+//! sends the script to that shell over standard input. So no quoting of a shell on the way can go
+//! wrong.
 
 use std::process::Command;
 
-/// What may stand for the host.
+/// The placeholder of the host.
 const HOST: &str = "{host}";
 
 /// A launcher with a name.
@@ -73,14 +74,14 @@ impl Launcher {
     /// The command that runs a shell on `host`.
     pub(super) fn command(&self, host: &str) -> Command {
         let mut words = self.0.iter().map(|word| word.replace(HOST, host));
-        // The end of its standard input ends the launcher. A parent-death signal would come too
-        // early, at the death of the thread that started it.
+        // The end of the launcher's standard input ends the launcher. A parent-death signal would
+        // come too early, at the death of the thread that started the launcher.
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).arg("sh");
         command
     }
 
-    /// The program that it runs.
+    /// The program that the launcher runs.
     pub(super) fn program(&self) -> &str {
         self.0.first().map_or("", String::as_str)
     }

@@ -1,11 +1,12 @@
 //! The link to an agent: a launcher's process, and lines over its standard streams.
 //!
 //! One thread reads the agent's answers, and hands each answer to its caller. Another thread tells
-//! the agent every 2 s that this side is alive. It gives the host up after 10 s of silence.
+//! the agent every 2 s that this side is alive. This thread gives the host up after 10 s of
+//! silence.
 //!
-//! The first line is a script for the shell that the launcher starts. The script looks for this
-//! program in the user's cache on the host, by its hash. If the program is missing, the script asks
-//! for it, and this side sends it.
+//! The link first sends one line, a script for the shell that the launcher starts. The script looks
+//! for this program in the user's cache on the host, by its hash. If the program is missing, the
+//! script asks for it, and this side sends it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -28,7 +29,8 @@ use crate::measure::peers::find;
 use crate::measure::spawn::{last_line, log_file, read_log};
 use crate::record::{HERE, Machine};
 
-/// The time that a host has until its agent says hello. It includes the time to send the program.
+/// The time that a host has until its agent says hello. This time includes the sending of the
+/// program.
 const REACHING: Duration = Duration::from_secs(120);
 /// The time that a living agent has to carry out an order.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,7 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SEND: &str = "duality: send";
 const READY: &str = "duality: ready";
 
-/// A link to the agent of a host. When it is dropped, the agent ends all that it started.
+/// A link to the agent of a host. When the link is dropped, the agent ends all processes that it
+/// started.
 pub(super) struct Link {
     host: String,
     launched: Child,
@@ -55,7 +58,7 @@ pub(super) struct Answers {
 /// The state that the threads of a link share.
 struct Shared {
     host: String,
-    /// None once the link is being closed.
+    /// `None` once the link is being closed.
     orders: Mutex<Option<ChildStdin>>,
     pending: Mutex<Pending>,
     heard: Mutex<Instant>,

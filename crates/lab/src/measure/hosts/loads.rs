@@ -124,7 +124,7 @@ impl Driver for Loads {
                 Ok(report)
             }
             Err(problem) => {
-                // The other hosts wait for a window that will never open.
+                // The remaining hosts would wait for a window that never opens.
                 links.iter().for_each(|link| drop(link.tell(&Order::Stop)));
                 Err(problem)
             }

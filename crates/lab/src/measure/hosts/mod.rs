@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A launcher (`launcher.rs`) is a command that gives the standard streams of a process there. Over
-//! them a link (`link.rs`) sends orders (`protocol.rs`), and an [agent] carries them out with the
-//! code that measures on one machine. So a server on a host is a `Server` like any other, and a
+//! these streams a link (`link.rs`) sends orders (`protocol.rs`). An [agent] carries them out with
+//! the code that measures on one machine. So a server on a host is a `Server` like any other, and a
 //! load there a `Driver`. The lab never compares clocks of two hosts: each figure is a difference
 //! that one host has measured.
 

@@ -87,7 +87,7 @@ pub(super) struct Load {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Answer {
-    /// The first answer: the versions of the protocol and of the program, and the machine.
+    /// The first answer has the versions of the protocol and of the program, and the machine.
     Hello { version: u32, duality: String, machine: Box<Machine> },
     /// The agent is alive.
     Beat,

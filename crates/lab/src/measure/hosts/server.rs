@@ -12,7 +12,7 @@ use crate::measure::server::Server;
 use crate::measure::store::Elsewhere;
 use crate::record::QueueState;
 
-/// A server on another host; it ends when this is dropped.
+/// A server on another host. The server ends when this value is dropped.
 pub(super) struct DistantServer {
     link: Arc<Link>,
     number: u64,
@@ -99,7 +99,7 @@ impl Drop for DistantServer {
     }
 }
 
-/// A store on another host; it goes when this is dropped.
+/// A store on another host. The store ends when this value is dropped.
 pub(super) struct DistantStore {
     link: Arc<Link>,
     number: u64,

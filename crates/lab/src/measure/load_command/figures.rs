@@ -11,7 +11,7 @@ const NAMES: [&str; 9] = [
     "requests", "seconds", "errors", "mean_us", "p50_us", "p90_us", "p99_us", "p99.9_us", "max_us",
 ];
 
-/// What a load command reported of one run.
+/// The figures that a load command reported of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
     /// Requests that were answered correctly: at least 1.
@@ -25,7 +25,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Reads the standard output of a command that ran for `elapsed`. The last line of a name
+    /// Reads the standard output of a command that ran for `elapsed`. The last line with a name
     /// counts. Other lines are ignored.
     ///
     /// # Errors

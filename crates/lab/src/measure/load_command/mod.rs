@@ -26,7 +26,7 @@ pub(crate) use figures::Figures;
 use crate::measure::peers::find;
 use crate::measure::spawn::{command, last_line, log_file, name_of, pinned, read_log};
 
-/// The time that one run may take.
+/// The longest time that one run may take.
 const LONGEST_RUN: Duration = Duration::from_secs(120);
 /// The most MiB that a run may print.
 const MOST_OUTPUT: u64 = 1;
@@ -35,7 +35,7 @@ const MOST_WORDS: usize = 100;
 /// The assumed length of a run when the lab estimates the length of an experiment.
 pub(crate) const USUAL_RUN: Duration = Duration::from_secs(1);
 
-/// The error of a load command, and the remedy. None if the command can be run.
+/// The error of a load command, and the remedy. `None` if the command can be run.
 pub(crate) fn problem(words: &[String]) -> Option<String> {
     let program = words.first().map_or("", String::as_str);
     if program.is_empty() {
@@ -55,7 +55,7 @@ pub(crate) fn problem(words: &[String]) -> Option<String> {
     None
 }
 
-/// Whether the command opens as many connections as it is told.
+/// Whether the command opens the requested number of connections.
 pub(crate) fn takes_connections(words: &[String]) -> bool {
     words.iter().any(|word| word.contains("{connections}"))
 }
@@ -142,8 +142,8 @@ fn await_end(mut child: Child, output: &File, interrupted: &AtomicBool) -> Resul
             break Some(format!("it printed more than {MOST_OUTPUT} MiB: {problem}"));
         }
     };
-    // Kill also the processes that an ended command left behind. They would disturb the next
-    // measurement.
+    // Kill also the processes that an ended command left behind. These processes would disturb the
+    // next measurement.
     let _ = kill_process_group(group, Signal::KILL);
     let status = child.wait().map_err(|error| error.to_string())?;
     match problem {

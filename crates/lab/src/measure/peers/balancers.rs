@@ -1,10 +1,10 @@
-//! What balances over several servers: the two programs that most people use.
+//! Balancers over several servers: the two most common programs.
 
 use std::collections::BTreeMap;
 
 use crate::record::{Peer, Stop};
 
-/// How long one may take until it listens, in seconds.
+/// The seconds that a balancer may take until it listens.
 const START_SECONDS: f64 = 10.0;
 
 /// A balancer that needs no definition.
@@ -13,7 +13,7 @@ struct Balancer {
     name: &'static str,
     command: &'static [&'static str],
     configuration: &'static str,
-    /// Whether it can pass on what is not HTTP.
+    /// Whether the balancer can pass on protocols other than HTTP.
     any_protocol: bool,
     remedy: &'static str,
 }
@@ -43,11 +43,12 @@ const BALANCERS: [Balancer; 2] = [
     },
 ];
 
-/// The balancer of that name, for a service.
+/// The balancer called `name`, for a service.
 ///
 /// # Errors
 ///
-/// What is wrong with the name, or with that balancer for this service, and the remedy.
+/// The error says that the name is unknown, or that the balancer does not fit the service, and
+/// gives the remedy.
 pub(crate) fn balancer(name: &str, service: &str) -> Result<Peer, String> {
     let is_http = matches!(service, "http" | "guestbook");
     let known = BALANCERS.iter().find(|balancer| balancer.name == name);

@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 use super::find;
 use crate::record::Peer;
 
-/// The program that is made.
+/// The placeholder of the program that the build makes.
 pub(crate) const PROGRAM: &str = "{program}";
 
-/// Makes the program of each peer that has to be made, in a folder; returns why one could not be,
-/// by its name.
+/// Builds the program of each peer that needs a build, in a folder. Returns the reasons why builds
+/// failed, by the name of the peer.
 pub fn build<'a>(peers: impl Iterator<Item = &'a Peer>, folder: &Path) -> BTreeMap<String, String> {
     let mut made = BTreeMap::new();
     for peer in peers.filter(|peer| !peer.build.is_empty()) {
@@ -21,7 +21,7 @@ pub fn build<'a>(peers: impl Iterator<Item = &'a Peer>, folder: &Path) -> BTreeM
     made.into_iter().filter_map(|(name, outcome)| Some((name, outcome.err()?))).collect()
 }
 
-/// Makes one program, or says why not in one line.
+/// Builds one program. The error is one line.
 fn make(peer: &Peer, program: &Path) -> Result<(), String> {
     let program = program.to_string_lossy();
     let mut words = peer.build.iter().map(|word| word.replace(PROGRAM, &program));
@@ -34,8 +34,8 @@ fn make(peer: &Peer, program: &Path) -> Result<(), String> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
-    // A compiler writes warnings beside errors. After the linker's message, it also writes that the
-    // linker has failed.
+    // A compiler writes warnings besides errors. After the linker's message, it also writes that
+    // the linker has failed.
     let is_error = |line: &&str| line.contains("error:") && !line.contains("linker command failed");
     let error = lines.clone().find(is_error).or_else(|| lines.next());
     let told = error.map_or_else(|| output.status.to_string(), str::to_owned);

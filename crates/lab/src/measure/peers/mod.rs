@@ -1,8 +1,9 @@
 //! Peers: servers that are not ours, measured in the same experiment.
 //!
-//! A [`Peer`] is a command line and what must be known about it. Those of [`READY_MADE`] come with
-//! their configuration; plans define others ([`[[peer]]`](mod@crate::ask::file)). Command,
-//! configuration and environment may have placeholders, which each cell fills in:
+//! A [`Peer`] is a command line and the facts that the lab must know about it. The peers of
+//! [`READY_MADE`] come with their configuration. Plans define other peers
+//! ([`[[peer]]`](mod@crate::ask::file)). Command, configuration and environment may have
+//! placeholders, which each cell fills in:
 //!
 //! | placeholder | is |
 //! | --- | --- |
@@ -48,10 +49,10 @@ impl Peer {
         Some(format!("needs {program}: {remedy}"))
     }
 
-    /// The same with `{plan}`, in its commands, as the folder of the plan that defines it.
+    /// A copy of the peer in which the folder of its plan replaces `{plan}` in its commands.
     #[must_use]
     pub fn beside(&self, folder: &Path) -> Self {
-        // The folder of a file that is named alone.
+        // The folder of a file that is given without a folder.
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         let folder = folder.to_string_lossy();
@@ -67,7 +68,7 @@ impl Peer {
     }
 }
 
-/// A program on the path, or in the folders of servers. A name with a slash is a path itself.
+/// A program on the path, or in the folders of servers. A name with a slash is itself a path.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(|path| path.is_file());
@@ -79,8 +80,8 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
         .find(|path| !program.is_empty() && path.is_file())
 }
 
-/// Where `cargo xtask peers` puts what it builds: beside the folder that cargo put this executable
-/// into. An executable that was installed finds them in `target` of the working directory.
+/// The folder into which `cargo xtask peers` builds, beside the folder of this executable. For an
+/// installed executable, the folder is `target` of the working directory.
 pub fn built() -> Option<PathBuf> {
     let executable = env::current_exe().ok()?;
     // target/release/duality, or target/release/deps/costs-… for a benchmark.
@@ -93,17 +94,17 @@ pub fn built() -> Option<PathBuf> {
 pub(crate) struct Places<'a> {
     pub(crate) host: &'a str,
     pub(crate) port: u16,
-    /// What a balancer balances over.
+    /// The servers behind the balancer.
     pub(crate) servers: &'a [SocketAddr],
     pub(crate) directory: &'a Path,
     pub(crate) root: &'a Path,
     pub(crate) connections: usize,
-    /// What the build of the peer has made.
+    /// The program that the peer's build has made.
     pub(crate) program: &'a Path,
 }
 
 impl Places<'_> {
-    /// `text` with its placeholders filled in. Whatever else stands in braces is the peer's.
+    /// `text` with its placeholders filled in. Other text in braces is the peer's own.
     pub(crate) fn fill(&self, text: &str) -> String {
         let directory = self.directory.display().to_string();
         let values = [
@@ -137,7 +138,7 @@ impl Places<'_> {
         lines.collect()
     }
 
-    /// The file that the configuration goes into.
+    /// The file that holds the configuration.
     pub(crate) fn configuration(&self) -> PathBuf {
         self.directory.join("configuration")
     }

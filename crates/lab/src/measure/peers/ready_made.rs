@@ -1,9 +1,9 @@
 //! The peers that need no definition: web servers in a usual set-up for the pages of a comparison.
-//! How their programs are found, and asked for their version.
+//! How to find their programs, and how to ask for the version.
 //!
-//! Each has a worker for the one processor that it is pinned to, no log of requests, and a queue as
-//! long as ours. It closes a connection after as many requests as ours ([`REQUESTS_A_CONNECTION`]).
-//! A new one is an entry of [`READY_MADE`], and its configuration a file.
+//! Each peer has one worker for its processor, no log of requests, and a queue as long as ours.
+//! Each closes a connection after as many requests as our service ([`REQUESTS_A_CONNECTION`]). A
+//! new peer is an entry of [`READY_MADE`], and a file with its configuration.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -11,19 +11,18 @@ use std::process::{Command, Stdio};
 use super::{built, find};
 use crate::record::{Peer, Stop};
 
-/// How long one of these may take until it listens, in seconds.
+/// The seconds that a ready-made peer may take until it listens.
 const START_SECONDS: f64 = 10.0;
 /// The command that builds the peers of `peers/`.
 const BUILT: &str = "cargo xtask peers";
 
-/// After so many requests a server closes a persistent connection: our http service, and each of
-/// these alike. To open and close a connection costs a multiple of a request. So a peer without
-/// this limit would have less work to do. The toys of `peers/` have the same number in
-/// `peers/http.h`.
+/// Our http service and each of these peers close a persistent connection after this many requests.
+/// To open and close a connection costs a multiple of a request. So a peer without this limit would
+/// have less work to do. The toys of `peers/` have the same number in `peers/http.h`.
 pub const REQUESTS_A_CONNECTION: u32 = 1000;
 
-/// What is to be known of our `service` beside other servers of it, if anything: a short cut that
-/// they do not have.
+/// A short cut of our `service` that other servers lack, to be told to readers. `None` if there is
+/// none.
 pub(crate) fn disclosure(service: &str) -> Option<&'static str> {
     (service == "http").then_some(
         "Where a connection carries several requests, our http keeps its last page for a second, and loads like this one ask \
@@ -34,14 +33,14 @@ pub(crate) fn disclosure(service: &str) -> Option<&'static str> {
 /// A peer that needs no definition.
 #[derive(Debug)]
 pub struct ReadyMade {
-    /// What it is called.
+    /// The peer's name.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// A description in a few words.
     pub about: &'static str,
     program: &'static str,
     arguments: &'static [&'static str],
     configuration: &'static str,
-    /// What makes it print its version, on either output.
+    /// The arguments with which the program prints its version, on either output.
     version: &'static [&'static str],
     remedy: &'static str,
 }
@@ -75,7 +74,7 @@ const fn toy(name: &'static str, about: &'static str, program: &'static str) -> 
     }
 }
 
-/// All of them.
+/// All ready-made peers.
 pub const READY_MADE: &[ReadyMade] = &[
     ReadyMade {
         name: "nginx",
@@ -104,7 +103,7 @@ pub const READY_MADE: &[ReadyMade] = &[
 ];
 
 impl ReadyMade {
-    /// The one of that name.
+    /// The ready-made peer with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         READY_MADE.iter().find(|ready| ready.name == name)
     }
@@ -134,8 +133,8 @@ impl ReadyMade {
         }
     }
 
-    /// Why it cannot answer what clients of `service` ask, if so. `is_demo` tells whether they ask
-    /// for the built-in page.
+    /// The reason why the peer cannot answer the requests of `service`'s clients, if there is one.
+    /// `is_demo` tells whether these clients ask for the built-in page.
     pub fn misfit(&self, service: &str, is_demo: bool) -> Option<String> {
         if service != "http" {
             return Some(format!("serves http, and not {service}"));
@@ -143,7 +142,7 @@ impl ReadyMade {
         (self.is_toy() && !is_demo).then(|| "serves the built-in page, and no other".to_owned())
     }
 
-    /// The version by its own word, if it is installed.
+    /// The version that the program prints, if the program is installed.
     pub fn version(&self) -> Option<String> {
         if self.version.is_empty() {
             return None;
@@ -188,7 +187,8 @@ mod tests {
             let [line] = lines[..] else { panic!("{}: {lines:?}", ready.name) };
             assert!(line.trim_end_matches(';').ends_with(" 1000"), "{}: {line}", ready.name);
         }
-        // Whatever a limit is called there, the toys have it from one place.
+        // Each configuration names its limit in its own way. The toys have the limit from one
+        // place.
         let header = include_str!("../../../../../peers/http.h");
         let limit = format!("REQUESTS_A_CONNECTION = {REQUESTS_A_CONNECTION},");
         assert!(header.contains(&limit), "peers/http.h: {limit}");

@@ -1,6 +1,8 @@
-//! The server of a cell. It starts for the cell, reports its resources, and ends with the cell.
+//! The server of a cell. The server starts for the cell, reports its resources, and ends with the
+//! cell.
 //!
-//! It is one of our architectures ([`ours`]) or a peer ([`peer`]); the caller cannot tell which.
+//! The server is one of our architectures ([`ours`]) or a peer ([`peer`]). The caller cannot tell
+//! which.
 
 pub(crate) mod ours;
 mod peer;
@@ -21,26 +23,27 @@ use crate::record::QueueState;
 
 /// How long a server may take to drain.
 const DRAIN: Duration = Duration::from_secs(3);
-/// How long a server that has answered everything may take to come to rest.
+/// How long a server may take to come to rest after its last answer.
 const SETTLING: Duration = Duration::from_millis(20);
-/// How often it is looked whether it has.
+/// The time between two checks whether the server rests.
 const GLANCE: Duration = Duration::from_micros(100);
 
-/// A running server; it ends when it is dropped.
+/// A running server. The server ends when this value is dropped.
 pub(crate) trait Server: Send {
-    /// Where it listens.
+    /// The address at which the server listens.
     fn address(&self) -> SocketAddr;
 
-    /// The processor time of its living processes until now, with that of their ended threads. It
-    /// lacks ended processes. It is exact to the nanosecond for threads that rest. Quick.
+    /// The processor time of the server's living processes so far, ended threads included. Ended
+    /// processes are missing. The time of threads that rest is exact to the nanosecond. The call is
+    /// quick.
     fn cpu(&mut self) -> io::Result<Duration>;
 
-    /// What [`cpu`](Server::cpu) has just found, and the time of processes that have ended.
+    /// The time that [`cpu`](Server::cpu) has just returned, plus the time of ended processes.
     fn cpu_with_ended_children(&mut self, living: Duration) -> io::Result<Duration>;
 
     /// The processor time of a server that has answered everything, and of its processes that have
-    /// ended. It is read once the server rests, for work may follow an answer. The kernel counts
-    /// the time of a running thread at ticks, and that of a resting one exactly.
+    /// ended. The time is read once the server rests, because work may follow an answer. The kernel
+    /// counts the time of a running thread at ticks, and the time of a resting thread exactly.
     fn settled(&mut self) -> io::Result<Duration> {
         let mut used = self.cpu()?;
         let mut left = SETTLING;
@@ -56,15 +59,16 @@ pub(crate) trait Server: Send {
         self.cpu_with_ended_children(used)
     }
 
-    /// How many connections its listen queue holds; none where the kernel does not tell.
+    /// The number of connections in the server's listen queue. `None` if the kernel does not report
+    /// it.
     fn listen_queue(&mut self) -> Option<u64> {
         listen_queue::length(self.address())
     }
 
-    /// What all its processes have used until now; with their memory if asked.
+    /// The resources that all processes of the server have used so far, with their memory if asked.
     fn counters(&mut self, with_memory: bool) -> io::Result<Counters>;
 
-    /// The queues that it is made of; none of an architecture without queues.
+    /// The queues inside the server. Empty for an architecture without queues.
     fn queues(&mut self) -> io::Result<Vec<QueueState>> {
         Ok(Vec::new())
     }
@@ -86,7 +90,7 @@ pub(crate) fn start(
     })
 }
 
-/// Starts what balances over `servers`, where the experiment has a balancer.
+/// Starts a balancer over `servers`, if the experiment has one.
 pub(crate) fn start_balancer(
     experiment: &Experiment,
     key: &CellKey,

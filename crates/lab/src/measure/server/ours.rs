@@ -1,4 +1,4 @@
-//! One of our architectures: a process that is started, asked for its counters, drained.
+//! A server of ours: a process that the lab starts, asks for its counters, and drains.
 //!
 //! The control channel is a socket on the server's standard input, with lines of JSON. The server's
 //! end, `control.rs` in the crate `duality`, has the protocol.
@@ -31,7 +31,7 @@ pub(crate) struct Process {
     child: Child,
     channel: BufReader<UnixStream>,
     stderr: File,
-    /// How much of its standard error [`news`](Self::news) has returned.
+    /// How much of the server's standard error [`news`](Self::news) has returned.
     heard: u64,
     address: SocketAddr,
 }
@@ -47,14 +47,14 @@ enum Message {
     Requests(Requests),
 }
 
-/// What came of a server's requests until now, where it was started with `--late-after`.
+/// The outcomes of a server's requests so far, if it was started with `--late-after`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(crate) struct Requests {
     /// Requests that were answered.
     pub(crate) answered: u64,
     /// The requests that took longer than `--late-after`.
     pub(crate) late: u64,
-    /// Connections of which the service failed.
+    /// Connections on which the service failed.
     pub(crate) failed: u64,
     /// Connections that the server refused because it was full.
     pub(crate) refused: u64,
@@ -62,7 +62,7 @@ pub(crate) struct Requests {
     pub(crate) open: u64,
     /// Connections that have ended.
     pub(crate) ended: u64,
-    /// How many were answered within 1 µs, 2 µs, 4 µs …, and later.
+    /// The numbers of requests that were answered within 1 µs, 2 µs, 4 µs …, and later.
     pub(crate) buckets: Vec<u64>,
 }
 
@@ -125,7 +125,7 @@ impl Process {
         }
     }
 
-    /// What came of requests until now, if the server was started with `--late-after`.
+    /// The outcomes of requests so far, if the server was started with `--late-after`.
     pub(crate) fn requests(&mut self) -> io::Result<Requests> {
         self.channel.get_mut().write_all(b"requests\n")?;
         match self.hear()? {
@@ -134,25 +134,25 @@ impl Process {
         }
     }
 
-    /// Asks it to drain: to answer what it has accepted, and to end.
+    /// Asks the server to drain: to answer all accepted requests, and to end.
     pub(crate) fn drain(&mut self) {
-        // It may have ended.
+        // The server may have ended already.
         let _ = self.channel.get_mut().write_all(b"drain\n");
     }
 
-    /// How it ended, if it has.
+    /// The way in which the server ended, if it has ended.
     pub(crate) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
-    /// Ends it at once, if it has not ended.
+    /// Ends the server at once, if it has not ended.
     pub(crate) fn kill(&mut self) {
-        // Both calls fail if it has ended.
+        // Both calls fail if the server has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// What it has said on standard error since the last call.
+    /// The text that the server has written to standard error since the last call.
     pub(crate) fn news(&mut self) -> String {
         read_on(&self.stderr, &mut self.heard)
     }
@@ -176,7 +176,7 @@ impl Server for Process {
     }
 
     fn cpu_with_ended_children(&mut self, living: Duration) -> io::Result<Duration> {
-        // Most servers have none, and to be asked costs them time.
+        // Most servers have no queues, and the question takes them time.
         if !counters::has_ended_children(self.child.id()) {
             return Ok(living);
         }

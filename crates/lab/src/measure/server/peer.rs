@@ -1,8 +1,9 @@
-//! A peer: a tree of processes that is started, asked nothing, and ended with all that it has
-//! started.
+//! A peer: a tree of processes. The lab starts it, sends it no questions, and ends it with all its
+//! processes.
 //!
-//! It has a process group of its own. So a Ctrl-C does not reach it, and its remaining processes
-//! can be ended together. `setpriv`, where there is one, ends it when we are killed.
+//! The peer has a process group of its own. So a Ctrl-C does not reach the peer, and its remaining
+//! processes can be ended together. If `setpriv` is installed, it ends the peer when this process
+//! is killed.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
@@ -30,10 +31,11 @@ use crate::measure::peers::Places;
 use crate::measure::spawn::{self, last_line, log_file, pinned, read_log};
 use crate::record::{CellKey, Peer};
 
-/// How often a port is looked for, since another process may take a free one first.
+/// The number of attempts to find a port, since another process may take a free port first.
 const ATTEMPTS: usize = 3;
-/// Connections beyond those of the load: an eighth of theirs, and this. Some are being closed while
-/// others come. nginx closes silent ones when less than a sixteenth of its places is free.
+/// Connections beyond the load's: an eighth of the load's, plus this number. Some connections are
+/// closing while new ones come. nginx closes silent connections when less than a sixteenth of its
+/// places is free.
 const SPARE: usize = 32;
 
 /// A running peer.
@@ -47,7 +49,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts the peer of a cell, and waits until it listens. A balancer has `servers` behind it.
+    /// Starts the peer of a cell, and waits until it listens. A balancer gets the `servers` behind
+    /// it.
     pub(super) fn start(
         experiment: &Experiment,
         key: &CellKey,
@@ -72,7 +75,7 @@ impl Process {
                     trouble = io::Error::new(error.kind(), process.last_words(&error));
                 }
             }
-            // Only a server that ended may have found the port taken.
+            // Only a peer that ended may have found the port taken.
             if trouble.kind() == io::ErrorKind::TimedOut {
                 break;
             }
@@ -88,7 +91,7 @@ impl Process {
     ) -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("duality-peer-").tempdir()?;
         if geteuid().is_root() {
-            // Servers that are started as root serve as another user.
+            // Servers that root starts change to another user.
             fs::set_permissions(directory.path(), Permissions::from_mode(0o755))?;
         }
         let address = TcpListener::bind((experiment.listen, 0))?.local_addr()?;
@@ -118,7 +121,7 @@ impl Process {
                 Some(text) => read_log(&self.log).contains(text),
                 None => answers(self.address, &peer.ask).is_ok_and(|answers| answers),
             };
-            // Another process that took its port is not the server.
+            // Another process that took the port is not the server.
             if self.has_ended() {
                 return Err(io::Error::other("it ended before it listened"));
             }
@@ -134,8 +137,8 @@ impl Process {
         }
     }
 
-    /// Whether the first process has ended. It is not reaped yet, so that its group keeps its
-    /// number.
+    /// Whether the first process has ended. The process is not reaped yet, so the number of its
+    /// group stays valid.
     fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         !matches!(waitid(WaitId::Pid(self.pid()), options), Ok(None))
@@ -178,8 +181,8 @@ impl Server for Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A pidfd finds a process after it has left the group, and never means another process that
-        // has its number by then.
+        // A pidfd finds a process after it has left the group, and never means a later process with
+        // the same number.
         let others: Vec<OwnedFd> = tree::of(self.child.id())
             .into_iter()
             .skip(1)
@@ -197,7 +200,7 @@ impl Drop for Process {
             let _ = pidfd_send_signal(other, Signal::KILL);
         }
         let _ = self.child.wait();
-        // The next cell is to have the processor for itself.
+        // The next cell must have the processor for itself.
         let patience = Timespec { tv_sec: 1, tv_nsec: 0 };
         for other in &others {
             let _ = poll(&mut [PollFd::new(other, PollFlags::IN)], Some(&patience));
@@ -205,19 +208,19 @@ impl Drop for Process {
     }
 }
 
-/// How many descriptors a process may have, and so connections.
+/// The most descriptors of a process, and so the most connections.
 fn most_descriptors() -> usize {
     getrlimit(Resource::Nofile).maximum.map_or(usize::MAX, |most| most as usize)
 }
 
-/// How many connections a balancer has to `servers` beside those of its clients: as many, and those
-/// that it keeps for later.
+/// The number of a balancer's connections to `servers`, besides its clients' connections: as many
+/// again, plus the connections that it keeps for later.
 fn to_servers(connections: usize, servers: &[SocketAddr]) -> usize {
     const KEPT: usize = 512;
     if servers.is_empty() { 0 } else { connections + KEPT }
 }
 
-/// The address without its port, as configurations have it.
+/// The address without its port, in the form that configurations use.
 fn host_of(address: SocketAddr) -> String {
     match address {
         SocketAddr::V4(address) => address.ip().to_string(),
@@ -225,7 +228,7 @@ fn host_of(address: SocketAddr) -> String {
     }
 }
 
-/// Whether a connection to `address` succeeds, and is answered when something is asked.
+/// Whether a connection to `address` succeeds, and gets an answer if there is a request.
 fn answers(address: SocketAddr, ask: &str) -> io::Result<bool> {
     let patience = Duration::from_secs(1);
     let mut stream = TcpStream::connect_timeout(&address, patience)?;
@@ -237,7 +240,7 @@ fn answers(address: SocketAddr, ask: &str) -> io::Result<bool> {
     Ok(stream.read(&mut [0])? > 0)
 }
 
-/// What starts the peer.
+/// The command that starts the peer.
 fn command(peer: &Peer, places: &Places<'_>) -> Command {
     let mut words = peer.command.iter().map(|word| places.fill(word));
     let program = words.next().unwrap_or_default();
@@ -248,7 +251,7 @@ fn command(peer: &Peer, places: &Places<'_>) -> Command {
 }
 
 impl Site {
-    /// The directory with its files, which may be `made` for that.
+    /// The directory of the peer's files, which may be a new one in `made`.
     fn put_into<'a>(&'a self, made: &'a Path) -> io::Result<&'a Path> {
         match self {
             Site::Directory(root) => Ok(root),
@@ -267,7 +270,7 @@ mod tests {
     use crate::measure::experiment::tests::experiment;
     use crate::record::Stop;
 
-    /// Something that answers and has a child, in a language that every Debian has.
+    /// A server with a child process, in a language that every Debian has.
     const SERVER: &str = "use IO::Socket::INET; $SIG{CHLD} = 'IGNORE';
         my $s = IO::Socket::INET->new(LocalAddr => $ARGV[0], Listen => 5, ReuseAddr => 1) or die 'no';
         if (!fork) { setpgrp; sleep 60 while 1; }

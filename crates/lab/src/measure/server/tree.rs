@@ -1,9 +1,8 @@
 //! The resources that a peer's tree of processes has used, from /proc.
 //!
-//! Processor time is exact to the nanosecond for threads that live. It is known to a tick of 10 ms
-//! for threads that have ended, and for ended processes that their parent waited for. If a parent
-//! ignores SIGCHLD, the time of its ended children is lost. Context switches are those of the
-//! threads that live.
+//! Processor time is exact to the nanosecond for threads that live. For ended threads and for ended
+//! children that were waited for, the time is known to a tick of 10 ms. If a parent ignores
+//! SIGCHLD, the time of its ended children is lost. Context switches are those of living threads.
 
 use std::fs;
 use std::time::Duration;
@@ -51,13 +50,13 @@ fn of_process(pid: u32) -> Counters {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let (own, children) = times(&stat, rustix::param::clock_ticks_per_second());
     // The threads' sum misses ended threads, and the process's count misses parts of a tick.
-    // Neither is too high.
+    // Neither of the two sums is too high.
     total.cpu_us = total.cpu_us.max(own) + children;
     total
 }
 
-/// The processor time of those children of a tree's processes that have ended and were waited for,
-/// in ticks of 10 ms.
+/// The processor time of ended children of the tree's processes that were waited for, in ticks of
+/// 10 ms.
 pub(super) fn of_ended_children(tree: &[u32]) -> Duration {
     let of = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -69,7 +68,7 @@ pub(super) fn of_ended_children(tree: &[u32]) -> Duration {
 /// Processor time of a process and of its children that have ended, in microseconds
 /// (proc_pid_stat(5)).
 pub(crate) fn times(stat: &str, ticks_per_second: u64) -> (u64, u64) {
-    // The name of the program is in parentheses, and may hold anything.
+    // The name of the program is in parentheses, and may contain anything.
     let fields: Vec<u64> = stat
         .rsplit_once(')')
         .map(|(_, rest)| rest.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect())
@@ -105,7 +104,7 @@ mod tests {
 
     #[test]
     fn descendants_count_and_so_do_those_that_have_ended() {
-        // Two that rest beneath the one that is started, which has waited for one that worked.
+        // Two resting processes beneath the first, which has waited for a child that worked.
         let script =
             "i=0; (while [ $i -lt 200000 ]; do i=$((i+1)); done); echo; (sleep 60; :) & wait";
         let mut child = Command::new("sh")

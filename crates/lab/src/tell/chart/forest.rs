@@ -14,13 +14,13 @@ const FOOT: f64 = 26.0;
 
 /// A forest plot.
 pub struct Forest<'a> {
-    /// What it shows, for readers that hear the page.
+    /// A description for readers that hear the page.
     pub about: &'a str,
-    /// A value to draw a line at.
+    /// The value of a reference line.
     pub line: Option<f64>,
     /// Whether the axis is logarithmic. All values are above zero then.
     pub is_logarithmic: bool,
-    /// How values are told on the axis.
+    /// The format of values on the axis.
     pub told: fn(f64) -> String,
     /// The rows.
     pub rows: Vec<Row>,
@@ -42,7 +42,7 @@ pub struct Row {
 }
 
 impl Forest<'_> {
-    /// The plot; nothing without rows.
+    /// The plot. Empty without rows.
     pub fn svg(&self) -> String {
         if self.rows.iter().all(|row| !row.value.is_finite()) {
             return String::new();
@@ -64,7 +64,7 @@ impl Forest<'_> {
             escaped(self.about)
         );
         let floor = height - FOOT + 2.0;
-        // A label that would touch the one before it is left out; its rule stays.
+        // A label that would touch the label before is left out, but its rule stays.
         let mut free = f64::MIN;
         for mark in x.marks() {
             let (place, told) = (x.place(mark), (self.told)(mark));
@@ -105,7 +105,7 @@ impl Forest<'_> {
         svg
     }
 
-    /// The ends of the axis: from the estimates, and half as much room as they span on either side.
+    /// The ends of the axis: the estimates, and half of their span as room on either side.
     fn ends(&self) -> (f64, f64) {
         let on_axis = |value: f64| if self.is_logarithmic { value.ln() } else { value };
         let from_axis = |place: f64| if self.is_logarithmic { place.exp() } else { place };
@@ -116,7 +116,7 @@ impl Forest<'_> {
         if low > high {
             return (0.0, 1.0);
         }
-        // Where they are all but equal, intervals have room of a fair size.
+        // If the estimates are almost equal, intervals get a reasonable room.
         let reach = self.rows.iter().filter_map(|row| {
             row.interval.map(|ends| ends.map(on_axis)).map(|[low, high]| (high - low) / 2.0)
         });
@@ -184,7 +184,7 @@ mod tests {
         let svg = forest.svg();
         assert_eq!(svg.matches("class=\"cut\"").count(), 2);
         assert!(svg.contains("&lt;5 %&gt;") && !svg.contains("<5"));
-        // Nothing lies outside.
+        // No point lies outside.
         let places = svg.split("translate(").skip(1).map(|rest| rest.split(' ').next().unwrap());
         assert!(
             places

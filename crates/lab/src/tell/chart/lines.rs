@@ -1,4 +1,4 @@
-//! Figures over load: a line for each subject, with its name at its end.
+//! Figures over load: a line for each subject, with the subject's name at the line's end.
 
 use std::fmt::Write;
 
@@ -15,19 +15,19 @@ const SIZE: f64 = 12.5;
 
 /// A chart of lines.
 pub struct Lines<'a> {
-    /// What it shows, for readers that hear the page.
+    /// A description for readers that hear the page.
     pub about: &'a str,
-    /// What lies beneath the axis.
+    /// The label beneath the axis.
     pub below: &'a str,
-    /// Whether the upright axis is logarithmic; it begins at zero otherwise.
+    /// Whether the upright axis is logarithmic. Otherwise the axis begins at zero.
     pub is_logarithmic: bool,
-    /// Whether the lower axis is a time from zero on; it is logarithmic otherwise.
+    /// Whether the lower axis is a time that begins at zero. Otherwise the axis is logarithmic.
     pub is_over_time: bool,
-    /// The values of the lower axis that are marked; its own marks where there are none.
+    /// The values to mark on the lower axis. If there are none, the axis chooses marks.
     pub marked: Vec<f64>,
-    /// How values of the lower axis are told.
+    /// The format of values on the lower axis.
     pub across: fn(f64) -> String,
-    /// How values of the upright axis are told.
+    /// The format of values on the upright axis.
     pub up: fn(f64) -> String,
     /// The lines.
     pub series: Vec<Series>,
@@ -39,9 +39,9 @@ pub struct Lines<'a> {
 
 /// An area between two lines, such as an interval along a line.
 pub struct Band {
-    /// The rank of its line.
+    /// The rank of the area's line.
     pub rank: Option<usize>,
-    /// Places on the lower axis, and from where to where the area is there.
+    /// Places on the lower axis, each with the two ends of the area there.
     pub points: Vec<(f64, Interval)>,
 }
 
@@ -49,11 +49,11 @@ pub struct Band {
 pub struct Series {
     /// The name.
     pub name: String,
-    /// The place among the coloured lines, from 0. None for a grey line.
+    /// The place among the coloured lines, from 0. `None` for a grey line.
     pub rank: Option<usize>,
     /// The points, each with its text.
     pub points: Vec<Point>,
-    /// Points that are not to be trusted: hollow, and no part of the line.
+    /// Points that cannot be trusted: hollow, and no part of the line.
     pub doubtful: Vec<Point>,
 }
 
@@ -111,7 +111,7 @@ impl Lines<'_> {
             );
         }
         self.bands.iter().for_each(|band| area(&mut svg, band, &x, &y));
-        // Coloured lines lie above grey ones, the first uppermost.
+        // Coloured lines lie above grey lines, the first uppermost.
         let mut order: Vec<&Series> = self.series.iter().collect();
         order.sort_by_key(|series| std::cmp::Reverse(series.rank.unwrap_or(usize::MAX)));
         for series in order {
@@ -141,7 +141,7 @@ impl Lines<'_> {
             let (place, text) = (x.place(mark), (self.across)(mark));
             let half = width_of(&text, SIZE) / 2.0;
             let _ = write!(svg, "<path class=\"rule\" d=\"M{place:.1} {floor}v4\"/>");
-            // Names that would touch the one before are left out.
+            // A name that would touch the name before is left out.
             if place - half > last + 6.0 {
                 last = place + half;
                 let _ = write!(
@@ -173,7 +173,7 @@ impl Lines<'_> {
         ends.sort_by(|one, other| one.0.total_cmp(&other.0));
         let wanted: Vec<f64> = ends.iter().map(|end| end.0).collect();
         let gap = (SIZE + 1.5).min((HEIGHT - 8.0) / wanted.len().max(1) as f64);
-        // Above the marks of the axis, unless there are too many.
+        // Names stand above the marks of the axis, unless there are too many names.
         let floor = HEIGHT - BOTTOM;
         let fits = gap * wanted.len() as f64 <= floor - SIZE;
         let lowest = if fits { floor } else { HEIGHT - SIZE / 2.0 - 2.0 };
@@ -313,7 +313,7 @@ mod tests {
         let svg = lines.svg();
         assert_eq!((line(&svg), svg.matches("class=\"point\"").count()), (1, 2), "{svg}");
         assert_eq!(svg.matches("class=\"point doubtful\"").count(), 1, "{svg}");
-        // They and the name are drawn even if there are no others.
+        // These points and the name are drawn even without other points.
         lines.series[0].points.clear();
         let svg = lines.svg();
         assert!(svg.contains(">one</text>") && svg.contains("point doubtful"), "{svg}");

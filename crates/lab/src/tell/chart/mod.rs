@@ -1,9 +1,9 @@
-//! Charts as SVG: text from numbers, with colours that the page's style gives by class, so that
-//! they follow its theme.
+//! Charts as SVG, made from numbers. The page's style colours them by class, so that charts follow
+//! the page's theme.
 //!
-//! [`lines`] draws figures over load, [`forest`] estimates with their intervals. A chart of a dozen
-//! coloured lines cannot be read. So three are in colour, each with a dash and a marker of its own,
-//! and the others are grey. Names stand at the ends of lines.
+//! [`lines`] draws figures over load. [`forest`] draws estimates with their intervals. A chart of a
+//! dozen coloured lines cannot be read. So three lines are in colour, each with its own dash and
+//! marker, and the others are grey. Names stand at the ends of lines.
 
 pub mod forest;
 pub mod lines;
@@ -16,13 +16,13 @@ pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// How wide a text of so many letters is, about, in letters of a size.
+/// The approximate width of a text with this many letters, in letters of a size.
 fn width_of(text: &str, size: f64) -> f64 {
     0.56 * size * text.chars().count() as f64
 }
 
-/// Moves `wanted` places, which are sorted, so far apart that neighbours have a `gap`, within `low`
-/// and `high` where there is room.
+/// Moves the sorted places `wanted` apart, until neighbours have a `gap`. Stays within `low` and
+/// `high` if there is room.
 fn apart(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
     let mut places = wanted.to_vec();
     for at in 0..places.len() {

@@ -24,7 +24,7 @@ impl Scale {
         Self { low, high, from, to, is_logarithmic: true }
     }
 
-    /// Where a value is; beyond the ends it is at them.
+    /// The place of a value. A value beyond an end is placed at this end.
     pub fn place(&self, value: f64) -> f64 {
         let share = if self.is_logarithmic {
             (value.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln()
@@ -55,9 +55,9 @@ fn steps(low: f64, high: f64) -> Vec<f64> {
     (first..=last).map(|number| number as f64 * step).collect()
 }
 
-/// The values to mark from `low` to `high` on a logarithmic scale. Where the ends are near each
-/// other, the scale is almost straight, and the marks are round steps. Else they are powers of ten
-/// where there are several, or as many round numbers between them as make three marks or more.
+/// The values to mark from `low` to `high` on a logarithmic scale. If the ends are near each other,
+/// the scale is almost straight, and the marks are round steps. Otherwise the marks are powers of
+/// ten, if there are several. If not, the marks are round numbers, at least three.
 fn marks(low: f64, high: f64) -> Vec<f64> {
     const NEARLY_STRAIGHT: f64 = 1.5;
     /// Marks within one power of ten, from few to many.

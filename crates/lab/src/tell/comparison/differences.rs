@@ -1,5 +1,4 @@
-//! What differs between two experiments beside what they measured: the machine, the design, the
-//! version.
+//! The differences of two experiments besides their measurements: machine, design and version.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -15,13 +14,13 @@ use crate::record::{Design, Heading};
 pub struct Difference {
     /// What.
     pub what: String,
-    /// In the first.
+    /// The property's value in the first experiment.
     pub before: String,
-    /// In the second.
+    /// The property's value in the second experiment.
     pub after: String,
 }
 
-/// Refuses experiments that asked different things of the servers.
+/// Refuses experiments with different requests to the servers.
 pub(super) fn comparable(before: &Design, after: &Design) -> Result<(), Incomparable> {
     let services = (&before.service, &after.service);
     let patterns = (&before.clients.pattern, &after.clients.pattern);
@@ -36,7 +35,7 @@ pub(super) fn comparable(before: &Design, after: &Design) -> Result<(), Incompar
     Ok(())
 }
 
-/// Everything that differs, in the order of interest.
+/// All differences, the most interesting first.
 pub(super) fn find(before: &Heading, after: &Heading) -> Vec<Difference> {
     let mut found = Vec::new();
     let mut compare = |what: &str, before: String, after: String| {

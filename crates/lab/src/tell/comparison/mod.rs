@@ -1,11 +1,11 @@
 //! Two experiments laid over each other: before and after a change, or two machines.
 //!
-//! A cell is compared with that of the same subject at as many connections. Each figure is the
-//! ratio of the second experiment's to the first's, with its 99 % interval. The two differ only if
-//! the interval excludes the number one. Where both have blocks, rates and processor times are
-//! compared by the slices in them (`slices.rs`). [`text`](Comparison::render_text),
-//! [`data`](Comparison::data) and a page ([`report::overlay`](crate::tell::report::overlay)) show
-//! the same.
+//! A cell is compared with the other experiment's cell of the same subject and number of
+//! connections. Each figure is the ratio of the second experiment's to the first's, with its 99 %
+//! interval. The two differ only if the interval excludes the number one. Where both have blocks,
+//! rates and processor times are compared by the slices in them (`slices.rs`).
+//! [`text`](Comparison::render_text), [`data`](Comparison::data) and a page
+//! ([`report::overlay`](crate::tell::report::overlay)) show the comparison.
 
 mod differences;
 mod slices;
@@ -30,15 +30,15 @@ pub(crate) use text::told_together;
 /// Two experiments, the earlier one first.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// The name in a plan; none for one that is of no plan.
+    /// The experiment's name in its plan. `None` without a plan.
     pub experiment: Option<String>,
-    /// What came first.
+    /// The first experiment.
     pub before: Summary,
-    /// What came then.
+    /// The second experiment.
     pub after: Summary,
     /// The differences of machine, design and version.
     pub differences: Vec<Difference>,
-    /// The cells that both have measured.
+    /// The cells that both experiments have measured.
     pub pairs: Vec<Pair>,
     /// The cells that only the first run has.
     pub only_before: Vec<Alone>,
@@ -46,29 +46,29 @@ pub struct Comparison {
     pub only_after: Vec<Alone>,
 }
 
-/// A cell that both have measured.
+/// A cell that both experiments have measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
     /// The name of the architecture or peer.
     pub subject: String,
-    /// How many connections were open at once.
+    /// The number of connections that were open at once.
     pub concurrency: usize,
-    /// What became of each [`Metric`], in their order.
+    /// The change of each [`Metric`], in the order of the metrics.
     pub changes: Vec<Change>,
-    /// Whether connections were left without a reply in the first and in the second.
+    /// Whether connections got no reply, in the first and in the second experiment.
     pub starved: (bool, bool),
 }
 
-/// A cell that only one has measured.
+/// A cell that only one experiment has measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Alone {
     /// The name of the architecture or peer.
     pub subject: String,
-    /// How many connections were open at once.
+    /// The number of connections that were open at once.
     pub concurrency: usize,
-    /// Why the other has not measured it.
+    /// The reason why the other experiment has not measured the cell.
     pub why: String,
-    /// Whether the other tried.
+    /// Whether the other experiment tried the cell.
     pub failed: bool,
 }
 
@@ -81,33 +81,33 @@ pub enum Metric {
     Cpu,
     /// The median latency.
     P50,
-    /// The latency that 99 % of the requests keep.
+    /// The latency that 99 % of requests do not exceed.
     P99,
     /// The most memory that the server had.
     Memory,
 }
 
-/// What became of a figure.
+/// The change of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
     /// Which.
     pub metric: Metric,
-    /// The median of the first, in the unit of [`Metric::key`].
+    /// The median of the first experiment, in the unit of [`Metric::key`].
     pub before: f64,
-    /// The median of the second.
+    /// The median of the second experiment.
     pub after: f64,
-    /// The second over the first.
+    /// The ratio of the second figure to the first.
     pub ratio: Estimate,
-    /// What that says.
+    /// The direction of the change.
     pub verdict: Direction,
 }
 
-/// What the interval of a ratio says.
+/// The meaning of the interval of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The second experiment is better.
     Better,
-    /// The second is worse.
+    /// The second experiment is worse.
     Worse,
     /// The interval holds the number one.
     Level,
@@ -116,16 +116,16 @@ pub enum Direction {
     Unsure,
 }
 
-/// Why two experiments cannot be compared.
+/// The reason why two experiments cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Incomparable(String);
 
 impl Metric {
-    /// All of them, in the order in which they are shown.
+    /// All metrics, in the order in which they are shown.
     pub const ALL: [Self; 5] = [Self::Rate, Self::Cpu, Self::P50, Self::P99, Self::Memory];
 
-    /// What it is called in data, with its unit.
+    /// The metric's name in data, with its unit.
     pub fn key(self) -> &'static str {
         match self {
             Self::Rate => "requests_per_second",
@@ -136,7 +136,7 @@ impl Metric {
         }
     }
 
-    /// What it is called in words.
+    /// The metric's name in words.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rate => "requests/s",
@@ -147,7 +147,7 @@ impl Metric {
         }
     }
 
-    /// A value as people read it.
+    /// A value in the form that people read.
     pub fn show(self, value: f64) -> String {
         match self {
             Self::Rate => grouped(value),
@@ -160,7 +160,7 @@ impl Metric {
         self == Self::Rate
     }
 
-    /// What each repeat measured.
+    /// The values of the repeats.
     fn samples(self, medians: &Medians) -> Vec<f64> {
         let latencies = medians.latency_samples.iter();
         match self {
@@ -172,8 +172,8 @@ impl Metric {
         }
     }
 
-    /// The metric of rounds, and the figure of a slice, that belong to this metric. None if slices
-    /// do not measure it.
+    /// The metric of rounds, and the figure of a slice, that belong to this metric. `None` if
+    /// slices do not measure the metric.
     fn figure(self) -> Option<(rounds::Metric, Figure)> {
         match self {
             Self::Rate => Some((rounds::Metric::Rate, |sample| sample.requests_per_second)),
@@ -194,7 +194,7 @@ impl Metric {
 }
 
 impl Change {
-    /// From the ratio, which is that of slices or of windows.
+    /// From the ratio, which is of slices or of windows.
     fn of(
         metric: Metric,
         [before, after]: [&Medians; 2],
@@ -207,15 +207,15 @@ impl Change {
             Some(interval) if (interval.low > 1.0) == metric.more_is_better() => Direction::Better,
             Some(_) => Direction::Worse,
         };
-        // Where the load generator was the limit, the server is at least as quick as it looks.
+        // Where the load generator was the limit, the server is at least as fast as measured.
         let of_client = matches!(metric, Metric::Rate | Metric::P50 | Metric::P99);
         let hidden = match verdict {
             Direction::Better => before.client_was_limit,
             Direction::Worse => after.client_was_limit,
             _ => false,
         };
-        // If the generator could not do its work, nothing is known. The blocks that slices are
-        // taken from are sound, whatever the windows of their sessions were.
+        // If the generator could not do its work, the direction is not known. Blocks are sound even
+        // if windows of their sessions were not.
         let is_void = !of_slices && (before.invalid || after.invalid);
         let is_unsure = of_client && hidden || is_void;
         Self {
@@ -240,14 +240,13 @@ impl Change {
         }
     }
 
-    /// Whether it is one of the figures that tell how quick a server is. The others vary too much
-    /// for a limit of a few per cent.
+    /// Whether the metric tells how fast a server is. All other metrics vary too much for a limit
+    /// of a few per cent.
     fn is_judged(&self) -> bool {
         matches!(self.metric, Metric::Rate | Metric::Cpu)
     }
 
-    /// Whether it is worse, and the interval of the ratio misses the number one by more than
-    /// `percent`.
+    /// Whether the figure is worse, and the interval of the ratio misses 1 by more than `percent`.
     fn is_regression(&self, percent: f64) -> bool {
         let beyond = |Interval { low, high }: Interval| match self.metric.more_is_better() {
             true => high < 1.0 - percent / 100.0,
@@ -276,7 +275,7 @@ impl Comparison {
     ///
     /// # Errors
     ///
-    /// [`Incomparable`] when they measured different things.
+    /// [`Incomparable`] if the experiments measured different things.
     pub fn of(
         before: &(Heading, Records),
         after: &(Heading, Records),
@@ -306,9 +305,9 @@ impl Comparison {
         Ok(Self { experiment, before, after, differences, pairs, only_before, only_after })
     }
 
-    /// All that is worse in the second by more than `percent`, a line for each. That is a figure
-    /// with an interval that misses the number one by more, a cell that failed, or connections
-    /// without a reply.
+    /// All changes for the worse by more than `percent`, a line for each. Such a change is a failed
+    /// cell, a connection without a reply, or a figure with an interval that misses 1 by more than
+    /// `percent`.
     pub fn regressions(&self, percent: f64) -> Vec<String> {
         let failed = self.only_before.iter().filter(|alone| alone.failed).map(|alone| {
             format!("{} at {}: {}", alone.subject, connections(alone.concurrency), alone.why)
@@ -326,8 +325,8 @@ impl Comparison {
         failed.chain(worse).map(|line| format!("{name}{line}")).collect()
     }
 
-    /// The figures that are not known well enough to tell a change of `percent` from none. Each has
-    /// half of the interval of its ratio.
+    /// The figures that are not known well enough to tell a change of `percent` from none. Each
+    /// figure comes with half of the interval of its ratio.
     pub fn too_unsure_for(&self, percent: f64) -> Vec<String> {
         let figures = self.pairs.iter().flat_map(|pair| {
             let place = format!("{} at {}", pair.subject, connections(pair.concurrency));
@@ -341,13 +340,13 @@ impl Comparison {
         figures.collect()
     }
 
-    /// Whether anything in it can be told better from worse: some pair has an interval.
+    /// Whether any pair has an interval, so that better can be told from worse.
     pub fn is_sure_of_anything(&self) -> bool {
         let mut changes = self.pairs.iter().flat_map(|pair| &pair.changes);
         changes.any(|change| change.ratio.interval.is_some())
     }
 
-    /// The comparison as data; units are in the names.
+    /// The comparison as data. Names contain units.
     pub fn data(&self) -> Value {
         let change = |change: &Change| {
             let interval = change.ratio.interval;
@@ -400,7 +399,7 @@ impl Pair {
         }
     }
 
-    /// The change of a figure. None if it was not measured.
+    /// The change of a figure. `None` if the figure was not measured.
     pub fn change(&self, metric: Metric) -> Option<&Change> {
         self.changes.iter().find(|change| change.metric == metric)
     }
@@ -433,7 +432,7 @@ impl fmt::Display for Direction {
     }
 }
 
-/// The ratios that slices show, by the key of the metric.
+/// The ratios of slices, by the key of the metric.
 type BySlices = BTreeMap<&'static str, slices::Ratios>;
 
 fn by_slices(records: [&Records; 2], before: &Summary, after: &Summary) -> BySlices {

@@ -1,11 +1,11 @@
-//! The ratios of two runs that both have blocks: from the slices of all their subjects, at all
-//! numbers of connections together.
+//! The ratios of two runs with blocks, from the slices of all their subjects at all numbers of
+//! connections.
 //!
 //! A run has few sessions. Two or three values of one subject say little about how much sessions
 //! differ. The values of all subjects of both runs, at all numbers of connections, say more.
 //!
 //! The model is nested. The mean of a session is a logarithm, the sum of four parts. These are the
-//! subject's part, the *mood* (what the machine does to all subjects of a session), the server
+//! subject's part, the *mood* (the machine's effect on all subjects of a session), the server
 //! process's own part, and chance:
 //!
 //! ```text
@@ -13,8 +13,7 @@
 //!   variance of a session's mean = V(mood) + V(own), or that of its blocks where that is larger
 //! ```
 //!
-//! The two variances have degrees of freedom of their own, and their sum has those of Satterthwaite
-//! (1946).
+//! Each of the two variances has its degrees of freedom, and their sum has Satterthwaite's (1946).
 
 use std::collections::BTreeMap;
 
@@ -23,10 +22,10 @@ use crate::record::Records;
 use crate::statistics::studentized_range::student;
 use crate::statistics::{Estimate, Interval};
 
-/// The error of an interval. Intervals of other ratios have it too.
+/// The error of an interval. Intervals of other ratios have the same error.
 const ERROR: f64 = 0.01;
 
-/// The means of sessions by session, for each subject, and how its blocks vary.
+/// The means of sessions by session, for each subject, and the variation of its blocks.
 struct Run {
     subjects: Vec<BTreeMap<usize, f64>>,
     /// The sum of squares of blocks around their session's mean, and its degrees of freedom.
@@ -35,11 +34,11 @@ struct Run {
     blocks: usize,
 }
 
-/// The second run's figure over the first's, by subject and number of connections.
+/// The ratio of the second run's figure to the first's, by subject and number of connections.
 pub(super) type Ratios = BTreeMap<(String, usize), Estimate>;
 
 /// The ratios of a figure, for the subjects that both runs have measured at each number of
-/// connections. Nothing where a run has no blocks.
+/// connections. Empty if a run has no blocks.
 pub(super) fn ratios(
     runs: [&Records; 2],
     subjects: &[(usize, Vec<&str>)],
@@ -100,7 +99,7 @@ impl Run {
         self.subjects.iter().map(BTreeMap::len).sum()
     }
 
-    /// How far each session's mean is from its subject's, by session.
+    /// The distance of each session's mean from its subject's, by session.
     fn deviations(&self) -> BTreeMap<usize, Vec<f64>> {
         let mut deviations: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
         for sessions in self.subjects.iter().filter(|sessions| sessions.len() > 1) {
@@ -113,8 +112,8 @@ impl Run {
     }
 }
 
-/// The variance of a session's mean, and its degrees of freedom. These are 0 where no run has a
-/// second session: then nothing is known of how much sessions differ.
+/// The variance of a session's mean, and its degrees of freedom. The degrees of freedom are 0 if no
+/// run has a second session: then the variance between sessions is unknown.
 struct Spread {
     variance: f64,
     freedom: usize,
@@ -153,8 +152,8 @@ impl Spread {
             return Self { variance: 0.0, freedom: 0 };
         }
         let own = all - moods;
-        // An estimated mood of a session includes a part of each server's own effect. Of k servers
-        // that is V(own) / k.
+        // An estimated mood of a session includes a part of each server's own effect. With k
+        // servers, the variance of this part is V(own) / k.
         let subjects = all as f64 / moods as f64;
         let mood = of_moods / moods as f64;
         let rest = if own > 0 { of_own / own as f64 * (subjects - 1.0) / subjects } else { 0.0 };

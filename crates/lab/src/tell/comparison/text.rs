@@ -1,4 +1,5 @@
-//! A comparison on the terminal: a table for each figure, then what differs and what is missing.
+//! A comparison on the terminal: a table for each figure, then the differences and the missing
+//! cells.
 
 use std::fmt::Write;
 
@@ -6,7 +7,7 @@ use super::{Alone, Change, Comparison, Direction, Metric};
 use crate::format::{connections, how_many, multiple};
 
 impl Comparison {
-    /// Tables of ratios for the terminal. Then the cells of only one experiment, and other
+    /// Tables of ratios for the terminal. Then the cells of only one experiment follow, and other
     /// differences.
     pub fn render_text(&self) -> String {
         let mut text = String::new();
@@ -32,8 +33,8 @@ impl Comparison {
         text
     }
 
-    /// For each figure, in how many cells the second experiment is better, worse or level, with a
-    /// comment.
+    /// For each figure, the numbers of cells in which the second experiment is better, worse or
+    /// level, with a comment.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences: Vec<String> =
             Metric::ALL.into_iter().filter_map(|metric| self.count(metric)).collect();

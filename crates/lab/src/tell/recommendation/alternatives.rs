@@ -1,4 +1,4 @@
-//! "Does a change pay?" in words: alternatives beside what runs today.
+//! "Does a change pay?" in words: alternatives compared with the subject that runs today.
 //!
 //! Each way to run one program has a question of its own. Architectures share one question, and the
 //! answer names the architecture that gains most often.
@@ -13,7 +13,7 @@ use super::withheld;
 /// An alternative at a number of connections.
 type Found<'a> = (&'a Verdict, &'a Alternative);
 
-/// The answer for what runs today, or one for each way to run a program.
+/// The answer about the subject that runs today, or one for each way to run a program.
 pub(super) fn sentences(summary: &Summary, chosen: Option<&str>) -> Vec<String> {
     match (&summary.ways, &summary.current) {
         (Some(_), _) => of_ways(summary),
@@ -42,12 +42,12 @@ fn of_ways(summary: &Summary) -> Vec<String> {
         Some((true, format!("{question} {}", parts.join(" "))))
     };
     let mut answers: Vec<(bool, String)> = summary.subjects.iter().filter_map(answered).collect();
-    // What is answered comes first.
+    // Answered questions come first.
     answers.sort_by_key(|(is_answered, _)| !is_answered);
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// Whether a change from what runs today pays: yes, no, or not to be told.
+/// Whether a change from the subject that runs today pays: yes, no, or unknown.
 fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> Vec<String> {
     if let Some(partial) = summary.partial() {
         return vec![format!("Not to be told yet: the experiment is not complete ({partial}).")];
@@ -58,8 +58,8 @@ fn of_current(summary: &Summary, current: &str, chosen: Option<&str>) -> Vec<Str
         .map(|name| better(told(summary, name)))
         .filter(|found| !found.is_empty())
         .collect();
-    // Chooses the alternative that gains at the most loads. Of several, the recommended one comes
-    // first.
+    // Chooses the alternative that gains at the most loads. If there are several, the recommended
+    // one comes first.
     let best = pays.iter().rev().max_by_key(|found| {
         let is_chosen = Some(found[0].1.subject.as_str()) == chosen;
         (found.len(), is_chosen, std::cmp::Reverse(rank(found)))
@@ -102,8 +102,8 @@ fn rank(found: &[Found<'_>]) -> usize {
     place.unwrap_or(usize::MAX)
 }
 
-/// Says that no alternative is better than what runs today, and how large a gain would have been
-/// seen.
+/// Says that no alternative is better than the subject that runs today, and the smallest gain that
+/// would have been seen.
 fn no_gain(summary: &Summary, current: &str) -> String {
     let compared: Vec<&Verdict> =
         summary.verdicts.iter().filter(|verdict| is_compared(verdict)).collect();
@@ -134,15 +134,15 @@ fn no_gain(summary: &Summary, current: &str) -> String {
     }
 }
 
-/// Whether anything is said of alternatives at a number of connections. Where a verdict is withheld
-/// since small differences would not be seen, large ones would have been.
+/// Whether the answer includes alternatives at a number of connections. A verdict may be withheld
+/// because small differences would not be seen. Large differences would have been seen.
 fn is_compared(verdict: &Verdict) -> bool {
     let coarse = Finding::Withheld { cause: Cause::Coarse };
     !verdict.alternatives.is_empty() && (!verdict.is_withheld() || verdict.finding == coarse)
 }
 
-/// The smallest gain that would have been seen of any alternative that is not worse for sure, as a
-/// share of what runs today.
+/// The smallest gain that would have been seen of any alternative that is not certainly worse, as a
+/// share of the subject that runs today.
 fn seen(verdict: &Verdict) -> Option<f64> {
     let all = || verdict.alternatives.iter();
     let level = all().filter(|one| one.change != Change::Worse).map(Alternative::critical);
@@ -151,7 +151,7 @@ fn seen(verdict: &Verdict) -> Option<f64> {
     Some(1.0 - 1.0 / (1.0 + critical))
 }
 
-/// What holds at the numbers of connections at which the alternative does not gain.
+/// The findings at the numbers of connections at which the alternative does not gain.
 fn elsewhere(summary: &Summary, current: &str, gained: &[usize]) -> Option<String> {
     let there: Vec<&Verdict> = summary
         .verdicts
@@ -174,8 +174,8 @@ fn elsewhere(summary: &Summary, current: &str, gained: &[usize]) -> Option<Strin
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
-/// Whether something can be said of an alternative. A verdict may be withheld because small
-/// differences would not be seen. A large difference that was seen counts even so.
+/// Whether the answer includes an alternative. A verdict may be withheld because small differences
+/// would not be seen. A large difference that was seen still counts.
 fn can_be_told(verdict: &Verdict, one: &Alternative) -> bool {
     match (&verdict.finding, &verdict.imprecise) {
         (Finding::Withheld { cause: Cause::Coarse }, _) => one.change != Change::Level,
@@ -184,8 +184,7 @@ fn can_be_told(verdict: &Verdict, one: &Alternative) -> bool {
     }
 }
 
-/// Where the alternative is better, or where it is worse, and by how much at each number of
-/// connections.
+/// The numbers of connections at which the alternative is better, or worse, with the differences.
 fn answer(word: &str, change: Change, found: &[Found<'_>], current: &str) -> Option<String> {
     let there: Vec<Found<'_>> =
         found.iter().copied().filter(|(_, one)| one.change == change).collect();
@@ -208,10 +207,10 @@ fn by_load(found: &[Found<'_>]) -> Vec<String> {
     found.iter().enumerate().map(told).collect()
 }
 
-/// `takes 24.1 % less processor time for a request at 100 [20.0 to 28.1]`; after such a one, `24.1
-/// % less at 1,000 [20.0 to 28.1]` is enough.
+/// `takes 24.1 % less processor time for a request at 100 [20.0 to 28.1]`. After such a phrase, the
+/// short form `24.1 % less at 1,000 [20.0 to 28.1]`.
 fn by(one: &Alternative, metric: Metric, is_whole: bool, at: &str) -> String {
-    // A rate counts requests in a time, and not time for a request.
+    // A rate counts requests in a time, and not the time of a request.
     let told = |value: f64| match metric {
         Metric::Rate => 1.0 / (1.0 + value) - 1.0,
         _ => value,
@@ -232,7 +231,7 @@ fn by(one: &Alternative, metric: Metric, is_whole: bool, at: &str) -> String {
     }
 }
 
-/// Where nothing was found between the two.
+/// The numbers of connections at which no difference was found.
 fn level(found: &[Found<'_>], current: &str) -> Option<String> {
     let there: Vec<&Found<'_>> =
         found.iter().filter(|(_, one)| one.change == Change::Level).collect();
@@ -247,7 +246,7 @@ fn level(found: &[Found<'_>], current: &str) -> Option<String> {
     })
 }
 
-/// The memory of both at a number of connections.
+/// The memory of both subjects at a number of connections.
 fn memory(summary: &Summary, name: &str, current: &str, concurrency: usize) -> Option<String> {
     let [own, other] =
         [name, current].map(|name| Some(summary.medians(name, concurrency)?.memory_bytes));
@@ -259,7 +258,7 @@ fn memory(summary: &Summary, name: &str, current: &str, concurrency: usize) -> O
     ))
 }
 
-/// What a change costs or gains besides: tail latency and memory of both.
+/// Other costs and gains of a change: tail latency and memory of both subjects.
 fn costs(summary: &Summary, name: &str, current: &str, concurrency: usize) -> Option<String> {
     let own = summary.medians(name, concurrency)?;
     let other = summary.medians(current, concurrency)?;

@@ -1,4 +1,5 @@
-//! The choice on a card: which, how sure, what it costs, and what would change it.
+//! The choice on a card: the subject, its certainty, its costs, and the conditions that would
+//! change it.
 
 use serde::Serialize;
 
@@ -7,21 +8,21 @@ use crate::format::{connections, listed};
 use crate::judge::verdict::{Finding, Verdict};
 use crate::tell::summary::Summary;
 
-/// The choice in four answers. Each is some sentences; none where there is nothing to say.
+/// The choice in four answers. Each answer is some sentences. Empty if there is nothing to say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Card {
-    /// Which one, or which ones.
+    /// The chosen subject, or the best set.
     pub which: String,
-    /// How sure that is.
+    /// The certainty of the choice.
     pub sure: Vec<String>,
-    /// The tail latency and its memory.
+    /// The tail latency and memory of the choice.
     pub costs: Vec<String>,
-    /// What would change the answer.
+    /// The conditions that would change the choice.
     pub changes: Vec<String>,
 }
 
 impl Card {
-    /// The card of the choice. None if no subjects are told apart.
+    /// The card of the choice. `None` if no subjects are told apart.
     pub(super) fn of(
         summary: &Summary,
         chosen: Option<&str>,
@@ -60,7 +61,7 @@ impl Card {
 }
 
 impl Card {
-    /// All that it says.
+    /// All sentences of the card.
     pub(super) fn sentences(&mut self) -> impl Iterator<Item = &mut String> {
         let Self { sure, costs, changes, .. } = self;
         sure.iter_mut().chain(costs).chain(changes)

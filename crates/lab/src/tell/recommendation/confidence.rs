@@ -1,12 +1,12 @@
-//! How sure a recommendation is: what decided, which differences would have been found, what the
-//! control shows, and what happened on the machine.
+//! The certainty of a recommendation: the deciding metric, the smallest visible differences, the
+//! control, and disturbances on the machine.
 
 use crate::format::{connections, connections_of, duration, how_many, listed, percent};
 use crate::judge::network::Network;
 use crate::judge::verdict::{Evidence, Finding, MANY_STRANGERS, Metric, Verdict};
 use crate::tell::summary::Summary;
 
-/// What decided and how sure it is, in full sentences.
+/// The deciding metric and the certainty, in full sentences.
 pub(super) fn sentences(summary: &Summary) -> Vec<String> {
     let told: Vec<&Verdict> = summary
         .verdicts
@@ -22,7 +22,7 @@ pub(super) fn sentences(summary: &Summary) -> Vec<String> {
     sentences
 }
 
-/// At which numbers of connections something is so: `10, 100 and 1,000 connections`.
+/// The numbers of connections with a property: `10, 100 and 1,000 connections`.
 fn at<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> String {
     connections_of(&verdicts.map(|verdict| verdict.concurrency).collect::<Vec<_>>())
 }
@@ -60,8 +60,8 @@ fn what_decided(told: &[&Verdict]) -> Vec<String> {
     sentences
 }
 
-/// That the network sets the rate at a number of connections, if it does; a sentence without its
-/// full stop.
+/// A sentence without its full stop: the network sets the rate at a number of connections. `None`
+/// if the network does not.
 pub(crate) fn network_of(verdict: &Verdict) -> Option<String> {
     let Network { round_trip_us, latency_us, load_in_server } = verdict.network?;
     Some(format!(
@@ -73,7 +73,7 @@ pub(crate) fn network_of(verdict: &Verdict) -> Option<String> {
     ))
 }
 
-/// Where work has moved between server and load generator.
+/// The numbers of connections at which work has moved between server and load generator.
 fn moved_work(told: &[&Verdict]) -> Option<String> {
     let moved = |verdict: &&&Verdict| verdict.standings.iter().any(|standing| standing.work_moved);
     let all: Vec<String> = told
@@ -121,7 +121,7 @@ pub(super) fn found(told: &[&Verdict]) -> Option<String> {
     })
 }
 
-/// How it was measured, where that is not the usual way.
+/// The method of measurement, if it is not the usual one.
 fn measured_in(told: &[&Verdict]) -> Vec<String> {
     let mut sentences = Vec::new();
     let groups: Vec<&Verdict> =
@@ -160,7 +160,7 @@ pub(super) fn controls(told: &[&Verdict]) -> Option<String> {
     ))
 }
 
-/// What happened on the machine: in how many blocks, of all.
+/// A disturbance on the machine: the number of disturbed blocks, of all.
 struct Disturbed {
     blocks: usize,
     /// `blocks`, or `rounds`.
@@ -170,9 +170,9 @@ struct Disturbed {
     waited: usize,
     throttled: usize,
     strangers: usize,
-    /// The most that other processes used, as a share of a processor.
+    /// The largest share of a processor that other processes used.
     most: f64,
-    /// Where that was: ` of HOST`, or nothing on this machine.
+    /// The host of the disturbance: ` of HOST`, or empty for this machine.
     place: String,
 }
 

@@ -4,8 +4,8 @@ use crate::format::{connections, grouped, listed};
 use crate::judge::rows::{Fates, Row};
 use crate::tell::summary::Summary;
 
-/// Which subjects wrong replies disqualify, and which requests of the best ones failed otherwise;
-/// nothing where all were answered.
+/// The subjects that wrong replies disqualify, and other failed requests of the best subjects.
+/// Empty if all requests succeeded.
 pub(super) fn sentences(summary: &Summary) -> Vec<String> {
     let wrong = |row: &Row| row.answered_wrongly();
     let leads = |row: &Row| {

@@ -1,11 +1,12 @@
-//! The verdicts in words: what to choose, how sure that is, and what happened.
+//! The verdicts in words: the choice, its certainty, and disturbances.
 //!
-//! [`crate::judge::verdict`] decides. Where it withholds a verdict, nothing is recommended here.
+//! [`crate::judge::verdict`] decides. If the verdict is withheld, this module recommends nothing.
 
 mod alternatives;
 mod card;
 mod confidence;
 mod failures;
+mod foreign;
 mod quicker;
 mod refusal;
 mod sets;
@@ -27,53 +28,54 @@ pub(super) use confidence::{disturbed_briefly, network_of};
 pub use refusal::{Doubt, Refusal};
 pub(crate) use silence::withheld;
 
-/// What to choose, in words and as data.
+/// The recommendation, in words and as data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recommendation {
-    /// The architecture to choose; none when nothing can be recommended.
+    /// The architecture to choose. `None` if nothing can be recommended.
     pub architecture: Option<String>,
-    /// The choice or why there is none, how sure it is, its reasons; the first sentence can stand
-    /// alone.
+    /// The choice or the reason why there is none, its certainty, and its reasons. The first
+    /// sentence can stand alone.
     pub sentences: Vec<String>,
-    /// The choice on a card; none where nothing is told apart.
+    /// The choice on a card. `None` if no subjects are told apart.
     pub card: Option<Card>,
-    /// Where a verdict is withheld, the reason, and the remedy.
+    /// The reason for each withheld verdict, and the remedy.
     pub unsaid: Vec<String>,
-    /// What happened on the machine meanwhile, if anything.
+    /// Disturbances on the machine during the measurement.
     pub disturbance: Vec<String>,
     /// The verdict at each number of connections.
     pub loads: Vec<Verdict>,
-    /// Where the lead changes.
+    /// The numbers of connections at which the lead changes.
     pub crossovers: Vec<Crossover>,
-    /// Which architectures broke which constraints, and where.
+    /// The architectures that broke constraints, the constraints, and the loads.
     pub refused: Vec<Refusal>,
-    /// Which constraints are kept or broken, and might as well not be.
+    /// Constraints that are kept or broken, but might have the opposite outcome in another
+    /// experiment.
     pub doubts: Vec<Doubt>,
-    /// How many users each has room for, in a replay.
+    /// The number of users that each subject has room for, in a replay.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headroom: Vec<Headroom>,
 }
 
-/// Where the lead passes from one architecture to another as load grows.
+/// A change of the lead from one architecture to another as load grows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Crossover {
-    /// The one that is better at the lower load.
+    /// The architecture that is better at the lower load.
     pub from: String,
-    /// The one that is better at the higher load.
+    /// The architecture that is better at the higher load.
     pub to: String,
-    /// The highest number of connections measured at which the first was better.
+    /// The highest measured number of connections at which the first was better.
     pub above: usize,
-    /// The lowest one at which the second was better.
+    /// The lowest measured number at which the second was better.
     pub below: usize,
 }
 
-/// The recommendation that follows from `summary`, which is of `experiment` and its `records`.
+/// The recommendation from `summary`, which is of `experiment` and its `records`.
 pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Recommendation {
     let refused = refusal::refused(summary);
     let doubts = refusal::doubts(summary);
     let chosen = choose(summary);
     let crossovers = crossovers(summary);
-    // The question about what runs today is answered first.
+    // The answer about the subject that runs today comes first.
     let mut sentences = alternatives::sentences(summary, chosen.as_deref());
     sentences.extend(match &chosen {
         None => without_choice(summary),
@@ -93,12 +95,13 @@ pub fn recommend(summary: &Summary, heading: &Heading, records: &Records) -> Rec
     sentences.extend(refusal::sentences(summary, &refused, &doubts));
     sentences.extend(faults(summary));
     sentences.extend(beside(summary));
+    sentences.extend(foreign::sentences(&heading.design));
     let mut unsaid = silence::without_verdict(summary, chosen.is_some());
     let mut disturbance = confidence::disturbance(summary);
     let mut card = Card::of(summary, chosen.as_deref(), &crossovers);
     let headroom = replay::headroom(heading, summary);
     if heading.design.recording.is_some() {
-        // What matters comes first.
+        // The most important sentence comes first.
         sentences.splice(0..0, replay::first_sentence(heading, &headroom));
         let of_card = card.iter_mut().flat_map(Card::sentences);
         let all = sentences.iter_mut().chain(&mut unsaid).chain(&mut disturbance).chain(of_card);
@@ -124,7 +127,7 @@ fn leads(verdict: &Verdict, name: &str) -> bool {
     verdict.leaders().any(|standing| standing.subject == name)
 }
 
-/// The next that is worse for sure at the highest load where the chosen one leads.
+/// The next subject that is certainly worse at the highest load where the chosen one leads.
 fn runner_up<'a>(summary: &'a Summary, chosen: &str) -> Option<(usize, &'a str)> {
     let verdict =
         summary.verdicts.iter().rfind(|verdict| verdict.tells_apart() && leads(verdict, chosen))?;
@@ -136,9 +139,9 @@ fn is_best_alone(verdict: &Verdict, name: &str) -> bool {
     matches!(&verdict.finding, Finding::Best { subject } if subject == name)
 }
 
-/// The architecture that is most often not told from the best, if it ever is told from another.
-/// Among equals, the order is: alone most often, looks at no idle connections, the best place at
-/// the highest load, the design's order.
+/// The architecture that is most often level with the best, among verdicts that tell some subjects
+/// apart. Among equals, the order is: most often alone, without looks at idle connections, the best
+/// place at the highest load, the design's order.
 fn choose(summary: &Summary) -> Option<String> {
     let verdicts = &summary.verdicts;
     if summary.partial().is_some() || !verdicts.iter().any(Verdict::can_recommend) {
@@ -162,7 +165,7 @@ fn choose(summary: &Summary) -> Option<String> {
     names.max_by_key(|name| score(name)).map(str::to_owned)
 }
 
-/// The best set, or why nothing can be said.
+/// The best set, or the reason why there is none.
 fn without_choice(summary: &Summary) -> Vec<String> {
     match sets::headline(summary) {
         Some(set) => [set].into_iter().chain(quicker::sentences(summary, None)).collect(),
@@ -170,7 +173,7 @@ fn without_choice(summary: &Summary) -> Vec<String> {
     }
 }
 
-/// The choice: where, by how much, what it costs, and which others are better elsewhere.
+/// The choice: its loads, its lead, its costs, and the loads at which others are better.
 fn choice(summary: &Summary, chosen: &str) -> Vec<String> {
     let verdicts = &summary.verdicts;
     // An imprecise verdict is no reason for an architecture, but may be a reason against it.
@@ -191,7 +194,7 @@ fn choice(summary: &Summary, chosen: &str) -> Vec<String> {
     sentences
 }
 
-/// Where others are better than the chosen one.
+/// The loads at which others are better than the chosen architecture.
 fn lost(summary: &Summary, chosen: &str) -> Option<String> {
     let told = summary.verdicts.iter().filter(|verdict| !verdict.is_withheld());
     let lost = told.filter(|verdict| !leads(verdict, chosen));
@@ -232,8 +235,8 @@ fn headline(summary: &Summary, chosen: &str, won: &[&Verdict], told: usize) -> S
     format!("Choose {chosen}: {it}no other is better {scope}{level}{sets}.")
 }
 
-/// The subjects that cannot be told from the chosen one, at the numbers of connections at which
-/// some can be told apart.
+/// The subjects that are level with the chosen one, at the numbers of connections at which some
+/// subjects can be told apart.
 fn level_with(chosen: &str, won: &[&Verdict]) -> String {
     let decided: Vec<&&Verdict> = won.iter().filter(|verdict| verdict.tells_apart()).collect();
     let mut always = Vec::new();
@@ -258,8 +261,8 @@ fn level_with(chosen: &str, won: &[&Verdict]) -> String {
     }
 }
 
-/// The figures of the chosen one at a number of connections, and the distance of the next subject
-/// that is worse for sure.
+/// The figures of the chosen subject at a number of connections, and the distance of the next
+/// subject that is certainly worse.
 fn margin(verdict: &Verdict, chosen: &str) -> Option<String> {
     let own = verdict.standings.iter().find(|standing| standing.subject == chosen)?;
     let at_least = if own.at_least { "at least " } else { "" };
@@ -283,7 +286,7 @@ fn margin(verdict: &Verdict, chosen: &str) -> Option<String> {
     Some(format!("At {} {does}{next}.", connections(verdict.concurrency)))
 }
 
-/// `9.8 % more [7.1 to 12.6]`, and by what.
+/// `9.8 % more [7.1 to 12.6]`, and the metric.
 fn behind(standing: &Standing, metric: Metric) -> String {
     let share = |value: f64| format!("{:.1}", 100.0 * value);
     let what = match metric {
@@ -291,7 +294,7 @@ fn behind(standing: &Standing, metric: Metric) -> String {
         Metric::Rate => "fewer requests/s",
         Metric::Latency(_) => "more latency",
     };
-    // For a rate, the share that is missing.
+    // For a rate, the missing share.
     let told = |value: f64| if metric == Metric::Rate { 1.0 - 1.0 / (1.0 + value) } else { value };
     format!(
         "with {} % {what} [{} to {}]",
@@ -301,7 +304,7 @@ fn behind(standing: &Standing, metric: Metric) -> String {
     )
 }
 
-/// Latency and memory of the chosen one, beside those of all that were measured at so many
+/// Latency and memory of the chosen subject and of all subjects measured at this number of
 /// connections, which `place` names.
 fn cost(summary: &Summary, place: &str, concurrency: usize, chosen: &str) -> Option<String> {
     let own = summary.medians(chosen, concurrency)?;
@@ -336,7 +339,7 @@ fn cost(summary: &Summary, place: &str, concurrency: usize, chosen: &str) -> Opt
     ))
 }
 
-/// What idle connections would change.
+/// The effect of idle connections on the choice.
 fn idle_ones(summary: &Summary, chosen: &str) -> Option<String> {
     summary.looking_at_all.contains(chosen).then(|| {
         format!(
@@ -346,7 +349,7 @@ fn idle_ones(summary: &Summary, chosen: &str) -> Option<String> {
     })
 }
 
-/// Which one is better where the chosen one is not, and by how much.
+/// The better subject at loads where the chosen one is not the best, and the difference.
 fn elsewhere(verdict: &Verdict, chosen: &str) -> Option<String> {
     let names: Vec<&str> = verdict.leaders().map(|standing| standing.subject.as_str()).collect();
     let names = if names.len() > 3 {
@@ -445,8 +448,8 @@ fn beside(summary: &Summary) -> Vec<String> {
     sentences
 }
 
-/// Where one subject is better for sure at a load, and another one at the next load at which some
-/// can be told apart.
+/// A subject that is certainly better at one load, and another at the next load at which some
+/// subjects can be told apart.
 fn crossovers(summary: &Summary) -> Vec<Crossover> {
     let mut verdicts: Vec<&Verdict> =
         summary.verdicts.iter().filter(|verdict| verdict.tells_apart()).collect();
@@ -466,7 +469,7 @@ fn crossovers(summary: &Summary) -> Vec<Crossover> {
 }
 
 impl Recommendation {
-    /// The choice, then where nothing can be said, then everything else.
+    /// The choice, then the loads without a conclusion, then all other sentences.
     pub fn all_sentences(&self) -> impl Iterator<Item = &String> {
         let (first, rest) = self.sentences.split_at(1.min(self.sentences.len()));
         first.iter().chain(&self.unsaid).chain(rest)
@@ -474,7 +477,7 @@ impl Recommendation {
 }
 
 impl Crossover {
-    /// Where the lead changes, in words.
+    /// The change of the lead, in words.
     fn tell(&self) -> String {
         let Self { from, to, above, below } = self;
         let (above, below) = (grouped(*above as f64), connections(*below));

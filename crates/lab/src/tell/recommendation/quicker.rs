@@ -1,5 +1,5 @@
-//! Why a subject serves more requests/s than the best one, where it does. Readers see rates first
-//! in plots.
+//! The reason why a subject serves more requests/s than the best one, if one does. In plots,
+//! readers see rates first.
 
 use crate::format::{connections, duration, grouped, percent};
 use crate::judge::verdict::{Evidence, Metric, Standing, Verdict};
@@ -8,8 +8,8 @@ use crate::tell::summary::Summary;
 /// A load generator's time that is longer by this share shows that it does more of the work.
 const MORE: f64 = 0.10;
 
-/// One sentence for each number of connections where processor time decides, and the rates say the
-/// opposite.
+/// One sentence for each number of connections where processor time decides, but the rates have
+/// another order.
 pub(super) fn sentences(summary: &Summary, chosen: Option<&str>) -> Vec<String> {
     let told = |verdict: &Verdict| {
         let own = match chosen {
@@ -41,7 +41,7 @@ fn tell(verdict: &Verdict, own: &Standing, other: &Standing) -> String {
     )
 }
 
-/// What else than the server keeps its rate down.
+/// The causes, other than the server, that keep its rate down.
 fn why(evidence: &Evidence, own: &Standing, other: &Standing) -> String {
     let name = &own.subject;
     if 2 * evidence.with_strangers > evidence.measured {

@@ -1,4 +1,4 @@
-//! Which architectures break the constraints, where, and by which limit.
+//! The architectures that break constraints, the loads, and the limits.
 
 use serde::Serialize;
 
@@ -6,29 +6,29 @@ use crate::format::{connections, grouped, listed};
 use crate::judge::constraints::Check;
 use crate::tell::summary::Summary;
 
-/// An architecture that is no choice at a load.
+/// An architecture that cannot be chosen at a load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Refusal {
     /// The architecture.
     pub architecture: String,
-    /// How many connections were open at once.
+    /// The number of connections that were open at once.
     pub concurrency: usize,
-    /// The limits that it broke.
+    /// The broken limits.
     pub broken: Vec<Check>,
 }
 
-/// A limit that the next experiment might find kept, or broken, where this one found the opposite.
+/// A limit for which the next experiment might find the opposite result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Doubt {
     /// The architecture.
     pub architecture: String,
-    /// How many connections were open at once.
+    /// The number of connections that were open at once.
     pub concurrency: usize,
     /// The limit.
     pub check: Check,
 }
 
-/// What the constraints exclude, by load.
+/// The subjects that constraints exclude, by load.
 pub(super) fn refused(summary: &Summary) -> Vec<Refusal> {
     checked(summary)
         .map(|(architecture, concurrency, checks)| {
@@ -39,7 +39,7 @@ pub(super) fn refused(summary: &Summary) -> Vec<Refusal> {
         .collect()
 }
 
-/// Where the constraints are kept or broken by chance, maybe.
+/// The constraints that may be kept or broken by chance.
 pub(super) fn doubts(summary: &Summary) -> Vec<Doubt> {
     checked(summary)
         .flat_map(|(architecture, concurrency, checks)| {
@@ -98,7 +98,7 @@ pub(super) fn sentences(summary: &Summary, refused: &[Refusal], doubts: &[Doubt]
     sentences
 }
 
-/// Which subjects' latencies are not known, so that they neither keep nor break the constraints.
+/// The subjects with unknown latencies, so that it is unknown whether they keep the constraints.
 fn unchecked(summary: &Summary) -> Vec<String> {
     let at = |&load: &usize| {
         let mut limits: Vec<(Vec<String>, Vec<&str>)> = Vec::new();
@@ -122,7 +122,7 @@ fn unchecked(summary: &Summary) -> Vec<String> {
     summary.concurrency.iter().flat_map(at).collect()
 }
 
-/// Says that all subjects are excluded at a load, and which was nearest.
+/// Says that all subjects are excluded at a load, and names the nearest subject.
 fn nobody(summary: &Summary, load: usize, refused: &[&Refusal]) -> String {
     let worst = |refusal: &&&Refusal| {
         refusal.broken.iter().max_by(|one, other| one.excess.total_cmp(&other.excess)).cloned()

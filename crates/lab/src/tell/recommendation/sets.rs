@@ -1,17 +1,17 @@
-//! Best sets: subjects that cannot be told from the best, where none of them can be recommended.
-//! Also the subjects that are worse for sure.
+//! Best sets: subjects that cannot be told from the best, if none of them can be recommended. The
+//! module also lists the subjects that are certainly worse.
 
 use crate::format::{connections, connections_of, listed, percent};
 use crate::judge::verdict::{Metric, Standing, Verdict};
 use crate::tell::summary::Summary;
 
-/// Longer lists of names tell what is not in them instead, where that is shorter.
+/// For longer lists, the text names the subjects outside of the set, if that is shorter.
 const MANY: usize = 4;
 
-/// A critical difference above this share is no limit worth telling.
+/// A critical difference above this share is not worth reporting.
 const TOO_COARSE: f64 = 1.0;
 
-/// The best sets where none of them can be recommended; none where there is no such set.
+/// The best sets from which no subject can be recommended. Empty without such a set.
 pub(super) fn headline(summary: &Summary) -> Option<String> {
     if summary.partial().is_some() {
         return None;
@@ -43,8 +43,8 @@ pub(super) fn headline(summary: &Summary) -> Option<String> {
     (!told.is_empty()).then(|| format!("Choose {}{of}{unseen}{worse}.", told.join("; ")))
 }
 
-/// `; worse for sure at 1,000 connections: threads by 39 % more processor time [31 to 48], fork by
-/// 93 %, and 4 others`: those nearest to the best set.
+/// The subjects nearest to the best set: `; worse for sure at 1,000 connections: threads by 39 %
+/// more processor time [31 to 48], fork by 93 %, and 4 others`.
 fn nearest(verdict: &Verdict) -> String {
     let excluded: Vec<&Standing> = verdict.excluded().collect();
     let Some((first, rest)) = excluded.split_first() else { return String::new() };
@@ -90,7 +90,7 @@ fn any_of(verdict: &Verdict) -> String {
     }
 }
 
-/// The members of a set, or else the others, where those are fewer.
+/// The members of a set, or all others, if these are fewer.
 enum Names {
     These(String),
     AllBut(String),
@@ -110,7 +110,7 @@ fn names(verdict: &Verdict) -> Names {
     }
 }
 
-/// The subjects that are worse for sure at each number of connections, with the differences.
+/// The subjects that are certainly worse at each number of connections, with the differences.
 pub(super) fn excluded(summary: &Summary) -> Vec<String> {
     let told = |verdict: &Verdict| {
         let all: Vec<String> =
@@ -126,7 +126,7 @@ pub(super) fn excluded(summary: &Summary) -> Vec<String> {
     summary.verdicts.iter().filter_map(told).collect()
 }
 
-/// `threads +154 % [121 to 193]`; of a rate the share that is missing, `threads -60.6 % [-65.9 to
+/// `threads +154 % [121 to 193]`. For a rate, the missing share: `threads -60.6 % [-65.9 to
 /// -54.8]`.
 fn behind(standing: &Standing, metric: Metric) -> String {
     let told = |value: f64| if metric == Metric::Rate { 1.0 / (1.0 + value) - 1.0 } else { value };

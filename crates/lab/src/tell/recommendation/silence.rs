@@ -1,5 +1,5 @@
-//! Why no architecture is recommended, or a verdict is withheld at a number of connections, and the
-//! remedy.
+//! The reason why no architecture is recommended, or why a verdict is withheld at a number of
+//! connections, and the remedy.
 
 use super::sets;
 use crate::format::{connections_of, percent};
@@ -7,7 +7,7 @@ use crate::judge::rows::Fault;
 use crate::judge::verdict::{Cause, Evidence, FEWEST_SESSIONS, Finding, Verdict};
 use crate::tell::summary::Summary;
 
-/// Why nothing can be recommended.
+/// The reason why nothing can be recommended.
 pub(super) fn nothing(summary: &Summary) -> String {
     if let Some(partial) = summary.partial() {
         return format!("No recommendation: the experiment is not complete ({partial}).");
@@ -53,7 +53,7 @@ pub(super) fn nothing(summary: &Summary) -> String {
     "No recommendation: what was measured is too noisy, or too little, for a verdict.".to_owned()
 }
 
-/// Why none is left.
+/// The reason why no subject is left.
 fn nobody(summary: &Summary) -> String {
     let any = |fault: Fault| summary.rows.iter().any(|row| summary.faults(row).contains(&fault));
     let why = if any(Fault::Unchecked) {

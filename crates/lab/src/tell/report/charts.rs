@@ -12,7 +12,7 @@ use crate::tell::chart::lines::{Lines, Series};
 use crate::tell::recommendation::withheld;
 use crate::tell::summary::Summary;
 
-/// How many subjects are in colour: the leader and two rivals. An eye cannot follow more coloured
+/// How many subjects are in colour: the leader and two rivals. A reader cannot follow more coloured
 /// lines.
 const IN_COLOUR: usize = 3;
 
@@ -23,7 +23,7 @@ pub(super) struct Figure {
     title: String,
     caption: String,
     svg: String,
-    /// The points, as CSV.
+    /// The points as CSV.
     csv: String,
 }
 
@@ -39,14 +39,14 @@ impl Figure {
     }
 }
 
-/// What is best at a number of connections, in a row of the first table.
+/// The best subject at a number of connections, in a row of the first table.
 #[derive(Serialize)]
 pub(super) struct Overview {
     connections: String,
     best: String,
     rate: String,
     level: String,
-    /// Whether nothing can be said.
+    /// Whether the verdict is withheld.
     withheld: bool,
 }
 
@@ -92,8 +92,8 @@ fn of_verdict(verdict: &Verdict) -> Overview {
     Overview { connections, best, rate, level, withheld: is_withheld }
 }
 
-/// The subjects in colour: the chosen one, or else the best at most numbers of connections, and
-/// those next to it.
+/// The subjects in colour: the chosen one, or else the subject that is best at most numbers of
+/// connections, and its neighbours.
 fn in_colour<'a>(summary: &'a Summary, chosen: Option<&'a str>) -> Vec<&'a str> {
     let place = |name: &str| {
         let places = summary.verdicts.iter().map(|verdict| {
@@ -108,7 +108,8 @@ fn in_colour<'a>(summary: &'a Summary, chosen: Option<&'a str>) -> Vec<&'a str> 
     names
 }
 
-/// For each number of connections, each subject's distance from the best, or from what runs today.
+/// For each number of connections, each subject's distance from the best, or from the subject that
+/// runs today.
 pub(super) fn behind(summary: &Summary) -> Vec<Figure> {
     let figure = |verdict: &Verdict| {
         let rows = match &summary.current {
@@ -152,7 +153,7 @@ pub(super) fn behind(summary: &Summary) -> Vec<Figure> {
     drawn.map(figure).collect()
 }
 
-/// All that stands beside the best.
+/// All other subjects, compared with the best.
 fn beside_best(summary: &Summary, verdict: &Verdict) -> Vec<Estimated> {
     let row = |standing: &Standing| Estimated {
         name: summary.label(&standing.subject),
@@ -171,7 +172,7 @@ fn beside_best(summary: &Summary, verdict: &Verdict) -> Vec<Estimated> {
     verdict.standings.iter().chain(&verdict.others).map(row).collect()
 }
 
-/// All alternatives beside what runs today.
+/// All alternatives, compared with the subject that runs today.
 fn beside_current(summary: &Summary, verdict: &Verdict, current: &str) -> Vec<Estimated> {
     let row = |one: &Alternative| Estimated {
         name: summary.label(&one.subject),
@@ -241,12 +242,12 @@ pub(super) fn rates(summary: &Summary) -> Vec<Figure> {
     summary.concurrency.iter().map(figure).filter(|figure| !figure.svg.is_empty()).collect()
 }
 
-/// The interval of an estimate; none if the estimate comes from too few values.
+/// The interval of an estimate. `None` if the estimate comes from too few values.
 fn interval(estimate: Estimate) -> Option<[f64; 2]> {
     estimate.interval.map(|interval| [interval.low, interval.high])
 }
 
-/// What changes with load.
+/// The figures that change with load.
 pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> {
     if summary.concurrency == [OF_THE_COMMAND] {
         return Vec::new();
@@ -305,7 +306,7 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
     ]
 }
 
-/// How the axes of a chart are told.
+/// The formats of a chart's axes.
 #[derive(Clone, Copy)]
 struct Axis {
     is_logarithmic: bool,
@@ -400,7 +401,7 @@ fn trimmed(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Times in microseconds, in people's units: `20 µs`, `1.5 ms`.
+/// Times in microseconds, in readable units: `20 µs`, `1.5 ms`.
 fn time(microseconds: f64) -> String {
     if microseconds == 0.0 {
         return "0".to_owned();

@@ -1,5 +1,5 @@
-//! Every measured cell as CSV (RFC 4180), for plots of one's own: a line for each repeat, with the
-//! names and units of results.jsonl.
+//! Every measured cell as CSV (RFC 4180), for the user's own plots: a line for each repeat, with
+//! the names and units of results.jsonl.
 
 use std::fmt::Write;
 
@@ -54,8 +54,8 @@ pub(super) fn cells(cells: &[Cell], raw: &RawLines) -> String {
     text
 }
 
-/// A field; one that a spreadsheet would take for a formula begins with a quotation mark, as OWASP
-/// advises.
+/// A field. A field that a spreadsheet would take for a formula begins with a quotation mark, as
+/// OWASP advises.
 fn field(text: &str) -> String {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     let text = if is_formula { format!("'{text}") } else { text.to_owned() };

@@ -1,4 +1,5 @@
-//! The user's own load on the page: when its requests came, and how many users there is room for.
+//! The user's own load on the page: the times of its requests, and the number of users that there
+//! is room for.
 
 use std::fmt::Write;
 
@@ -41,7 +42,7 @@ pub(super) struct Line {
     told: String,
 }
 
-/// The lines of the table of headroom; none without a recording.
+/// The lines of the table of headroom. Empty without a recording.
 pub(super) fn headroom(headroom: &[Headroom]) -> Vec<Line> {
     let line = |one: &Headroom| Line {
         subject: one.subject.clone(),

@@ -1,7 +1,7 @@
-//! The tables of results as Markdown, for documents that quote them: a subject a line, a
-//! concurrency a column.
+//! The tables of results as Markdown, for documents that quote them: a line for each subject, and a
+//! column for each number of connections.
 //!
-//! The pages of docs/reproductions are filled in from these, so that no figure is copied by hand.
+//! These tables fill in the pages of docs/reproductions, so that no figure is copied by hand.
 
 use std::fmt::Write;
 use std::str::FromStr;
@@ -35,7 +35,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// All of them, by name.
+    /// All tables, by name.
     pub const ALL: [(&'static str, Table); 8] = [
         ("rate", Table::Rate),
         ("mean", Table::Mean),
@@ -85,8 +85,8 @@ impl FromStr for Table {
     }
 }
 
-/// These tables of an experiment, each under a line with its title. A figure beside which there is
-/// a warning has a `!`, as on the terminal, and one that is not to be trusted a `✗`.
+/// The given tables of an experiment, each under a line with its title. A `!` marks a figure with a
+/// warning, as on the terminal. A `✗` marks a figure that cannot be trusted.
 pub fn tables(heading: &Heading, records: &Records, which: &[Table]) -> String {
     let summary = Summary::of(heading, records);
     let cells = &records.cells;
@@ -153,7 +153,7 @@ fn switches(row: &Row, cells: &[Cell]) -> f64 {
 
 fn line(text: &mut String, cells: impl IntoIterator<Item = String>) {
     for cell in cells {
-        // Names come from a file of any origin.
+        // Names come from a file of unknown origin.
         let _ = write!(text, "| {} ", cell.replace('|', "\\|").replace('\n', " "));
     }
     text.push_str("|\n");

@@ -1,8 +1,7 @@
-//! The report: a page of HTML that needs nothing else.
+//! The report: a self-contained page of HTML.
 //!
-//! Its charts are SVG within it ([`crate::tell::chart`]), so it shows them without JavaScript and
-//! without a network. Scripts only sort the table, show the lines that a figure was made from, and
-//! save figures.
+//! The charts are SVG within the page ([`crate::tell::chart`]), so they need neither JavaScript nor
+//! a network. Scripts only sort the table, show the raw lines of a figure, and save figures.
 
 mod charts;
 mod csv;
@@ -27,16 +26,16 @@ use crate::tell::replay;
 
 pub use raw::RawLines;
 
-/// Writes the report to `path`, whole or not at all.
+/// Writes the report to `path`, completely or not at all.
 ///
 /// # Errors
 ///
-/// When the file cannot be written.
+/// Fails if the file cannot be written.
 pub fn write(path: &Path, answer: &Answer<'_>, raw: &RawLines) -> io::Result<()> {
     write_whole(path, &render(answer, raw))
 }
 
-/// Each role of an experiment on hosts: its name, its host, and what that is.
+/// Each role of an experiment on hosts: its name, its host, and the host's description.
 fn hosts(heading: &Heading) -> Vec<(&str, String, &Machine)> {
     let placements = heading.design.topology.iter().flat_map(|topology| &topology.hosts);
     placements
@@ -48,7 +47,7 @@ fn hosts(heading: &Heading) -> Vec<(&str, String, &Machine)> {
         .collect()
 }
 
-/// The report as HTML. There may be fewer records than were planned; the page says so then.
+/// The report as HTML. If there are fewer records than planned, the page says so.
 pub fn render(answer: &Answer<'_>, raw: &RawLines) -> String {
     let Answer { heading, records, summary, recommendation: said } = answer;
     let chosen = said.architecture.as_deref();
@@ -91,6 +90,6 @@ pub fn render(answer: &Answer<'_>, raw: &RawLines) -> String {
             load_command => table::command(heading.design.load_command.as_deref().unwrap_or_default()),
         },
     );
-    // The page has no other counts of connections.
+    // In a replay, all counts of connections on the page are users.
     if recording.is_some() { replay::in_users(&page) } else { page }
 }

@@ -1,4 +1,4 @@
-//! The page that compares two runs, as ratios of the second to the first.
+//! The page that compares two runs, by ratios of the second to the first.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::tell::summary::Summary;
 ///
 /// # Errors
 ///
-/// When the file cannot be written.
+/// Fails if the file cannot be written.
 pub fn write(path: &Path, names: [&str; 2], comparisons: &[Comparison]) -> io::Result<()> {
     write_whole(path, &render(names, comparisons))
 }
@@ -55,7 +55,7 @@ struct Ratios {
     svg: String,
 }
 
-/// A cell that both have measured.
+/// A cell that both runs have measured.
 #[derive(Serialize)]
 struct TableRow {
     subject: String,
@@ -63,7 +63,7 @@ struct TableRow {
     changes: Vec<TableChange>,
 }
 
-/// A figure of it.
+/// A figure of the cell.
 #[derive(Serialize)]
 struct TableChange {
     ratio: String,

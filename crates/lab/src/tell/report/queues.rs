@@ -6,11 +6,12 @@ use crate::tell::chart::lines::{Lines, Series};
 
 use super::charts::Figure;
 
-/// How many queues are in colour.
+/// The number of queues in colour.
 const IN_COLOUR: usize = 3;
 
-/// Two charts for each subject that has queues: how long the queues were, and how many threads took
-/// from them. They are of its first window at the most connections.
+/// Two charts for each subject that has queues: the lengths of the queues, and the numbers of
+/// threads that took from them. The charts are of the subject's first window with the most
+/// connections.
 pub(super) fn figures(cells: &[Cell]) -> Vec<Figure> {
     let mut chosen: Vec<(&Cell, &[QueueSample])> = Vec::new();
     for cell in cells {
@@ -67,7 +68,7 @@ fn figure(
             }
         }
     }
-    // The longest in colour.
+    // The longest queues are in colour.
     let most = |series: &Series| series.points.iter().map(|point| point.1).fold(0.0, f64::max);
     let mut order: Vec<usize> = (0..series.len()).collect();
     order.sort_by(|one, other| most(&series[*other]).total_cmp(&most(&series[*one])));

@@ -1,5 +1,5 @@
 //! The lines of results.jsonl that the page's figures come from. So each figure can be traced to
-//! what was written down when it was measured.
+//! the records of its measurement.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,14 @@ use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
-/// The most bytes of lines that a page takes along. Of more it names the places alone.
+/// The most bytes of lines that a page contains. If there are more, the page names only their
+/// places.
 const MOST: usize = 4 << 20;
 
-/// Where the cells of an experiment are written down.
+/// The places of the cells of an experiment in results files.
 #[derive(Debug, Default)]
 pub struct RawLines {
-    /// By subject and concurrency; within, by repeat.
+    /// By subject and concurrency, then by repeat.
     lines: BTreeMap<(String, usize), BTreeMap<usize, RawLine>>,
     bytes: usize,
 }
@@ -21,11 +22,11 @@ pub struct RawLines {
 /// A line of a results file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct RawLine {
-    /// The file's name, with that of its directory where the experiment has several.
+    /// The file's name, with its directory if the experiment has several files.
     file: String,
     /// From 1.
     number: usize,
-    /// The line as it is; empty where there are too many.
+    /// The unchanged line. Empty if there are too many lines.
     text: String,
 }
 
@@ -38,12 +39,11 @@ struct Key {
 }
 
 impl RawLines {
-    /// The lines of these files. Of a cell that was measured more than once, only the last line
-    /// counts.
+    /// The lines of these files. If a cell was measured more than once, only its last line counts.
     ///
     /// # Errors
     ///
-    /// When a file cannot be read.
+    /// Fails if a file cannot be read.
     pub fn read(paths: &[PathBuf]) -> io::Result<Self> {
         let mut all = Self::default();
         for path in paths {
@@ -60,7 +60,7 @@ impl RawLines {
 
     fn add(&mut self, file: &str, text: &str) {
         for (index, line) in text.lines().enumerate() {
-            // The first line, and one that a crash cut short, are of no cell.
+            // The first line, and an incomplete last line, are not cells.
             let Ok(key) = serde_json::from_str::<Key>(line) else { continue };
             self.bytes += line.len();
             let raw = RawLine { file: file.to_owned(), number: index + 1, text: line.to_owned() };
@@ -75,7 +75,7 @@ impl RawLines {
         cell.into_iter().flat_map(BTreeMap::values).collect()
     }
 
-    /// The line of one of its cells.
+    /// The line of one of the row's cells.
     pub(super) fn line(
         &self,
         subject: &str,
@@ -92,7 +92,7 @@ impl RawLine {
         self.number
     }
 
-    /// The file that it is in.
+    /// The file that contains the line.
     pub(super) fn file(&self) -> &str {
         &self.file
     }

@@ -19,17 +19,17 @@ pub(super) struct TableRow {
     subject: String,
     concurrency: usize,
     concurrency_text: String,
-    /// The figures; empty when there is none.
+    /// The figures. Empty if there are none.
     figures: Vec<TableFigure>,
     /// The reason why the figures are missing.
     missing: Option<String>,
     /// Whether there are warnings, which stand below the table.
     warned: bool,
-    /// Whether the figures are not to be trusted.
+    /// Whether the figures cannot be trusted.
     invalid: bool,
-    /// The name of the subject without what it is, as the plots have it.
+    /// The name of the subject without its kind, as in the plots.
     name: String,
-    /// The numbers of the lines of results.jsonl that it comes from.
+    /// The numbers of the row's lines in results.jsonl.
     line_numbers: Vec<usize>,
 }
 
@@ -41,17 +41,17 @@ pub(super) struct RowLines<'a> {
     lines: Vec<&'a RawLine>,
 }
 
-/// What became of the connections of one kind beside the measured ones: medians over the repeats.
+/// The fate of connections of one kind beside the measured ones: medians over the repeats.
 #[derive(Serialize)]
 pub(super) struct CrowdRow {
     subject: String,
     concurrency: String,
     kind: String,
-    /// In the order of [`FATES`].
+    /// The figures, in the order of [`FATES`].
     figures: Vec<String>,
 }
 
-/// What can become of a connection beside the measured ones, as headings.
+/// The possible fates of a connection beside the measured ones, as headings.
 pub(super) const FATES: [&str; 8] = [
     "To be open",
     "Open at the end",
@@ -63,7 +63,7 @@ pub(super) const FATES: [&str; 8] = [
     "Unanswered",
 ];
 
-/// A figure, to read and to sort by.
+/// A figure, for reading and for sorting.
 #[derive(Serialize)]
 pub(super) struct TableFigure {
     text: String,
@@ -149,7 +149,7 @@ pub(super) fn lines(summary: &Summary) -> Vec<LoadLine> {
         let measured = rows.filter(|medians| !medians.starved && !medians.invalid);
         let points: Vec<(f64, f64)> =
             measured.map(|medians| (medians.measured_load, medians.mean_us)).collect();
-        // A line through two points is always straight. Where requests come one by one, or at a
+        // A line through two points is always straight. If requests come one by one, or at a given
         // rate, the server does not decide the load.
         let loads = points.iter().map(|(load, _)| *load);
         let (least, most) = (loads.clone().fold(f64::MAX, f64::min), loads.fold(0.0, f64::max));
@@ -168,7 +168,7 @@ pub(super) fn lines(summary: &Summary) -> Vec<LoadLine> {
     summary.subjects.iter().filter_map(load_line).collect()
 }
 
-/// A command line that a shell takes as it is.
+/// A command line in the form that a shell takes.
 pub(super) fn command(arguments: &[String]) -> String {
     arguments.iter().map(|argument| in_shell(argument)).collect::<Vec<_>>().join(" ")
 }
@@ -229,8 +229,8 @@ fn table_row(summary: &Summary, row: &Row, raw: &RawLines) -> TableRow {
     }
 }
 
-/// Half of an interval, as a share of the value, or its ends where it is large. Two values have no
-/// interval.
+/// Half of an interval, as a share of the value, or the ends of a large interval. Two values have
+/// no interval.
 fn half(estimate: Option<Estimate>, show: fn(f64) -> String) -> TableFigure {
     let told = estimate.and_then(|estimate| {
         let interval = estimate.interval?;

@@ -1,9 +1,9 @@
-//! The body of an HTTP reply, taken out of the bytes of the connection as they arrive in pieces.
+//! The body of an HTTP reply, extracted from the pieces in which the connection's bytes arrive.
 
 use super::head::Framing;
 use crate::failure::Failure;
 
-/// The place of the next byte in a body.
+/// The decoder's place in a body.
 #[derive(Debug)]
 pub(super) struct Body {
     state: State,
@@ -11,7 +11,7 @@ pub(super) struct Body {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The number of bytes that are left.
+    /// The number of remaining bytes.
     Length(u64),
     UntilEnd,
     /// The decoder is in the size of a chunk. This is its value so far; `None` before the first
@@ -19,11 +19,11 @@ enum State {
     Size(Option<u64>),
     /// The decoder is in the extensions after the size.
     Extension(u64),
-    /// The number of bytes that are left of the chunk.
+    /// The number of remaining bytes of the chunk.
     Chunk(u64),
-    /// Before the line end that follows a chunk.
+    /// The decoder is before the line end that follows a chunk.
     ChunkEnd,
-    /// In the lines after the last chunk; true at the beginning of one.
+    /// The decoder is in the lines after the last chunk. True at the beginning of a line.
     Trailer(bool),
     Complete,
 }
@@ -48,8 +48,8 @@ impl Body {
         matches!(self.state, State::UntilEnd | State::Complete)
     }
 
-    /// Takes the next bytes of the connection, and gives `sink` those of the body. Returns how many
-    /// it took: all, unless the body is complete before the last.
+    /// Takes the next bytes of the connection, and passes the body's bytes to `sink`. Returns the
+    /// number of bytes taken: all bytes, unless the body ends before the last.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],
@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// The body within `bytes` when they arrive `step` at a time, and how many bytes it took.
+    /// The body within `bytes` when they arrive `step` at a time, and the number of bytes taken.
     fn decode(
         framing: Framing,
         bytes: &[u8],

@@ -1,4 +1,4 @@
-//! Which replies of http are correct: their statuses, and their bodies.
+//! The correct replies of http: their statuses, and their bodies.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use regex::bytes::{Regex, RegexBuilder};
 const LONGEST_EXPRESSION: usize = 4096;
 const MOST_COMPILED: usize = 1 << 20;
 
-/// Which replies are correct.
+/// The criteria for correct replies.
 #[derive(Clone, Debug, Default)]
 pub struct Expectation {
     /// Their statuses.
@@ -22,7 +22,7 @@ pub struct Expectation {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Statuses([u64; 16]);
 
-/// What the body of a correct reply is.
+/// The criterion for the body of a correct reply.
 #[derive(Clone, Debug, Default)]
 pub enum ExpectedBody {
     /// The body of the first reply to the same request with the same status.
@@ -30,7 +30,7 @@ pub enum ExpectedBody {
     Same,
     /// Any.
     Any,
-    /// One in which this expression is found.
+    /// A body in which this expression is found.
     Matching(Regex),
 }
 
@@ -38,7 +38,7 @@ impl Statuses {
     const LOWEST: u16 = 200;
     const HIGHEST: u16 = 999;
 
-    /// Whether a status is among them.
+    /// Whether a status is in the set.
     #[inline]
     pub fn contains(&self, status: u16) -> bool {
         self.0.get(usize::from(status / 64)).is_some_and(|word| (word >> (status % 64)) & 1 == 1)
@@ -123,7 +123,7 @@ impl FromStr for ExpectedBody {
         }
         let compiled = RegexBuilder::new(expression).size_limit(MOST_COMPILED).build();
         compiled.map(Self::Matching).map_err(|error| {
-            // The message of a mistake has several lines, and the last one says what it is.
+            // The message of a mistake has several lines, and the last line describes the mistake.
             let text = error.to_string();
             let last = text.lines().last().unwrap_or_default();
             format!("not an expression of the regex crate: {}", last.trim_start_matches("error: "))

@@ -1,5 +1,5 @@
-//! The parts of the client of `http` that fuzz targets drive. They read a server's bytes as
-//! `read_reply` does, without a connection.
+//! The parts of the client of `http` that fuzz targets drive. The parts read a server's bytes like
+//! `read_reply`, without a connection.
 
 use super::body::Body;
 use super::head::{Asked, Framing, Head, Interim, header};
@@ -8,7 +8,7 @@ use super::reply::KnownReply;
 /// A reply as the client understands it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Bytes of its head.
+    /// The number of bytes of its head.
     pub head: usize,
     /// The status.
     pub status: u16,
@@ -18,17 +18,17 @@ pub struct Reply {
     pub content: Vec<u8>,
     /// Whether the body is complete.
     pub is_complete: bool,
-    /// Whether it is complete if the connection ends here.
+    /// Whether the body is complete if the connection ends here.
     pub may_end: bool,
-    /// Bytes that it took.
+    /// The number of bytes taken.
     pub taken: usize,
 }
 
-/// The reply if its bytes come in `pieces`: `None` when its head is not complete.
+/// The reply if its bytes come in `pieces`: `None` if its head is not complete.
 ///
 /// # Errors
 ///
-/// It is malformed.
+/// The reply is malformed.
 ///
 /// # Panics
 ///
@@ -83,7 +83,7 @@ fn started(head: &Head, bytes: &[u8]) -> Reply {
     }
 }
 
-/// Takes the short way with a reply that repeats the last one.
+/// Uses the short path for a reply that repeats the last one.
 fn recall(head: &Head, bytes: &[u8]) {
     let mut known = KnownReply::default();
     known.learn(head, Asked::Body, bytes);
@@ -96,8 +96,8 @@ fn recall(head: &Head, bytes: &[u8]) {
     }
 }
 
-/// The body in a chunked reply, and how many bytes it took; `None` if it is malformed or not
-/// complete.
+/// The body in a chunked reply, and the number of bytes taken. `None` if the reply is malformed or
+/// not complete.
 #[must_use]
 pub fn chunked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     let mut content = Vec::new();

@@ -1,5 +1,4 @@
-//! The head of an HTTP reply: its status, how its body is delimited, and what becomes of the
-//! connection.
+//! The head of an HTTP reply: its status, the end of its body, and the fate of the connection.
 
 use crate::failure::Failure;
 use crate::request::decimal;
@@ -13,7 +12,7 @@ const MOST_INTERIM: u32 = 16;
 /// The parts of a head that the client needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::client) struct Head {
-    /// Bytes up to and with the empty line.
+    /// The bytes up to the empty line, which is included.
     pub(in crate::client) length: usize,
     pub(in crate::client) status: u16,
     pub(super) framing: Framing,
@@ -30,19 +29,19 @@ pub(super) enum Asked {
     Body,
 }
 
-/// How the end of a body is known (RFC 9112, section 6.3).
+/// The rule that ends a body (RFC 9112, section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     /// `Content-Length`.
     Length(u64),
     /// `Transfer-Encoding: chunked`.
     Chunked,
-    /// The end of the connection.
+    /// The body ends with the connection.
     UntilEnd,
 }
 
 impl Head {
-    /// Reads the head at the beginning of `bytes`; `None` when more of it is to come.
+    /// Reads the head at the beginning of `bytes`. `None` if the head is not complete.
     pub(super) fn parse(bytes: &[u8], asked: Asked) -> Result<Option<Head>, Failure> {
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut reply = httparse::Response::new(&mut headers);
@@ -54,7 +53,7 @@ impl Head {
             }
             Err(_) => return Err(Failure::Malformed("the head is not HTTP/1")),
         };
-        // A complete head has both.
+        // A complete head has both fields.
         let (status, minor) = (reply.code.unwrap_or_default(), reply.version.unwrap_or_default());
         let mut content_length = None;
         let mut chunked = false;
@@ -82,7 +81,8 @@ impl Head {
                 }
             }
         }
-        // Replies that never have a body, whatever they declare (RFC 9110, section 6.4.1).
+        // Statuses of replies that never have a body, whatever they declare (RFC 9110, section
+        // 6.4.1).
         let is_bodiless = asked == Asked::Head || matches!(status, 100..=199 | 204 | 304);
         let framing = match (chunked, content_length) {
             _ if is_bodiless => Framing::Length(0),
@@ -98,14 +98,14 @@ impl Head {
     }
 }
 
-/// Counts the interim replies before a final one. They have a head only, and a client that has not
-/// asked for them skips them (RFC 9110, section 15.2).
+/// Counts the interim replies before a final one. An interim reply has a head only. A client that
+/// has not asked for it skips it (RFC 9110, section 15.2).
 #[derive(Default)]
 pub(super) struct Interim(u32);
 
 impl Interim {
-    /// Whether the reply of this head is one of them. 101 is not: it ends the use of HTTP on the
-    /// connection.
+    /// Whether the reply of this head is an interim one. 101 is not, because it ends the use of
+    /// HTTP on the connection.
     pub(super) fn is(&mut self, head: &Head) -> Result<bool, Failure> {
         if !(100..=199).contains(&head.status) || head.status == 101 {
             return Ok(false);
@@ -118,7 +118,7 @@ impl Interim {
     }
 }
 
-/// The value of the first header of this name in the bytes of a complete head.
+/// The value of the first header with this name, in the bytes of a complete head.
 pub(in crate::client) fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut reply = httparse::Response::new(&mut headers);

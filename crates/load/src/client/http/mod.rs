@@ -8,12 +8,12 @@
 //!                                   framing, and compare it as it arrives
 //! ```
 //!
-//! A reply needs no check if its head is byte for byte the last one that was checked. That is the
-//! steady path: one write, one read, two comparisons. `Date` changes once a second, and then the
+//! A reply needs no check if its head is byte for byte the last one that was checked. The steady
+//! path is one write, one read, and two comparisons. `Date` changes once a second, and then the
 //! head is parsed once again.
 //!
-//! Without a script of the user's, the request is a GET of one page. Its reply has the status 200,
-//! and always the same body.
+//! By default, the request is a GET of one page. Each reply must have the status 200 and the same
+//! body.
 
 mod body;
 mod expectation;
@@ -47,16 +47,16 @@ use crate::failure::Failure;
 use crate::pattern::{self, Pattern};
 use crate::request::{Client, Reply, read_more, send_all};
 
-/// Bounds of the read buffer of a connection: a head must fit into it, a body need not.
+/// The bounds of a connection's read buffer: a head must fit into it, a body need not.
 const BUFFER_SIZES: std::ops::RangeInclusive<usize> = 4 * 1024..=64 * 1024;
 
-/// The least buffer of a connection where replies may have other heads than the first.
+/// The least size of a connection's buffer, if replies may have other heads than the first.
 const BUFFER_OF_SEVERAL: usize = 16 * 1024;
 
-/// The longest body that is collected, be it to learn it or to search an expression in it.
+/// The longest body that the client collects, either as a reference or to search for an expression.
 const LONGEST_BODY: usize = 1 << 30;
 
-/// A body that was collected leaves a buffer of at most this size for the next.
+/// After a body has been collected, a buffer of at most this size is kept for the next.
 const KEPT_BODY: usize = 1 << 20;
 
 pub(crate) static ENTRY: Entry = Entry {
@@ -69,7 +69,7 @@ pub(crate) static ENTRY: Entry = Entry {
     })
 };
 
-/// A resource of an HTTP/1.1 server. A load of `http` GETs it, again and again.
+/// A resource of an HTTP/1.1 server. A load of `http` GETs the page again and again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// The value of the `Host` header: the authority of the URL as written.
@@ -83,7 +83,7 @@ pub(crate) fn asking(page: Page, script: Script) -> Arc<dyn Protocol> {
     Arc::new(Asking { page, script })
 }
 
-/// What a load of http asks.
+/// The requests of a load of http.
 #[derive(Debug)]
 struct Asking {
     page: Page,
@@ -120,16 +120,17 @@ impl Protocol for Asking {
     }
 }
 
-/// What the connections of a load have in common.
+/// The common state of a load's connections.
 struct Common {
     script: Script,
     /// The requests of each row of values, or those of all connections.
     sheets: Vec<Arc<Sheet>>,
     references: References,
-    /// How many requests a connection carries before it is replaced.
+    /// The number of requests on a connection before its replacement.
     limit: Option<u32>,
     seed: u64,
-    /// Replies in parts that came as far apart as a delayed acknowledgement is late.
+    /// The number of replies with parts that came as far apart as a delayed acknowledgement is
+    /// late.
     held_up: AtomicU64,
 }
 
@@ -156,7 +157,8 @@ impl Common {
         }
     }
 
-    /// Whether the body of a reply is correct. The request has a number among those of all sheets.
+    /// Whether the body of a reply is correct. The request has an index among the requests of all
+    /// sheets.
     #[inline]
     fn judge(&self, request: usize, status: u16, body: &[u8]) -> Result<(), Failure> {
         match &self.script.expectation().body {
@@ -169,7 +171,7 @@ impl Common {
         }
     }
 
-    /// How the body of a reply is to be judged.
+    /// The way to judge the body of a reply.
     fn judgement(&self, request: usize, status: u16) -> Judgement {
         match &self.script.expectation().body {
             ExpectedBody::Any => Judgement::Any,
@@ -182,36 +184,36 @@ impl Common {
     }
 }
 
-/// How a body is judged.
+/// The way to judge a body.
 enum Judgement {
-    /// It is correct.
+    /// Any body is correct.
     Any,
-    /// It must be this one.
+    /// The body must be this one.
     Same(Arc<[u8]>),
-    /// It must be collected first.
+    /// The body must be collected first.
     Whole,
 }
 
 /// The client of `http` on one connection.
 struct Http {
     common: Arc<Common>,
-    /// The requests of the row of this connection, and the number of the first among those of all
-    /// sheets.
+    /// The requests of this connection's row, and the index of the first one among the requests of
+    /// all sheets.
     sheet: Arc<Sheet>,
     first: usize,
     choice: Option<Choice>,
-    /// The request of the sheet that was sent last.
+    /// The index of the last sent request in the sheet.
     current: usize,
-    /// Requests that the connection has carried; counted where that is limited.
+    /// The number of requests on the connection. Counted only under a limit.
     carried: u32,
     buffer: Box<[u8]>,
     known: KnownReply,
-    /// A buffer for bodies that are collected.
+    /// A buffer for collected bodies.
     body: Vec<u8>,
 }
 
 impl Http {
-    /// The client that makes the first request of a load.
+    /// The client for the first request of a load.
     fn new(common: Arc<Common>) -> Self {
         Self::with_buffer(common, 0, *BUFFER_SIZES.end())
     }
@@ -231,13 +233,14 @@ impl Http {
         }
     }
 
-    /// Whether the last request was the last that the connection carries.
+    /// Whether the last request was the connection's last.
     #[inline]
     fn is_last(&self) -> bool {
         self.common.limit.is_some_and(|limit| self.carried >= limit)
     }
 
-    /// Reads a reply that is not like the last one. Its first `filled` bytes are in the buffer.
+    /// Reads a reply that differs from the last one. The first `filled` bytes of the reply are in
+    /// the buffer.
     async fn read(&mut self, stream: &mut TcpStream, filled: usize) -> Result<Whole, Failure> {
         let asked = self.sheet[self.current].asked;
         let begun = read_head(stream, &mut self.buffer, filled, asked).await?;
@@ -294,7 +297,7 @@ impl Client for Http {
     async fn learn(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
         send_all(stream, &self.sheet[self.current].bytes).await?;
         let reply = self.receive(stream).await?;
-        // Room for the whole reply with a longer head, and for an excess byte, in one read.
+        // Room for a whole reply with a longer head, plus an excess byte, in one read.
         let fitting = usize::try_from(reply.bytes).unwrap_or(usize::MAX).saturating_add(1024);
         let is_single = self.common.script.len() == 1;
         let least = if is_single { *BUFFER_SIZES.start() } else { BUFFER_OF_SEVERAL };
@@ -349,13 +352,13 @@ impl Clone for Http {
     }
 }
 
-/// What the crowd asks of a page.
+/// The crowd's question about a page.
 pub(super) fn question(page: &Page) -> Question {
     let script = Script::of_page(page);
     question_of(script.first(page), script.expectation().statuses)
 }
 
-/// What the crowd asks, and the statuses that it accepts. Bodies are not compared.
+/// The crowd's question, and the statuses that it accepts. Bodies are not compared.
 fn question_of(request: Written, statuses: Statuses) -> Question {
     let asked = request.asked;
     Question::new(request.bytes.into(), move |stream| Box::pin(take(stream, asked, statuses)))

@@ -1,4 +1,4 @@
-//! Requests of a replay, for one of many pages. A client takes a reply as fast as its line allows.
+//! Requests of a replay, for many pages. A client takes a reply as fast as its line allows.
 //!
 //! A recording has no bodies, so a reply is checked for its status and its length.
 
@@ -15,10 +15,10 @@ use super::{BUFFER_SIZES, Page, request};
 use crate::failure::Failure;
 use crate::request::{Ask, Reply, read_more, send_all};
 
-/// How many pieces a slow client takes in a second.
+/// The number of pieces that a slow client takes in a second.
 const PIECES: u64 = 20;
 
-/// A slow client takes at least so many bytes at a time.
+/// The least number of bytes that a slow client takes at a time.
 const LEAST_PIECE: usize = 64;
 
 /// A page that a replay asks for, with the bytes of its request.
@@ -32,9 +32,9 @@ pub(crate) struct Asked {
 /// The reply to a request.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
-    /// 200, with a body of so many bytes.
+    /// A reply with status 200, and a body of this many bytes.
     File(u64),
-    /// A status that begins with this digit; any if it is 0.
+    /// A reply with a status that begins with this digit, or any status if it is 0.
     Any(u8),
 }
 
@@ -59,7 +59,7 @@ impl Ask for Asked {
     }
 
     async fn receive(&self, stream: &mut TcpStream, rate: Option<u64>) -> Result<Reply, Failure> {
-        // A reply that does not come takes little memory meanwhile.
+        // While a client waits for a reply, it uses little memory.
         let mut buffer = vec![0; *BUFFER_SIZES.start()];
         let mut line = Line { rate, received: 0 };
         let (mut filled, mut interim) = (0, Interim::default());
@@ -127,14 +127,14 @@ impl Expected {
 
 /// The line of a client.
 struct Line {
-    /// Bytes a second; none if it is as fast as it can be.
+    /// Bytes a second. `None` means no limit.
     rate: Option<u64>,
     received: u64,
 }
 
 impl Line {
-    /// Reads what has come. A slow line takes a piece, and then rests for as long as the piece
-    /// takes.
+    /// Reads the bytes that have come. A slow line takes a piece, and then rests for the time that
+    /// the piece takes.
     async fn take(&mut self, stream: &mut TcpStream, buffer: &mut [u8]) -> Result<usize, Failure> {
         let Some(rate) = self.rate else {
             let count = read_more(stream, buffer, self.received).await?;

@@ -1,5 +1,5 @@
-//! The bodies that later replies are compared with: those of the first reply to each request, for
-//! each status.
+//! The bodies with which later replies are compared: the first reply to each request, for each
+//! status.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,24 +7,24 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::failure::Failure;
 
-/// The most bytes of all bodies that are kept.
+/// The most bytes of all stored bodies.
 const MOST_BYTES: usize = 1 << 30;
 
-/// What an entry takes beside its body.
+/// The memory of an entry besides its body.
 const OVERHEAD: usize = 128;
 
-/// The bodies of a load, which its connections learn together.
+/// The bodies of a load, as learned by all its connections.
 #[derive(Default)]
 pub(super) struct References {
     /// For each request, the status and the body of its first reply.
     first: Box<[OnceLock<First>]>,
     /// The bodies of further statuses.
     others: Mutex<Others>,
-    /// The bytes of all.
+    /// The bytes of all bodies.
     bytes: AtomicUsize,
 }
 
-/// Bodies by the number of the request and the status.
+/// Bodies by the index of the request and the status.
 type Others = BTreeMap<(usize, u16), Arc<[u8]>>;
 
 struct First {
@@ -33,12 +33,12 @@ struct First {
 }
 
 impl References {
-    /// For so many requests.
+    /// The table for this many requests.
     pub(super) fn new(requests: usize) -> Self {
         Self { first: (0..requests).map(|_| OnceLock::new()).collect(), ..Self::default() }
     }
 
-    /// The body that is expected of a reply with this status to a request. `None` before the first.
+    /// The expected body of a reply with this status to a request. `None` before the first reply.
     pub(super) fn of(&self, request: usize, status: u16) -> Option<Arc<[u8]>> {
         match self.first[request].get() {
             Some(first) if first.status == status => Some(first.body.clone()),
@@ -47,11 +47,11 @@ impl References {
         }
     }
 
-    /// Compares a body with the expected one, or learns the first.
+    /// Compares a body with the expected one, or stores the first one.
     ///
     /// # Errors
     ///
-    /// It is another body. Or all bodies together are longer than 1 GiB.
+    /// The body differs. Or all bodies together are longer than 1 GiB.
     #[inline]
     pub(super) fn judge(&self, request: usize, status: u16, body: &[u8]) -> Result<(), Failure> {
         match self.first[request].get() {

@@ -1,7 +1,6 @@
 //! A reply of http, read from a connection: its head, its body, and how its parts arrived.
 //!
-//! A reply needs no parsing if its head is byte for byte the last one that was checked: see
-//! [`KnownReply`].
+//! A reply needs no parsing if its head is byte for byte the last checked one: see [`KnownReply`].
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -13,15 +12,15 @@ use super::head::{Asked, Framing, Head, Interim};
 use crate::failure::Failure;
 use crate::request::{Reply, expect_end, read_more};
 
-/// How late an acknowledgement may be when it is delayed: the kernel waits for 40 ms
-/// (`TCP_DELACK_MIN`), and is woken a little later.
+/// How late a delayed acknowledgement may be: the kernel waits for 40 ms (`TCP_DELACK_MIN`), and
+/// wakes a little later.
 const DELAYED_ACK: Range<Duration> = Duration::from_millis(38)..Duration::from_millis(60);
 
-/// The last reply that was checked in full and was in the buffer as a whole.
+/// The last reply that was checked completely and was in the buffer as a whole.
 #[derive(Default)]
 pub(super) struct KnownReply {
     head: Vec<u8>,
-    /// Bytes of head and body; `None` when no reply is known.
+    /// The numbers of bytes of head and body. `None` if no reply is known.
     length: Option<usize>,
     pub(super) status: u16,
     pub(super) closing: bool,
@@ -44,7 +43,7 @@ impl KnownReply {
         }
     }
 
-    /// Forgets the reply.
+    /// Forgets the known reply.
     pub(super) fn forget(&mut self) {
         self.length = None;
     }
@@ -59,19 +58,19 @@ impl KnownReply {
     }
 }
 
-/// A reply after its head has been read. What came with the head is in the buffer.
+/// A reply after its head has been read. The bytes that came with the head are in the buffer.
 pub(super) struct Begun {
     pub(super) head: Head,
-    /// How many bytes are in the buffer, from the first of the head on.
+    /// The number of bytes in the buffer, from the first byte of the head on.
     pub(super) filled: usize,
-    /// Bytes of the interim replies before it.
+    /// The bytes of interim replies before the head.
     skipped: u64,
-    /// The longest wait between two parts of it.
+    /// The longest wait between two parts of the reply.
     pub(super) longest_wait: Duration,
 }
 
-/// Reads the head of a reply, and what comes with it. Its first `filled` bytes are in `buffer`.
-/// Skips interim replies.
+/// Reads the head of a reply, and the bytes that come with it. The first `filled` bytes of the
+/// reply are in `buffer`. Skips interim replies.
 pub(super) async fn read_head(
     stream: &mut TcpStream,
     buffer: &mut [u8],
@@ -96,7 +95,7 @@ pub(super) async fn read_head(
         let received = skipped + filled as u64;
         let begun = Instant::now();
         filled += read_more(stream, &mut buffer[filled..], received).await?;
-        // Before the first byte, and after an interim reply, the server has the right to think.
+        // Before the first byte, and after an interim reply, the server may take time.
         if received > skipped {
             longest_wait = longest_wait.max(begun.elapsed());
         }
@@ -104,7 +103,7 @@ pub(super) async fn read_head(
 }
 
 impl Begun {
-    /// Reads the rest of the reply, to its last byte, and passes the body to `sink`.
+    /// Reads the rest of the reply to its last byte, and passes the body to `sink`.
     pub(super) async fn finish(
         mut self,
         stream: &mut TcpStream,
@@ -147,17 +146,17 @@ impl Begun {
 /// A reply that has been read to its end.
 pub(super) struct Whole {
     pub(super) reply: Reply,
-    /// The parts came as far apart as a delayed acknowledgement is late.
+    /// Whether the parts came as far apart as a delayed acknowledgement is late.
     pub(super) is_held_up: bool,
 }
 
-/// Whether a wait between two parts of a reply is that of a delayed acknowledgement.
+/// Whether a wait between two parts of a reply is due to a delayed acknowledgement.
 fn is_held_up(wait: Duration) -> bool {
     DELAYED_ACK.contains(&wait)
 }
 
-/// Reads a reply. Its first `filled` bytes are in `buffer`. Passes the head and the bytes that came
-/// with it to `check`, and the body to `sink`. Skips interim replies.
+/// Reads a reply. The first `filled` bytes of the reply are in `buffer`. Passes the head and the
+/// bytes that came with it to `check`, and the body to `sink`. Skips interim replies.
 pub(in crate::client) async fn read_reply(
     stream: &mut TcpStream,
     buffer: &mut [u8],
@@ -170,7 +169,7 @@ pub(in crate::client) async fn read_reply(
     Ok(begun.finish(stream, buffer, sink).await?.reply)
 }
 
-/// Ends a correct reply. If the server closes the connection, the reply ends only then.
+/// Ends a correct reply. If the server closes the connection, the reply ends with the close.
 pub(super) async fn end(
     stream: &mut TcpStream,
     closing: bool,

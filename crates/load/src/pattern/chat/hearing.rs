@@ -1,5 +1,5 @@
-//! Checks what one member hears, line by line, in place. Every line is compared with the lines that
-//! were said.
+//! Checks the lines that one member hears, one by one, in place. Every line is compared with the
+//! said lines.
 
 use std::time::Instant;
 
@@ -35,9 +35,9 @@ pub(super) struct Beginning {
 /// The part of a round that all members must have heard alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Digest {
-    /// The order in which lines from members of the other parity were heard. No member of the own
-    /// parity is among these senders. So all members of one parity have heard the same lines, and
-    /// in one order if the room has one.
+    /// The order in which lines from members of the other parity were heard. No member of the
+    /// hearer's own parity is among these senders. So all members of one parity have heard the same
+    /// lines, and in the same order if the room has one.
     pub(super) order: u64,
     /// The number of lines of lost members that were heard in the rounds of their loss.
     pub(super) of_the_lost: u64,
@@ -62,8 +62,8 @@ impl Hearing {
         }
     }
 
-    /// Takes note of members that were lost: of their lines, no more are due. `losses` are all so
-    /// far, each with the number of lines that were due of it in the round of its loss.
+    /// Takes note of lost members: no further lines of theirs are due. `losses` has all losses so
+    /// far, each with the number of lines that were due in the round of the loss.
     pub(super) fn note(&mut self, losses: &[(usize, u64)]) {
         for (sender, lines) in &losses[self.losses..] {
             self.due -= lines - u64::from(self.heard[*sender]);
@@ -75,8 +75,8 @@ impl Hearing {
         self.due == 0
     }
 
-    /// The lines that the other members must have heard too, if the round is over. These count the
-    /// lines of members that were lost in the round or just before.
+    /// The lines that the other members must have heard too, if the round is over. The digest
+    /// counts the lines of members that were lost in the round or just before.
     pub(super) fn digest(&self, said: &[Said]) -> Digest {
         let heard = self.heard.iter().zip(said);
         let of_the_lost = heard.filter(|(_, said)| said.speaker != Speaker::Present);
@@ -84,12 +84,12 @@ impl Hearing {
         Digest { of_the_lost, ..self.digest }
     }
 
-    /// Takes whole lines from the beginning of `bytes`, and returns their length. Adds the time
-    /// when each line was said to `starts`.
+    /// Takes whole lines from the beginning of `bytes`, and returns their length. Adds the time of
+    /// each line to `starts`.
     ///
     /// # Errors
     ///
-    /// When a line is not due.
+    /// If a line is not due.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],
@@ -112,8 +112,8 @@ impl Hearing {
             self.heard[sender] += 1;
             self.due -= u64::from(*speaker == Speaker::Present);
             if (sender ^ self.member) & 1 == 1 {
-                // Any function works that depends on the order of the senders. This is Knuth's
-                // generator.
+                // The function must depend on the order of the senders, and any such function
+                // works. This is Knuth's generator.
                 let mixed = self.digest.order ^ sender as u64;
                 self.digest.order = mixed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             }
@@ -122,7 +122,7 @@ impl Hearing {
         }
     }
 
-    /// Says what is wrong with the first line of `rest`, which is not its sender's next. An
+    /// Describes the mistake in the first line of `rest`, which is not its sender's next. An
     /// incomplete line may still be right.
     #[cold]
     fn explain(&self, rest: &[u8], sender: Option<(usize, &Said)>) -> Result<(), Failure> {
@@ -138,7 +138,7 @@ impl Hearing {
             None => "a line from no member of the chat",
             Some((sender, _)) if sender == self.member => "a member's own line came back to it",
             Some((sender, said)) => {
-                // A member that has said nothing yet has lines of no length.
+                // A member that has said nothing yet has lines of zero length.
                 let mut lines = said.lines.chunks(said.length.max(1));
                 match lines.position(|candidate| candidate == line) {
                     Some(place) if place < usize::from(self.heard[sender]) => "a line came twice",
@@ -197,7 +197,7 @@ mod tests {
         delivered(10 + member, &text(member, line))
     }
 
-    /// The number of lines that member 0 finds right in `bytes`, which come `step` at a time.
+    /// The number of correct lines that member 0 finds in `bytes`, which come `step` at a time.
     fn hear(bytes: &[u8], step: usize) -> Result<(usize, Hearing), Failure> {
         let (numbers, said) = scene();
         let mut hearing = Hearing::new(0, 4);
@@ -287,7 +287,8 @@ mod tests {
         hearing.note(&[(1, 2), (3, 2)]);
         assert!(hearing.is_complete());
         assert_eq!(hearing.digest(&said).of_the_lost, 2);
-        // The other line of one of them comes in the next round, in which two lines are due.
+        // The other line of one of these members comes in the next round, in which two lines are
+        // due.
         for said in &mut said[..] {
             if said.speaker == Speaker::Lost {
                 said.speaker = Speaker::LostEarlier;
@@ -298,7 +299,7 @@ mod tests {
         assert!(hearing.is_complete());
         assert_eq!(hearing.digest(&said).of_the_lost, 3);
         assert!(hear(&mut hearing, &said, line(3, 1)).is_err());
-        // Once the loss is settled, nothing more may come.
+        // Once the loss is settled, no further line may come.
         said[1].lines.clear();
         assert!(hear(&mut hearing, &said, line(1, 1)).is_err());
     }

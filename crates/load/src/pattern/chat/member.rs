@@ -21,7 +21,7 @@ const BUFFER_SIZE: usize = 16 * 1024;
 const ATTENTION: Duration = Duration::from_millis(100);
 
 /// The time that the members of a broken room wait for the server to close their connections. Late
-/// bytes belong to no room, and must not reach a room that is joined afterwards.
+/// bytes belong to no room, and must not reach a later room.
 const LONGEST_PARTING: Duration = Duration::from_secs(1);
 
 /// A member that has joined.
@@ -32,7 +32,7 @@ pub(super) struct Member {
     load: Arc<Load>,
     hearing: Hearing,
     buffer: Box<[u8]>,
-    /// Bytes of a line that is not complete.
+    /// The number of bytes of an incomplete line.
     filled: usize,
     starts: Vec<Instant>,
     /// Start and end of the very last delivery. The delivery is right only if no bytes follow it.
@@ -41,11 +41,11 @@ pub(super) struct Member {
     excess: Option<Failure>,
 }
 
-/// The reason why a member stops before it has said all its lines.
+/// The reason why a member stops early.
 enum End {
-    /// The member had a failure of its own.
+    /// The member itself had a failure.
     Failed(Failure),
-    /// Another member had one.
+    /// Another member had a failure.
     Broken,
 }
 
@@ -66,7 +66,7 @@ impl Member {
         }
     }
 
-    /// Talks until all is said or the room is broken off, and leaves.
+    /// Talks until all lines are said or the room is broken off, and leaves.
     pub(super) async fn run(mut self) {
         match self.talk().await {
             Ok(()) => self.leave().await,
@@ -94,11 +94,11 @@ impl Member {
         Ok(())
     }
 
-    /// Says in the room why this member talks no more. A member that was lost with its server costs
-    /// one request.
+    /// Tells the room why this member stops talking. A member that was lost with its server costs
+    /// one failed request.
     fn fail(&self, failure: &Failure) {
         let recorder = &self.load.recorder;
-        // The failed request has ended when the next round is planned.
+        // The failed request has ended before the next round is planned.
         if self.room.lose(self.index, failure, recorder.requests_ended() + 1) {
             recorder.failure(self.index, failure);
         } else if self.room.break_off() {
@@ -112,11 +112,11 @@ impl Member {
         if !self.hearing.is_complete() {
             self.load.recorder.waits(self.index, Some(Instant::now()));
         }
-        // No task reads meanwhile, but the due lines fit into the kernel's buffers.
+        // Meanwhile no task reads, but the due lines fit into the kernel's buffers.
         self.stream.write_all(&lines).await.map_err(|error| Failure::from_transfer(error, 0))
     }
 
-    /// Hears all that is due in this round.
+    /// Hears all due lines of this round.
     async fn hear(&mut self, round: &Round) -> Result<(), End> {
         let mut waiting_since = Instant::now();
         while !self.hearing.is_complete() {
@@ -143,7 +143,7 @@ impl Member {
         Ok(())
     }
 
-    /// Checks and records the buffer's lines, after `count` more bytes have come at the moment
+    /// Checks and records the lines in the buffer, after `count` more bytes have come at the moment
     /// `end`.
     fn check(&mut self, count: usize, end: Instant, last_round: bool) -> Result<(), Failure> {
         self.filled += count;
@@ -168,7 +168,7 @@ impl Member {
         Ok(())
     }
 
-    /// Leaves a room after all lines were said. Nothing more may come.
+    /// Leaves a room after all lines were said. No further bytes may come.
     async fn leave(mut self) {
         let parted = time::timeout(self.load.reply_timeout, self.part()).await;
         let failure = match parted {
@@ -188,11 +188,11 @@ impl Member {
         }
     }
 
-    /// Ends this side of the connection, and waits for the other end. Returns how many bytes still
-    /// come.
+    /// Ends this side of the connection, and waits for the other end. Returns the number of further
+    /// bytes.
     async fn part(&mut self) -> Result<u64, Failure> {
         let mut received = 0;
-        // A connection that the server has reset has ended.
+        // A connection that the server has reset has already ended.
         if self.stream.shutdown(Shutdown::Write).await.is_err() {
             return Ok(received);
         }

@@ -1,4 +1,5 @@
-//! The clients of `chat`: all members of one room. They talk in rounds, and check every delivery.
+//! The clients of `chat`: all members of one room. The members talk in rounds, and check every
+//! delivery.
 //!
 //! ```text
 //!   join ──▶ all are in ──▶ round: some lines are said ──▶ everyone has heard all ──┐
@@ -8,17 +9,17 @@
 //!                                                  nothing more to the very end
 //! ```
 //!
-//! A request is one delivery: a line of one member as it reaches one other. Its latency counts from
-//! the moment before the line was sent. As in Demsky's measurements (2001), a member that has
-//! spoken waits for all that is due. A round is so short that no member can be far behind, whatever
-//! the server's backlog.
+//! A request is one delivery: one member's line, received by one other member. The latency of a
+//! delivery counts from the moment before the line was sent. As in Demsky's measurements (2001), a
+//! member that has spoken waits for all due lines. A round is so short that no member can be far
+//! behind, whatever the server's backlog.
 //!
-//! After one wrong delivery, it is unknown what else is due in a room. So all members leave it. A
-//! load for a time goes on in a new room. In a load of so many requests, the remaining requests
-//! fail with the room.
+//! After one wrong delivery, the other due lines of the room are unknown. So all members leave it.
+//! A load with a time limit continues in a new room. In a load with a number of requests, the
+//! remaining requests fail with the room.
 //!
-//! The members of one room may be on several servers, in turn. If one of these ends, its members
-//! are lost: each is a failed request. The others go on without them.
+//! The members of one room may be on several servers, in turn. If one of these servers ends, its
+//! members are lost: each loss is a failed request. All other members go on without them.
 
 mod hearing;
 mod member;
@@ -60,10 +61,10 @@ const JOINING: usize = 64;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The task of the members of a room.
+/// The task of a room's members.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// At most so many lines are said by each of them in a round.
+    /// The most lines that each member says in a round.
     pub(crate) lines: u32,
     /// The number of deliveries after which the load ends, if it has an end.
     pub(crate) deliveries: Option<u64>,
@@ -75,9 +76,9 @@ struct Members {
     numbers: Numbers,
 }
 
-/// Not all members could join.
+/// Some of the members could not join.
 struct NotLetIn {
-    /// How many could.
+    /// The number of members that could join.
     joined: usize,
     /// The reason of the first failed member, and its server.
     failure: Failure,
@@ -131,7 +132,8 @@ fn not_let_in(engine: &Engine, refused: &NotLetIn) -> Error {
     error
 }
 
-/// Has `members` members join the chat, at each of its servers in turn. They have `limit` for it.
+/// Lets `members` members join the chat, at each of its servers in turn. The members must join
+/// within `limit`.
 async fn join(routes: &[Route], members: usize, limit: Duration) -> Result<Members, NotLetIn> {
     let joining = Arc::new(Semaphore::new(JOINING));
     let enter = |route: &Route| task::spawn(enter(route.clone(), limit, joining.clone()));
@@ -162,7 +164,7 @@ async fn join(routes: &[Route], members: usize, limit: Duration) -> Result<Membe
     }
 }
 
-/// Has `members` talk for as long as `plan` says, or for ever.
+/// Lets `members` talk for as long as `plan` says, or for ever.
 async fn run(mut members: Members, routes: Vec<Route>, plan: Plan, load: Arc<Load>) {
     let count = members.streams.len();
     loop {
@@ -182,7 +184,8 @@ async fn run(mut members: Members, routes: Vec<Route>, plan: Plan, load: Arc<Loa
     }
 }
 
-/// Has members talk until the room is lost or all is said. True if all was said.
+/// Lets members talk until the room is lost or all lines are said. Returns true if all lines were
+/// said.
 async fn talk(members: Members, is_across: bool, plan: Plan, load: &Arc<Load>) -> bool {
     let Members { streams, numbers } = members;
     let room = Arc::new(Room::new(numbers, is_across, plan));
@@ -210,7 +213,7 @@ async fn talk(members: Members, is_across: bool, plan: Plan, load: &Arc<Load>) -
     !room.is_broken()
 }
 
-/// Has one member join. Returns its connection and its number.
+/// Lets one member join. Returns its connection and its number.
 async fn enter(
     route: Route,
     limit: Duration,

@@ -2,16 +2,16 @@
 //! that have heard all lines.
 //!
 //! Lines are said in slots. With l members, slot i belongs to member i modulo l, so all members
-//! speak equally often. A round is a stretch of slots, and need not hold a slot for each member. So
-//! the lines of a round, and what each member must hear, are known beforehand.
+//! speak equally often. A round is a stretch of slots, and may have no slot for some members. So
+//! the lines of a round, and the lines that each member must hear, are known beforehand.
 //!
-//! Where the room is on several servers, one of them may end, and its members are lost. The others
-//! go on. It is unknown how many of a lost member's last lines reached the room. So all others must
-//! have heard the same first ones of them, and in one order. This is compared once a whole round
-//! has passed without a loss, since the last lines may be late.
+//! If the room is on several servers, one of them may end, and its members are lost. All other
+//! members go on. The number of a lost member's last lines that reached the room is unknown. So all
+//! other members must have heard the same first lines of it, in the same order. The comparison
+//! comes once a whole round has passed without a loss, since the last lines may be late.
 //!
-//! All members are tasks of one loop; the locks are never contended for, and no task waits with one
-//! held.
+//! All members are tasks of one loop. Their locks are never contended, and no task waits while it
+//! holds one.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ use super::hearing::{Beginning, Digest, Hearing};
 use super::said::{Numbers, Said, Speaker, delivered, text};
 use crate::failure::Failure;
 
-/// The delivered lines of a round have at most so many bytes. So no member is farther behind than
+/// The delivered lines of a round have at most this many bytes. So no member is farther behind than
 /// this, which is well within the backlog of any server.
 const LONGEST_ROUND: usize = 64 * 1024;
 
@@ -43,27 +43,27 @@ pub(super) struct Room {
 
 struct State {
     round: Round,
-    /// The members that say something in this round, in the order of their slots.
+    /// The members that speak in this round, in the order of their slots.
     talking: Vec<usize>,
     /// The number of members that have heard the whole round.
     done: usize,
     /// The number of present members.
     present: usize,
-    /// The lines that each member has said in this round.
+    /// The lines of each member in this round.
     said: Vec<Said>,
     /// The members that were lost, each with its number of lines in the round of its loss.
     losses: Vec<(usize, u64)>,
     /// The number of members when this round began, and when the last round began.
     losses_before: [usize; 2],
-    /// What this round's members of even index and those of odd index have heard, as the first of
-    /// each to be done has it.
+    /// The digests of this round: one of the members with an even index, one of those with an odd
+    /// index. The first member that is done gives the digest.
     digests: [Option<Digest>; 2],
-    /// Some member has heard something else.
+    /// Some member has heard other lines.
     differ: bool,
     broken: bool,
 }
 
-/// A stretch of slots; an empty one comes after the last.
+/// A stretch of slots. An empty one comes after the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Round {
     pub(super) slots: Range<u64>,
@@ -75,7 +75,8 @@ pub(super) struct Round {
 pub(super) struct Broken;
 
 impl Room {
-    /// For the members with these numbers, which are on one server or (`is_across`) on several.
+    /// A room of the members with these numbers. They are on one server, or (`is_across`) on
+    /// several.
     pub(super) fn new(numbers: Numbers, is_across: bool, plan: Plan) -> Self {
         let members = numbers.count() as u64;
         let longest_line = delivered(numbers.highest(), &text(members, 0)).len();
@@ -114,8 +115,8 @@ impl Room {
         self.lock().round.clone()
     }
 
-    /// Has `member` say its lines of this round now: appends them to `sent`, as they are to be
-    /// sent. `hearing` begins its round.
+    /// Lets `member` say its lines of this round now: appends them to `sent` in the form for
+    /// sending. `hearing` begins its round.
     pub(super) fn say(&self, member: usize, hearing: &mut Hearing, sent: &mut Vec<u8>) {
         let mut state = self.lock();
         let own = state.lines(member);
@@ -136,7 +137,7 @@ impl Room {
         }
     }
 
-    /// Checks the bytes that a member has heard; see [`Hearing::take`].
+    /// Checks the bytes that a member has heard: see [`Hearing::take`].
     pub(super) fn hear(
         &self,
         hearing: &mut Hearing,
@@ -148,17 +149,17 @@ impl Room {
         hearing.take(bytes, &self.numbers, &state.said, starts)
     }
 
-    /// Tells a member that hears nothing which others have been lost.
+    /// Tells a member that hears nothing which other members have been lost.
     pub(super) fn tell_losses(&self, hearing: &mut Hearing) {
         hearing.note(&self.lock().losses);
     }
 
-    /// Notes that a member has heard all of the round. The last one begins the next round, when
+    /// Notes that a member has heard the whole round. The last member begins the next round, after
     /// `ended` deliveries have ended.
     ///
     /// # Errors
     ///
-    /// Members have heard different things.
+    /// The error: members have heard different lines.
     pub(super) fn pass(&self, member: usize, hearing: &Hearing, ended: u64) -> Result<(), Failure> {
         let mut state = self.lock();
         state.done += 1;
@@ -175,8 +176,8 @@ impl Room {
         Ok(())
     }
 
-    /// Goes on without `member`, which has been lost with its server before its round was over.
-    /// False if the room cannot go on.
+    /// Goes on without `member`, which was lost with its server before the end of its round.
+    /// Returns false if the room cannot go on.
     pub(super) fn lose(&self, member: usize, failure: &Failure, ended: u64) -> bool {
         let mut state = self.lock();
         // A member alone has no other member to hear.
@@ -191,13 +192,13 @@ impl Room {
         true
     }
 
-    /// The failure that planned deliveries have if members were lost.
+    /// The failure of planned deliveries if members were lost.
     pub(super) fn loss(&self) -> Option<Failure> {
         let is_whole = self.lock().losses.is_empty();
         (!is_whole).then_some(Failure::ClosedEarly { received: 0 })
     }
 
-    /// Begins the next round once all have heard this one.
+    /// Begins the next round once all members have heard this one.
     fn go_on(&self, mut state: MutexGuard<'_, State>, ended: u64) {
         if state.done == state.present {
             state.begin_round(self, ended);
@@ -206,7 +207,7 @@ impl Room {
         }
     }
 
-    /// Waits until all members have heard all of `round`, and returns the next round.
+    /// Waits until all members have heard the whole `round`, and returns the next round.
     pub(super) async fn next(&self, round: &Round) -> Result<Round, Broken> {
         loop {
             {
@@ -240,7 +241,7 @@ impl Room {
 
 impl State {
     fn begin_round(&mut self, room: &Room, ended: u64) {
-        // Each slot of a present member is heard by so many.
+        // This many members hear each slot of a present member.
         let others = self.present.saturating_sub(1).max(1) as u64;
         let slots = match room.deliveries {
             None => None,
@@ -256,7 +257,7 @@ impl State {
         for said in &mut self.said {
             match said.speaker {
                 // A line that arrives before it is said in this round is an echo of the last round,
-                // and wrong.
+                // and is wrong.
                 Speaker::Present => said.lines.clear(),
                 Speaker::Lost => said.speaker = Speaker::LostEarlier,
                 Speaker::LostEarlier if had_loss => {}
@@ -274,7 +275,7 @@ impl State {
         self.losses.len() > self.losses_before[0]
     }
 
-    /// The lines that a member has to say in this round.
+    /// The lines that a member must say in this round.
     fn lines(&self, member: usize) -> Range<u64> {
         let place = self.talking.binary_search(&member).expect("it is present in this round");
         let (place, members) = (place as u64, self.talking.len() as u64);
@@ -283,7 +284,8 @@ impl State {
     }
 }
 
-/// Whether it is what the members of a server find that ends, or that is cut off from the others.
+/// Whether this is the failure that members find if their server ends, or is cut off from the
+/// others.
 fn is_loss(failure: &Failure) -> bool {
     matches!(
         failure,
@@ -302,7 +304,7 @@ mod tests {
         Room::new(numbers, true, Plan { lines, deliveries })
     }
 
-    /// Members that say their lines and hear those of the others, as one chat delivers them.
+    /// Members that say their lines and hear each other's, as one chat delivers them.
     struct Members {
         room: Room,
         hearings: Vec<Hearing>,
@@ -341,7 +343,7 @@ mod tests {
             self.room.pass(member, &self.hearings[member], self.ended)
         }
 
-        /// A round of `members`, in which nothing special happens.
+        /// A round of `members` without special events.
         fn round(&mut self, members: &[usize]) -> Result<(), Failure> {
             let chat = self.say(members);
             for &member in members {
@@ -374,13 +376,13 @@ mod tests {
         let most = room(1_000, 1_000, None).round().slots.end;
         let line = delivered(1_000, &text(999, 0)).len() as u64;
         assert!(most * line <= LONGEST_ROUND as u64 && most > 1_000, "{most}");
-        // With very many members, not all say something in each round.
+        // With very many members, some say nothing in a round.
         assert!(room(100_000, 100, None).round().slots.end < most);
     }
 
     #[test]
     fn the_last_round_ends_with_the_last_delivery() {
-        // 2 members, 5 lines in all, at most 2 in a round.
+        // A load of 2 members and 5 lines in all, with at most 2 lines in a round.
         let mut members = Members::of(room(2, 1, Some(5)));
         for (slots, last) in [(0..2, false), (2..4, false), (4..5, true)] {
             assert_eq!(members.room.round(), Round { slots, last });
@@ -410,15 +412,15 @@ mod tests {
         assert_eq!(passed, [true, true, true, false]);
     }
 
-    /// Of members 2 and 4, which are lost, the others hear some lines in this round and some in the
+    /// Members 2 and 4 are lost. The others hear some of their lines in this round and some in the
     /// next.
     fn after_a_loss(late: fn(usize, &mut Vec<(usize, String)>)) -> Result<(), Failure> {
         let mut members = Members::of(room(5, 3, Some(1000)));
         members.round(&[0, 1, 2, 3, 4])?;
         let mut chat = members.say(&[0, 1, 2, 3, 4]);
-        // The last line of each has not reached the room.
+        // The last line of each lost member has not reached the room.
         chat.retain(|(member, line)| ![2, 4].contains(member) || !line.contains(" 00000005 "));
-        // One member has passed before the loss is known, and the others have not.
+        // One member has passed before the loss is known, but the others have not.
         let (soon, later) = chat.split_at(chat.len() - 2);
         assert!(!members.hear(1, soon)?);
         assert!(members.room.lose(2, &GONE, members.ended));
@@ -444,7 +446,7 @@ mod tests {
     #[test]
     fn a_room_goes_on_without_the_members_of_a_lost_server() {
         after_a_loss(|_, _| {}).unwrap();
-        // If a member hears a line of a lost member, all must hear it, and at the same place.
+        // If a member hears a line of a lost member, all must hear it, at the same place.
         assert!(
             after_a_loss(|member, heard| if member == 3 {
                 drop(heard.remove(1));
@@ -480,7 +482,7 @@ mod tests {
         assert_eq!(members.ended, 60);
         let chat = members.say(&[0, 1, 2, 3, 4]);
         for member in [0, 4] {
-            // Each costs a request.
+            // Each loss costs a request.
             members.ended += 1;
             assert!(members.room.lose(member, &GONE, members.ended));
         }

@@ -1,4 +1,4 @@
-//! The lines that are said in a room, with the numbers of the members that say them.
+//! The lines that members say in a room, with the members' numbers.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -12,14 +12,14 @@ const WIDEST_NUMBERS: u64 = 1 << 22;
 pub(super) struct Numbers {
     numbers: Vec<u64>,
     lowest: u64,
-    /// Indexed by a number's distance from the lowest: the member that has the number.
+    /// The member with each number, indexed by the number's distance from the lowest.
     members: Vec<Option<u32>>,
 }
 
 /// The lines of one member in a round.
 #[derive(Clone)]
 pub(super) struct Said {
-    /// The moment before it was sent.
+    /// The moment before the line was sent.
     pub(super) at: Instant,
     /// The lines in their form for delivery, all equally long.
     pub(super) lines: Vec<u8>,
@@ -28,26 +28,26 @@ pub(super) struct Said {
     pub(super) speaker: Speaker,
 }
 
-/// Whether a member is there to have its lines delivered.
+/// Whether a member is present, so that its lines are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Speaker {
     Present,
-    /// The member was lost with its server in this round. Its first lines may still be heard, in
-    /// order.
+    /// The member was lost with its server in this round. The member's first lines may still be
+    /// heard, in order.
     Lost,
     /// The member was lost in an earlier round. The lines of that round may still be heard.
     LostEarlier,
 }
 
 impl Said {
-    /// Nothing, of a member that is present.
+    /// No lines, of a present member.
     pub(super) fn nothing() -> Self {
         Self { at: Instant::now(), lines: Vec::new(), length: 0, speaker: Speaker::Present }
     }
 }
 
 impl Numbers {
-    /// Takes the members' numbers in the order of the members. There is at least one member.
+    /// Takes the members' numbers, in the order of the members. There is at least one member.
     pub(super) fn new(numbers: Vec<u64>) -> Result<Self, Failure> {
         let lowest = numbers.iter().copied().min().unwrap_or_default();
         let highest = numbers.iter().copied().max().unwrap_or_default();
@@ -63,7 +63,7 @@ impl Numbers {
         Ok(Self { numbers, lowest, members })
     }
 
-    /// The member that has this number.
+    /// The member with this number.
     #[inline]
     pub(super) fn member(&self, number: u64) -> Option<usize> {
         let place = usize::try_from(number.checked_sub(self.lowest)?).ok()?;
@@ -83,13 +83,13 @@ impl Numbers {
 }
 
 /// The text of a member's line. The number of the member and of the line show whether a server
-/// confuses lines. Then come parts that a careless server would change: spaces, bytes beyond ASCII,
-/// and text that looks like a sender.
+/// confuses lines. Further parts are easily changed by a careless server: spaces, bytes beyond
+/// ASCII, and text that looks like a sender.
 pub(super) fn text(member: u64, line: u64) -> String {
     format!("{member}> {:08} é  chat ", line % 100_000_000)
 }
 
-/// A line as it reaches the others.
+/// A line in the form in which the others receive it.
 pub(super) fn delivered(number: u64, text: &str) -> String {
     let mut line = String::with_capacity(text.len() + 8);
     let _ = writeln!(line, "{number}> {text}");

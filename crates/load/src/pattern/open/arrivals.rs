@@ -1,6 +1,6 @@
-//! The times at which requests arrive in an open loop. They are a function of the number of
-//! arrivals so far, the time since the start, and a seeded random generator. Nothing here sleeps,
-//! or reads a clock.
+//! The times at which requests arrive in an open loop. They are a pure function of the number of
+//! arrivals so far, the time since the start, and a seeded random generator. This module does not
+//! sleep, or read a clock.
 //!
 //! ```text
 //!   constant     │   │   │   │   │   │   │   │   │   │     the k-th at k/R
@@ -9,9 +9,9 @@
 //!   sinusoidal   │    │   │  │ │││ │  │   │    │    │     waits swing from MAX to MIN and back
 //! ```
 //!
-//! *Poisson* arrivals are those of many independent users. *Uniform* and *sinusoidal* are the waits
-//! that Truppel and Abreu load their servers with; for these the waits may be given instead of the
-//! rate.
+//! *Poisson* arrivals model many independent users. *Uniform* and *sinusoidal* arrivals are the
+//! waits with which Truppel and Abreu load their servers. For these, the user may give the waits
+//! instead of the rate.
 
 use std::f64::consts::TAU;
 use std::time::Duration;
@@ -20,32 +20,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::random::SplitMix64;
 
-/// More requests a second are not paced by one kernel thread; fewer have no use.
+/// One kernel thread cannot pace a higher rate, and a lower rate has no use.
 const RATES: std::ops::RangeInclusive<f64> = 0.001..=10e6;
 
-/// The process by which requests arrive, whatever becomes of earlier requests.
+/// The process by which requests arrive, whatever the fate of earlier requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Arrivals {
-    /// One every 1/rate seconds.
+    /// One request every 1/rate seconds.
     Constant {
         /// Requests a second.
         rate: f64,
     },
-    /// At random, independent of each other: the waits between them are exponentially distributed.
+    /// At random and independently: the waits between requests are exponentially distributed.
     Poisson {
         /// Requests a second, on average.
         rate: f64,
     },
-    /// After waits that are uniformly distributed.
+    /// After uniformly distributed waits.
     Uniform {
         /// The shortest wait.
         shortest: Duration,
         /// The longest.
         longest: Duration,
     },
-    /// After waits that follow a cosine of the time: from the longest to the shortest and back.
+    /// After waits that follow a cosine of the time, from the longest wait to the shortest one and
+    /// back.
     Sinusoidal {
-        /// The shortest wait. Not zero, because time would stand still there.
+        /// The shortest wait. A zero would make time stand still.
         shortest: Duration,
         /// The longest.
         longest: Duration,
@@ -55,7 +56,7 @@ pub enum Arrivals {
 }
 
 impl Arrivals {
-    /// Uniform waits, from none to twice the mean, that make `rate` requests a second on average.
+    /// Uniform waits, from zero to twice the mean, that make `rate` requests a second on average.
     pub fn uniform(rate: f64) -> Self {
         Arrivals::Uniform { shortest: Duration::ZERO, longest: wait(2.0 / rate) }
     }
@@ -65,7 +66,7 @@ impl Arrivals {
         Arrivals::Sinusoidal { shortest: wait(0.5 / rate), longest: wait(2.0 / rate), period }
     }
 
-    /// The same process at another mean rate, in requests a second.
+    /// This process with another mean rate, in requests a second.
     #[must_use]
     pub fn at_rate(self, rate: f64) -> Self {
         match self {
@@ -89,10 +90,10 @@ impl Arrivals {
         }
     }
 
-    /// The number of requests that arrive in a second, on average.
+    /// The average number of requests in a second.
     ///
-    /// For sinusoidal waits w(t) it is the mean of 1/w(t) over a period. For a cosine between a and
-    /// b that is 1/√(a·b).
+    /// For sinusoidal waits w(t), the rate is the mean of 1/w(t) over a period. For a cosine
+    /// between a and b that is 1/√(a·b).
     pub fn rate(&self) -> f64 {
         match *self {
             Arrivals::Constant { rate } | Arrivals::Poisson { rate } => rate,
@@ -131,13 +132,13 @@ impl Arrivals {
         }
     }
 
-    /// When the arrivals are, beginning at zero; never ends.
+    /// The times of the arrivals, beginning at zero, without an end.
     pub(crate) fn schedule(self, seed: u64) -> Schedule {
         Schedule { arrivals: self, count: 0, elapsed: 0.0, random: SplitMix64::new(seed) }
     }
 
-    /// When the next arrival comes, in seconds. There were `count` arrivals before it, the last one
-    /// at `elapsed`.
+    /// The time of the next arrival, in seconds. `count` arrivals came before, the last one at
+    /// `elapsed`.
     fn next(&self, count: u64, elapsed: f64, random: &mut SplitMix64) -> f64 {
         match *self {
             // A product: a sum of waits would add up their rounding errors.
@@ -161,7 +162,7 @@ impl Arrivals {
 pub(crate) struct Schedule {
     arrivals: Arrivals,
     count: u64,
-    /// When the last one was, in seconds.
+    /// The time of the last arrival, in seconds.
     elapsed: f64,
     random: SplitMix64,
 }
@@ -194,7 +195,7 @@ mod tests {
             0 => Arrivals::Constant { rate },
             1 => Arrivals::Poisson { rate },
             2 => Arrivals::Uniform { shortest: wait(share / rate), longest: wait(2.0 / rate) },
-            // Waits much shorter than the period, as the mean rate presumes.
+            // The waits are much shorter than the period, as the mean rate presumes.
             _ => Arrivals::Sinusoidal {
                 shortest: wait(share / rate),
                 longest: wait(2.0 / rate),
@@ -217,14 +218,14 @@ mod tests {
 
         #[test]
         fn the_mean_rate_is_the_one_that_is_told(arrivals in any_arrivals(), seed: u64) {
-            // Whole periods, if there are such.
+            // Whole periods, if there are periods.
             let length = match arrivals {
                 Arrivals::Sinusoidal { period, .. } => 10 * period,
                 other => wait(20_000.0 / other.rate()),
             };
             let count = arrivals.schedule(seed).take_while(|at| *at < length).count();
-            // The error of a mean of n exponential waits is 1/√n of it, and 5 of those never
-            // happen.
+            // The error of a mean of n exponential waits is 1/√n of the mean, and 5 such errors
+            // never happen.
             let error = (count as f64 / length.as_secs_f64() / arrivals.rate() - 1.0).abs();
             prop_assert!(error < 0.036, "{} off for {arrivals:?}", error);
         }

@@ -12,13 +12,13 @@
 //!                      ├─────────────────── latency ───────────────────────────┤
 //! ```
 //!
-//! When the server is slower than the requests come, connections run out and requests wait in the
-//! queue. That wait is the server's doing, so latency counts from when a request was due. A client
-//! that counts from the send leaves out the worst latencies (*coordinated omission*). So does a
-//! client that does not send while it waits for a reply. Both latencies are measured, so that they
-//! can be compared.
+//! If requests come faster than the server answers, connections run out and requests wait in the
+//! queue. The server causes that wait, so latency counts from a request's due time. A client that
+//! counts from the sending leaves out the worst latencies (*coordinated omission*). So does a
+//! client that does not send while it waits for a reply. Both latencies are measured, for
+//! comparison.
 //!
-//! A free connection takes the next request; those that have been free for longest come first.
+//! A free connection takes the next request. The connection that has been free longest comes first.
 
 pub(crate) mod arrivals;
 pub(crate) mod pacer;
@@ -62,7 +62,7 @@ pub(super) async fn load<C: Client>(
     let load = engine.shared(engine.edges(), Some(queue.clone()), Box::new(hook));
     let connections = engine.options.connections;
     start(client, connections, &queue, &load).map_err(not_started)?;
-    // The schedule begins when the connections are there. An earlier request would be late through
+    // The schedule begins when the connections are open. An earlier request would be late through
     // no fault of the server.
     while queue.free() < connections {
         let waited = engine.wait(GLANCE, &load.recorder).await;
@@ -82,7 +82,7 @@ pub(super) async fn load<C: Client>(
     Ok(outcome)
 }
 
-/// Starts `connections` connections that take their requests from `queue`. When as many are
+/// Starts `connections` connections that take their requests from `queue`. When this many are
 /// [free](Queue::free), all have been opened or could not be.
 fn start<C: Client>(
     client: &C,
@@ -97,11 +97,11 @@ fn start<C: Client>(
     Ok(())
 }
 
-/// Makes one request after the other, each when it is due or as soon as possible afterwards.
+/// Makes one request after the other, each at its due time or as soon as possible afterwards.
 async fn run<C: Client>(mut connection: Connection<C>, queue: Arc<Queue>, load: Arc<Load>) {
     if load.keep_alive {
-        // The connection carries many requests, so opening it counts for none of them. If it fails,
-        // the first request tries again and reports it.
+        // The connection carries many requests, so none of them includes the time to open it. If
+        // opening fails, the first request tries again and reports it.
         let _ = connection.open(&load).await;
     }
     let mut place = FreeConnection::new();

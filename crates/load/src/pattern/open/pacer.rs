@@ -1,10 +1,10 @@
-//! The pacer: a kernel thread that puts each request into the queue when it is due.
+//! The pacer: a kernel thread that puts each request into the queue at its due time.
 //!
-//! The load's own loop keeps time to a millisecond. At a million requests a second a thousand may
-//! be due in it, and they would all begin at once. A thread that only sleeps until the next
-//! arrival, with a timer slack of a nanosecond, is late by some tens of microseconds. After the
-//! pacer has overslept, it catches up. It leaves out no arrival, and each arrival keeps its due
-//! time.
+//! The load's own loop has a resolution of a millisecond. At a million requests a second, a
+//! thousand may be due in that time, and they would all begin at once. The pacer only sleeps until
+//! the next arrival, with a timer slack of a nanosecond, and is late by some tens of microseconds.
+//! After the pacer has overslept, it catches up. The pacer skips no arrival, and each arrival keeps
+//! its due time.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +16,13 @@ use super::arrivals::Schedule;
 use crate::due::Queue;
 use crate::edges::{EdgeHook, Moment};
 
-/// The wait before another attempt at a full queue, which cannot have emptied sooner.
+/// The wait before another attempt at a full queue, which needs at least this time to empty.
 const FULL: Duration = Duration::from_millis(1);
 
-/// The time that a schedule runs on: it stands still while the load does.
+/// The time of a schedule, which stands still while the load does.
 #[derive(Clone)]
 pub(crate) struct Clock {
-    /// When the schedule began; moved forward by each halt.
+    /// The beginning of the schedule. Each halt moves it forward.
     start: Arc<Mutex<Instant>>,
 }
 
@@ -31,7 +31,7 @@ impl Clock {
         Self { start: Arc::new(Mutex::new(Instant::now())) }
     }
 
-    /// Lets the schedule begin now, and not when the clock was made.
+    /// Starts the schedule now, and not at the clock's creation.
     pub(crate) fn restart(&self) {
         self.hold(|start| *start = Instant::now());
     }
@@ -69,7 +69,7 @@ impl<B: EdgeHook> EdgeHook for StoppedClock<B> {
     }
 }
 
-/// The thread; it ends when this is dropped.
+/// The thread, which ends when this value is dropped.
 pub(crate) struct Pacer {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -80,7 +80,7 @@ impl Pacer {
     ///
     /// # Errors
     ///
-    /// When the kernel gives no thread.
+    /// If the kernel refuses a thread.
     pub(crate) fn start(
         schedule: Schedule,
         count: u64,
@@ -103,7 +103,7 @@ impl Drop for Pacer {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A panic in it has been reported.
+            // A panic of the thread has been reported.
             let _ = thread.join();
         }
     }
@@ -113,7 +113,8 @@ fn pace(schedule: Schedule, count: u64, clock: &Clock, queue: &Queue, stop: &Ato
     let mut arrivals = schedule.zip(0..count).map(|(offset, _)| offset);
     let Some(mut offset) = arrivals.next() else { return };
     while !stop.load(Ordering::Relaxed) {
-        // Under the clock's lock, so that nothing becomes due while the load stands still.
+        // This is under the clock's lock, so that no request becomes due while the load stands
+        // still.
         let pause = clock.hold(|start| {
             let Some(due) = start.checked_add(offset) else { return Some(Duration::MAX) };
             let early = due.saturating_duration_since(Instant::now());

@@ -1,4 +1,4 @@
-//! Wakes tasks when something is due, to some tens of microseconds.
+//! Wakes tasks at their times, to some tens of microseconds.
 //!
 //! ```text
 //!   the load's loop                       the alarm (a kernel thread)
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use duality_runtime::sync::channel::{Receiver, Sender, bounded};
 
-/// The thread; it ends when this is dropped.
+/// The thread, which ends when this value is dropped.
 pub(super) struct Alarm {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -29,7 +29,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     sleepers: BinaryHeap<Sleep>,
-    /// How many have slept; it keeps those of one time in order.
+    /// The number of sleeps so far, which orders sleeps with equal times.
     number: u64,
     is_over: bool,
 }
@@ -41,7 +41,7 @@ struct Sleep {
     wake: Sender<()>,
 }
 
-/// Waits for times, one after the other, for one task.
+/// Waits for one time after the other, for one task.
 pub(super) struct Sleeper {
     shared: Arc<Shared>,
     alarm: Thread,
@@ -50,11 +50,11 @@ pub(super) struct Sleeper {
 }
 
 impl Alarm {
-    /// Starts the thread, which runs where and as the calling one does.
+    /// Starts the thread, with the processors and the priority of the calling thread.
     ///
     /// # Errors
     ///
-    /// When the kernel gives no thread.
+    /// If the kernel refuses a thread.
     pub(super) fn start() -> io::Result<Self> {
         let shared = Arc::new(Shared { state: Mutex::new(State::default()) });
         let own = shared.clone();
@@ -66,7 +66,7 @@ impl Alarm {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// What one task waits by.
+    /// The waiting end of one task.
     pub(super) fn sleeper(&self) -> Sleeper {
         let (wake, woken) = bounded(1);
         let thread = self.thread.as_ref().expect("it is taken when this is dropped");
@@ -79,7 +79,7 @@ impl Drop for Alarm {
         self.shared.lock().is_over = true;
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A panic in it has been reported.
+            // A panic of the thread has been reported.
             let _ = thread.join();
         }
     }
@@ -102,7 +102,7 @@ impl Sleeper {
         if is_earliest {
             self.alarm.unpark();
         }
-        // The sender is this one's own, so it is there.
+        // The sender is this sleeper's own, so it exists.
         self.woken.recv().await;
     }
 }
@@ -122,7 +122,7 @@ impl Shared {
                         if early.is_zero() {
                             let sleep = state.sleepers.pop().expect("it was looked at");
                             drop(state);
-                            // A task that has ended is not waited for.
+                            // A task that has ended no longer waits.
                             let _ = sleep.wake.try_send(());
                             continue;
                         }
@@ -141,7 +141,7 @@ impl Shared {
 }
 
 impl Ord for Sleep {
-    /// The earliest is the greatest.
+    /// The earliest time is the greatest.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.number).cmp(&(self.at, self.number))
     }

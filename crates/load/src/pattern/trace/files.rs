@@ -1,4 +1,5 @@
-//! The files that stand for the pages of a recording, which has no bodies: one for each size.
+//! The files that stand for the pages of a recording, which has no bodies. There is one file for
+//! each size.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,14 +8,14 @@ use std::path::Path;
 
 use duality_trace::{Head, Sizes, Trace};
 
-/// About how many bytes of a reply are its head, where a recording counts it.
+/// The approximate number of bytes of a reply's head, if a recording counts the head.
 const OF_HEAD: u64 = 200;
 
-/// A longer reply is made as long as this. Many replies of many megabytes would measure how fast
-/// memory is.
+/// A longer reply is cut to this length. Many replies of many megabytes would measure the speed of
+/// memory.
 const LONGEST: u64 = 4 << 20;
 
-/// How long the body of a class's reply is.
+/// The length of the body of a class's reply.
 pub(super) fn length(head: &Head, class: usize) -> u64 {
     let reply = head.classes[class].reply;
     let body = match head.sizes {
@@ -24,7 +25,7 @@ pub(super) fn length(head: &Head, class: usize) -> u64 {
     body.min(LONGEST)
 }
 
-/// What a class asks for: its path, if the recording has it, or the file of its size.
+/// The path for a class: its recorded path, or the file of its size.
 pub(super) fn path(head: &Head, class: usize) -> String {
     match &head.classes[class].path {
         Some(path) => path.clone(),
@@ -32,12 +33,12 @@ pub(super) fn path(head: &Head, class: usize) -> String {
     }
 }
 
-/// Writes the files that a replay of `trace` asks for into `folder`, which is made if need be. A
-/// file that is there with the right length is left alone. Returns how many files there are.
+/// Writes the files that a replay of `trace` asks for into `folder`, which is created if it does
+/// not exist. An existing file with the right length stays. Returns the number of files.
 ///
 /// # Errors
 ///
-/// When a file cannot be written.
+/// If a file cannot be written.
 pub fn write_files(trace: &Trace, folder: &Path) -> io::Result<usize> {
     fs::create_dir_all(folder)?;
     let head = &trace.head;
@@ -53,7 +54,7 @@ pub fn write_files(trace: &Trace, folder: &Path) -> io::Result<usize> {
     Ok(lengths.len())
 }
 
-/// The name of the file of a length.
+/// The name of the file with a length.
 fn name(length: u64) -> String {
     format!("s{length}")
 }

@@ -1,4 +1,4 @@
-//! A recorded load, replayed: connections come, ask, think and stay as they did in a recording.
+//! The replay of a recorded load: connections come, ask, think and stay as in a recording.
 //!
 //! ```text
 //!   a recording ─▶ plan: a piece of it, for so many users
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! One replay may be sent to several servers at once. Each gets every connection, and the copies of
-//! a connection are up to 20 ms apart. So whatever the machine does, it does to all servers alike.
+//! a connection are up to 20 ms apart. So events on the machine affect all servers alike.
 
 mod alarm;
 pub(crate) mod files;
@@ -38,14 +38,14 @@ use crate::recorder::Recorder;
 use crate::request::Ask;
 use crate::{Error, Options, Target};
 
-/// How far apart the copies of a connection are that go to several servers.
+/// The largest distance between the copies of a connection that go to several servers.
 const APART: Duration = Duration::from_millis(20);
 
-/// The part of the warm-up in which connections are opened that are open before. The rest is for
-/// their replies.
+/// The part of the warm-up in which the replay opens the connections that are open before the
+/// piece. The rest of the warm-up is for the replies.
 const OPENING: f64 = 0.7;
 
-/// Why other services have no replay.
+/// The reason why other services have no replay.
 pub(super) const OF_HTTP: &str = "a recording is one of http: replay it on an http:// address";
 
 pub(super) const NAMED: Named = Named {
@@ -55,7 +55,7 @@ pub(super) const NAMED: Named = Named {
     keep_alive: None,
 };
 
-/// What makes no sense in the options of a replay, and the remedy.
+/// The first mistake in the options of a replay, and the remedy.
 pub(crate) fn problem(options: &Options) -> Option<&'static str> {
     let Some(piece) = &options.replay else {
         return Some("the pattern trace replays a recording: name it by --trace");
@@ -135,6 +135,8 @@ async fn replay<A: Ask>(
         replayed: Some(Replayed {
             users: piece.cut.users,
             speed: piece.cut.speed,
+            bunch: (piece.cut.bunch > 1).then_some(piece.cut.bunch),
+            client_rate: piece.cut.client_rate,
             at: piece.cut.at.map(|at| at.to_string()),
             seed: piece.cut.seed,
             connections: piece.connections(),
@@ -149,13 +151,13 @@ async fn replay<A: Ask>(
     Ok(outcomes.collect())
 }
 
-/// What the recording lacked, and what was taken for it.
+/// The properties that the recording lacked, and their substitutes.
 fn inferred(piece: &Piece) -> Vec<String> {
     let inferred = piece.trace.head.inferred.iter();
     inferred.map(|one| format!("{}: {}", one.what, one.value)).collect()
 }
 
-/// Asks for one page of the piece, to see whether there is a server, and whether it has the pages.
+/// Asks for one page of the piece, to check the server and its pages.
 async fn probe<A: Ask>(engine: &Engine, target: &Target, piece: &Piece) -> Result<(), Error> {
     let options = &engine.options;
     let asked: Arc<[A]> = pages(target, piece);
@@ -205,7 +207,8 @@ fn pages<A: Ask>(target: &Target, piece: &Piece) -> Arc<[A]> {
 fn shared(options: &Options, target: &Target, moment: &Edge) -> Arc<Load> {
     let gate = Gate::default();
     gate.shut();
-    // Each request has a connection of its own, so none is ever in the queue. An open loop has one.
+    // Each request has its own connection, so none is ever in the queue. The queue exists because
+    // this is an open loop.
     let queue = Some(Arc::new(Queue::new()));
     let connections = options.replay.as_ref().map_or(0, |piece| piece.connections());
     Arc::new(Load {

@@ -1,4 +1,4 @@
-//! Which connections a replay opens, and when: pieces of a recorded load, laid over each other.
+//! The connections of a replay, and their times: pieces of a recorded load, laid over each other.
 //!
 //! ```text
 //!   the recording   ──┼───a────┼──────────────────┼───b────┼─────────────────┼───c────┼──
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! Ten times the users are ten pieces of the recording from random places. Ten times as many
-//! independent people would be as bursty. A faster clock makes the load burstier than that, and
-//! many copies of one piece make it burstier still. The recording has no end here: its beginning
-//! follows its end, so that each of its requests is as likely as the others.
+//! independent people would be equally bursty. A faster clock makes the load burstier, and many
+//! copies of one piece make it even burstier. The recording has no end here: its beginning follows
+//! its end, so that all requests are equally likely.
 //!
-//! All of this is arithmetic on the recording. `sender.rs` has the sockets.
+//! This module is arithmetic on the recording. `sender.rs` has the sockets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,53 +22,61 @@ use serde::{Deserialize, Serialize};
 
 use crate::random::SplitMix64;
 
-/// Where many users' pieces come from, if a place is named: from such a part of the recording
-/// around it. In a recording of a day, that is an hour.
+/// The part of the recording around a named place, from which many users' pieces come. In a
+/// recording of a day, this part is an hour.
 const PART_OF_RECORDING: u32 = 24;
 
-/// The least length of a recording, which follows itself. So one request is not one each
-/// microsecond.
+/// The least length of a recording, since it follows itself. So a single request does not become
+/// one every microsecond.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// More connections of a piece are not planned.
+/// A plan has no more connections.
 const MOST: usize = 4_000_000;
 
-/// More copies of a recording are not looked at, to either side.
+/// The most copies of a recording to look at, on either side.
 const MOST_COPIES: f64 = 1e6;
 
-/// Which piece of a recording is replayed.
+/// The choice of a piece of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cut {
-    /// How many times the users of the recording, at least 1. The piece of each is from another
+    /// The multiple of the recording's users, at least 1. Each multiple's piece is from another
     /// place.
     pub users: usize,
-    /// How many times as fast the clock runs. A what-if: users do not think faster.
+    /// The factor of the clock's speed. This is a what-if, because users do not think faster.
     pub speed: f64,
-    /// Where in the recording; anywhere if it is not said.
+    /// The place in the recording. `None` for any place.
     pub at: Option<At>,
-    /// What chance depends on.
+    /// The seed of random choices.
     pub seed: u64,
-    /// How long the piece is.
+    /// The length of the piece.
     pub length: Duration,
-    /// Whether connections carry what they carried when they were recorded. If not, each request
-    /// has a connection of its own. A what-if.
+    /// Whether connections carry their recorded requests. If not, each request has its own
+    /// connection. This is a what-if.
     pub keep_alive: bool,
+    /// The number of users that come at the same time, at least 1. Each connection of the recording
+    /// then comes as often, within [`TOGETHER`]. This is a what-if.
+    pub bunch: usize,
+    /// The most bytes a second that a client takes. `None` as recorded. This is a what-if.
+    pub client_rate: Option<u64>,
 }
+
+/// Users that come at the same time come within this time.
+const TOGETHER: Duration = Duration::from_millis(100);
 
 /// A place in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum At {
-    /// Where most requests come.
+    /// The piece with the most requests.
     Busiest,
-    /// Where as many come as in the median piece.
+    /// A piece with the median number of requests.
     Median,
-    /// So long after the beginning.
+    /// This time after the beginning.
     Time(Duration),
 }
 
 impl fmt::Display for At {
-    /// `busiest`, `median` or the seconds, as in `90s`.
+    /// `busiest`, `median` or seconds, as in `90s`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             At::Busiest => formatter.write_str("busiest"),
@@ -79,18 +87,31 @@ impl fmt::Display for At {
 }
 
 impl Cut {
-    /// The piece of one user, from anywhere, as it was recorded.
+    /// The piece of one user, from any place, as recorded.
     #[must_use]
     pub fn of(length: Duration) -> Self {
-        Self { users: 1, speed: 1.0, at: None, seed: 1, length, keep_alive: true }
+        Self {
+            users: 1,
+            speed: 1.0,
+            at: None,
+            seed: 1,
+            length,
+            keep_alive: true,
+            bunch: 1,
+            client_rate: None,
+        }
     }
 
-    /// What makes no sense, and the remedy.
+    /// The first mistake, and the remedy.
     fn problem(&self) -> Option<&'static str> {
         if self.users == 0 {
             Some("0 users make no load: give at least 1")
         } else if !(self.speed.is_finite() && self.speed >= 0.001 && self.speed <= 1e6) {
             Some("a speed is between 0.001 and 1000000, and 1 is as recorded")
+        } else if self.bunch == 0 {
+            Some("a bunch has at least 1 user, and 1 is as recorded")
+        } else if self.client_rate == Some(0) {
+            Some("a client takes at least 1 byte a second")
         } else if self.length.is_zero() {
             Some("a piece of no length has no requests: give it a duration")
         } else {
@@ -98,46 +119,48 @@ impl Cut {
         }
     }
 
-    /// How much of the recording a piece is.
+    /// The part of the recording that a piece takes.
     fn span(&self) -> Duration {
         self.length.mul_f64(self.speed)
     }
 }
 
-/// A piece of a recorded load, ready to be sent: the connections that are open in it.
+/// A piece of a recorded load, with the connections that are open in it.
 #[derive(Clone, Debug)]
 pub struct Piece {
     pub(super) trace: Arc<Trace>,
     pub(super) cut: Cut,
-    /// In the order of their times.
+    /// The connections in the order of their times.
     pub(super) connections: Vec<Planned>,
 }
 
-/// A connection of a piece. Times are those of the replay, from the beginning of the piece.
+/// A connection of a piece. Times are the replay's, from the beginning of the piece.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Planned {
-    /// When its first request is due. Of one without a request, when it ends.
+    /// The time at which its first request is due. For a connection without a request, the time of
+    /// its end.
     pub(super) start: Duration,
-    /// Which connection of the recording it is.
+    /// The index of the connection in the recording.
     pub(super) connection: u32,
-    /// The first of its steps, and the one after its last.
+    /// The index of its first step, and the index after its last step.
     pub(super) from: u32,
     pub(super) to: u32,
     /// The connection was open before the piece begins.
     pub(super) before: bool,
-    /// How long it stays open after its last reply; none until the end of the piece.
+    /// The time for which it stays open after its last reply. `None` means until the end of the
+    /// piece.
     pub(super) stays: Option<Duration>,
 }
 
 impl Planned {
-    /// How many requests it has.
+    /// The number of its requests.
     pub(super) fn requests(&self) -> usize {
         (self.to - self.from) as usize
     }
 }
 
 impl Piece {
-    /// Cuts a piece out of a recording. The same cut gives the same piece.
+    /// Cuts a piece out of a recording. Equal cuts give equal pieces.
     #[must_use]
     pub fn cut(trace: &Arc<Trace>, cut: &Cut) -> Self {
         let mut piece = Self { trace: trace.clone(), cut: *cut, connections: Vec::new() };
@@ -148,12 +171,19 @@ impl Piece {
         let mut random = SplitMix64::new(cut.seed);
         let connections = &mut piece.connections;
         let part = recording.part(cut);
-        for _ in 0..cut.users {
-            let at = match part {
-                None => recording.length.mul_f64(random.fraction()),
-                Some((begin, width)) => begin + width.mul_f64(random.fraction()),
+        let mut of_bunch = Duration::ZERO;
+        for user in 0..cut.users {
+            if user % cut.bunch == 0 {
+                of_bunch = match part {
+                    None => recording.length.mul_f64(random.fraction()),
+                    Some((begin, width)) => begin + width.mul_f64(random.fraction()),
+                };
+            }
+            let later = match cut.bunch {
+                1 => Duration::ZERO,
+                _ => TOGETHER.mul_f64(cut.speed * random.fraction()),
             };
-            recording.layer(at, cut, connections);
+            recording.layer(of_bunch + later, cut, connections);
             if connections.len() >= MOST {
                 break;
             }
@@ -162,7 +192,7 @@ impl Piece {
         piece
     }
 
-    /// What makes no sense, and the remedy.
+    /// The first mistake, and the remedy.
     pub(super) fn problem(&self) -> Option<&'static str> {
         if let Some(problem) = self.cut.problem() {
             return Some(problem);
@@ -188,20 +218,20 @@ impl Piece {
         self.cut.length
     }
 
-    /// How many connections are open in it at any time; at least that many are needed.
+    /// The most connections that are open at any time. The load needs at least this many.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.len()
     }
 
-    /// How many requests it has.
+    /// The number of its requests.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.connections.iter().map(Planned::requests).sum()
     }
 
-    /// The most connections that are open at a time if each request is answered at once. A quarter
-    /// is added, since a slow server has more open.
+    /// The most connections that are open at the same time if each request is answered at once. A
+    /// quarter is added, since a slow server has more open connections.
     #[must_use]
     pub fn open_at_once(&self) -> usize {
         let mut edges: Vec<(Duration, isize)> = Vec::with_capacity(2 * self.connections.len());
@@ -214,7 +244,7 @@ impl Piece {
                 edges.push((planned.start + thinking + stays, -1));
             }
         }
-        // Where one ends when another begins, both are open.
+        // If one connection ends when another begins, both count as open.
         edges.sort_by_key(|(time, change)| (*time, -change));
         let mut open = 0;
         let counts = edges.iter().map(|(_, change)| {
@@ -233,13 +263,13 @@ impl Piece {
         })
     }
 
-    /// How many of its connections are open when it begins.
+    /// The number of connections that are open when the piece begins.
     #[must_use]
     pub fn open_before(&self) -> usize {
         self.connections.iter().filter(|planned| planned.before).count()
     }
 
-    /// When its requests are due if each is answered at once, in order.
+    /// The due times of its requests, in order, if each request is answered at once.
     #[must_use]
     pub fn arrivals(&self) -> Vec<Duration> {
         let mut all = Vec::with_capacity(self.requests());
@@ -256,10 +286,16 @@ impl Piece {
         all
     }
 
-    /// How long after the reply before a step of a connection its request is due.
+    /// The wait between a reply and the next request of the connection.
     pub(super) fn think(&self, planned: &Planned, step: u32) -> Duration {
         let think = self.recorded(planned).steps[step as usize].think;
         think.div_f64(self.cut.speed)
+    }
+
+    /// The most bytes a second that the client of a connection takes. `None` for no limit.
+    pub(super) fn rate(&self, planned: &Planned) -> Option<u64> {
+        let recorded = self.recorded(planned).rate;
+        recorded.into_iter().chain(self.cut.client_rate).min()
     }
 
     pub(super) fn recorded(&self, planned: &Planned) -> &Connection {
@@ -267,11 +303,11 @@ impl Piece {
     }
 }
 
-/// A recording, as pieces are cut from it.
+/// A recording, in the form from which pieces are cut.
 struct Recording<'a> {
     connections: &'a [Connection],
     length: Duration,
-    /// For each connection, when the last of it and of all before it has ended.
+    /// For each connection, the time by which it and all earlier ones have ended.
     ended: Vec<Duration>,
 }
 
@@ -289,10 +325,10 @@ impl<'a> Recording<'a> {
         Self { connections, length, ended }
     }
 
-    /// From when on, and within what width, pieces begin; none for all of the recording.
+    /// The start and the width of the range in which pieces begin. `None` for the whole recording.
     fn part(&self, cut: &Cut) -> Option<(Duration, Duration)> {
         let span = cut.span();
-        // The piece of one user is where it is said.
+        // The piece of one user is exactly at the named place.
         let width = match cut.users {
             1 => span,
             _ => span.max(self.length / PART_OF_RECORDING),
@@ -308,9 +344,10 @@ impl<'a> Recording<'a> {
         Some((begin, width.saturating_sub(span)))
     }
 
-    /// Where parts of such a width begin, half of it apart: that with the fewest requests first.
+    /// The beginnings of parts of a width, half a width apart, the part with the fewest requests
+    /// first.
     fn ranked(&self, width: Duration) -> Vec<Duration> {
-        /// More parts are not looked at.
+        /// The most parts to look at.
         const MOST: u128 = 1 << 20;
         let half = (width / 2).max(SHORTEST);
         let count = self.length.as_nanos().div_ceil(half.as_nanos()).clamp(1, MOST) as usize;
@@ -328,11 +365,12 @@ impl<'a> Recording<'a> {
         ranked.into_iter().map(|place| half.mul_f64(place as f64)).collect()
     }
 
-    /// Adds what is open in the piece that begins at `at`.
+    /// Adds the connections that are open in the piece that begins at `at`.
     fn layer(&self, at: Duration, cut: &Cut, into: &mut Vec<Planned>) {
         let span = cut.span();
         let length = self.length.as_secs_f64();
-        // The recording follows itself. Its copies are looked at that reach into the piece.
+        // The recording follows itself. This loop goes through its copies that reach into the
+        // piece.
         let last_end = self.ended.last().copied().unwrap_or_default().as_secs_f64();
         let begin = at.as_secs_f64().rem_euclid(length);
         let first = -(last_end / length).ceil().min(MOST_COPIES);
@@ -344,7 +382,8 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// The same of one copy of the recording: `begin` is where the piece begins in it, in seconds.
+    /// Adds the connections of one copy of the recording. `begin` is the piece's beginning in the
+    /// copy, in seconds.
     fn copy(&self, begin: f64, cut: &Cut, into: &mut Vec<Planned>) {
         let span = cut.span().as_secs_f64();
         let starts_in_time =
@@ -401,7 +440,7 @@ impl<'a> Recording<'a> {
             from: to,
             to,
             before: true,
-            // It ends at its time.
+            // The connection ends at this time.
             stays: stays.map(|_| Duration::ZERO),
         };
         into.push(match from {
@@ -421,8 +460,8 @@ pub(in crate::pattern::trace) mod tests {
     use super::*;
     use crate::fidelity::{dispersion, distance};
 
-    /// A connection: the start, the steps as think time and bytes of the reply, and the time that
-    /// it stays open. All times are in milliseconds.
+    /// A connection: the start, the steps as think time and bytes of the reply, and the time for
+    /// which it stays open. All times are in milliseconds.
     type Recorded<'a> = (u64, &'a [(u64, u64)], u64);
 
     /// A recording of these connections.
@@ -468,7 +507,7 @@ pub(in crate::pattern::trace) mod tests {
         Cut { at: Some(At::Time(Duration::from_millis(milliseconds))), ..cut }
     }
 
-    /// Start, steps, whether it was open before and how long it stays, in milliseconds.
+    /// The start, the steps, whether it was open before, and how long it stays, in milliseconds.
     fn told(piece: &Piece) -> Vec<(u64, u32, bool, Option<u64>)> {
         let told = |planned: &Planned| {
             let stays = planned.stays.map(|time| (time.as_secs_f64() * 1e3).round() as u64);
@@ -493,7 +532,7 @@ pub(in crate::pattern::trace) mod tests {
             [(0, 2, true, None), (200, 2, false, Some(100)), (900, 1, false, None)]
         );
         assert_eq!((piece.requests(), piece.open_before(), piece.connections()), (5, 1, 3));
-        // It is idle, and ends within the piece.
+        // The connection is idle, and ends within the piece.
         let piece = Piece::cut(&trace, &at(cut(2_000), 6_000));
         assert_eq!(told(&piece), [(1_500, 0, true, Some(0))]);
         // The recording follows itself.
@@ -513,15 +552,32 @@ pub(in crate::pattern::trace) mod tests {
         let trace = Arc::new(trace(&[(0, &[(0, 64), (2_000, 64)], 1_000), (8_000, &[(0, 64)], 0)]));
         let fast = Cut { speed: 4.0, ..at(cut(2_000), 0) };
         let piece = Piece::cut(&trace, &fast);
-        // The last one comes as the recording begins again.
+        // The last connection comes as the recording begins again.
         assert_eq!(told(&piece), [(0, 2, false, Some(250)), (0, 1, false, Some(0))]);
         let arrivals: Vec<u128> = piece.arrivals().iter().map(Duration::as_millis).collect();
         assert_eq!(arrivals, [0, 0, 500]);
     }
 
     #[test]
+    fn users_of_a_bunch_come_at_the_same_time_and_all_are_as_slow() {
+        let starts: Vec<Recorded<'_>> =
+            (0..400).map(|place| (place * 250, &[(0, 64)] as &[_], 0)).collect();
+        let trace = Arc::new(trace(&starts));
+        let counted = |bunch| {
+            let cut = Cut { users: 60, bunch, client_rate: Some(1_000), ..cut(60_000) };
+            let piece = Piece::cut(&trace, &cut);
+            assert_eq!(piece.rate(&piece.connections[0]), Some(1_000));
+            let times: Vec<f64> = piece.arrivals().iter().map(Duration::as_secs_f64).collect();
+            (times.len() as f64, dispersion(&times, 0.25, 60.0).unwrap())
+        };
+        let ((apart, alone), (together, bunched)) = (counted(1), counted(20));
+        assert!((together / apart - 1.0).abs() < 0.05, "{together} requests, {apart} before");
+        assert!(bunched > 3.0 * alone, "{bunched} {alone}");
+    }
+
+    #[test]
     fn places_are_found_by_how_busy_they_are() {
-        // One request a second, but for 20 s with ten.
+        // One request a second, with a period of 20 s in which there are ten.
         let mut connections: Vec<Recorded<'_>> = Vec::new();
         for second in 0..200_u64 {
             let count = if (100..120).contains(&second) { 10 } else { 1 };
@@ -531,7 +587,7 @@ pub(in crate::pattern::trace) mod tests {
         let requests =
             |place| Piece::cut(&trace, &Cut { at: Some(place), ..cut(10_000) }).requests();
         assert_eq!((requests(At::Busiest), requests(At::Median)), (100, 10));
-        // Those of many users are around it.
+        // The pieces of many users are around the place.
         let many = Cut { users: 20, at: Some(At::Busiest), ..cut(2_000) };
         assert!(Piece::cut(&trace, &many).requests() > 20 * 2 * 4);
     }
@@ -627,7 +683,7 @@ pub(in crate::pattern::trace) mod tests {
         fn a_piece_as_long_as_the_recording_has_each_request_once(seed: u64, users in 1_usize..4) {
             let trace = Arc::new(bursty(seed % 8));
             let piece = Piece::cut(&trace, &Cut { seed, users, ..Cut::of(trace.head.length) });
-            // A last request at the very end of the recording may be one with its beginning.
+            // A last request at the very end of the recording may fall together with its beginning.
             let expected = users * trace.requests() as usize;
             prop_assert!(piece.requests().abs_diff(expected) <= users);
         }

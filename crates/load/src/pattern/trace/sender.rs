@@ -6,9 +6,9 @@
 //!         (its time)            (its think time after the reply before)
 //! ```
 //!
-//! Such a load is partly open (Schroeder, Wierman & Harchol-Balter, NSDI 2006): the server delays
-//! what comes later on a connection, but no other connection. A connection that is open when the
-//! piece begins was opened before, by a request that does not count.
+//! Such a load is partly open (Schroeder, Wierman & Harchol-Balter, NSDI 2006). The server delays
+//! later requests of a connection, but no other connection. A connection that is open when the
+//! piece begins was opened before, with a request that does not count.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ use crate::fidelity::{Carried, Fidelity};
 use crate::measurement::Start;
 use crate::request::{Ask, Reply};
 
-/// How many unread bytes the kernel keeps for a slow client, and how many come in a segment.
-/// Otherwise the kernel takes a megabyte ahead, and the server sees no slow client.
+/// The unread bytes that the kernel keeps for a slow client, and the size of a segment. With the
+/// default, the kernel takes a megabyte ahead, and the server notices no slow client.
 const SLOW: (u32, u16) = (4096, 536);
 
 /// A time that no replay reaches.
@@ -37,27 +37,29 @@ pub(super) struct Replay<A> {
     piece: Arc<Piece>,
     /// The pages of the classes, in their order.
     asked: Arc<[A]>,
-    /// How much later than planned each connection begins: not all servers are asked at once.
+    /// The delay of each connection's beginning, so that servers do not get requests at the same
+    /// moment.
     offsets: Vec<Duration>,
     alarm: Arc<Alarm>,
     course: Mutex<Course>,
 }
 
-/// What has become of the replay so far.
+/// The state of the replay so far.
 struct Course {
     begun: Option<Instant>,
-    /// When each request was due and sent, since the piece began.
+    /// The due and sending time of each request, since the beginning of the piece.
     requests: Vec<(Duration, Duration)>,
     sessions: Vec<Session>,
 }
 
-/// What has become of a connection.
+/// The state of a connection.
 #[derive(Clone, Copy, Default)]
 struct Session {
     carried: Carried,
-    /// When its next request is due. None while it waits for a reply, and after its last one.
+    /// The time at which the next request is due. `None` while it waits for a reply, and after its
+    /// last request.
     next: Option<Instant>,
-    /// It waits for the reply to the request that opened it.
+    /// Whether it waits for the reply to the request that opened it.
     is_opening: bool,
 }
 
@@ -74,7 +76,7 @@ impl<A: Ask> Replay<A> {
         Self { load, piece, asked, offsets, alarm, course: Mutex::new(course) }
     }
 
-    /// The times of its connections, and their numbers, from the beginning of the piece on.
+    /// The times and numbers of its connections, from the beginning of the piece on.
     pub(super) fn starts(&self) -> impl Iterator<Item = (Duration, usize)> {
         let planned = self.piece.connections.iter().zip(&self.offsets).enumerate();
         planned
@@ -82,14 +84,14 @@ impl<A: Ask> Replay<A> {
             .map(|(number, (planned, offset))| (planned.start + *offset, number))
     }
 
-    /// The numbers of the connections that are open before.
+    /// The indices of the connections that are open before the piece.
     pub(super) fn open_before(&self) -> impl Iterator<Item = usize> {
         let planned = self.piece.connections.iter().enumerate();
         planned.filter(|(_, planned)| planned.before).map(|(number, _)| number)
     }
 
-    /// The piece begins now. A connection that still waits for its first reply waits from now on as
-    /// for a request that counts.
+    /// Begins the piece. From now on, a connection that still waits for its first reply waits as
+    /// for a counted request.
     pub(super) fn begin(&self, now: Instant) {
         let opening: Vec<usize> = {
             let mut course = self.lock();
@@ -103,7 +105,7 @@ impl<A: Ask> Replay<A> {
         self.load.gate.open();
     }
 
-    /// How many connections wait for the reply to the request that opened them.
+    /// The number of connections that wait for the reply to their opening request.
     pub(super) fn opening(&self) -> usize {
         self.lock().sessions.iter().filter(|session| session.is_opening).count()
     }
@@ -128,12 +130,12 @@ impl<A: Ask> Replay<A> {
         self.course.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When the next request of a connection is due, if it has another.
+    /// The due time of a connection's next request, if there is one.
     fn due(&self, number: usize, due: Option<Instant>) {
         self.lock().sessions[number].next = due;
     }
 
-    /// A request of a connection is sent.
+    /// Notes that a request of a connection is sent.
     fn sends(&self, number: usize, start: Start) {
         let mut course = self.lock();
         let begun = course.begun.unwrap_or(start.due);
@@ -146,7 +148,7 @@ impl<A: Ask> Replay<A> {
     }
 }
 
-/// A connection, and where it is in its plan.
+/// A connection, and its place in its plan.
 struct Visitor<A> {
     replay: Arc<Replay<A>>,
     number: usize,
@@ -163,7 +165,7 @@ pub(super) async fn run<A: Ask>(replay: Arc<Replay<A>>, number: usize) {
     visitor.visit().await;
 }
 
-/// The same of a connection that is open before the piece begins: it opens at `at`.
+/// Runs a connection that is open before the piece begins, and opens at `at`.
 pub(super) async fn run_before<A: Ask>(replay: Arc<Replay<A>>, number: usize, at: Instant) {
     let planned = replay.piece.connections[number];
     let sleeper = replay.alarm.sleeper();
@@ -175,8 +177,8 @@ pub(super) async fn run_before<A: Ask>(replay: Arc<Replay<A>>, number: usize, at
 }
 
 impl<A: Ask> Visitor<A> {
-    /// Opens the connection by a request, which counts only if its reply does not come before the
-    /// piece begins.
+    /// Opens the connection with a request. The request counts only if its reply does not come
+    /// before the piece begins.
     async fn open_before(&mut self) {
         let has_begun = {
             let mut course = self.replay.lock();
@@ -193,13 +195,13 @@ impl<A: Ask> Visitor<A> {
         }
     }
 
-    /// Makes the requests of the piece, when each is due.
+    /// Makes the requests of the piece, each at its due time.
     async fn visit(&mut self) {
         let replay = self.replay.clone();
         let Planned { from, to, start, stays, .. } = self.planned;
         let begun = replay.lock().begun.unwrap_or_else(Instant::now);
         let mut due = begun + start + replay.offsets[self.number];
-        // A reply that is late to come delays what is next; nothing delays a new connection.
+        // A late reply delays the connection's next request, but nothing delays a new connection.
         let mut free = if self.planned.before { Instant::now() } else { due };
         for step in from..to {
             replay.due(self.number, Some(due));
@@ -217,18 +219,18 @@ impl<A: Ask> Visitor<A> {
         }
         match stays {
             None => time::sleep(NEVER).await,
-            // One without a request ends at its time.
+            // A connection without a request ends at its time.
             Some(_) if from == to => self.sleeper.until(due).await,
             Some(rest) => self.sleeper.until(free + rest).await,
         }
     }
 
-    /// Makes one request, on a new connection if there is none, or if the server has closed it
-    /// since it was last used.
+    /// Makes one request. Opens a new connection if there is none, or if the server has closed it
+    /// since its last use.
     async fn ask(&mut self, step: u32, is_last: bool) -> Result<Reply, Failure> {
         let recorded = self.replay.piece.recorded(&self.planned);
         let class = recorded.steps[step as usize].class;
-        let rate = recorded.rate;
+        let rate = self.replay.piece.rate(&self.planned);
         let asked = self.replay.asked[usize::from(class)].clone();
         let outcome = match self.stream.take() {
             None => None,
@@ -244,7 +246,7 @@ impl<A: Ask> Visitor<A> {
                 exchange(&asked, stream, rate, is_last).await
             }
         };
-        // After a failure there is no telling what comes next on it.
+        // After a failure, the next bytes on the connection are unpredictable.
         let may_stay = outcome.as_ref().is_ok_and(|reply| reply.open) && !is_last;
         self.stream = Some(stream).filter(|_| may_stay);
         outcome
@@ -259,7 +261,7 @@ impl<A: Ask> Visitor<A> {
     }
 }
 
-/// Opens a connection; a client with a rate is a slow one.
+/// Opens a connection. A client with a rate is a slow one.
 async fn connect(load: &Load, rate: Option<u64>) -> Result<TcpStream, Failure> {
     let mut options = ConnectOptions::default();
     if rate.is_some() {

@@ -1,7 +1,7 @@
-//! What the gathered waits of a loop's tasks have noted, beyond what a single wait notes.
+//! The notes of a loop's gathered waits, beyond those of a single wait.
 //!
-//! A single wait is known by its task: the poller's sources and the timers have the task's name. Of
-//! gathered waits a task has several, with several deadlines, and maybe with wakers of a
+//! A single wait is identified by its task: the poller's sources and the timers have the task's
+//! name. A task has several gathered waits, with several deadlines, and maybe with wakers of a
 //! combinator.
 
 use std::cell::{Cell, RefCell};
@@ -16,12 +16,12 @@ use crate::gather::{Deadlines, Key};
 #[derive(Default)]
 pub(crate) struct Gathered {
     deadlines: RefCell<Deadlines>,
-    /// The first of the deadlines.
+    /// The earliest deadline.
     next: Cell<Option<Instant>>,
     /// The wakers that are not a task's own, by token and direction.
     foreign: RefCell<BTreeMap<(u32, u8), Waker>>,
     has_foreign: Cell<bool>,
-    /// The wakers of what waits for the drain.
+    /// The wakers of waits for the drain.
     drains: RefCell<BTreeMap<Key, Waker>>,
 }
 
@@ -51,7 +51,7 @@ impl Gathered {
         self.next.get()
     }
 
-    /// Wakes what is due.
+    /// Uses the wakers that are due.
     #[inline]
     pub(super) fn expire(&self, now: Instant) {
         if self.next.get().is_some_and(|next| next <= now) {
@@ -107,7 +107,7 @@ impl Gathered {
         if self.has_foreign.get() {
             let forgotten = [Direction::Read, Direction::Write]
                 .map(|direction| self.foreign.borrow_mut().remove(&(token.0, direction as u8)));
-            // Not within the borrow: a waker may be the last that holds a future.
+            // This is outside of the borrow, because a waker may be the last owner of a future.
             drop(forgotten);
         }
     }
@@ -123,7 +123,7 @@ impl Gathered {
         drop(forgotten);
     }
 
-    /// The loop begins to drain: reads end, and what waits for that is told.
+    /// The loop begins to drain: reads end, and waits for the drain are woken.
     pub(super) fn wake_at_drain(&self) {
         let (foreign, drains) = (self.foreign.take(), self.drains.take());
         foreign.into_values().chain(drains.into_values()).for_each(Waker::wake);

@@ -1,4 +1,4 @@
-//! The state of one loop, and the functions for operations. Its [`round`] has a file of its own.
+//! The state of one loop, and the functions for operations. The loop's [`round`] has its own file.
 //!
 //! Tasks call in here through [`current`] while the round that runs them is on the stack below. So
 //! every field is a cell, and no borrow is held while a task runs.
@@ -45,27 +45,27 @@ pub(crate) struct Core {
     /// The token of the inbox's eventfd.
     inbox_token: Token,
     poller: RefCell<Box<dyn Poller>>,
-    /// Whether the poller is a ring. Sockets then operate through it.
+    /// Whether the poller is a ring. Sockets then operate through the ring.
     has_ring: bool,
     sources: RefCell<Sources>,
     pub(super) tasks: Tasks,
     pub(super) timers: RefCell<Timers>,
-    /// What gathered waits have noted beyond that.
+    /// The further notes of gathered waits.
     pub(crate) gathered: Gathered,
     pub(crate) report_state: ReportState,
     stacks: RefCell<StackPool>,
-    /// The memory that stacks leave to the rest of the process.
+    /// The memory that stacks must leave to the rest of the process.
     reserve: Reserve,
     /// Spare buffers for its sockets.
     pub(crate) spare: Spare,
     now: Cell<Instant>,
-    /// The rest of the running task's budget, if the task has spent any in the turn `spent_in`.
+    /// The rest of the running task's budget, if the task has spent a part in the turn `spent_in`.
     budget: Cell<u32>,
     spent_in: Cell<usize>,
-    /// When it began to drain; `None` until then.
+    /// The time at which the loop began to drain. `None` before.
     drain_began: Cell<Option<Instant>>,
-    /// After the turn with this number, all tasks that were ready as the round began have had
-    /// theirs. And the number of the turn after which the round ends.
+    /// After the turn with the first number, all tasks that were ready at the round's beginning
+    /// have had their turns. After the turn with the second number, the round ends.
     due: Cell<usize>,
     last: Cell<usize>,
     /// The total time in which the poller waited while no task was ready.
@@ -85,8 +85,8 @@ pub(super) fn watch_overflows() -> io::Result<Watch> {
     unsafe { overflow::watch(name_running) }
 }
 
-/// Writes which task runs on this kernel thread. Called in a signal handler after the task's stack
-/// has overflowed, so it only reads cells.
+/// Writes the name of the task that runs on this kernel thread. Called in a signal handler after
+/// the task's stack has overflowed, so it only reads cells.
 fn name_running(line: &mut dyn fmt::Write) -> fmt::Result {
     current::with_loop(|core| match core.and_then(|core| core.running().name()) {
         Some(name) => write!(line, "task {} of loop {}", name.serial(), name.loop_number()),
@@ -177,17 +177,18 @@ impl Core {
         self.drain_began.get().is_some()
     }
 
-    /// Until when a drain waits for the first bytes of a new connection. `None` without a drain.
+    /// The time until which a drain waits for the first bytes of a new connection. `None` without a
+    /// drain.
     pub(crate) fn first_bytes_until(&self) -> Option<Instant> {
         self.drain_began.get().map(|began| began + drain::FIRST_BYTES)
     }
 
-    /// Wakes the loop's task of that name, if it still exists.
+    /// Wakes the loop's task with this name, if it still exists.
     pub(crate) fn wake(&self, name: TaskName) {
         self.tasks.wake(name);
     }
 
-    /// Wakes the task of that name in any loop, if it still exists.
+    /// Wakes the task with this name in any loop, if it still exists.
     #[inline]
     pub(crate) fn wake_wherever(&self, name: TaskName) {
         if !self.tasks.wake(name) && name.loop_number() != self.number() {
@@ -195,8 +196,9 @@ impl Core {
         }
     }
 
-    /// Spends one unit of the running task's budget. When the budget is used up, queues the task
-    /// again and returns false: the task must wait, so that descriptors and timers have their turn.
+    /// Spends one unit of the running task's budget. If the budget is used up, queues the task
+    /// again and returns false. The task must then wait, so that descriptors and timers have their
+    /// turn.
     #[inline]
     pub(crate) fn spend(&self) -> bool {
         let turn = self.tasks.taken();
@@ -228,14 +230,14 @@ impl Core {
         self.has_ring
     }
 
-    /// Operates through the ring.
+    /// Performs an operation through the ring.
     #[inline]
     pub(crate) fn with_ring<R>(&self, operation: impl FnOnce(&mut Ring) -> R) -> R {
         let mut poller = self.poller.borrow_mut();
         operation(poller.ring().expect("only what knows of a ring operates through it"))
     }
 
-    /// Begins to watch a descriptor, which is a client's or another.
+    /// Begins to watch a descriptor, which is a client's or another one.
     pub(crate) fn watch(&self, client: bool) -> Token {
         visibility::count(|counters| counters.registrations.add(1));
         self.sources.borrow_mut().insert(client)
@@ -249,8 +251,8 @@ impl Core {
         self.idle.get()
     }
 
-    /// Has the running task woken by the next event of `descriptor`. The caller has made an
-    /// attempt since the last event, as the poller's contract asks.
+    /// Has the running task woken by the next event of `descriptor`. Since the last event, the
+    /// caller has made an attempt, as the poller's contract demands.
     #[inline]
     pub(crate) fn wake_when(
         &self,
@@ -283,7 +285,7 @@ impl Core {
         self.gathered.forget_descriptor(token);
     }
 
-    /// Notes what the running task is about to wait for.
+    /// Notes the wait that the running task is about to begin.
     #[inline]
     pub(crate) fn set_wait(&self, wait: Wait) {
         self.running().set_wait(wait);
@@ -295,7 +297,7 @@ impl Core {
         self.reserve_leaving(self.reserve.bytes() / 2)
     }
 
-    /// Reserves a task for another connection.
+    /// Reserves a task for one more connection.
     pub(super) fn reserve_for_another(&self) -> io::Result<ReservedTask> {
         self.reserve_leaving(self.reserve.bytes())
     }
@@ -389,16 +391,17 @@ impl Core {
     fn end_by(&self, task: &Task, drop_body: impl FnOnce(&mut Option<TaskBody>)) {
         let Some(name) = task.name() else { return };
         visibility::count(|counters| counters.tasks_ended.add(1));
-        // Destructors that wait by hand are not woken.
+        // A destructor that waits without the loop's help is not woken.
         self.tasks.set_idle();
         self.timers.borrow_mut().clear(name.slot());
         // SAFETY: the task has returned from its turn, or a panic has ended it, or the loop has
-        // ended and gives none. Its destructors begin no turn. To wait is to return, or, where
-        // tasks are fibers, to panic: a fiber that is dropped is not the running one.
+        // ended and gives no turns. The task's destructors begin no turn. A wait there means
+        // returning, or panicking if tasks are fibers, because a dropped fiber is not the running
+        // one.
         unsafe { self.tasks.end(name, drop_body) };
     }
 
-    /// Drops every task, within the loop, so that the poller forgets their descriptors as they
+    /// Drops every task within the loop, so that the poller forgets their descriptors as they
     /// close.
     pub(crate) fn drop_tasks(&self) {
         let mut from = 0;
@@ -408,7 +411,7 @@ impl Core {
                     from = slot + 1;
                     self.end_by(task, drop_body);
                 }
-                // A destructor may have spawned others, in slots before this one.
+                // A destructor may have spawned further tasks, in earlier slots.
                 None if from > 0 => from = 0,
                 None => break,
             }
@@ -416,7 +419,7 @@ impl Core {
     }
 }
 
-/// Drops a body in its place. A destructor's panic has been reported, and ends here.
+/// Drops a body in its place. A panic of the destructor has been reported, and ends here.
 #[inline]
 fn drop_body(body: &mut Option<TaskBody>) {
     let _ = catch_unwind(AssertUnwindSafe(|| *body = None));

@@ -1,4 +1,4 @@
-//! The round of a loop: turns for what is ready, then events, then timers.
+//! The round of a loop: turns for ready tasks, then events, then timers.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -20,9 +20,9 @@ use crate::wait::{Ambient, earlier, set_ambient};
 use crate::{cold_path, visibility};
 
 /// The least number of turns in a round, if enough tasks become ready. The round then goes on for
-/// as many turns again, up to `MORE`, until it has lasted a slice. A round ends with a system call,
-/// which costs as much as twenty switches between tasks that only wake one another. To read the
-/// clock costs as much as seven switches.
+/// as many turns again, up to `MORE`, until it has lasted for a slice. A round ends with a system
+/// call, which costs as much as twenty switches between tasks that only wake one another. A reading
+/// of the clock costs as much as seven switches.
 const ROUND: usize = 256;
 const MORE: usize = 1024;
 const SLICE: Duration = Duration::from_micros(50);
@@ -34,7 +34,7 @@ impl Core {
         let mut events = Vec::with_capacity(256);
         let (mut woken, mut fired) = (Vec::new(), Vec::new());
         self.now.set(Instant::now());
-        // A drain that was requested before the loop had its inbox has not interrupted it.
+        // A drain that was requested before the loop had its inbox has not interrupted the loop.
         self.drain_began.set(drain::requested_before_wakeup().then(|| self.now()));
         loop {
             self.run_ready(slot);
@@ -59,8 +59,8 @@ impl Core {
         }
     }
 
-    /// Runs the tasks that are ready now, and of those that they make ready as many as a round may
-    /// have. The others wait for the next round, so that descriptors and timers have their turn.
+    /// Runs the tasks that are ready now, and newly ready tasks up to the limit of a round. All
+    /// others wait for the next round, so that descriptors and timers have their turn.
     fn run_ready(&self, slot: &ThreadSlot) {
         let (before, given) = (self.tasks.taken(), self.tasks.turns());
         let ready = self.tasks.ready();
@@ -91,20 +91,20 @@ impl Core {
         // SAFETY: the task ends after its turn, below.
         let has_ended = match unsafe { task.fiber() } {
             Some(fiber) => {
-                // The next fibers of the round are resumed from where this one waits.
+                // The next fibers of the round are resumed from the place where this one waits.
                 cold_path();
                 fiber.resume()
             }
             None => {
-                // A waker's drop does nothing, but is a call by way of its table.
+                // The drop of a waker does nothing, but is a call through its table.
                 let waker = ManuallyDrop::new(waker::of(task.name()));
-                // SAFETY: the task ends after its turn, below; and turns are given one at a time,
-                // so no other code polls it.
+                // SAFETY: the task ends after its turn, below. Turns are given one at a time, so no
+                // other code polls the task.
                 unsafe { task.poll(&mut Context::from_waker(&waker)) }.is_ready()
             }
         };
         if has_ended {
-            // The running task is another one than was resumed, if that has passed the processor
+            // The running task is not the resumed one, if the resumed one has passed the processor
             // on.
             self.end(self.running());
         }
@@ -125,9 +125,9 @@ impl Core {
         Some(task)
     }
 
-    /// Ends the turn of the running fiber and begins that of the next one, without a switch to the
-    /// loop in between. [`Core::give_turn`] does the same with one. None when the loop is to go on,
-    /// as at the end of a round.
+    /// Ends the turn of the running fiber, and begins the next fiber's without a switch to the loop
+    /// in between. [`Core::give_turn`] does the same for a single turn. `None` if the loop must go
+    /// on, as at the end of a round.
     #[inline(always)]
     pub(crate) fn next_fiber(&self) -> Option<NonNull<Fiber>> {
         if !self.has_turn() {
@@ -207,7 +207,7 @@ impl Core {
                 Message::Close(watcher, token, descriptor) if watcher == self.id() => {
                     self.close(descriptor, token, true);
                 }
-                Message::Close(..) => {} // For an earlier loop of this number: the descriptor is closed, and that is all.
+                Message::Close(..) => {} // An earlier loop's descriptor: the close is enough.
             }
         }
         let armed =

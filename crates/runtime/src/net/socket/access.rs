@@ -1,5 +1,5 @@
-//! A socket in the hands of an attempt, which makes the system call. On a loop with a ring it takes
-//! from the ring's queues and adds to them. The shape is the same.
+//! A socket during an attempt, which makes the system call. On a loop with a ring, the attempt
+//! takes from the ring's queues and adds to them. The interface is the same.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -26,21 +26,21 @@ pub(crate) struct Moved<T> {
     pub(crate) short: bool,
 }
 
-/// A socket in the hands of an attempt.
+/// A socket during an attempt.
 #[derive(Clone, Copy)]
 pub(crate) struct Access<'s> {
     pub(super) descriptor: BorrowedFd<'s>,
     pub(super) ring: Option<(&'s Core, Token)>,
-    /// Another handle, maybe of another loop, may send on the same connection next, and what a ring
-    /// sends later would come after that.
+    /// Another handle, maybe of another loop, may send on the same connection next. A ring's later
+    /// sends would come after that.
     pub(super) sends_at_once: bool,
-    /// Whether a listener leaves connections in the kernel's accept queue, also on a loop with a
-    /// ring.
-    pub(super) on_demand: bool,
+    /// Whether a loop with a ring makes system calls for it, too. A listener leaves connections in
+    /// the kernel's accept queue then.
+    pub(super) by_system_calls: bool,
     pub(super) channel: Option<&'s dyn Channel>,
-    /// Whether the process drains, so that nothing more is to be received than has come.
+    /// Whether the process drains, so that only bytes that have already come are received.
     pub(super) drains: bool,
-    /// Whether the end of the input may be that of a drain, while the first bytes are on their way.
+    /// Whether the end of the input may be a drain's, while the first bytes are on their way.
     pub(super) may_begin: bool,
 }
 
@@ -50,12 +50,12 @@ impl Access<'_> {
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Moved<usize>> {
         let bytes = std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>];
         // SAFETY: bytes are bytes that may be uninitialised, of the same layout. `receive_into`
-        // only writes initialised ones.
+        // only writes initialised bytes.
         self.receive_into(unsafe { &mut *bytes })
     }
 
-    /// Receives bytes into memory that need not be initialised. The first bytes are, as many as it
-    /// returns.
+    /// Receives bytes into memory that need not be initialised. The first bytes are initialised
+    /// afterwards, as many as the result says.
     #[inline]
     pub(crate) fn receive_into(&self, buffer: &mut [MaybeUninit<u8>]) -> io::Result<Moved<usize>> {
         if let Some(channel) = self.channel {
@@ -68,14 +68,14 @@ impl Access<'_> {
                 count = first_bytes(self.descriptor, buffer)?;
             }
             count_read(count);
-            // The end of input is no shortage: it is there again at the next attempt.
+            // The end of input does not count as fewer bytes: the next attempt finds it again.
             return Ok(Moved { value: count, short: count != 0 && count < room });
         };
         let count = core.with_ring(|ring| {
             if self.drains {
                 return ring.receive_rest(self.descriptor, token, buffer);
             }
-            // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it, which
+            // SAFETY: a `Socket` closes its descriptor through the loop that watches it, which
             // tells the ring.
             unsafe { ring.receive(self.descriptor, token, buffer) }
         })?;
@@ -93,12 +93,11 @@ impl Access<'_> {
         }
     }
 
-    /// Sends some of `bytes`, and the end of our side if that is all of them. `MSG_MORE` keeps the
-    /// bytes for the shutdown(2), so that both leave in one packet. A close(2) alone would send
-    /// them together too, but throws away what is kept where the peer has sent something that was
-    /// not read.
+    /// Sends some of `bytes`. If these are all bytes, also ends our side. `MSG_MORE` holds the
+    /// bytes for the shutdown(2), so that both leave in one packet. A close(2) alone would also
+    /// send both together. But it would discard the held bytes if the peer has sent unread data.
     ///
-    /// A ring has another kernel thread do a shutdown, so both are system calls under every poller.
+    /// A ring has another kernel thread do a shutdown. So both are system calls under every poller.
     #[inline]
     pub(crate) fn send_last(&self, bytes: &[u8]) -> io::Result<Moved<usize>> {
         if let Some(channel) = self.channel {
@@ -112,13 +111,13 @@ impl Access<'_> {
         Ok(moved)
     }
 
-    /// Sends some of `bytes` by a system call, after all that was sent before.
+    /// Sends some of `bytes` by a system call, after all earlier sends.
     #[inline]
     fn send_by_call(&self, bytes: &[u8], flags: SendFlags) -> io::Result<Moved<usize>> {
         let mut flags = flags | SendFlags::NOSIGNAL;
         if let Some((core, token)) = self.ring {
             core.with_ring(|ring| ring.all_sent(token))?;
-            // A socket of a ring is in blocking mode.
+            // A ring's socket is in blocking mode.
             flags |= SendFlags::DONTWAIT;
         }
         let count = send(self.descriptor, bytes, flags)?;
@@ -140,7 +139,7 @@ impl Access<'_> {
             return Ok(Moved { value: count, short: count < offered });
         };
         if self.sends_at_once {
-            // Some is enough, and there is no writev(2) that does not wait.
+            // Some bytes are enough, and there is no writev(2) that does not wait.
             let some = buffers.iter().find(|buffer| !buffer.is_empty());
             return some.map_or(Ok(Moved::all(0)), |some| self.send(some));
         }
@@ -174,7 +173,7 @@ impl Access<'_> {
         buffers: &[IoSlice<'_>],
     ) -> io::Result<Moved<usize>> {
         let send = |ring: &mut Ring| {
-            // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it, which
+            // SAFETY: a `Socket` closes its descriptor through the loop that watches it, which
             // tells the ring.
             unsafe { ring.send(self.descriptor, token, buffers) }
         };
@@ -183,7 +182,7 @@ impl Access<'_> {
         Ok(Moved::all(count))
     }
 
-    /// Accepts an injected connection; `None` when there will be none.
+    /// Accepts an injected connection. `None` if there will be no more.
     pub(in crate::net) fn accept_injected(
         &self,
         from: &Injections,
@@ -191,16 +190,16 @@ impl Access<'_> {
         Ok(Moved::all(from.accept(self.descriptor)?))
     }
 
-    /// Accepts a connection; where the process drains, one of the `rest`.
+    /// Accepts a connection. If the process drains, one of the `rest`.
     pub(crate) fn accept(&self, flags: SocketFlags, rest: &mut Rest) -> io::Result<Moved<OwnedFd>> {
         let by_ring = match self.ring {
             None => None,
-            Some((core, token)) if self.on_demand => {
+            Some((core, token)) if self.by_system_calls => {
                 core.with_ring(|ring| ring.accepted_before(token))
             }
             Some((core, token)) => {
-                // SAFETY: a `Socket` closes its descriptor by way of the loop that watches it,
-                // which tells the ring.
+                // SAFETY: a `Socket` closes its descriptor through the loop that watches it, which
+                // tells the ring.
                 Some(core.with_ring(|ring| unsafe { ring.accept(self.descriptor, token) })?)
             }
         };
@@ -208,15 +207,17 @@ impl Access<'_> {
         Ok(Moved::all(by_ring.map_or_else(accept, Ok)?))
     }
 
-    /// Does what only a system call does, after all that was sent before, without blocking on a
-    /// loop.
+    /// Makes a system call that has no counterpart on a ring, after all earlier sends, without
+    /// blocking on a loop.
     pub(crate) fn call<T>(
         &self,
         mut call: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>,
     ) -> io::Result<Moved<T>> {
-        let Some((core, token)) = self.ring else { return Ok(Moved::all(call(self.descriptor)?)) };
+        let Some((core, token)) = self.ring.filter(|_| !self.by_system_calls) else {
+            return Ok(Moved::all(call(self.descriptor)?));
+        };
         core.with_ring(|ring| ring.all_sent(token))?;
-        // A socket of a ring is in blocking mode.
+        // A ring's socket is in blocking mode.
         ioctl_fionbio(self.descriptor, true)?;
         let outcome = call(self.descriptor);
         ioctl_fionbio(self.descriptor, false)?;
@@ -237,9 +238,10 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// The state of a connection that its client has ended (`TCP_CLOSE_WAIT` of tcp(7)).
 const CLOSED_BY_CLIENT: u8 = 8;
 
-/// Receives the first bytes of a connection, for as long as a drain waits for them. 0: none came.
+/// Receives the first bytes of a connection, for as long as a drain waits for them. 0 means that
+/// none came.
 ///
-/// shutdown(2) has ended the input, so no wait ends when bytes come. But they can be read.
+/// shutdown(2) has ended the input, so no wait ends when bytes come. But bytes can still be read.
 #[cold]
 fn first_bytes(socket: BorrowedFd<'_>, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
     let end = Instant::now() + FIRST_BYTES;

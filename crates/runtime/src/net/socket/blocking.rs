@@ -1,4 +1,4 @@
-//! A socket in the block world: the kernel thread waits for it in place.
+//! A socket in the block world: the kernel thread waits for the socket in place.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -41,7 +41,7 @@ impl Socket {
         self.list()
     }
 
-    /// Lists the socket for a drain to end, if a drain ends it.
+    /// Lists the socket, if a drain ends its input.
     pub(super) fn list(&mut self) -> io::Result<()> {
         if let Some(input) = self.ends_at_drain
             && self.listed.is_none()
@@ -63,8 +63,9 @@ impl Socket {
             self.set_receive_limit(Some(SILENCE))?;
             self.is_sliced = true;
         }
-        // Handles of one connection share the kernel's limit, so it may be another's that ends a
-        // wait. Elsewhere its length tells when the wait began, and the clock is spared.
+        // Handles of one connection share the kernel's limit, so another handle's limit may end a
+        // wait. With a single handle, the length of the limit tells when the wait began, without a
+        // reading of the clock.
         let start = self.duplicated.then(Instant::now);
         let mut looks_first = place.is_some_and(Place::looks_first);
         loop {
@@ -97,7 +98,8 @@ impl Socket {
         }
     }
 
-    /// Limits how long the kernel lets one read wait, as a time limit of `limit` needs it here.
+    /// Limits how long the kernel lets one read wait, as a time limit of `limit` needs in the block
+    /// world.
     pub(in crate::net) fn limit_reads(&mut self, limit: Option<Duration>) -> io::Result<()> {
         let is_longer = limit.is_none_or(|limit| limit > SILENCE);
         let in_place = is_longer
@@ -116,7 +118,7 @@ impl Socket {
         Ok(sockopt::set_socket_timeout(self.as_fd(), Timeout::Recv, limit)?)
     }
 
-    /// Whether it is the only handle of a client's connection. With two handles, one may wait for
+    /// Whether this is the only handle of a client's connection. With two handles, one may wait for
     /// long while the other writes.
     fn may_lose_its_place(&self) -> bool {
         let is_a_clients = self.ends_at_drain == Some(DrainTarget::Connection);

@@ -1,4 +1,4 @@
-//! A socket with [gathered](crate::task::gather) waits: an attempt notes what it would wait for.
+//! A socket with [gathered](crate::task::gather) waits: an attempt notes its wait.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -16,10 +16,10 @@ use crate::world::block;
 use crate::world::gather::{forget_time, note_time};
 
 impl Socket {
-    /// Performs one operation in the block world, as [`Socket::poll`] does.
+    /// Performs one operation in the block world, like [`Socket::poll`].
     ///
-    /// poll(2) is level-triggered. So a read that comes after a short one waits first, and spares
-    /// the attempt.
+    /// poll(2) is level-triggered. So a read that follows a short one waits first, and saves the
+    /// attempt.
     pub(super) fn poll_gathered<T>(
         &mut self,
         context: &Context<'_>,
@@ -64,7 +64,7 @@ impl Socket {
         }
     }
 
-    /// Notes a wait of a loop's socket. The poller has been told of it.
+    /// Notes a wait of a loop's socket. The poller already watches the socket.
     #[cold]
     pub(super) fn note_on_loop(
         &mut self,
@@ -79,7 +79,7 @@ impl Socket {
         self.note_deadline(direction, deadline, context);
     }
 
-    /// Notes the deadline of an operation; the next operation of its direction replaces it.
+    /// Notes the deadline of an operation. The next operation of its direction replaces it.
     pub(super) fn note_deadline(
         &mut self,
         direction: Direction,
@@ -92,7 +92,7 @@ impl Socket {
         }
     }
 
-    /// Takes the socket off what is noted, before its number can mean something else.
+    /// Removes the socket from the notes, before its number can mean another file.
     #[cold]
     pub(super) fn forget_noted(&mut self) {
         gather::forget_descriptor(self.as_fd().as_raw_fd());

@@ -1,6 +1,6 @@
 //! The connections in a listener's accept queue when the process drains.
 //!
-//! These connections came before the drain, and their requests may be there with them. So they are
+//! These connections came before the drain, and their requests may have come too. So they are
 //! accepted and served. Later connections are not accepted. Otherwise clients that keep connecting
 //! would prevent the end of the server.
 
@@ -16,11 +16,11 @@ use crate::tcp_info::tcp_info;
 pub(crate) struct Rest(Option<usize>);
 
 impl Rest {
-    /// Accepts a connection of `listener`, if it is to be accepted.
+    /// Accepts a connection of `listener`, if one may still be accepted.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` once all have been; those of `accept`.
+    /// `WouldBlock` once all have been accepted. The errors of `accept`.
     #[inline]
     pub(crate) fn take<T>(
         &mut self,
@@ -35,7 +35,7 @@ impl Rest {
         accept(listener)
     }
 
-    /// Whether all have been accepted. The process drains.
+    /// Whether all have been accepted. Called when the process drains.
     pub(crate) fn is_over(&mut self, listener: BorrowedFd<'_>) -> bool {
         *self.left(listener) == 0
     }

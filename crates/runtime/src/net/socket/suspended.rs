@@ -1,4 +1,4 @@
-//! A socket of a task with blocks that run on any kernel thread: it waits in a [`Reactor`].
+//! A socket of a task with blocks that run on any kernel thread. The socket waits in a [`Reactor`].
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -15,7 +15,7 @@ use crate::visibility::{self, Wait};
 use crate::wait::{Waited, earlier, gathers};
 
 impl Socket {
-    /// Performs one operation of `task`, as [`Socket::poll`] does.
+    /// Performs one operation of `task`, like [`Socket::poll`].
     pub(super) fn poll_suspended<T>(
         &mut self,
         (task, reactor): (&TaskState, &Reactor),
@@ -26,7 +26,7 @@ impl Socket {
     ) -> Poll<io::Result<Done<T>>> {
         self.join_reactor(reactor)?;
         loop {
-            // Before the attempt: what has come before the drain is read.
+            // Checked before the attempt, so that bytes from before the drain are read.
             let drains = self.drains_on(reactor, direction);
             let looks = drains || (self.outlives_drain && reactor.draining());
             if looks || !self.source.as_ref().is_some_and(|source| source.is_exhausted(direction)) {
@@ -51,7 +51,8 @@ impl Socket {
             if drains {
                 return Poll::Ready(Ok(Done::Drained));
             }
-            // Registered before the look at the drain: one that comes in between finds the source.
+            // Registered before the check for a drain: a drain that comes in between finds the
+            // source.
             let source = self.register(reactor)?;
             if self.drains_on(reactor, direction) {
                 continue;
@@ -76,7 +77,7 @@ impl Socket {
         }
     }
 
-    /// Whether an operation ends because its reactor drains, once there is nothing left for it.
+    /// Whether an operation ends because its reactor drains, once no data are left for it.
     fn drains_on(&self, reactor: &Reactor, direction: Direction) -> bool {
         self.ends_at_drain.is_some()
             && !self.outlives_drain
@@ -87,7 +88,7 @@ impl Socket {
                 .is_none()
     }
 
-    /// Makes the socket one of this reactor's, whatever world it comes from.
+    /// Registers the socket with this reactor, from any world.
     fn join_reactor(&mut self, reactor: &Reactor) -> io::Result<()> {
         self.listed = None;
         if self.watched.is_some() {

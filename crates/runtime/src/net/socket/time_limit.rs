@@ -13,12 +13,12 @@ impl TimeLimit {
         Self { limit, deadline: None }
     }
 
-    /// Whether it is longer than `length`.
+    /// Whether the limit is longer than `length`.
     pub(super) fn is_longer_than(&self, length: Duration) -> bool {
         self.limit.is_none_or(|limit| limit > length)
     }
 
-    /// The deadline, counted from the first wait; `None` is never.
+    /// The deadline, counted from the first wait. `None` means never.
     pub(super) fn deadline(&mut self, now: Instant) -> Option<Instant> {
         if self.deadline.is_none() {
             self.deadline = self.limit.and_then(|limit| now.checked_add(limit));

@@ -1,5 +1,4 @@
-//! A stream over a Unix socket (unix(7)), for clients of servers on this machine that listen at
-//! one.
+//! A stream over a Unix socket (unix(7)), for clients of servers on this machine.
 
 use std::io;
 use std::path::Path;
@@ -12,20 +11,20 @@ use super::super::socket::{Socket, nonblocking_here};
 use super::TcpStream;
 use crate::time::sleep;
 
-/// How soon a connect is tried again that found the accept queue full.
+/// The interval between attempts to connect to a full accept queue.
 const QUEUE_FULL: Duration = Duration::from_millis(1);
 
 impl TcpStream {
     /// Opens a connection to the server that listens at the Unix socket `path`.
     ///
     /// Reads, writes and their time-outs are those of a TCP connection. Such a stream has no
-    /// addresses and none of TCP's options: these functions return errors. While the server's
-    /// accept queue is full, this waits.
+    /// addresses and no options of TCP: these functions return errors. While the server's accept
+    /// queue is full, this call waits.
     ///
     /// # Errors
     ///
     /// The errors of `connect(2)`, among them `NotFound`. `InvalidInput` or `ENAMETOOLONG` for a
-    /// path that no socket can have, such as one of more than 107 bytes.
+    /// path that is too long for a socket, such as one of more than 107 bytes.
     pub async fn connect_unix(path: &Path) -> io::Result<Self> {
         let address = SocketAddrUnix::new(path)?;
         let nonblocking = nonblocking_here();
@@ -36,7 +35,7 @@ impl TcpStream {
             match connect(&descriptor, &address) {
                 Ok(()) => break,
                 Err(Errno::INTR) => {}
-                // No poller tells when the queue has room again.
+                // No poller reports when the queue has room again.
                 Err(Errno::AGAIN) if nonblocking => sleep(QUEUE_FULL).await,
                 Err(error) => return Err(error.into()),
             }

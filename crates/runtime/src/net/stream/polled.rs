@@ -1,9 +1,8 @@
-//! The poll-style face of a connection, for traits of other libraries: each method is one attempt
-//! with [waits gathered](crate::task::gather).
+//! The poll-style interface of a connection, for traits of other libraries. Each method is one
+//! attempt with [waits gathered](crate::task::gather).
 //!
 //! A drain is no end of input here. A library takes the end of input for a client that has left,
-//! and drops the reply that it is making. [`drained`](crate::drained) tells of the
-//! drain.
+//! and drops the reply in preparation. [`drained`](crate::drained) reports the drain.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -20,8 +19,8 @@ use crate::net::socket::{Access, Done, Moved, TimeLimit};
 pub(super) struct Limits([Option<TimeLimit>; 2]);
 
 impl TcpStream {
-    /// Reads what is there into `buffer`, or has the task polled when there is something. 0 is the
-    /// end.
+    /// Reads available bytes into `buffer`, or has the task polled when there are bytes. 0 means
+    /// the end.
     ///
     /// # Errors
     ///
@@ -34,8 +33,8 @@ impl TcpStream {
         self.poll_one(context, Direction::Read, |socket| socket.receive(buffer))
     }
 
-    /// As [`poll_read`](TcpStream::poll_read), into memory that need not be initialised. The first
-    /// bytes are afterwards, as many as it returns.
+    /// Like [`poll_read`](TcpStream::poll_read), into memory that need not be initialised. The
+    /// first bytes are initialised afterwards, as many as the result says.
     ///
     /// # Errors
     ///
@@ -49,7 +48,7 @@ impl TcpStream {
         self.poll_one(context, Direction::Read, |socket| socket.receive_into(buffer))
     }
 
-    /// Writes some of `bytes` and says how many, or has the task polled when there is room.
+    /// Writes some of `bytes` and returns how many, or has the task polled when there is room.
     ///
     /// # Errors
     ///
@@ -59,7 +58,7 @@ impl TcpStream {
         self.poll_one(context, Direction::Write, |socket| socket.send(bytes))
     }
 
-    /// Writes some of the bytes of `buffers`, as [`poll_write`](TcpStream::poll_write) does.
+    /// Writes some of the bytes of `buffers`, like [`poll_write`](TcpStream::poll_write).
     ///
     /// # Errors
     ///
@@ -109,7 +108,7 @@ impl TcpStream {
         }
         done.map_ok(|done| match done {
             Done::Moved(value) => value,
-            // Other clients want the place of this one.
+            // Other clients want this connection's place.
             Done::Drained => T::default(),
         })
     }

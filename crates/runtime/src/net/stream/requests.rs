@@ -7,14 +7,15 @@ use std::os::fd::AsFd;
 
 use super::TcpStream;
 use crate::tcp_info::tcp_info;
-use crate::visibility::Client;
+use crate::visibility::{Client, note_failed_request};
 
 impl TcpStream {
-    /// Notes that a request begins: its first bytes have been read. For records
-    /// ([`Record`](crate::visibility::Record)); without them, a branch.
+    /// Notes that a request begins: its first bytes have been read. Records
+    /// ([`Record`](crate::visibility::Record)) need this note. Without them, the call costs a
+    /// branch.
     ///
-    /// The first request of an accepted connection has begun with the connection, so that its time
-    /// in queues counts.
+    /// The first request of an accepted connection began with the connection, so that its time in
+    /// queues counts.
     #[inline]
     pub fn begin_request(&mut self) {
         if let Some(client) = &mut self.client {
@@ -32,6 +33,13 @@ impl TcpStream {
         }
     }
 
+    /// Notes that the answer to a request tells of a failure of the service, such as the status 500
+    /// of HTTP. A trial counts it as an error, and so do the metrics. The request ends by
+    /// [`end_request`](TcpStream::end_request), too.
+    pub fn fail_request(&mut self) {
+        note_failed_request();
+    }
+
     /// Whether the request log wants [`describe_request`](TcpStream::describe_request).
     #[inline]
     #[doc(hidden)]
@@ -39,8 +47,8 @@ impl TcpStream {
         self.client.as_ref().is_some_and(|client| client.is_logged())
     }
 
-    /// Describes the oldest request without a description, for the request log: what was asked and
-    /// answered, as members of a JSON object.
+    /// Describes the oldest request without a description, for the request log. The description has
+    /// the request and its reply, as members of a JSON object.
     #[doc(hidden)]
     pub fn describe_request(&mut self, members: String) {
         if let Some(client) = &mut self.client {
@@ -48,8 +56,8 @@ impl TcpStream {
         }
     }
 
-    /// Keeps `held` until this handle is dropped: until the connection ends, where it is the only
-    /// handle.
+    /// Keeps `held` until this handle is dropped. If it is the only handle, that is the end of the
+    /// connection.
     #[doc(hidden)]
     pub fn hold(&mut self, held: Box<dyn Any + Send>) {
         self.client.get_or_insert_with(Client::new).hold(held);
@@ -61,7 +69,7 @@ impl TcpStream {
         self.client.as_mut().and_then(|client| client.release())
     }
 
-    /// Gives up this process's handle of a connection that a child process goes on with.
+    /// Gives up this process's handle of a connection that a child process takes over.
     #[doc(hidden)]
     pub fn leave_to_child(mut self) {
         if let Some(client) = &mut self.client {

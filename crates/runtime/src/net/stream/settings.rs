@@ -18,7 +18,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// `NotConnected` when the peer has reset the connection.
+    /// `NotConnected` if the peer has reset the connection.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         internet_address(getpeername(self.as_fd())?)
     }
@@ -32,7 +32,7 @@ impl TcpStream {
         internet_address(Some(getsockname(self.as_fd())?))
     }
 
-    /// Sets whether small writes go out at once (`TCP_NODELAY`); every stream starts so.
+    /// Sets whether small writes go out at once (`TCP_NODELAY`). By default they do.
     ///
     /// # Errors
     ///
@@ -50,36 +50,37 @@ impl TcpStream {
         Ok(sockopt::tcp_nodelay(self.as_fd())?)
     }
 
-    /// Limits how long one read waits; `None`, as at the start, is for ever. Setting the same limit
+    /// Limits how long one read waits. `None`, the default, means no limit. Setting the same limit
     /// again costs nothing.
     ///
-    /// On a loop the limit counts from the round in which the wait began.
+    /// On a loop, the limit counts from the round in which the wait began.
     ///
-    /// A read of an accepted connection may end before that, as at the end of input. It does at a
-    /// [drain](crate::drain), and where others wait for its thread ([`places`](crate::places)).
+    /// A read of an accepted connection may end earlier, as at the end of input. This happens at a
+    /// [drain](crate::drain), and when other clients wait for the connection's thread
+    /// ([`places`](crate::places)).
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a limit of zero, and those of `setsockopt(2)`.
+    /// `InvalidInput` for a limit of zero. The errors of `setsockopt(2)`.
     pub fn set_read_timeout(&mut self, limit: Option<Duration>) -> io::Result<()> {
         self.set_timeout(Timeout::Recv, limit)
     }
 
-    /// Limits how long one write waits, as [`set_read_timeout`](TcpStream::set_read_timeout) does.
+    /// Limits how long one write waits, like [`set_read_timeout`](TcpStream::set_read_timeout).
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a limit of zero, and those of `setsockopt(2)`.
+    /// `InvalidInput` for a limit of zero. The errors of `setsockopt(2)`.
     pub fn set_write_timeout(&mut self, limit: Option<Duration>) -> io::Result<()> {
         self.set_timeout(Timeout::Send, limit)
     }
 
-    /// Limits how long the peer may take nothing of what was sent to it. Its window may have been
-    /// closed for so long, or no acknowledgement may have come. Then the kernel ends the
-    /// connection, and the first operation fails by `TimedOut` (`TCP_USER_TIMEOUT` of `tcp(7)`).
+    /// Limits how long the peer may take no sent data. The peer's window may have been closed for
+    /// this time, or no acknowledgement may have come. Then the kernel ends the connection, and the
+    /// first operation fails with `TimedOut` (`TCP_USER_TIMEOUT` of `tcp(7)`).
     ///
-    /// A write time-out alone does not notice this: the socket's buffer grows. Each write that
-    /// finds a little room in the buffer begins a wait of its own.
+    /// A write time-out alone does not notice such a peer, because the socket's buffer grows. Each
+    /// write that finds a little room in the buffer begins a new wait.
     ///
     /// # Errors
     ///
@@ -92,8 +93,8 @@ impl TcpStream {
         Ok(sockopt::set_tcp_user_timeout(self.as_fd(), milliseconds)?)
     }
 
-    /// Makes the close a reset: what is still to be sent is thrown away, and the peer sees an error
-    /// (`SO_LINGER` of zero).
+    /// Makes the close a reset: unsent bytes are discarded, and the peer sees an error (`SO_LINGER`
+    /// of zero).
     ///
     /// # Errors
     ///
@@ -114,7 +115,7 @@ impl TcpStream {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a time-out of zero"));
         }
         *kept = limit;
-        // Only the block world has the kernel watch the time.
+        // Only in the block world does the kernel watch the time.
         if world::here() != World::Block || self.socket.is_injected() {
             return Ok(());
         }

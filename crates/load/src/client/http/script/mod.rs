@@ -1,5 +1,5 @@
-//! What a load of http asks: its requests and how often each is made, the values for their
-//! placeholders, and which replies are correct.
+//! The requests of a load of http with their frequencies, the values for placeholders, and the
+//! correct replies.
 //!
 //! ```text
 //!   urls, flags ──▶ Request ──▶ Draft (placeholders found, all values checked)
@@ -7,8 +7,8 @@
 //!   values ──▶ rows ──────────────┴──▶ Sheet: the bytes of each request, for each row
 //! ```
 //!
-//! All is written to bytes before the first connection opens. While the load runs, nothing is
-//! formatted.
+//! All requests are turned into bytes before the first connection opens. While the load runs,
+//! nothing is formatted.
 
 mod request;
 mod template;
@@ -30,24 +30,24 @@ use crate::random::SplitMix64;
 /// The most bytes of all requests of all rows that a load uses.
 const MOST_BYTES: usize = 256 << 20;
 
-/// The requests of a load of http, and the replies that are correct.
+/// The requests of a load of http, and the correct replies.
 #[derive(Clone, Debug)]
 pub struct Script {
     drafts: Vec<Draft>,
-    /// For each request the sum of its weight and of those before it.
+    /// For each request, the sum of its weight and the weights before it.
     bounds: Arc<[u64]>,
     values: Option<Values>,
     expectation: Expectation,
 }
 
 impl Script {
-    /// A script of these requests, each with its weight: how often it is made in proportion to the
-    /// others. Each connection has a row of `values`, in turn.
+    /// A script of these requests, each with a weight, its relative frequency. Each connection has
+    /// a row of `values`, in turn.
     ///
     /// # Errors
     ///
-    /// There is no request, or a weight is 0. Or there is a mistake in a request or in the values,
-    /// which the message names. The first number is the index of the request.
+    /// There is no request, or a weight is 0. Or a request or the values have a mistake, which the
+    /// message names. The number is the index of the request.
     pub fn new(
         requests: &[(u32, Request)],
         values: Option<Values>,
@@ -68,19 +68,20 @@ impl Script {
         Ok(Self { drafts, bounds: bounds.into(), values, expectation })
     }
 
-    /// A GET of a page that is answered by 200 and always the same body.
+    /// A GET of a page. Each reply must have the status 200 and the same body.
     pub(super) fn of_page(page: &Page) -> Self {
         let draft = Draft::plain_get(&page.path);
         let expectation = Expectation::default();
         Self { drafts: vec![draft], bounds: [1].into(), values: None, expectation }
     }
 
-    /// The replies that are correct.
+    /// The criteria for correct replies.
     pub(super) fn expectation(&self) -> &Expectation {
         &self.expectation
     }
 
-    /// Why `connections` connections cannot have all their requests in memory, if so.
+    /// The reason why `connections` connections cannot have all their requests in memory, if they
+    /// cannot.
     pub(super) fn problem(&self, connections: usize) -> Option<&'static str> {
         let rows = self.rows().take(connections);
         let of_row = |row: &[Box<[u8]>]| self.drafts.iter().map(|draft| draft.length(row)).sum();
@@ -103,13 +104,13 @@ impl Script {
         self.rows().take(connections.max(1)).map(sheet).collect()
     }
 
-    /// The first request of the first row, on a connection that stays.
+    /// The first request of the first row, on a connection that stays open.
     pub(super) fn first(&self, page: &Page) -> Written {
         let row = self.rows().next().expect("there is a row");
         self.drafts[0].written(page, row, Closing::Never)
     }
 
-    /// The bytes of that request, for the fuzz target.
+    /// The bytes of the first request, for the fuzz target.
     #[cfg(fuzzing)]
     pub(crate) fn first_bytes(&self, page: &Page) -> Vec<u8> {
         self.first(page).bytes.into_vec()
@@ -119,7 +120,7 @@ impl Script {
         self.drafts.iter().map(|draft| draft.written(page, row, closing)).collect()
     }
 
-    /// The rows of values; a single empty one where there are no values.
+    /// The rows of values. Without values, a single empty row.
     fn rows(&self) -> impl Iterator<Item = &[Box<[u8]>]> {
         const NOTHING: &[Box<[u8]>] = &[];
         let rows = self.values.as_ref().map_or(&[][..], |values| values.rows.as_slice());
@@ -127,23 +128,23 @@ impl Script {
         rows.iter().map(|row| &*row.cells).chain(nothing)
     }
 
-    /// How the requests of a connection are chosen. `None` if there is only one.
+    /// The choice among the requests of a connection. `None` if there is only one request.
     pub(super) fn choice(&self, seed: u64, connection: usize) -> Option<Choice> {
         if self.drafts.len() == 1 {
             return None;
         }
-        // Seeds that differ by little give sequences that differ by little, so this one is mixed.
+        // Similar seeds give similar sequences, so the seed is mixed.
         let seed = SplitMix64::new(seed.wrapping_add(connection as u64)).next();
         Some(Choice { random: SplitMix64::new(seed), bounds: self.bounds.clone() })
     }
 
-    /// How many requests there are to choose from.
+    /// The number of requests to choose from.
     pub(super) fn len(&self) -> usize {
         self.drafts.len()
     }
 }
 
-/// When a request tells the server that its connection ends.
+/// The requests with which a client announces the end of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closing {
     Never,
@@ -159,7 +160,7 @@ pub(super) type Sheet = Box<[Written]>;
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) bytes: Box<[u8]>,
-    /// The same request as the last of its connection, where that is another one.
+    /// The bytes of the request as the last of its connection, if they differ.
     last: Option<Box<[u8]>>,
     pub(super) asked: Asked,
 }
@@ -193,7 +194,7 @@ impl Choice {
     /// The number of the next request.
     pub(super) fn next(&mut self) -> usize {
         let sum = self.bounds.last().copied().unwrap_or(1);
-        // The high half of the product: from 0 up to, but not including, the sum.
+        // The high half of the product: a number from 0 up to, but not including, the sum.
         let drawn = ((u128::from(self.random.next()) * u128::from(sum)) >> 64) as u64;
         self.bounds.partition_point(|bound| *bound <= drawn)
     }

@@ -1,4 +1,4 @@
-//! One request as its user describes it, and the bytes that are sent for it.
+//! One request as its user describes it, and the bytes of the request.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use super::super::head::Asked;
 use super::template::Template;
 use super::values::{Row, Values};
 
-/// The most bytes of a body, of the rest of a request, and the most headers.
+/// The most bytes of a body, the most bytes of the rest of a request, and the most headers.
 const LONGEST_BODY: usize = 64 << 20;
 const LONGEST_HEAD: usize = 64 << 10;
 const MOST_HEADERS: usize = 100;
@@ -19,18 +19,18 @@ const MOST_HEADERS: usize = 100;
 /// Headers that follow from the body.
 const OF_BODY: [&str; 2] = ["content-length", "transfer-encoding"];
 
-/// One request. Its path, the values of its headers and its body may have placeholders for
-/// [`Values`].
+/// One request. The path, the header values and the body may have placeholders for [`Values`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The method.
     pub method: Method,
     /// The request target: an absolute path, with a query if there is one.
     pub path: String,
-    /// The headers, beside those that each request has. One of the user's takes the place of such a
-    /// header.
+    /// The headers, in addition to those of each request. A header of the user's replaces a default
+    /// one of the same name.
     pub headers: Vec<Header>,
-    /// The body. `None` is none, and a length is declared only where the method implies a body.
+    /// The body. `None` means no body. Then the request declares a length only if the method
+    /// implies a body.
     pub body: Option<Vec<u8>>,
 }
 
@@ -38,7 +38,7 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Method(String);
 
-/// A header of a request. Its value has no line end.
+/// A header of a request. The value of a header has no line end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     name: String,
@@ -64,7 +64,7 @@ impl Default for Method {
 impl FromStr for Method {
     type Err = String;
 
-    /// Reads a method: a token (RFC 9110, section 5.6.2), other than CONNECT.
+    /// Reads a method: a token (RFC 9110, section 5.6.2), except CONNECT.
     fn from_str(text: &str) -> Result<Self, String> {
         if !is_token(text) || text.len() > 100 {
             return Err(format!("{:?} is no method: write one such as GET or POST", shown(text)));
@@ -83,11 +83,11 @@ impl fmt::Display for Method {
 }
 
 impl Header {
-    /// A header of this name and value. Blanks around the value do not count.
+    /// A header with this name and value. Blanks around the value do not count.
     ///
     /// # Errors
     ///
-    /// The name is no token, or it follows from the body. The value has a line end or another
+    /// The name is not a token, or it follows from the body. The value has a line end or another
     /// control character.
     pub fn new(name: &str, value: &str) -> Result<Self, String> {
         if !is_token(name) {
@@ -107,16 +107,16 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// The password is missing, or there is a control character.
+    /// The password is missing, or the text has a control character.
     pub fn basic(credentials: &str) -> Result<Self, String> {
-        // The message does not repeat what may be a secret.
+        // The message does not repeat a possible secret.
         if !credentials.contains(':') || credentials.chars().any(char::is_control) {
             return Err("write NAME:PASSWORD, without line ends".to_owned());
         }
         Self::new("Authorization", &format!("Basic {}", BASE64.encode(credentials)))
     }
 
-    /// The name, as it was written.
+    /// The name as written.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -134,7 +134,7 @@ impl FromStr for Header {
     }
 }
 
-/// What cannot stand in the value of a header, and where, if there is something.
+/// The first character that a header's value cannot have, and its place, if there is one.
 fn out_of_place(value: &[u8]) -> Option<String> {
     let wrong = |byte: &u8| byte.is_ascii_control() && *byte != b'\t';
     let at = value.iter().position(wrong)?;
@@ -145,7 +145,7 @@ fn out_of_place(value: &[u8]) -> Option<String> {
     Some(format!("{name} after byte {at} of the value: take it out"))
 }
 
-/// What cannot stand in a path, if there is something.
+/// The first character that a path cannot have, if there is one.
 fn out_of_path(path: &[u8]) -> Option<String> {
     let wrong = path.iter().find(|byte| !byte.is_ascii_graphic() || **byte == b'#')?;
     Some(format!("{:?} must be percent-encoded in a path", char::from(*wrong)))
@@ -162,7 +162,7 @@ fn shown(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
-/// A request with its placeholders found, and checked.
+/// A checked request, split at its placeholders.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
     method: String,
@@ -182,7 +182,7 @@ impl Draft {
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and in which line of the values, if it is there.
+    /// The mistake in the request, and its line in the values if the mistake is there.
     pub(super) fn new(request: &Request, values: Option<&Values>) -> Result<Self, String> {
         let read = |text: &[u8]| match values {
             Some(values) => Template::parse(text, &values.columns),
@@ -241,19 +241,19 @@ impl Draft {
         self.method.len() + self.path.length(row) + headers.sum::<usize>()
     }
 
-    /// At least how many bytes the request has with these values.
+    /// A lower bound of the request's length with these values.
     pub(super) fn length(&self, row: &[Box<[u8]>]) -> usize {
         let body = self.body.as_ref().map_or(0, |body| body.length(row));
         self.head_length(row) + body
     }
 
-    /// Whether its replies have a body by its method.
+    /// Whether replies to the request have a body, by its method.
     pub(super) fn asked(&self) -> Asked {
         if self.method == "HEAD" { Asked::Head } else { Asked::Body }
     }
 
-    /// The bytes of the request to the server of `page` with the values of a row. It says whether
-    /// it is the last of its connection.
+    /// The bytes of the request to the server of `page` with the values of a row. The result
+    /// depends on whether it is the last of its connection.
     pub(super) fn write(&self, page: &Page, row: &[Box<[u8]>], is_last: bool) -> Vec<u8> {
         let mut text = format!("{} ", self.method).into_bytes();
         self.path.render(row, &mut text);
@@ -421,7 +421,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the user's texts are, the head of the request has the lines that it should.
+        /// Whatever the user's texts are, the head of the request has exactly the intended lines.
         #[test]
         fn no_text_adds_a_line(
             name in "[a-zA-Z-]{1,12}|\\PC{0,5}",

@@ -1,6 +1,6 @@
 //! Text with placeholders, `{{column}}`, for the values of a row.
 
-/// The most characters of a placeholder that a message repeats.
+/// The most characters of a placeholder in a message.
 const SHOWN: usize = 40;
 
 /// Bytes with placeholders.
@@ -26,12 +26,13 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// A placeholder that names no column, or has no end.
+    /// A placeholder names no column, or has no end.
     pub(super) fn parse(text: &[u8], columns: &[String]) -> Result<Self, String> {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some(open) = find(rest, b"{{") {
-            // Of more than two braces, the last two open. A brace cannot be in a name.
+            // Of more than two braces, the last two begin the placeholder. A brace cannot be in a
+            // name.
             let braces = rest[open..].iter().take_while(|byte| **byte == b'{').count();
             let start = open + braces;
             let length = find(&rest[start..], b"}}")
@@ -73,7 +74,7 @@ impl Template {
         })
     }
 
-    /// How long the text is with the values of `row`.
+    /// The length of the text with the values of `row`.
     pub(super) fn length(&self, row: &[Box<[u8]>]) -> usize {
         self.bytes(row).map(<[u8]>::len).sum()
     }

@@ -1,4 +1,4 @@
-//! A file of URLs: the requests of a load, and how often each is made.
+//! A file of URLs: the requests of a load, and their weights.
 //!
 //! ```text
 //! # A line is [WEIGHT] [METHOD] URL. Comments begin with # or //.
@@ -30,7 +30,7 @@ const MOST_WEIGHT: u32 = 1_000_000;
 pub struct Listed {
     /// The line of its URL, from 1.
     pub line: usize,
-    /// How often it is made, in proportion to the weights of the others; at least 1.
+    /// The weight of the request, at least 1.
     pub weight: u32,
     /// The host and port of its URL, if it has them.
     pub authority: Option<String>,
@@ -43,11 +43,11 @@ impl Listed {
     pub const MOST_BYTES: usize = MOST_BYTES;
 
     /// Reads a file of URLs. A request has the method, the headers and the body of `common`, unless
-    /// the file has others for it. `read` reads the file of a body.
+    /// the file overrides them. `read` reads a file with a body.
     ///
     /// # Errors
     ///
-    /// What is wrong in which line, and the remedy.
+    /// The line, the mistake in it, and the remedy.
     pub fn parse(
         text: &str,
         common: &Request,
@@ -76,7 +76,7 @@ struct Reader<'a> {
     common: &'a Request,
     read: &'a mut dyn FnMut(&str) -> Result<Vec<u8>, String>,
     listed: Vec<Listed>,
-    /// Whether headers and a body of the last request may follow.
+    /// Whether headers and a body may follow for the last request.
     is_open: bool,
     /// Bytes of all bodies.
     bodies: usize,
@@ -130,7 +130,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Ends the last request: it gets what it has in common with the others.
+    /// Completes the last request with the common parts.
     fn end(&mut self) -> Result<(), String> {
         if !std::mem::take(&mut self.is_open) {
             return Ok(());
@@ -160,7 +160,7 @@ struct RequestLine<'a> {
     url: &'a str,
 }
 
-/// Reads a line that begins a request. `None` if it does not.
+/// Reads a line that begins a request. `None` if the line does not begin a request.
 fn request_line(line: &str) -> Option<Result<RequestLine<'_>, String>> {
     let (first, rest) = word(line);
     let is_weight = first.bytes().all(|byte| byte.is_ascii_digit());
@@ -179,7 +179,7 @@ fn request_line(line: &str) -> Option<Result<RequestLine<'_>, String>> {
     })
 }
 
-/// The first word of a line, and the rest.
+/// The first word of a line, and the rest of the line.
 fn word(line: &str) -> (&str, &str) {
     let (first, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
     (first, rest.trim_start())
@@ -223,7 +223,7 @@ mod tests {
         Listed::parse(text, &common, &mut read)
     }
 
-    /// Weight, method, authority and path, headers, and body of the only request.
+    /// Weight, method, authority and path, headers, and body of the single request.
     fn only(text: &str) -> (u32, String, String, Vec<String>, String) {
         let mut listed = parse(text).unwrap();
         assert_eq!(listed.len(), 1, "{text}");

@@ -16,7 +16,7 @@ pub struct Values {
 /// One row of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
-    /// The line on which it begins, from 1.
+    /// The line on which the row begins, from 1.
     pub(super) line: u64,
     pub(super) cells: Vec<Box<[u8]>>,
 }
@@ -25,12 +25,12 @@ impl Values {
     /// The most bytes of a table's text.
     pub const MOST_BYTES: usize = MOST_BYTES;
 
-    /// Reads a table. The first line has the names of the columns. A name is not empty, has no
-    /// braces, and stands for one column only. There is at least one row.
+    /// Reads a table. The first line has the columns' names. A name is not empty, has no braces,
+    /// and stands for one column only. The table has at least one row.
     ///
     /// # Errors
     ///
-    /// What is wrong in which line, and the remedy.
+    /// The line, the mistake in it, and the remedy.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         if text.len() > MOST_BYTES {
             return Err(format!("the table is longer than {} MiB", MOST_BYTES >> 20));
@@ -67,16 +67,16 @@ impl Values {
     }
 }
 
-/// Counts the lines of a text. The reader's own count is one too low behind CR LF.
+/// Counts the lines of a text. The csv reader's own count is one too low after CR LF.
 struct Lines<'a> {
     text: &'a [u8],
-    /// Bytes that were counted, and the line of the next.
+    /// The number of counted bytes, and the line of the next byte.
     passed: usize,
     line: u64,
 }
 
 impl Lines<'_> {
-    /// The line of the record that begins at `start`, or behind line ends that stand there.
+    /// The line of the record that begins at `start`, or after the line ends at `start`.
     fn at(&mut self, start: usize) -> u64 {
         let is_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
         let start = start.clamp(self.passed, self.text.len());

@@ -36,7 +36,7 @@ impl AsyncWrite for TcpStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What was written is with the kernel.
+        // The kernel already has all written bytes.
         Poll::Ready(Ok(()))
     }
 

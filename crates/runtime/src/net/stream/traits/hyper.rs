@@ -14,10 +14,10 @@ impl Read for TcpStream {
         context: &mut Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        // SAFETY: the bytes are only written to, so what was initialised stays so.
+        // SAFETY: the bytes are only written to, so initialised bytes stay initialised.
         let room = unsafe { buffer.as_mut() };
         let count = ready!(self.get_mut().poll_read_into(context, room))?;
-        // SAFETY: so many have been written.
+        // SAFETY: this many bytes have been written.
         unsafe { buffer.advance(count) };
         Poll::Ready(Ok(()))
     }
@@ -45,7 +45,7 @@ impl Write for TcpStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What was written is with the kernel.
+        // The kernel already has all written bytes.
         Poll::Ready(Ok(()))
     }
 

@@ -14,10 +14,10 @@ impl AsyncRead for TcpStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // SAFETY: the bytes are only written to, so what was initialised stays so.
+        // SAFETY: the bytes are only written to, so initialised bytes stay initialised.
         let room = unsafe { buffer.unfilled_mut() };
         let count = ready!(self.get_mut().poll_read_into(context, room))?;
-        // SAFETY: so many have been written.
+        // SAFETY: this many bytes have been written.
         unsafe { buffer.assume_init(count) };
         buffer.advance(count);
         Poll::Ready(Ok(()))
@@ -46,7 +46,7 @@ impl AsyncWrite for TcpStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What was written is with the kernel.
+        // The kernel already has all written bytes.
         Poll::Ready(Ok(()))
     }
 

@@ -1,4 +1,5 @@
-//! The join cell: where a task leaves its result, and a task that awaits it leaves its waker.
+//! The join cell: where a task leaves its result, and a task that awaits it leaves its waker. A
+//! [`oneshot`](crate::sync::oneshot) channel is such a cell, too.
 //!
 //! ```text
 //!               await: leaves its waker                await again: takes it back
@@ -8,11 +9,11 @@
 //!     └─────────────▶ ABANDONED ◀───────────────┘     the joiner is dropped
 //! ```
 //!
-//! Each side makes at most one atomic read-modify-write: a task's life of a hundred nanoseconds has
-//! no time for a lock or a reference count. Each state gives each field to one side. The waker is
-//! the joiner's while PENDING and the completer's while TAKING. The value is the completer's before
-//! COMPLETE, and the joiner's after. The cell itself belongs to the joiner once it is COMPLETE, and
-//! to the completer once it is ABANDONED.
+//! Each side makes at most one atomic read-modify-write: a task's life of a hundred nanoseconds is
+//! too short for a lock or a reference count. The state assigns each field to one side. The waker
+//! is the joiner's while PENDING and the completer's while TAKING. The value is the completer's
+//! before COMPLETE, and the joiner's after. The cell itself belongs to the joiner once it is
+//! COMPLETE, and to the completer once it is ABANDONED.
 
 use std::ptr::NonNull;
 
@@ -35,7 +36,7 @@ const COMPLETE: u8 = 3;
 const ABANDONED: u8 = 4;
 
 /// A new cell, with its two sides. A `W` wakes the joiner.
-pub(super) fn join_cell<T, W>() -> (Completer<T, W>, Joiner<T, W>) {
+pub(crate) fn join_cell<T, W>() -> (Completer<T, W>, Joiner<T, W>) {
     let cell = NonNull::from(Box::leak(Box::new(JoinCell {
         state: AtomicU8::new(PENDING),
         value: UnsafeCell::new(None),
@@ -45,13 +46,13 @@ pub(super) fn join_cell<T, W>() -> (Completer<T, W>, Joiner<T, W>) {
 }
 
 /// The side of the task. Its owner must complete it, or the joiner waits for ever.
-pub(super) struct Completer<T, W> {
+pub(crate) struct Completer<T, W> {
     /// None after the end.
     cell: Option<NonNull<JoinCell<T, W>>>,
 }
 
 /// The side of the handle that awaits the task.
-pub(super) struct Joiner<T, W> {
+pub(crate) struct Joiner<T, W> {
     cell: NonNull<JoinCell<T, W>>,
 }
 
@@ -62,50 +63,66 @@ struct JoinCell<T, W> {
 }
 
 impl<T, W> Completer<T, W> {
-    /// Leaves the value, and returns the waker of the joiner, if it waits already.
+    /// Leaves the value, and returns the waker of the joiner, if the joiner already waits.
+    ///
+    /// # Errors
+    ///
+    /// The value, when the joiner is gone.
     ///
     /// # Panics
     ///
     /// At the second call.
-    pub(super) fn complete(&mut self, value: T) -> Option<W> {
+    pub(crate) fn complete(&mut self, value: T) -> Result<Option<W>, T> {
         let owned = self.cell.take().expect("a task ends once");
-        // SAFETY: the other side frees the cell only after COMPLETE, which we have not written.
+        // SAFETY: the other side frees the cell only after COMPLETE, which this side has not
+        // written.
         let cell = unsafe { owned.as_ref() };
         // SAFETY: the state is not COMPLETE yet, so the value is ours; no other `Completer` exists.
         cell.value.with_mut(|left| unsafe { *left = Some(value) });
         loop {
             match cell.state.load(Ordering::Acquire) {
-                PENDING if cell.becomes(PENDING, COMPLETE) => return None,
+                PENDING if cell.becomes(PENDING, COMPLETE) => return Ok(None),
                 AWAITED if cell.becomes(AWAITED, TAKING) => {
-                    // SAFETY: the other side left it before it wrote AWAITED, and leaves it to us
-                    // while TAKING.
+                    // SAFETY: the other side left the waker before it wrote AWAITED, and leaves it
+                    // to this side during TAKING.
                     let waker = cell.waker.with_mut(|waker| unsafe { (*waker).take() });
                     cell.state.store(COMPLETE, Ordering::Release);
-                    return waker;
+                    return Ok(waker);
                 }
                 ABANDONED => {
+                    // SAFETY: the value is ours, as above.
+                    let value = cell.value.with_mut(|value| unsafe { (*value).take() });
                     // SAFETY: the other side will not look at it again, so it is ours, and came
                     // from a box.
                     drop(unsafe { Box::from_raw(owned.as_ptr()) });
-                    return None;
+                    return Err(value.expect("it was left above"));
                 }
-                // The other side was quicker.
+                // The other side was faster.
                 _ => {}
             }
         }
+    }
+
+    /// Whether the joiner is gone, as far as this side has heard.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.cell.is_none_or(|cell| {
+            // SAFETY: the other side frees the cell only after COMPLETE, which this side writes in
+            // `complete`, and then it has no cell.
+            unsafe { cell.as_ref() }.state.load(Ordering::Acquire) == ABANDONED
+        })
     }
 }
 
 impl<T, W> Joiner<T, W> {
     /// Takes the value, if it is there, and otherwise leaves `waker` for the other side.
-    pub(super) fn poll(&mut self, waker: impl FnOnce() -> W) -> Option<T> {
+    pub(crate) fn poll(&mut self, waker: impl FnOnce() -> W) -> Option<T> {
         let cell = self.cell();
         let has_ended = loop {
             match cell.state.load(Ordering::Acquire) {
                 PENDING => break false,
                 AWAITED if cell.becomes(AWAITED, PENDING) => break false,
                 COMPLETE => break true,
-                // The other side ends, and has a few instructions to go.
+                // The other side is ending, and needs a few more instructions.
                 _ => yield_now(),
             }
         };
@@ -123,8 +140,8 @@ impl<T, W> Joiner<T, W> {
     }
 
     fn cell(&self) -> &JoinCell<T, W> {
-        // SAFETY: the other side frees the cell only after ABANDONED, which is written when this is
-        // dropped.
+        // SAFETY: the other side frees the cell only after ABANDONED, which the drop of this value
+        // writes.
         unsafe { self.cell.as_ref() }
     }
 }
@@ -138,13 +155,13 @@ impl<T, W> Drop for Joiner<T, W> {
                 _ => yield_now(),
             }
         }
-        // SAFETY: the other side is done with it, so it is ours, and came from a box.
+        // SAFETY: the other side no longer uses the cell, so the cell is ours. It came from a box.
         drop(unsafe { Box::from_raw(self.cell.as_ptr()) });
     }
 }
 
 impl<T, W> JoinCell<T, W> {
-    /// Changes the state, unless the other side has.
+    /// Changes the state, unless the other side has changed it.
     fn becomes(&self, from: u8, to: u8) -> bool {
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
         self.state.compare_exchange(from, to, success, failure).is_ok()
@@ -152,17 +169,17 @@ impl<T, W> JoinCell<T, W> {
 }
 
 // SAFETY: value and waker move from one side to the other, and are never shared. The state says
-// which side each belongs to, as the module's picture shows.
+// which side owns each, as the module's picture shows.
 unsafe impl<T: Send, W: Send> Send for Completer<T, W> {}
-// SAFETY: what it takes is the value, and what it leaves is the waker. Both move, and the state
-// says which side each belongs to.
+// SAFETY: the joiner takes the value and leaves the waker. Both move, and the state says which side
+// owns each.
 unsafe impl<T: Send, W: Send> Send for Joiner<T, W> {}
-// SAFETY: all that it does is by exclusive reference.
+// SAFETY: all methods need an exclusive reference.
 unsafe impl<T: Send, W: Send> Sync for Completer<T, W> {}
-// SAFETY: all that it does is by exclusive reference.
+// SAFETY: all methods need an exclusive reference.
 unsafe impl<T: Send, W: Send> Sync for Joiner<T, W> {}
 
-/// std's, with the interface of loom's.
+/// std's cell, with the interface of loom's.
 #[cfg(not(all(test, loom)))]
 struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -188,14 +205,14 @@ mod tests {
         let (mut completer, mut joiner) = join_cell();
         assert_eq!(joiner.poll(|| "first"), None);
         assert_eq!(joiner.poll(|| "second"), None);
-        assert_eq!(completer.complete(7), Some("second"), "the newest waker counts");
+        assert_eq!(completer.complete(7), Ok(Some("second")), "the newest waker counts");
         assert_eq!(joiner.poll(|| "third"), Some(7));
     }
 
     #[test]
     fn who_comes_late_finds_the_value() {
         let (mut completer, mut joiner) = join_cell();
-        assert_eq!(completer.complete(7), None);
+        assert_eq!(completer.complete(7), Ok(None));
         assert_eq!(joiner.poll(|| unreachable!("nothing to wait for")), Some(7));
     }
 
@@ -204,17 +221,19 @@ mod tests {
         let kept = Rc::new(());
         let (mut completer, joiner) = join_cell::<_, ()>();
         drop(joiner);
-        completer.complete(kept.clone());
+        assert!(completer.is_abandoned());
+        assert!(completer.complete(kept.clone()).is_err(), "the value comes back");
         assert_eq!(Rc::strong_count(&kept), 1);
 
         let (mut completer, mut joiner) = join_cell::<_, Rc<()>>();
         assert_eq!(joiner.poll(|| kept.clone()), None);
         drop(joiner);
-        assert_eq!(completer.complete(kept.clone()), None, "no joiner is to be woken");
+        assert!(completer.complete(kept.clone()).is_err(), "no joiner is to be woken");
         assert_eq!(Rc::strong_count(&kept), 1);
 
         let (mut completer, joiner) = join_cell::<_, ()>();
-        completer.complete(kept.clone());
+        assert!(!completer.is_abandoned());
+        assert_eq!(completer.complete(kept.clone()), Ok(None));
         assert_eq!(Rc::strong_count(&kept), 2);
         drop(joiner);
         assert_eq!(Rc::strong_count(&kept), 1);
@@ -232,7 +251,7 @@ mod loom_tests {
             let (mut completer, mut joiner) = join_cell::<_, u32>();
             let task = loom::thread::spawn(move || completer.complete(7));
             let found = joiner.poll(|| 1).or_else(|| joiner.poll(|| 2));
-            let woken = task.join().unwrap();
+            let woken = task.join().unwrap().expect("the joiner is there");
             match found {
                 Some(value) => {
                     assert_eq!(value, 7);
@@ -246,7 +265,7 @@ mod loom_tests {
         });
     }
 
-    /// Whichever side leaves first, the value and the waker are dropped, once.
+    /// Whichever side leaves first, the value and the waker are dropped exactly once.
     #[test]
     fn loom_who_leaves_last_clears_the_place() {
         loom::model(|| {

@@ -1,0 +1,74 @@
+//! The runs that are kept in `runs/`, of every version so far, still make a report, with the answer
+//! that `runs/answers.txt` has for each. What they print as JSON fits `schemas/summary.json`.
+//!
+//! An answer may change when the method does. Then look at each difference, and write the file
+//! anew: `DUALITY_BLESS=1 cargo test -p duality --test kept_runs`.
+
+mod schema;
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+fn runs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs")
+}
+
+/// The folders with results beneath a folder, in the order of their names.
+fn kept(folder: &Path, found: &mut Vec<PathBuf>) {
+    let mut entries: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for entry in entries {
+        if entry.is_dir() {
+            kept(&entry, found);
+        } else if entry.file_name().is_some_and(|name| name == "results.jsonl") {
+            found.push(folder.to_owned());
+        }
+    }
+}
+
+/// The first sentence of the answer: what to choose, or why nothing can be. The page goes to a
+/// folder of its own.
+fn answer(run: &Path, pages: &Path) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_duality"))
+        .arg("report")
+        .arg(run)
+        .arg("--json")
+        .arg("--out")
+        .arg(pages.join("report.html"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", run.display());
+    let data: Value = serde_json::from_slice(&output.stdout).unwrap();
+    schema::check(&schema::schema("summary"), &data)
+        .unwrap_or_else(|problem| panic!("{}: {problem}", run.display()));
+    let sentences = &data["recommendation"]["sentences"];
+    sentences[0].as_str().unwrap_or_else(|| panic!("{}: no answer", run.display())).to_owned()
+}
+
+#[test]
+fn kept_runs_answer_as_they_did() {
+    let mut folders = Vec::new();
+    kept(&runs(), &mut folders);
+    assert!(folders.len() >= 70, "{} kept runs", folders.len());
+    let pages = tempfile::tempdir().unwrap();
+    let mut answers = String::new();
+    for folder in &folders {
+        let name = folder.strip_prefix(runs()).unwrap().display();
+        writeln!(answers, "{name}\n    {}", answer(folder, pages.path())).unwrap();
+    }
+    let file = runs().join("answers.txt");
+    if std::env::var_os("DUALITY_BLESS").is_some() {
+        fs::write(&file, &answers).unwrap();
+    }
+    let before = fs::read_to_string(&file).unwrap();
+    for (now, then) in answers.lines().zip(before.lines()) {
+        assert_eq!(now, then, "an answer has changed: see the head of this test");
+    }
+    assert_eq!(answers.lines().count(), before.lines().count());
+}
