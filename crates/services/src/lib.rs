@@ -66,6 +66,8 @@ pub struct Entry {
     pub keeps: bool,
     /// Whether one connection can carry more than one request.
     pub persistent: bool,
+    /// Whether it can be served with TLS. If not, a connection has two handles.
+    pub tls: bool,
     /// Whether its connections must be able to reach the same memory, and so the same process.
     pub shared_memory: bool,
     /// Whether more than one of its connections must be served at a time.
@@ -94,6 +96,7 @@ impl Entry {
         settings: &[],
         keeps: false,
         persistent: true,
+        tls: true,
         shared_memory: false,
         concurrent_connections: false,
         injectable: false,

@@ -103,6 +103,20 @@ impl Served {
         self
     }
 
+    /// The service after `first` on each connection, such as a handshake. It runs as straight-line
+    /// code alone: other forms of it do not know `first`.
+    #[must_use]
+    pub fn after<S, F>(mut self, first: S) -> Self
+    where
+        S: Fn(TcpStream) -> F + Send + Sync + 'static,
+        F: Future<Output = io::Result<TcpStream>> + Send + 'static,
+    {
+        self.handler = self.handler.after(first);
+        self.needs.straight_line = true;
+        (self.by_hand, self.foreign) = (None, None);
+        self
+    }
+
     /// Adds the form of the service that architectures of a foreign runtime run. It must give the
     /// same answers.
     #[must_use]

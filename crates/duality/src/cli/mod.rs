@@ -30,6 +30,7 @@ mod serve;
 mod setup;
 mod shell;
 mod signals;
+mod tls;
 mod trace;
 mod trial;
 mod tuning;

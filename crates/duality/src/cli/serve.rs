@@ -18,6 +18,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::address::listen_address;
 use super::injection::InjectionFlags;
 use super::privileges::Privileges;
+use super::tls::TlsFlags;
 use super::visibility::Visibility;
 use super::{Failure, SetupFlags, Tuning, flag, heading};
 use crate::catalogue::{Catalogue, Listed};
@@ -55,6 +56,8 @@ pub(super) struct Arguments {
     /// power cut is up to its `appendfsync`.
     #[arg(long)]
     durable: bool,
+    #[command(flatten)]
+    tls: TlsFlags,
     #[command(flatten)]
     tuning: Tuning,
     /// Processors to run on, such as 0 or 0,2
@@ -94,7 +97,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         durable: arguments.durable,
         ..arguments.setup.setup()
     };
-    let listed = catalogue.look_up(name, &setup).map_err(flag)?;
+    let mut listed = catalogue.look_up(name, &setup).map_err(flag)?;
+    arguments.tls.check(&mut listed)?;
     arguments.tuning.check(&listed).map_err(flag)?;
     check_visibility(&arguments.visibility, architecture, &listed)?;
     let privileges = Privileges::find(arguments.user.as_deref())?;
@@ -102,6 +106,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let service = catalogue.open(name, &setup)?;
     let access_log = arguments.visibility.open_access_log()?;
     privileges.raise()?;
+    let service = arguments.tls.put_before(service)?;
     let control = take_control(arguments)?;
     let options = arguments.tuning.options();
     let injected = arguments.injection.load(name, architecture, &options)?;

@@ -70,6 +70,7 @@ pub const ENTRY: Entry = Entry {
     shared_memory: true,
     concurrent_connections: true,
     descriptors: 2,
+    tls: false,
     ..Entry::PLAIN
 };
 
