@@ -36,7 +36,7 @@ pub(super) struct Arguments {
     /// The service (see `duality services`), or a plan: a file called PLAN.toml, which flags
     /// override
     #[arg(value_name = "SERVICE|PLAN.toml")]
-    subject: Option<String>,
+    pub(super) subject: Option<String>,
     /// A server given by its command line, with {port} in it, instead of a service: natively and by
     /// `duality run` (docs/run.md)
     ///
