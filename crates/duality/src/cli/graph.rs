@@ -66,7 +66,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let program = env::current_exe()
         .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
     let directory = tempfile::tempdir()
-        .map_err(|error| Failure::failed(format!("a directory for the time: {error}")))?;
+        .map_err(|error| Failure::failed(format!("a temporary directory: {error}")))?;
     let file = directory.path().join("graph.json");
     let interrupted = load::on_interrupt()?;
     let patience = Patience { limit: LIMIT, interrupted: &interrupted };

@@ -21,7 +21,7 @@ pub(super) fn answer(catalogue: &Catalogue, arguments: &Arguments) -> Result<(),
         return regimes::measure(catalogue, &invocation);
     }
     if arguments.baseline.is_some() {
-        let problem = "the experiments of a plan have no common one: leave it out";
+        let problem = "the experiments of a plan have no common baseline: leave it out";
         return Err(flag(Misfit::new("baseline", problem)));
     }
     let shown = compare::Shown { tables, baseline: None, asked: "" };

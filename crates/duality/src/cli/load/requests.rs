@@ -41,7 +41,7 @@ pub(super) struct RequestFlags {
     urls: Option<PathBuf>,
     /// Values for {{column}} in URLs, headers and bodies
     ///
-    /// A file of comma-separated values, with the names of the columns in its first line. Each
+    /// The file has comma-separated values, and the names of the columns in its first line. Each
     /// connection has one row; further connections start again with the first row.
     #[arg(long, value_name = "FILE.csv", help_heading = heading::REQUESTS)]
     values: Option<PathBuf>,
