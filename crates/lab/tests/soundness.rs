@@ -105,7 +105,8 @@ fn invalid_repeats_are_left_out_and_invalid_rows_are_not_compared() {
         most.contains("only threads was measured and can be chosen") && most.contains('✗'),
         "{most}"
     );
-    let why = "Not compared, since the load generator could not do its work there: epoll (at 100).";
+    let why =
+        "Not compared, because the load generator could not do its work there: epoll (at 100).";
     assert!(most.contains(why), "{most}");
     let (heading, mut records) = starve(0);
     records.cells.retain(|cell| cell.subject == "epoll");

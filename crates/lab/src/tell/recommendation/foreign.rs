@@ -36,8 +36,8 @@ pub(super) fn sentences(design: &Design) -> Vec<String> {
     if steals && stays && (1..STEALING_SHOWS).contains(&processors) {
         let these = if processors == 1 { "processor" } else { "processors" };
         sentences.push(format!(
-            "Work stealing cannot be ranked with {processors} {these} for the server: it shows from \
-             {STEALING_SHOWS} on, with connections that differ."
+            "Work stealing cannot be ranked with {processors} {these} for the server: its effect \
+             shows from {STEALING_SHOWS} on, with connections that differ."
         ));
     }
     sentences
@@ -67,7 +67,7 @@ mod tests {
             [
                 "On tokio's reactor: multi and per-core.",
                 "On our worlds, with tokio beside: epoll.",
-                "Work stealing cannot be ranked with 1 processor for the server: it shows from 4 on, \
+                "Work stealing cannot be ranked with 1 processor for the server: its effect shows from 4 on, \
              with connections that differ.",
             ]
         );

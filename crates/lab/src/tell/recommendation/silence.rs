@@ -58,7 +58,8 @@ fn nobody(summary: &Summary) -> String {
     let any = |fault: Fault| summary.rows.iter().any(|row| summary.faults(row).contains(&fault));
     let why = if any(Fault::Unchecked) {
         format!(
-            "it is not known which architecture keeps {}, for the load generator could not do its work",
+            "it is not known which architecture keeps {}, because the load generator could not do \
+             its work",
             summary.constraints
         )
     } else if any(Fault::Constraint) {
