@@ -277,7 +277,7 @@ impl Arguments {
             && !experiment.design.subjects().any(|subject| subject == name)
         {
             let names: Vec<&str> = experiment.design.subjects().collect();
-            let problem = format!("{name} is not compared: choose of {}", names.join(", "));
+            let problem = format!("{name} is not compared: choose from {}", names.join(", "));
             return Err(flag(Misfit::new("baseline", problem)));
         }
         Ok(experiment)

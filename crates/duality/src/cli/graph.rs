@@ -60,7 +60,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     if !architecture.gives().straight_line {
         let name = architecture.name();
         return Err(Failure::misuse(format!(
-            "{name} has no tasks to tell of: choose another architecture"
+            "{name} has no tasks to show: choose another architecture"
         )));
     }
     let program = env::current_exe()

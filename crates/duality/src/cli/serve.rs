@@ -156,7 +156,7 @@ fn check_visibility(
     };
     if let Some(flag) = visibility.flags().find(is_blind) {
         return Err(Failure::misuse(format!(
-            "{flag}: {} has no tasks to tell of: choose another architecture",
+            "{flag}: {} has no tasks to show: choose another architecture",
             architecture.name()
         )));
     }

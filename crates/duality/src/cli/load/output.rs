@@ -143,7 +143,7 @@ fn csv(names: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
         write(&mut row.iter().map(String::as_str));
     }
     let bytes = writer.into_inner().expect("a vector takes all");
-    String::from_utf8(bytes).expect("CSV of text is text")
+    String::from_utf8(bytes).expect("the rows are UTF-8")
 }
 
 /// The metrics of a report.

@@ -154,7 +154,7 @@ impl RequestFlags {
             (None, None) => None,
         };
         let implied = if body.is_some() { "POST" } else { "GET" };
-        let implied = || implied.parse().expect("it is a method");
+        let implied = || implied.parse().expect("GET and POST are methods");
         let mut headers = self.headers.clone();
         if !self.cookie.is_empty() {
             let cookie = Header::new("Cookie", &self.cookie.join("; "));

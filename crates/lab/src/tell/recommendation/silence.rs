@@ -128,7 +128,7 @@ pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
             } else if 2 * evidence.waited > evidence.dropped {
                 ("other processes", "end what else runs there, or measure on other processors")
             } else {
-                ("the hypervisor", "measure when the machine is quieter, or on another")
+                ("the hypervisor", "measure when the machine is quieter, or on another machine")
             };
             format!(
                 "{who} disturbed {} of {}: {remedy}",
