@@ -142,9 +142,8 @@ flags! {
         /// They wait in the queues of loops that serve first, or in the list of pool. A full accept
         /// queue of the kernel drops connections, and their clients try again after a second.
         /// Without a limit, no client meets such drops. With a limit, the server holds fewer
-        /// descriptors, and a load balancer sees sooner that the server is late. 0 accepts no
-        /// connection before its turn. With a limit, uring makes a system call for each connection
-        /// that it accepts.
+        /// descriptors, and a load balancer sees overload sooner. 0 accepts no connection before
+        /// its turn. With a limit, uring makes a system call for each connection that it accepts.
         #[arg(long, value_name = "N")]
         accept_queue: usize = None;
         /// Connections that a work pool or staged has under way at a time; the next wait to be
