@@ -15,7 +15,7 @@ use crate::classes::Classes;
 use crate::sessions::Opened;
 use crate::turns::Turns;
 
-/// A flow that is silent for longer is over. In microseconds.
+/// The silence, in microseconds, after which a flow is over.
 const SILENT: i64 = 3_600_000_000;
 /// The number of segments after which silent flows are ended.
 const SWEEP: u64 = 1 << 18;
