@@ -115,7 +115,7 @@ fn who_serves_more_than_the_best_is_explained() {
     assert!(agreed.starts_with("At 100 connections it takes "), "{agreed}");
 }
 
-/// A latency of an invalid window is none: no limit is kept by it, and none is broken.
+/// A latency of an invalid window does not count: it neither keeps nor breaks a limit.
 #[test]
 fn nothing_follows_from_the_latencies_of_invalid_windows() {
     let names = ["threads", "epoll"];

@@ -299,7 +299,7 @@ fn a_whole_comparison_in_the_terminal() {
     assert_eq!(shown, include_str!("fixtures/comparison.txt"));
 }
 
-/// What is said under constraints of architectures of which epoll has the shorter tail.
+/// The sentences under constraints, for architectures of which epoll has the shorter tail.
 fn constrained(slo: &[&str], memory: Option<u64>) -> Recommendation {
     let mut trial = trial(&["threads", "pool", "epoll"], &[100, 1000], |name, _| match name {
         "epoll" => Shape { rate: 60_000.0, ..busy(12.0) },
@@ -340,7 +340,7 @@ fn who_breaks_a_limit_is_excluded_and_the_nearest_named() {
     assert!(text(&said)[0].contains("no architecture keeps p50 ≤ 1.0 µs and memory"), "{said:?}");
 }
 
-/// Asks of `run` and `cc` what they are beside `native`.
+/// Compares `run` and `cc` with `native`.
 fn asking(mut trial: Trial) -> Trial {
     let peer =
         |name: &str| Peer { name: name.to_owned(), ..ReadyMade::named("nginx").unwrap().peer() };
@@ -396,7 +396,7 @@ fn a_large_difference_is_an_answer_where_small_ones_cannot_be_seen() {
         _ => busy(20.0),
     })));
     assert_eq!(told.architecture.as_deref(), Some("cc"));
-    // What is answered comes first.
+    // The answer comes first.
     let first = text(&told)[0];
     assert!(first.starts_with("Should you convert it? Yes at 100 connections"), "{told:#?}");
     assert!(says(&told, "Choose cc: it is the best at 100 connections.", ""), "{told:#?}");
