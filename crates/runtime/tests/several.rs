@@ -107,7 +107,7 @@ async fn a_select_over_two_streams_loses_no_byte() {
             read = second.read(&mut there) => (read.unwrap(), &mut of_second, &there[..]),
         };
         list.extend_from_slice(&buffer[..count]);
-        // One end of the connection has ended, and the other is whole.
+        // One stream has ended; the rest of the other stream follows.
         if count == 0 {
             break;
         }
