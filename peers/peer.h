@@ -1,4 +1,4 @@
-/* What the peers in C share: the command line, the clock, memory, and the line that is printed.
+/* Shared by the peers in C: the command line, the clock, memory and the output line.
  *
  *     PEER COST COUNT     prints     COST COUNT TOTAL ns|bytes     (README.md)
  *
@@ -65,7 +65,8 @@ static inline uint64_t own_memory(void)
     return kibibytes * 1024;
 }
 
-/* Measures what the command line asks for, and prints it. `costs` ends with an empty one. */
+/* Measures the cost that the command line names, and prints the result. `costs` ends with an empty
+ * entry. */
 static inline int peer_main(int argc, char **argv, const struct cost *costs)
 {
     uint64_t count = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;
