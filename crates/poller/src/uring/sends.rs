@@ -33,8 +33,7 @@ struct Slot {
     landed: u32,
 }
 
-/// A flight's place and generation. The flight is under way as long as the place has this
-/// generation.
+/// The source that sends the bytes: its token and generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) token: Token,
