@@ -56,7 +56,7 @@ impl Losses {
         }
         (self.accepted, self.young) = (accepted, self.young + 1);
         let (name, how) = (self.name, How(ended.status));
-        // One cause may have ended all workers at once, so these do not count.
+        // One cause may have ended all workers at once, so their replacement needs no pause.
         let Some(pauses) = self.young.checked_sub(self.workers + 1) else {
             if !self.quiet() {
                 log::warn(format_args!("{name}: a worker process {how}; another takes its place"));

@@ -110,7 +110,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `EMFILE`.
+    /// The error of a lack of descriptors.
     pub fn injected(service: Served, options: Options) -> io::Result<(Self, Injector)> {
         let (listener, injector) = TcpListener::injected()?;
         let address = (Ipv4Addr::UNSPECIFIED, 0).into();
@@ -134,7 +134,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `EMFILE`.
+    /// The error of a lack of descriptors.
     pub(crate) fn backlog(&self) -> io::Result<Backlog> {
         self.listeners[0].backlog()
     }
