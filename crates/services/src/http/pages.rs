@@ -127,7 +127,8 @@ pub(super) async fn answer(pages: &dyn Pages, request: &Request<'_>, body: &[u8]
     pages.answer(asked(request, &resolved, body)).await.map(unstored)
 }
 
-/// The reply to a method that files do not allow. `None` for a method that they allow.
+/// The reply to a request for a file with a method other than GET or HEAD, for any target. `None`
+/// for a GET or HEAD.
 pub(super) fn to_method_of_files(request: &Request<'_>) -> Option<Reply> {
     let reply = Reply::to_method(request.method, FILES_ALLOW)?;
     if request.has_its_own_target() {

@@ -54,7 +54,8 @@ impl Subscription {
         stream.write_all(&command).await.map_err(Fault::from_exchange)?;
         let input = vec![0; ROOM];
         let mut new = Self { stream, input, decoded: 0, filled: 0, limit, asked: None };
-        // The first read has the time limit of a reply. Redis sends the reply in one piece.
+        // The first read has the time limit of a reply. Redis normally sends the reply in one
+        // piece.
         match new.said().await? {
             Some(Said::Subscribed) => {}
             Some(_) => return Err(Fault::Confused("is no answer to SUBSCRIBE")),
