@@ -3,8 +3,8 @@
  *     PEER COST COUNT     prints     COST COUNT TOTAL ns|bytes     (README.md)
  *
  * A peer is one file. It lists its costs and passes them to `peer_main`. Each cost is a function
- * that does its operation `count` times and returns what that took. crates/costs/src/tasks.rs
- * describes the costs. Peers keep its names and order.
+ * that does its operation `count` times and returns the time or memory used.
+ * crates/costs/src/tasks.rs describes the costs. Peers keep the names and the order of that file.
  */
 #ifndef PEER_H
 #define PEER_H

@@ -115,7 +115,7 @@ impl<'c> Attempts<'c> {
         Ok(written)
     }
 
-    /// Writes some bytes of `first` and then of `second`.
+    /// Writes some of the bytes of `first` followed by `second`.
     pub(crate) fn write_both(&mut self, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
         let pieces = [IoSlice::new(first), IoSlice::new(second)];
         self.attempt_write(first.len() + second.len(), |socket| writev(socket, &pieces))

@@ -99,7 +99,7 @@ impl Output {
         }
     }
 
-    /// Sends all output. If bytes are left, returns what to wait for, or the error.
+    /// Sends all output. If bytes are left, returns the wait, or the error.
     pub(crate) fn send<F>(
         &mut self,
         attempts: &mut Attempts<'_>,

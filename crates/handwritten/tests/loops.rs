@@ -1,6 +1,6 @@
-//! Tests what only the loop can break. A client that never rests leaves room for others. Repeated
-//! requests cost the heap nothing. A drain ends the loop. There is one test, because a drain
-//! applies to the whole process.
+//! Tests promises that only the loop can break. A client that never rests leaves room for others.
+//! Repeated requests cost the heap nothing. A drain ends the loop. There is one test, because a
+//! drain applies to the whole process.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};

@@ -142,7 +142,7 @@ impl Epoll {
         let flags = EventFlags::from_bits_retain(u32::from(directions)) | ALWAYS;
         let add = || epoll::add(&self.descriptor, descriptor, data, flags);
         let modify = || epoll::modify(&self.descriptor, descriptor, data, flags);
-        // If the kernel's registration differs from ours, the kernel's counts. They differ if a
+        // If the kernel's registration differs from ours, the kernel's counts. The two differ if a
         // forked child or a duplicate keeps the file open after `forget`, and the file comes back
         // under its old number.
         match if first { add() } else { modify() } {

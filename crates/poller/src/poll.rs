@@ -10,7 +10,7 @@
 //!    watches    [ token  0 8 2 ]      the token of an entry, and what is armed
 //! ```
 //!
-//! A round costs O(armed descriptors), in the kernel and here, whatever their numbers. An entry
+//! A round costs O(armed descriptors), in the kernel and here, for any descriptor numbers. An entry
 //! leaves the lists with its last armed direction. The system call reports errors and hang-ups even
 //! for an entry that asks for nothing. So an entry left behind would make the loop spin.
 //!

@@ -32,7 +32,7 @@ pub(crate) const SUMMARY: &str =
 pub(crate) struct Select {
     read: Set,
     write: Set,
-    /// The token of each descriptor, by number. It has a meaning only if one of the sets has the
+    /// The token of each descriptor, by number. An entry is valid only if one of the sets has the
     /// descriptor's bit.
     tokens: Vec<Token>,
 }
@@ -128,9 +128,9 @@ fn select(
     write: &mut [FdSetElement],
     timeout: Option<Timespec>,
 ) -> rustix::io::Result<i32> {
-    // SAFETY: rustix asks that the descriptors be open. They are, because `Poller::forget` is
-    // called before a close. If a caller breaks this rule, the kernel answers EBADF or looks at the
-    // readiness of the descriptor's successor. The kernel touches neither the successor's data nor
-    // our memory.
+    // SAFETY: rustix asks that the descriptors be open. The descriptors are open, because
+    // `Poller::forget` is called before a close. If a caller breaks this rule, the kernel answers
+    // EBADF or looks at the readiness of the descriptor's successor. The kernel touches neither the
+    // successor's data nor our memory.
     unsafe { rustix::event::select(bound, Some(read), Some(write), None, timeout.as_ref()) }
 }

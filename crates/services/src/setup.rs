@@ -163,7 +163,7 @@ pub enum SetupError {
         /// The mistake in the setting.
         error: io::Error,
     },
-    /// The store cannot promise what `--durable` asks for.
+    /// The store cannot promise the durability of `--durable`.
     #[error("--durable: {0}")]
     NotDurable(InvalidLocation),
     /// The store cannot be set up.

@@ -14,7 +14,7 @@
 //!
 //! Two options change this. Under [`Prefer::Accept`] every connection starts as it comes, and the
 //! loop's accept queue stays empty.
-//! [`Options::accept_queue`](super::options::Options::accept_queue) bounds the loop's accept queue;
+//! [`Options::accept_queue`](super::options::Options::accept_queue) bounds the loop's accept queue.
 //! With a bound of 0, connections stay in the kernel's accept queue until they can start.
 
 use std::collections::VecDeque;

@@ -111,7 +111,7 @@ impl Children {
                     slot.occupy();
                     task::contain(body);
                 }
-                // SAFETY: _exit has no preconditions; exit handlers are the parent's to run.
+                // SAFETY: _exit has no preconditions; the parent runs the exit handlers.
                 unsafe { libc::_exit(0) }
             }
             child => {

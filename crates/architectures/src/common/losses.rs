@@ -38,7 +38,7 @@ impl Losses {
     /// How long after a report further losses are not reported.
     const QUIET: Duration = Duration::from_secs(10);
 
-    /// No losses yet, of an architecture with so many worker processes.
+    /// The state without losses, for so many worker processes.
     #[must_use]
     pub fn new(name: &'static str, workers: usize) -> Self {
         Self { name, workers, young: 0, accepted: 0, until: None, said: None }

@@ -62,7 +62,7 @@ fn handle(signal: i32, handler: extern "C" fn(i32)) -> io::Result<()> {
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
     action.sa_sigaction = handler as *const () as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART;
-    // SAFETY: the action is valid, and its handler does only what a handler may.
+    // SAFETY: the action is valid, and its handler is async-signal-safe.
     if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());
     }

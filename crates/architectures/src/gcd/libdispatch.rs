@@ -57,7 +57,7 @@ impl Library {
             ));
         };
         let symbol = |name: &CStr| {
-            // SAFETY: the handle is one of dlopen(3), and is never closed; the name ends with a
+            // SAFETY: the handle comes from dlopen(3), and is never closed; the name ends with a
             // zero byte.
             NonNull::new(unsafe { libc::dlsym(handle.as_ptr(), name.as_ptr()) }).ok_or_else(|| {
                 format!("{file} is not libdispatch: it has no {}", name.to_string_lossy())

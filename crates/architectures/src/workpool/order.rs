@@ -115,9 +115,9 @@ impl<T: Queued> Order<T> for ByPriority<T> {
 }
 
 /// A FIFO for each connection; all connections share the workers. One worker at a time has a
-/// connection. It keeps the connection until the FIFO is empty or the next request begins. So the
-/// blocks of a connection never overlap and never overtake each other. The worker that began a
-/// request finishes it with a warm cache.
+/// connection. The worker keeps the connection until the FIFO is empty or the next request begins.
+/// So the blocks of a connection never overlap and never overtake each other. The worker that began
+/// a request finishes it with a warm cache.
 pub(super) struct Serial<T> {
     /// The waiting blocks of each connection that has any.
     waiting: HashMap<u64, VecDeque<T>>,

@@ -165,10 +165,11 @@ impl Buffers {
 
     fn push(&mut self, number: u16) {
         let ring = self.ring.start.cast::<BufRingEntry>();
-        // SAFETY: the index is masked to the ring's entries, which are all within the mapping. The
-        // place at the tail is ours. There are as many places as buffers, so the kernel has taken
-        // the place's former entry. The tail lies in the first entry, in a field that the others
-        // leave alone (io_uring_register(2)), and is aligned; only this thread writes it.
+        // SAFETY: the index is masked to the ring's entries, which are all within the mapping. This
+        // thread owns the place at the tail. There are as many places as buffers, so the kernel has
+        // taken the place's former entry. The tail lies in the first entry, in a field that the
+        // other entries do not use (io_uring_register(2)). The tail is aligned, and only this
+        // thread writes it.
         unsafe {
             let place = ring.add(usize::from(self.tail & (MOST - 1))).as_mut();
             place.set_addr(self.memory.start.add(usize::from(number) * SIZE).addr().get() as u64);

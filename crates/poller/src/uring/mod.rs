@@ -19,8 +19,8 @@
 //!
 //! The ring names a descriptor by its number, in requests that it passes on later. If the caller
 //! closed the descriptor earlier, the number would mean another file. So the caller promises to
-//! keep a socket open until [`close`](Ring::close) or [`forget`](Poller::forget). That is why the
-//! three operations are unsafe.
+//! keep a socket open until [`close`](Ring::close) or [`forget`](Poller::forget). So the three
+//! operations are unsafe.
 //!
 //! A poll by io_uring always reports that the peer has ended its side (`POLLRDHUP`). A report ends
 //! a poll, unless the poll is multishot. So a poll for writing is multishot: it reports the peer's

@@ -78,7 +78,7 @@ impl Completion {
     ///
     /// # Safety
     ///
-    /// This is a completion of [`Queue::accept`]. The result of another request is no descriptor.
+    /// The completion is one of [`Queue::accept`]. The result of another request is no descriptor.
     pub(super) unsafe fn into_descriptor(self) -> Result<OwnedFd, Errno> {
         // SAFETY: the result of an accept is a new descriptor, and the completion, its only owner,
         // ends here.
@@ -129,7 +129,7 @@ impl Queue {
         self.begin(request.build(), name);
     }
 
-    /// Sends what is in `flight`.
+    /// Sends the bytes of `flight`.
     pub(super) fn send(&mut self, socket: BorrowedFd<'_>, flight: Flight, name: u64) {
         // With this flag the kernel goes on until all bytes are sent.
         let flags = (SendFlags::NOSIGNAL.bits() | WAIT_ALL) as i32;

@@ -6,9 +6,9 @@
 //!                                               └───────┘ ──▶ server 3: room ──▶ writers
 //! ```
 //!
-//! **One order.** A line does not go straight into the room of its server. It goes to Redis, and
-//! comes back to every server, this one included. So the order of PUBLISH in Redis is the order of
-//! the room. A member has one message under way at a time, so its own lines keep their order. A
+//! **One order.** A line does not go straight into the room of its server. The line goes to Redis,
+//! and comes back to every server, this one included. So the order of PUBLISH in Redis is the order
+//! of the room. A member has one message under way at a time, so its own lines keep their order. A
 //! message contains the lines that the member sent together.
 //!
 //! **Before and after.** A message may have no lines. When it comes back, all earlier messages have
@@ -56,7 +56,7 @@ pub(super) struct Across {
     rooms: PerLoop<Slot>,
 }
 
-/// The last room of a loop, if there was one. It may be over.
+/// The last room of a loop, if there was one. The room may be over.
 type Slot = Mutex<Option<Arc<Room>>>;
 
 /// The reason why a client does not become a member.

@@ -66,8 +66,8 @@ impl Log {
         self.end += length as u64;
     }
 
-    /// Copies the lines after `cursor`, at most [`STRETCH`] bytes of them, to the end of `lines`,
-    /// which is empty; returns the cursor after them. The stretch must be longer than any line.
+    /// Copies the lines after `cursor`, at most [`STRETCH`] bytes, to the empty `lines`. Returns
+    /// the cursor after them. The stretch must be longer than any line.
     pub(crate) fn copy(&self, cursor: u64, lines: &mut Vec<u8>) -> Result<u64, Overtaken> {
         let first = self.end - self.bytes.len() as u64;
         // A usize can count all bytes in memory.

@@ -65,7 +65,7 @@ pub(super) struct Member {
     progress: Notify,
     /// The position after the last message that came back, plus one. 0 while a message is expected.
     back: AtomicU64,
-    /// The position up to which the writer has copied. It changes only under the room's lock.
+    /// The position up to which the writer has copied. Changes only under the room's lock.
     cursor: AtomicU64,
     /// The position up to which the writer has to copy, if the member is leaving. Used only under
     /// the lock.

@@ -164,7 +164,7 @@ impl Game {
             }
             Met::Nobody(other) => {
                 drop(own);
-                // This waits for any input of this client. The second player does the pairing.
+                // `fill` waits for any input of this client. The second player does the pairing.
                 let filled = lines.fill(stream).await;
                 self.met_meanwhile(&other).ok_or(match filled {
                     Ok(true) => Ending::Word(EARLY),

@@ -68,7 +68,7 @@ const SHOWN: usize = 20;
 /// each byte is escaped.
 const LONGEST_FORM: usize = 16 << 10;
 
-/// A guestbook, shared by all its connections; a clone is the same one.
+/// A guestbook, shared by all its connections; a clone is the same guestbook.
 #[derive(Clone)]
 pub struct Guestbook {
     http: Http,

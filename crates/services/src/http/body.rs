@@ -233,8 +233,8 @@ fn skip_quoted(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// Names that no field of a trailer may have. Such fields describe framing, sender, destination or
-/// content (RFC 9110, section 6.5.1). Some implementations add the trailer to the head. They would
-/// read another request than the others.
+/// content (RFC 9110, section 6.5.1). Some implementations add the trailer to the head. Those
+/// implementations would read a different request.
 const NOT_IN_TRAILERS: [&str; 16] = [
     "authorization",
     "connection",

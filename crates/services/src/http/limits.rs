@@ -7,7 +7,7 @@ use std::{path::PathBuf, time::Duration};
 pub struct Config {
     /// The directory of the files to serve. `None`: the built-in demonstration pages.
     pub root: Option<PathBuf>,
-    /// The bounds on what a client may send and how long it may take.
+    /// The bounds on a client's bytes and times.
     pub limits: Limits,
 }
 

@@ -1,5 +1,5 @@
 //! The http service: files beneath a directory, or built-in pages, by HTTP/1.1 and HTTP/1.0 (RFC
-//! 9110 and RFC 9112). For services built on it, it also serves pages made for each request.
+//! 9110 and RFC 9112). Services that extend it add pages made for each request.
 //!
 //! ```text
 //!            input                      site                            output
@@ -17,7 +17,7 @@
 //! A request that repeats the last one on its connection is answered without an allocation, a lock
 //! or an atomic read-modify-write.
 //!
-//! Everything a client sends is bounded by [`Limits`]. If an error leaves the start of the next
+//! [`Limits`] bounds everything that a client sends. If an error leaves the start of the next
 //! request in doubt, the connection ends, but the reply still arrives.
 
 mod access;

@@ -83,7 +83,7 @@ impl Http {
         self.shared.site.look(target, now)
     }
 
-    /// Looks on the disk for a page that [`look`](Self::look) did not know. It blocks this kernel
+    /// Looks on the disk for a page that [`look`](Self::look) did not know. Blocks this kernel
     /// thread.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The network side of a connection. It gathers replies and sends them together.
+//! The network side of a connection. The wire gathers replies and sends them together.
 
 use std::{
     io::{self, ErrorKind, IoSlice},

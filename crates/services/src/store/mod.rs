@@ -142,8 +142,8 @@ impl Store {
     /// its end, and must be whole. The file is closed again. The name of a Redis host is resolved,
     /// but Redis need not run yet.
     ///
-    /// This is not `async`: call it before there are tasks and child processes, which share the
-    /// store's state.
+    /// The function is not `async`: call it before there are tasks and child processes, which share
+    /// the store's state.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl Store {
     /// Finds out whether the store answers, and tells the operator if it does not. Call it before
     /// the first client comes. An SQLite file has answered in [`new`](Store::new).
     ///
-    /// This is not `async`, and also part of the set-up. Nothing stays open.
+    /// The function is not `async`, and part of the set-up. Nothing stays open.
     ///
     /// # Errors
     ///

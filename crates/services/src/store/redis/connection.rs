@@ -30,8 +30,8 @@ impl Connection {
 
     /// Whether the peer has neither closed nor sent anything since the last exchange.
     ///
-    /// This costs a system call for each use of an idle connection. In return, a restart of Redis
-    /// is noticed *before* a command is sent, so no outcome is in doubt.
+    /// The check costs a system call for each use of an idle connection. In return, a restart of
+    /// Redis is noticed *before* a command is sent, so no outcome is in doubt.
     pub(super) fn is_quiet(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         matches!(recv(&self.stream, &mut [0; 1], flags), Err(Errno::WOULDBLOCK))

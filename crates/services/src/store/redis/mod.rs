@@ -10,12 +10,12 @@
 //! Connections stay in the group that opened them. So a stream stays on its loop, and no connection
 //! is open before a fork.
 //!
-//! **What is tried again.** An idle connection may turn out to be closed. Then a command that can
-//! be repeated without harm is sent once more on a new connection. These commands are LRANGE, HGET,
+//! **Repeated commands.** An idle connection may turn out to be closed. Then a command that can be
+//! repeated without harm is sent once more on a new connection. These commands are LRANGE, HGET,
 //! GET, and HSET of the same value. INCR and LPUSH are not repeated, because they may have been
 //! executed. A repetition could count a visitor or keep a remark twice. Their callers get
-//! [`Unavailable`](super::Unavailable). This is rare, because an idle connection is checked before
-//! it is used.
+//! [`Unavailable`](super::Unavailable). Such failures are rare, because an idle connection is
+//! checked before it is used.
 //!
 //! **While Redis is away.** A connection may be refused, closed at once, or answered by something
 //! that is not Redis. Then the group opens no further connections for [`REST`]. Calls use the idle

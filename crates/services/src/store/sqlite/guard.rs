@@ -1,4 +1,4 @@
-//! Whether the file is still the one that was opened, and still whole.
+//! Checks that the file is still the opened file, and still whole.
 //!
 //! SQLite writes into its log, and reads the file only when it needs a page. So it does not notice
 //! that another program deletes, replaces, truncates or overwrites the file. SQLite goes on

@@ -305,7 +305,7 @@ impl<W: Send + 'static> Job<W> {
 
 impl Failure {
     fn is_busy(&self) -> bool {
-        // This includes all variants of busy, also while SQLite recovers the log after a crash.
+        // Includes all variants of busy, also while SQLite recovers the log after a crash.
         matches!(self, Self::Sqlite(error) if is_busy(error))
     }
 
@@ -325,7 +325,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 ///
 /// A writer that has waited long asks more often than a newcomer, except for the newcomer's quick
 /// second attempt. SQLite's own handler does the opposite, so newcomers overtake old waiters. With
-/// it, some of a hundred processes were still waiting after five seconds.
+/// SQLite's handler, some of a hundred processes still waited after five seconds.
 fn pause(waited: Duration) -> Duration {
     let most = match waited.as_millis() {
         0..2 => Duration::from_micros(300),
