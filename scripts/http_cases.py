@@ -91,12 +91,17 @@ def table(groups, targets, scores):
 
 def converse(case, address):
     """Sends a case, ends that side, and returns the status codes and the last reply in small letters."""
+    return exchange(request(case), address, case.get("head", False))
+
+
+def exchange(sent, address, to_head):
+    """Sends bytes, ends that side, and returns the status codes and the last reply in small letters."""
     received = bytearray()
     with socket.create_connection(address, timeout=PATIENCE) as connection:
         # A server that has refused may close before it has read everything. Then the rest cannot be
         # sent, and a reset may follow what it had to say.
         with contextlib.suppress(ConnectionError):
-            connection.sendall(request(case))
+            connection.sendall(sent)
             connection.shutdown(socket.SHUT_WR)
         try:
             while piece := connection.recv(65536):
@@ -105,7 +110,7 @@ def converse(case, address):
             pass
         except TimeoutError:
             return ["no end"], ""
-    return replies(bytes(received), case.get("head", False))
+    return replies(bytes(received), to_head)
 
 
 def request(case):
@@ -190,7 +195,8 @@ def server(target):
 
 def start(name, home):
     if name != "nginx":
-        command = [DUALITY, "serve", name, "--architecture", "epoll", "--listen", "127.0.0.1:0"]
+        name, _, architecture = name.partition("@")
+        command = [DUALITY, "serve", name, "--architecture", architecture or "epoll", "--listen", "127.0.0.1:0"]
         if name == "guestbook":
             command += ["--store", f"sqlite:{home}/store"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
