@@ -2,9 +2,9 @@
  *
  *     PEER COST COUNT     prints     COST COUNT TOTAL ns|bytes     (README.md)
  *
- * A peer is one file. It lists its costs and passes them to `peer_main`. Each cost is a function
- * that does its operation `count` times and returns the time or memory used.
- * crates/costs/src/tasks.rs describes the costs. Peers keep the names and the order of that file.
+ * A peer is one file. It lists its costs and passes them to `peer_main`. A cost is a function. It
+ * does its operation `count` times, and returns the time or memory used. crates/costs/src/tasks.rs
+ * describes the costs. Peers keep the names and the order of that file.
  */
 #ifndef PEER_H
 #define PEER_H

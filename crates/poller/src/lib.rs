@@ -106,8 +106,8 @@ pub trait Poller {
     /// new user as spurious events.
     fn forget(&mut self, descriptor: BorrowedFd<'_>, token: Token);
 
-    /// Like [`forget`](Poller::forget), for a descriptor with duplicates (by dup(2)): the close
-    /// will not drop the last reference to the open file. epoll makes one more system call.
+    /// Like [`forget`](Poller::forget), for a descriptor with duplicates (by dup(2)). Its close
+    /// does not drop the last reference to the open file. epoll makes one more system call.
     fn forget_duplicate(&mut self, descriptor: BorrowedFd<'_>, token: Token) {
         self.forget(descriptor, token);
     }

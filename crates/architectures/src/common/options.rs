@@ -157,10 +157,9 @@ setters! {
 
 impl Default for Options {
     /// 100 workers (as ZeroHTTPd has them), one core, a backlog of 4,096, any number of
-    /// connections, stacks of 128 KiB, the best poller beneath `uthreads`. Loops serve first,
-    /// accept eagerly, sleep when they are idle, and have four helper threads read files. Each
-    /// stage has ten threads (as in SEDA). Connections wait while a stage has more than 1,024
-    /// events.
+    /// connections, stacks of 128 KiB. `uthreads` has the best poller. Loops serve first, accept
+    /// eagerly, sleep when they are idle, and have four helper threads read files. Each stage has
+    /// ten threads (as in SEDA). Connections wait while a stage has more than 1,024 events.
     fn default() -> Self {
         Self {
             workers: 100,

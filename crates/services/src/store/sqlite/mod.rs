@@ -9,10 +9,9 @@
 //! SQLite has one writer at a time. Within a process, writers queue in order, without a helper
 //! thread each. Between processes, the lock of the file decides. The lock has no queue, so a
 //! process tries repeatedly (see [`pause`]). A task waits for the lock, not a helper thread,
-//! because file reads need the helpers too. A connection belongs to the process that opened it, and
-//! must not be used after fork(2) in a child (<https://www.sqlite.org/howtocorrupt.html>, 2.7). So
-//! the first call of a process opens the connection. The [`guard`] checks whether the file is still
-//! whole.
+//! because file reads need the helpers too. A child must not use a connection of its parent after
+//! fork(2) (<https://www.sqlite.org/howtocorrupt.html>, 2.7). So the first call of a process opens
+//! its connection. The [`guard`] checks whether the file is still whole.
 
 mod create;
 mod guard;
