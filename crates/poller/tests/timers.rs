@@ -1,4 +1,4 @@
-//! The timing wheel against a sorted map: never early, never lost, at most a tick late.
+//! Tests the timing wheel against a sorted map: never early, never lost, at most a tick late.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

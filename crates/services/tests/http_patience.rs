@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use http_client::{Client, World, get, serve_in};
 
-/// Longer than any of these tests lasts, on any machine.
+/// A time limit that no test reaches on any machine.
 const EVER: Duration = Duration::from_secs(600);
 
 /// Long enough for many small steps of a client, and short enough to wait for.

@@ -45,7 +45,7 @@ impl Server {
         Self::start_asking(false)
     }
 
-    /// Starts a server that asks for a password, or does not.
+    /// Starts a server, with or without a password.
     fn start_asking(asks: bool) -> Self {
         let directory = TempDir::new().unwrap();
         let (port, process) = eventually("a port that stays free", || {
