@@ -135,7 +135,7 @@ fn what_is_wrong_with_a_compiled_program_is_told_in_a_line() {
     let output = compare(place.path(), &["--check", "--compiled", "./other {port} site"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.success() && said.contains("has no runtime of `duality cc` in it"),
+        output.status.success() && said.contains("lacks the runtime of `duality cc`"),
         "{said}"
     );
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -165,7 +165,7 @@ fn beyond_the_limit_requests_are_counted_and_not_kept(architecture: &[&str]) {
     let (rows, stages, said) = recorded.end();
     assert_eq!(rows.len(), 3);
     check(&rows, stages, 1);
-    assert!(said.contains("7 requests are not recorded, for --records-limit is 3"), "{said}");
+    assert!(said.contains("7 requests are not recorded, because --records-limit is 3"), "{said}");
 }
 
 #[test]

@@ -270,7 +270,7 @@ fn a_load_command_makes_the_load_and_the_lab_measures_the_server() {
         (&["--load-command", "no-such-load {port}"][..], "no such program"),
         (&["--load-command", "sh {port}", "-c", "1,2"][..], "put {connections} into it"),
         (&["--load-command", "sh {port}", "--window", "1s"][..], "the load command decides that"),
-        (&["--workers", "3"][..], "--workers: this is about servers of ours"),
+        (&["--workers", "3"][..], "--workers: this flag is for Duality's own servers"),
     ] {
         let output = compare(&[arguments, &["--check"]].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -154,7 +154,7 @@ impl Catalogue {
         let needs = self.look_up(name, setup).map_err(flag)?.needs;
         let entry = match self {
             Self::Own(service) => return Ok(service.served.clone()),
-            Self::BuiltIn => find(name).expect("it has been looked up"),
+            Self::BuiltIn => find(name).expect("the service has been looked up"),
         };
         let handler = (entry.open)(setup).map_err(|error| failed(&error))?;
         let served = Served::new(name, needs, handler).with_descriptors(entry.descriptors);

@@ -1,5 +1,5 @@
-//! What passes on a connection, as requests: for captures and proxies, which see bytes and do not
-//! know the protocol.
+//! Makes requests from the bytes on a connection, for captures and proxies. They see bytes and do
+//! not know the protocol.
 //!
 //! ```text
 //!   client  ▓▓▓              ▓▓▓▓                          a turn: bytes from the client,

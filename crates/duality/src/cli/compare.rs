@@ -36,9 +36,9 @@ pub(super) struct Arguments {
     /// The service (see `duality services`), or a plan: a file called PLAN.toml, which flags
     /// override
     #[arg(value_name = "SERVICE|PLAN.toml")]
-    subject: Option<String>,
-    /// A server given by its command line, with {port} in it, instead of a service: natively and by
-    /// `duality run` (docs/run.md)
+    pub(super) subject: Option<String>,
+    /// A server given by its command line, with {port} in it, instead of a service, measured
+    /// natively and by `duality run` (docs/run.md)
     ///
     /// The server runs in this working directory. --cores, --stack-size and --tick go to `duality
     /// run`. At each number of connections, the report answers whether to run it so: yes, no, or
@@ -54,9 +54,8 @@ pub(super) struct Arguments {
     /// (docs/cc.md)
     ///
     /// Build the server twice, once by your compiler and once by CC="duality cc", and name both.
-    /// --cores and --tick set its DUALITY_CORES and DUALITY_TICK. Without --cores it has a kernel
-    /// thread for each processor of --server-cpus. Without --cores, it has a kernel thread for each
-    /// processor of --server-cpus.
+    /// --cores and --tick set its DUALITY_CORES and DUALITY_TICK. Without --cores, it has a kernel
+    /// thread for each processor of --server-cpus.
     #[arg(
         long,
         value_name = "COMMAND",
@@ -294,7 +293,7 @@ impl Arguments {
             && !experiment.design.subjects().any(|subject| subject == name)
         {
             let names: Vec<&str> = experiment.design.subjects().collect();
-            let problem = format!("{name} is not compared: choose of {}", names.join(", "));
+            let problem = format!("{name} is not compared: choose from {}", names.join(", "));
             return Err(flag(Misfit::new("baseline", problem)));
         }
         Ok(experiment)
@@ -310,7 +309,8 @@ impl Arguments {
         let Some(first) = given.first() else { return Ok(()) };
         let name = first.split('=').next().unwrap_or(first);
         Err(Failure::misuse(format!(
-            "{name}: a plan of regimes has only --out, --resume and --check: write into {} what it can ask for (docs/plans.md)",
+            "{name}: a plan of regimes has only --out, --resume and --check: set the rest in {} \
+             (docs/plans.md)",
             file.display()
         )))
     }

@@ -31,7 +31,7 @@ pub(super) fn answer(catalogue: &Catalogue, arguments: &Arguments) -> Result<(),
         return Err(flag(Misfit::new("what-ifs", problem)));
     }
     if arguments.baseline.is_some() {
-        let problem = "the experiments of a plan have no common one: leave it out";
+        let problem = "the experiments of a plan have no common baseline: leave it out";
         return Err(flag(Misfit::new("baseline", problem)));
     }
     let shown = compare::Shown { tables, baseline: None, asked: "" };

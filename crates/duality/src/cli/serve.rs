@@ -51,9 +51,9 @@ pub(super) struct Arguments {
     store: Option<Location>,
     /// Acknowledge a write to the store once the disk has it, so that it survives a power cut too
     ///
-    /// Without it, an acknowledged write survives `kill -9` of the server, and the newest may be
-    /// lost with the power. SQLite only: each write waits for fsync(2). What Redis keeps through a
-    /// power cut is up to its `appendfsync`.
+    /// Without this flag, an acknowledged write survives `kill -9` of the server, and a power cut
+    /// may lose the newest writes. The flag is for SQLite only: each write waits for fsync(2).
+    /// Redis decides by its `appendfsync` what a power cut may lose.
     #[arg(long)]
     durable: bool,
     #[command(flatten)]
@@ -161,7 +161,7 @@ fn check_visibility(
     };
     if let Some(flag) = visibility.flags().find(is_blind) {
         return Err(Failure::misuse(format!(
-            "{flag}: {} has no tasks to tell of: choose another architecture",
+            "{flag}: {} has no tasks to show: choose another architecture",
             architecture.name()
         )));
     }

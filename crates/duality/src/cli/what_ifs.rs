@@ -12,7 +12,7 @@ use super::{Failure, experiment, flag};
 use crate::catalogue::Catalogue;
 
 /// The time of all experiments, without `--budget`.
-const USUAL: Duration = Duration::from_secs(6 * 60);
+const USUAL: Duration = Duration::from_secs(12 * 60);
 
 pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
     if arguments.baseline.is_some() {

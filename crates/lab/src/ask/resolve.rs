@@ -311,7 +311,7 @@ fn processors(settings: &Settings) -> Result<(Vec<usize>, Vec<usize>), Misfit> {
             let all = all.join(", ");
             return Err(Misfit::new(
                 key,
-                format!("no processor {absent} to be had: choose of {all}"),
+                format!("processor {absent} is not available: choose from {all}"),
             ));
         }
     }

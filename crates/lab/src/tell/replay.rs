@@ -114,8 +114,8 @@ pub(super) fn first_sentence(heading: &Heading, headroom: &[Headroom]) -> Option
         _ => (by_cost, "where the dearest takes a tenth of a processor".to_owned()),
     };
     Some(format!(
-        "At your traffic ({} requests/s) it does not matter: each takes under {} of a processor. It \
-         begins to matter at about {} times your traffic, {why}.",
+        "At your traffic ({} requests/s) any choice will do: each architecture takes under {} of \
+         a processor. The choice begins to matter at about {} times your traffic, {why}.",
         small(recording.rate(1)),
         percent(dearest),
         grouped(rounded(at)),

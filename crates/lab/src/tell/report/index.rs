@@ -152,7 +152,7 @@ impl Index {
 
 /// The text above the tables of the experiment called `name` on the terminal.
 pub fn heading(name: &str, design: &Design) -> String {
-    let heading = format!("{name}: {}", describe(design));
+    let heading = shortened(&format!("{name}: {}", describe(design)), COLUMNS);
     let line = "=".repeat(heading.chars().count());
     format!("\n{heading}\n{line}")
 }
