@@ -7,9 +7,9 @@
 //!
 //! A connection is *under way* unless it rests. A connection rests while it waits for its client to
 //! send or to receive. A full loop serves first. If it started all connections at once, it would
-//! return to each connection after the caches have lost its data. At 15,000 connections this makes
-//! every request a sixth dearer. A full loop still accepts, as long as its accept queue has room.
-//! If a connection overflows the kernel's accept queue, its client is silent for a second or
+//! return to each connection after the caches have lost its data. At 15,000 connections, each
+//! request would cost a sixth more. A full loop still accepts, as long as its accept queue has
+//! room. If a connection overflows the kernel's accept queue, its client is silent for a second or
 //! longer.
 //!
 //! Two options change this. Under [`Prefer::Accept`] every connection starts as it comes, and the

@@ -102,7 +102,7 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let (plan, experiments) = read(catalogue, path, flags)?;
     let how = How { out, resume, limit: flags.limit(&plan), shown: flags.shown };
-    carry_out(&plan, experiments, how)
+    carry_out(&plan, experiments, &how)
 }
 
 /// How the experiments of a plan are run.
@@ -120,9 +120,9 @@ pub(super) struct How<'a> {
 pub(super) fn carry_out(
     plan: &Plan,
     mut experiments: Vec<Experiment>,
-    how: How<'_>,
+    how: &How<'_>,
 ) -> Result<(), Failure> {
-    let How { out, resume, limit, shown } = how;
+    let How { out, resume, limit, shown } = *how;
     let folders: Vec<PathBuf> =
         plan.experiments.iter().map(|entry| out.join(&entry.name)).collect();
     let mut lengths = Vec::new();

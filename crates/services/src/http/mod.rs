@@ -1,5 +1,5 @@
-//! The http service: files beneath a directory, or built-in pages, by HTTP/1.1 and HTTP/1.0 (RFC
-//! 9110 and RFC 9112). Services that extend it add pages made for each request.
+//! The http service: files beneath a directory, or built-in pages, over HTTP/1.1 and HTTP/1.0 (RFC
+//! 9110, RFC 9112). Services that extend it add pages made for each request.
 //!
 //! ```text
 //!            input                      site                            output

@@ -141,8 +141,8 @@ fn parse_within<'b>(bytes: &'b [u8], room: &mut [MaybeUninit<Header<'b>>]) -> Op
 
 /// The value of a header field in a parsed `head`. `None` if there is no such field.
 ///
-/// For pages that need fields that [`Request`] does not have. The search costs only requests for
-/// such pages.
+/// For pages that need fields that [`Request`] does not have. Only requests for such pages pay for
+/// the search.
 ///
 /// # Errors
 ///

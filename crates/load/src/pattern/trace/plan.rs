@@ -561,7 +561,7 @@ pub(in crate::pattern::trace) mod tests {
     #[test]
     fn users_of_a_bunch_come_at_the_same_time_and_all_are_as_slow() {
         let starts: Vec<Recorded<'_>> =
-            (0..400).map(|place| (place * 250, &[(0, 64)] as &[_], 0)).collect();
+            (0..400).map(|place| (place * 250, &[(0_u64, 64_u64)] as &[_], 0)).collect();
         let trace = Arc::new(trace(&starts));
         let counted = |bunch| {
             let cut = Cut { users: 60, bunch, client_rate: Some(1_000), ..cut(60_000) };
