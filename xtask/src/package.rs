@@ -28,7 +28,16 @@ const SHELLS: [(&str, &str); 3] = [
 /// Builds the folder. If cargo-deb is installed, builds the package too.
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
     let mut build = cargo_command(workspace);
-    build.args(["build", "--profile", "dist", "--locked", "--package", "duality"]);
+    build.args([
+        "build",
+        "--profile",
+        "dist",
+        "--locked",
+        "--package",
+        "duality",
+        "--features",
+        "rustls",
+    ]);
     for outcome in [execute(&mut build), convert::build(workspace)] {
         if outcome != Passed {
             return outcome;

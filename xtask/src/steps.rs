@@ -239,7 +239,8 @@ fn clippy(workspace: &Workspace) -> Outcome {
         Passed => {}
         other => return other,
     }
-    cargo(workspace, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+    let all = ["clippy", "--workspace", "--features=duality/rustls", "--all-targets"];
+    cargo(workspace, &[&all[..], &["--", "-D", "warnings"]].concat())
 }
 
 fn typos(workspace: &Workspace) -> Outcome {
@@ -288,7 +289,13 @@ fn peers(workspace: &Workspace) -> Outcome {
 fn cargo_test(workspace: &Workspace) -> Outcome {
     // nextest would be faster, but runs no documentation tests.
     let mut command = cargo_command(workspace);
-    execute_tests(command.args(["test", "--workspace", "--no-fail-fast"]))
+    // TLS is not in a default build, so that the README's first command stays quick.
+    execute_tests(command.args([
+        "test",
+        "--workspace",
+        "--features=duality/rustls",
+        "--no-fail-fast",
+    ]))
 }
 
 fn loom(workspace: &Workspace) -> Outcome {

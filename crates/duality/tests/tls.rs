@@ -72,7 +72,7 @@ impl Server {
         let Some(address) = line.trim_end().strip_prefix("listening on ") else {
             let said = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
             assert!(said.contains("io_uring"), "{architecture}: {said}");
-            println!("skipped: {said}");
+            let _ = writeln!(std::io::stderr(), "skipped: {}", said.trim_end());
             child.wait().unwrap();
             return None;
         };
