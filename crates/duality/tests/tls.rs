@@ -125,6 +125,36 @@ fn body(tls: &mut Tls, told: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
+fn a_load_checks_the_certificate_and_every_reply() {
+    let directory = files();
+    let load = |server: &Server, flags: &[&str]| {
+        Command::new(PROGRAM)
+            .args(["load", &format!("https://localhost:{}/big", server.address.port())])
+            .args(["-c", "4", "-n", "200", "--timeout", "60s"])
+            .args(flags)
+            .current_dir(directory.path())
+            .output()
+            .unwrap()
+    };
+    for architecture in WORLDS {
+        let Some(server) = Server::start(directory.path(), "http", architecture) else { continue };
+        for flags in [&["--ca", "cert.pem"][..], &["--insecure", "--close"]] {
+            let output = load(&server, flags);
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{architecture}, {flags:?}: {output:?}");
+            assert!(said.contains("200 requests"), "{architecture}, {flags:?}: {said}");
+        }
+        // The system trusts no authority that this test made.
+        let output = load(&server, &[]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let missing = load(&server, &["--ca", "missing.pem"]);
+        let said = String::from_utf8_lossy(&missing.stderr);
+        assert!(said.contains("missing.pem") && said.lines().count() == 1, "{said}");
+        server.end(architecture);
+    }
+}
+
+#[test]
 fn every_architecture_serves_the_same_bytes() {
     let directory = files();
     let read = |name: &str| fs::read(directory.path().join("root").join(name)).unwrap();

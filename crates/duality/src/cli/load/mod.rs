@@ -16,8 +16,8 @@ use duality_lab::ask::settings::{
 use duality_lab::ask::thresholds::Threshold;
 use duality_lab::measure::behaviour::Behaviour;
 use duality_load::{
-    At, Cut, Error, Observer, Options, Pattern, Piece, Probe, Report, Slo, Stop, peak_goodput,
-    write_files,
+    At, Cut, Error, Observer, Options, Pattern, Piece, Probe, Report, Slo, Stop, Trust,
+    peak_goodput, write_files,
 };
 use duality_runtime::log;
 
@@ -121,6 +121,12 @@ pub(super) struct Arguments {
     /// what-if [default: as recorded]
     #[arg(long, value_name = "BYTES", requires = "trace", value_parser = parse_bytes, help_heading = heading::CLIENTS)]
     client_rate: Option<u64>,
+    /// Trust the authorities in this file (PEM) for https:// [default: those of the system]
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure", help_heading = heading::CLIENTS)]
+    ca: Option<PathBuf>,
+    /// Trust every certificate for https://, as test servers sign their own
+    #[arg(long, help_heading = heading::CLIENTS)]
+    insecure: bool,
     /// Write the files that --trace asks for into DIR, to be served by --root, and do nothing else
     #[arg(long, value_name = "DIR", requires = "trace", help_heading = heading::CLIENTS)]
     files: Option<PathBuf>,
@@ -248,6 +254,11 @@ impl Arguments {
             sources,
             crowd,
             requests_per_connection: self.requests_of.requests_per_connection,
+            trust: match (&self.ca, self.insecure) {
+                (_, true) => Trust::Anything,
+                (Some(file), false) => Trust::Authority(file.clone()),
+                (None, false) => Trust::System,
+            },
             ..Options::new(target)
         };
         let Some(trace) = &self.trace else { return Ok(options) };
