@@ -243,9 +243,14 @@ impl Options {
     fn route_to(&self, place: &Place) -> Route {
         let connections = self.connections_in_all();
         let stays = self.keep_alive && self.requests_per_connection.is_none();
+        self.way_to(place, self.sources.count(place, connections, stays))
+    }
+
+    /// The way to a server of the target from `sources` addresses.
+    fn way_to(&self, place: &Place, sources: u32) -> Route {
         // [`check`](Self::check) has refused authorities that cannot be read.
         let handshakes = self.target.handshakes(&self.trust).ok().flatten();
-        Route::new(place.clone(), self.sources.count(place, connections, stays)).with(handshakes)
+        Route::new(place.clone(), sources).with(handshakes)
     }
 
     /// The measured connections that may be open at once, and the crowd.
