@@ -18,7 +18,7 @@ impl Registry {
     ///
     /// # Panics
     ///
-    /// If two have the same name.
+    /// Panics if two architectures have the same name.
     #[must_use]
     pub fn with(added: &'static [&'static dyn Architecture]) -> Self {
         let registry = Self { added };

@@ -111,7 +111,7 @@ impl<'a, R> Waiters<'a, R> {
         }
     }
 
-    /// A task gives up. True if it gives back what it was handed, and no other task waits for that.
+    /// A task gives up. Returns true if the task gives an object back, and no other task waits.
     fn give_up(&mut self, index: usize) -> bool {
         let waiter = self.all.remove(index);
         self.queue.retain(|number| *number != waiter.number);

@@ -286,7 +286,7 @@ impl<'a> IntoIterator for &'a Trace {
 }
 
 impl Connection {
-    /// When each request is made if every reply takes no time, from the begin of the trace.
+    /// The time of each request from the beginning of the trace, if replies take no time.
     pub fn request_times(&self) -> impl Iterator<Item = Duration> {
         self.steps.iter().scan(self.start, |time, step| {
             *time = time.saturating_add(step.think);
@@ -294,7 +294,7 @@ impl Connection {
         })
     }
 
-    /// When the last request is made, if every reply takes no time.
+    /// The time of the last request, if replies take no time.
     pub fn last_request(&self) -> Duration {
         let thinks = self.steps.iter().map(|step| step.think);
         thinks.fold(self.start, Duration::saturating_add)

@@ -57,7 +57,7 @@ impl Turns {
         }
     }
 
-    /// `bytes` come from the server. Those before the first request are a greeting.
+    /// `bytes` come from the server. Bytes before the first request are a greeting.
     pub(crate) fn server(&mut self, time: i64, bytes: u64) {
         self.last = self.last.max(time);
         if let Some(turn) = &mut self.turn {

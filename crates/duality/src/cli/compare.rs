@@ -5,7 +5,7 @@ use std::time::Duration;
 use std::{fs, slice};
 
 use duality_lab::ask::budget;
-use duality_lab::ask::settings::{Misfit, Settings, parse_bytes, parse_duration};
+use duality_lab::ask::settings::{Misfit, Settings, parse_duration};
 use duality_lab::ask::variant::Choice;
 use duality_lab::format::in_shell;
 use duality_lab::measure as lab;
@@ -20,6 +20,7 @@ use duality_lab::tell::{data, report};
 use duality_runtime::log;
 
 use super::binary::{Binary, BinaryFlags, Words};
+use super::replay::ReplayFlags;
 use super::{
     ClientFlags, ConstraintFlags, Failure, HostFlags, SetupFlags, Tuning, experiment, explain,
     flag, heading, load, prices, print,
@@ -96,36 +97,8 @@ pub(super) struct Arguments {
     url: Option<String>,
     #[command(flatten)]
     clients: ClientFlags,
-    /// Your load: a recording, which all servers replay at once (docs/replay.md)
-    ///
-    /// `duality trace from` makes a recording from an access log. The answer says which
-    /// architecture costs least at this load, and whether the choice matters at your traffic. It
-    /// also says how many users each architecture has room for.
-    #[arg(long, visible_alias = "trace", value_name = "TRACE", conflicts_with_all = ["concurrency", "load_command"], display_order = 0)]
-    load_from: Option<PathBuf>,
-    /// How many times the users of --load-from [default: such that there is enough to measure]
-    #[arg(long, value_delimiter = ',', value_name = "N,…", help_heading = heading::CLIENTS)]
-    users: Option<Vec<usize>>,
-    /// How many times as fast --load-from is replayed: a what-if, since users do not think faster
-    #[arg(long, value_name = "X", help_heading = heading::CLIENTS)]
-    speed: Option<f64>,
-    /// The place in --load-from: busiest, median, or a time such as 90s [default: anywhere]
-    #[arg(long, value_name = "PLACE", help_heading = heading::CLIENTS)]
-    at: Option<String>,
-    /// So many users of --load-from come at the same time: a what-if [default: 1]
-    #[arg(long, value_name = "N", help_heading = heading::CLIENTS)]
-    bunch: Option<usize>,
-    /// Each client of --load-from takes its replies at most so fast, in bytes a second such as
-    /// 128KB: a what-if [default: as recorded]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = heading::CLIENTS)]
-    client_rate: Option<u64>,
-    /// Also measure what would change the answer: twice the users, bursts, no keep-alive, slow
-    /// clients
-    ///
-    /// Five experiments then share the time. The last lines say what each of them answers
-    /// (docs/replay.md).
-    #[arg(long, requires = "load_from", conflicts_with_all = ["bunch", "client_rate", "binary"], help_heading = heading::CLIENTS)]
-    pub(super) what_ifs: bool,
+    #[command(flatten)]
+    pub(super) replay: ReplayFlags,
     /// Architectures to compare, such as threads,epoll; without it, all
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     architectures: Option<Vec<String>>,
@@ -238,18 +211,13 @@ impl Arguments {
             seed: self.seed,
             path: self.path.clone(),
             store: self.store.clone(),
-            trace: self.load_from.clone(),
-            users: self.users.clone(),
-            speed: self.speed,
-            at: self.at.clone(),
-            bunch: self.bunch,
-            client_rate: self.client_rate,
             server_cpus: self.server_cpus.clone(),
             client_cpus: self.client_cpus.clone(),
             constraints: self.constraints.constraints(),
             current: self.constraints.current().map(str::to_owned),
             ..clients
         };
+        self.replay.put_into(&mut settings);
         self.hosts.put_into(&mut settings);
         self.setup.put_into(&mut settings);
         settings

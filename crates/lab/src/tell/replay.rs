@@ -75,8 +75,8 @@ fn held(heading: &Heading, recording: &Recording, name: &str) -> Option<(f64, us
     stay.then(|| (holds as f64 / recording.open, holds))
 }
 
-/// The lack of a subject with this many users, if there was one: unanswered requests, a failure, or
-/// a limit of the user's that was broken for sure.
+/// The lack of a subject with this many users, if there was one. Lacks are unanswered requests, a
+/// failure, and a limit that was broken for sure.
 fn lack(summary: &Summary, row: &Row) -> Option<String> {
     let broken = row.medians().and_then(|medians| {
         let checks = summary.checks(medians);

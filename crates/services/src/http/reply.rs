@@ -10,8 +10,8 @@ use super::{
     status::{self, Status},
 };
 
-/// A reply without a file. `Server`, `Date`, `Content-Length` and `Connection` are added when it is
-/// written.
+/// A reply without a file. The server adds `Server`, `Date`, `Content-Length` and `Connection` when
+/// it writes the reply.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reply {
     /// How the request went.
