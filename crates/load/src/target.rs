@@ -237,8 +237,9 @@ impl FromStr for Target {
     type Err = TargetError;
 
     /// Reads `SERVICE://HOST:PORT[/PATH]`. `HOST:PORT[/PATH]` means http, and a port alone also
-    /// means 127.0.0.1. `https` is http by TLS, on port 443 if none is given. Servers of one chat or game are `chat://HOST:PORT,HOST:PORT`. An http
-    /// server at a Unix socket is `http+unix:///PATH/TO.SOCK:/URL`.
+    /// means 127.0.0.1. `https` is http by TLS, on port 443 if none is given. Servers of one chat
+    /// or game are `chat://HOST:PORT,HOST:PORT`. An http server at a Unix socket is
+    /// `http+unix:///PATH/TO.SOCK:/URL`.
     ///
     /// Host names are looked up here. A load of http goes to all of its addresses. Other loads go
     /// to its first IPv4 address, if it has one. The default port of services with pages is 80. The

@@ -12,7 +12,7 @@
 //!
 //! Source: Truppel & Abreu, section V.A.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -21,8 +21,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, read, write};
 use rustix::pipe::{PipeFlags, pipe_with};
-
-use super::socket::{Access, Channel, Moved};
 
 /// Bytes of an injected request.
 const REQUEST: usize = 8;
@@ -135,7 +133,7 @@ pub(super) struct Injected {
 impl Injected {
     /// The client's input, and its end. The bytes look random and are computed from the client's
     /// number (SplitMix64, Steele, Lea & Flood 2014).
-    fn take_input(&self, buffer: &mut [MaybeUninit<u8>]) -> usize {
+    pub(super) fn take_input(&self, buffer: &mut [MaybeUninit<u8>]) -> usize {
         let mut mixed = self.number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -151,31 +149,9 @@ impl Injected {
     }
 
     /// Takes the sent bytes.
-    fn take(&self, count: usize) -> usize {
+    pub(super) fn take(&self, count: usize) -> usize {
         self.sent.fetch_add(count as u64, Ordering::Relaxed);
         count
-    }
-}
-
-impl Channel for Injected {
-    fn is_injected(&self) -> bool {
-        true
-    }
-
-    fn receive(
-        &self,
-        _network: &Access<'_>,
-        buffer: &mut [MaybeUninit<u8>],
-    ) -> io::Result<Moved<usize>> {
-        Ok(Moved::all(self.take_input(buffer)))
-    }
-
-    fn send(&self, _network: &Access<'_>, buffers: &[IoSlice<'_>]) -> io::Result<Moved<usize>> {
-        Ok(Moved::all(self.take(buffers.iter().map(|buffer| buffer.len()).sum())))
-    }
-
-    fn send_last(&self, _network: &Access<'_>, bytes: &[u8]) -> io::Result<Moved<usize>> {
-        Ok(Moved::all(self.take(bytes.len())))
     }
 }
 

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 use super::{Access, Done, Moved, Socket, TimeLimit};
 use crate::event_loop::current;
+use crate::net::injection::Injected;
 
 /// Turns the bytes of a service into those of the network, and back. Each function is one attempt.
 /// It returns `WouldBlock` where the attempt on the network does, and is then called again.
@@ -56,6 +57,28 @@ pub(in crate::net) trait Channel: Send + Sync {
     /// Tells the peer of the end without waiting, if it has not been told.
     fn close(&self, socket: BorrowedFd<'_>) {
         let _ = socket;
+    }
+}
+
+impl Channel for Injected {
+    fn is_injected(&self) -> bool {
+        true
+    }
+
+    fn receive(
+        &self,
+        _network: &Access<'_>,
+        buffer: &mut [MaybeUninit<u8>],
+    ) -> io::Result<Moved<usize>> {
+        Ok(Moved::all(self.take_input(buffer)))
+    }
+
+    fn send(&self, _network: &Access<'_>, buffers: &[IoSlice<'_>]) -> io::Result<Moved<usize>> {
+        Ok(Moved::all(self.take(buffers.iter().map(|buffer| buffer.len()).sum())))
+    }
+
+    fn send_last(&self, _network: &Access<'_>, bytes: &[u8]) -> io::Result<Moved<usize>> {
+        Ok(Moved::all(self.take(bytes.len())))
     }
 }
 

@@ -7,8 +7,8 @@
 //!   Session: a channel of the socket       read, write, fill, shutdown: as before
 //! ```
 //!
-//! rustls makes no system call. So each read and write of a session waits in the way of its world,
-//! and a service is the same code with TLS and without.
+//! rustls makes no system call. So each read and write of a session waits in the way of its world.
+//! A service is the same code with TLS and without.
 //!
 //! A read reaches the network only when no decrypted byte is left. A write returns once its records
 //! are with the kernel. A write that is dropped earlier may have been sent.
