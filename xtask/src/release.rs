@@ -7,7 +7,7 @@
 //!
 //! Every file is a function of the commit and of the compilers. Times are the commit's
 //! (`SOURCE_DATE_EPOCH`), paths are mapped to names that no machine has, and the archive is sorted.
-//! `--verify` builds a second time in a folder whose path has another length, and compares.
+//! `--verify` builds a second time, in a folder with a path of another length, and compares.
 
 use std::fs;
 use std::io;
@@ -50,9 +50,11 @@ fn release(workspace: &Workspace, verify: bool) -> Result<PathBuf, String> {
             passed(execute(cargo_command(workspace).args(install)), program)?;
         }
     }
+    // Of this commit are both builds, even if another one is made meanwhile.
+    let commit = git(workspace, &["rev-parse", "HEAD"])?;
     let built = workspace.target.join("release-build");
     remove(&built)?;
-    let first = Build::make(workspace, &built.join("1/duality"))?;
+    let first = Build::make(workspace, &commit, &built.join("1/duality"))?;
     let folder = workspace.target.join("releases").join(&first.version);
     remove(&folder)?;
     make(folder.parent().expect("it is in a folder"))?;
@@ -60,7 +62,7 @@ fn release(workspace: &Workspace, verify: bool) -> Result<PathBuf, String> {
     if verify {
         // The first build's paths end here, so that nothing of the second can read them.
         remove(&built.join("1"))?;
-        let second = Build::make(workspace, &built.join("second-time/duality"))?;
+        let second = Build::make(workspace, &commit, &built.join("second-time/duality"))?;
         compare(&folder, &second.folder)?;
         println!("built twice, and the same bit for bit");
     }
@@ -75,9 +77,9 @@ struct Build {
 }
 
 impl Build {
-    fn make(workspace: &Workspace, checkout: &Path) -> Result<Self, String> {
-        check_out(workspace, checkout)?;
-        let time = git(workspace, &["log", "-1", "--format=%ct"])?;
+    fn make(workspace: &Workspace, commit: &str, checkout: &Path) -> Result<Self, String> {
+        check_out(workspace, commit, checkout)?;
+        let time = git(workspace, &["log", "-1", "--format=%ct", commit])?;
         let environment = environment(checkout, &time)?;
         let version = tools::run(cargo_command(workspace).current_dir(checkout).args([
             "pkgid",
@@ -110,12 +112,12 @@ impl Build {
     }
 }
 
-/// Writes the files of HEAD to a folder.
-fn check_out(workspace: &Workspace, checkout: &Path) -> Result<(), String> {
+/// Writes the files of a commit to a folder.
+fn check_out(workspace: &Workspace, commit: &str, checkout: &Path) -> Result<(), String> {
     make(checkout)?;
     let archive = checkout.with_extension("tar");
     let output = format!("--output={}", archive.display());
-    git(workspace, &["archive", &output, "HEAD"])?;
+    git(workspace, &["archive", &output, commit])?;
     let mut tar = Command::new("tar");
     tools::run(tar.arg("--extract").arg("--file").arg(&archive).arg("--directory").arg(checkout))?;
     fs::remove_file(&archive).map_err(|error| told(&archive, &error))
@@ -164,7 +166,7 @@ fn archive(folder: &Path, into: &Path, name: &str, time: &str) -> Result<(), Str
     tools::run(Command::new("gzip").args(["--best", "--no-name"]).arg(&path)).map(drop)
 }
 
-/// Copies the SBOM of the command; cargo-cyclonedx writes one for each package, beside its manifest.
+/// Copies the SBOM of the command. cargo-cyclonedx writes one beside the manifest of each package.
 /// The identifiers of packages have the path of the checkout.
 fn write_bill(checkout: &Path, to: &Path) -> Result<(), String> {
     let made = checkout.join("crates/duality/bill.json");

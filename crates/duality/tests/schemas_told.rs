@@ -1,5 +1,5 @@
-//! The JSON of models and trials is as `schemas/` says: models of a kept run, unit costs that the
-//! command measures, and every event that a trial can tell.
+//! The JSON of models, unit costs and trials is as `schemas/` says. The model is of a kept run. The
+//! events of trials are all that there are.
 
 mod schema;
 
