@@ -41,10 +41,13 @@ const SETTINGS: [(&str, &str); 4] = [
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
     let mut build = cargo_command(workspace);
     build.args(["build", "--profile", "dist", "--locked", "--package", "duality"]);
-    for outcome in [execute(&mut build), convert::build(workspace)] {
-        if outcome != Passed {
-            return outcome;
-        }
+    match execute(&mut build) {
+        Passed => {}
+        other => return other,
+    }
+    match convert::build(workspace) {
+        Passed => {}
+        other => return other,
     }
     let folder = workspace.target.join("package");
     if let Err(problem) = fill(workspace, &folder) {
