@@ -55,8 +55,8 @@ fn a_model_fits() {
     let folder = tempfile::tempdir().unwrap();
     let costs = folder.path().join("costs.json");
     fs::write(&costs, kept_costs().to_string()).unwrap();
-    let arguments =
-        ["model", kept().to_str().unwrap(), "--unit-costs", costs.to_str().unwrap(), "--json"];
+    let (kept, costs) = (kept(), costs.to_str().unwrap());
+    let arguments = ["model", kept.to_str().unwrap(), "--unit-costs", costs, "--json"];
     let model = read(&printed(&arguments));
     fits("model", &model);
     assert!(!model["workloads"][0]["architectures"].as_array().unwrap().is_empty());
