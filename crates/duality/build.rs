@@ -51,7 +51,11 @@ fn build(package: &Path, target: &Path, engine: &Path) {
     for flag in ["-nostdlib", "-Wl,-z,now", "-Wl,-z,initfirst", "-Wl,--strip-debug"] {
         cargo.arg("-C").arg(format!("link-arg={flag}"));
     }
-    // The flags of the outer build (sanitizers, loom, clippy) do not apply to the engine.
+    // A reproducible build maps paths in the engine too. The other flags of the outer build
+    // (sanitizers, loom, clippy) do not apply to the engine.
+    let flags = variable("CARGO_ENCODED_RUSTFLAGS");
+    let flags = flags.to_string_lossy();
+    cargo.args(flags.split('\u{1f}').filter(|flag| flag.starts_with("--remap-path-prefix=")));
     for name in [
         "CARGO_ENCODED_RUSTFLAGS",
         "RUSTFLAGS",

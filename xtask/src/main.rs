@@ -16,6 +16,7 @@ mod outcome;
 mod package;
 mod pages;
 mod peers;
+mod release;
 mod soak;
 mod steps;
 mod tidy;
@@ -74,6 +75,8 @@ fn main() -> ExitCode {
         ["aarch64"] => steps::run_aarch64(&workspace),
         ["guide"] => steps::run_guide(&workspace),
         ["package"] => steps::run_package(&workspace),
+        ["release"] => steps::run_release(&workspace, false),
+        ["release", "--verify"] => steps::run_release(&workspace, true),
         ["soak", ref rest @ ..] => steps::run_soak(&workspace, rest),
         [name] => match STEPS.iter().position(|step| step.name == name) {
             Some(index) => steps::run(&workspace, &STEPS[index..=index]),
@@ -107,6 +110,7 @@ fn help() -> String {
     text += &entry("guide", 12, guide::ABOUT);
     text += &entry("hosts", 12, hosts::ABOUT);
     text += &entry("package", 12, "builds the Debian package, and the folder that it is made of");
+    text += &entry("release", 12, release::ABOUT);
     text += "\nRules of `tidy`; xtask/src/tidy/mod.rs has the exceptions, and why:\n";
     for rule in tidy::RULES {
         text += &entry(rule.name, 16, rule.demand);
@@ -138,8 +142,8 @@ mod tests {
         let help = help();
         let names =
             STEPS.iter().map(|step| step.name).chain(tidy::RULES.iter().map(|rule| rule.name));
-        for name in names.chain(["test", "soak", "aarch64", "convert", "guide", "hosts", "package"])
-        {
+        let others = ["soak", "aarch64", "convert", "guide", "hosts", "package", "release"];
+        for name in names.chain(["test"]).chain(others) {
             assert!(help.contains(&format!("\n  {name} ")), "{name}");
         }
         let wide = help.lines().find(|line| line.chars().count() > COLUMNS);

@@ -4,7 +4,8 @@
 //!   target/dist/duality                       the command, optimised throughout (profile `dist`)
 //!   target/package/bin/duality                the same
 //!   target/package/lib/duality/               the pass of `duality cc`, if LLVM 19 is there
-//!   target/package/share/                     manual pages, and completions of three shells
+//!   target/package/lib/systemd/system/        units, for the prefix /usr/local
+//!   target/package/share/                     manual pages, completions of three shells, licences
 //!   target/debian/duality_VERSION_ARCH.deb    the package, by cargo-deb
 //! ```
 //!
@@ -25,23 +26,30 @@ const SHELLS: [(&str, &str); 3] = [
     ("fish", "fish/vendor_completions.d/duality.fish"),
 ];
 
-/// Builds the folder. If cargo-deb is installed, builds the package too.
+/// What an installation has to read.
+const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
+
+/// The units, their settings and what they serve: files of packaging/, and where they go.
+const SETTINGS: [(&str, &str); 4] = [
+    ("duality.service", "lib/systemd/system"),
+    ("duality.socket", "lib/systemd/system"),
+    ("duality.default", "share/doc/duality"),
+    ("site/index.html", "share/doc/duality"),
+];
+
+/// Builds the folder, and the package where cargo-deb is there.
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
     let mut build = cargo_command(workspace);
-    build.args([
-        "build",
-        "--profile",
-        "dist",
-        "--locked",
-        "--package",
-        "duality",
-        "--features",
-        "rustls",
-    ]);
-    for outcome in [execute(&mut build), convert::build(workspace)] {
-        if outcome != Passed {
-            return outcome;
-        }
+    build.args(["build", "--profile", "dist", "--locked", "--package", "duality"]);
+    // A default build has no TLS, so that it is quick.
+    build.args(["--features", "rustls"]);
+    match execute(&mut build) {
+        Passed => {}
+        other => return other,
+    }
+    match convert::build(workspace) {
+        Passed => {}
+        other => return other,
     }
     let folder = workspace.target.join("package");
     if let Err(problem) = fill(workspace, &folder) {
@@ -73,6 +81,18 @@ fn fill(workspace: &Workspace, folder: &Path) -> Result<(), String> {
     let pass = "libduality_convert.so";
     copy(&convert::folder(workspace).join(pass), &folder.join("lib/duality").join(pass))?;
     let share = folder.join("share");
+    for document in DOCUMENTS {
+        copy(&workspace.root.join(document), &share.join("doc/duality").join(document))?;
+    }
+    for (file, place) in SETTINGS {
+        // The package of Debian has these with the paths that they name.
+        let from = workspace.root.join("packaging").join(file);
+        let text = fs::read_to_string(&from).map_err(|error| told(&from, &error))?;
+        let to = folder.join(place).join(file);
+        make(to.parent().expect("it is in the folder"))?;
+        let text = text.replace("/usr/", "/usr/local/");
+        fs::write(&to, text).map_err(|error| told(&to, &error))?;
+    }
     tools::run(Command::new(&command).arg("manual").arg(share.join("man/man1")))?;
     for (shell, file) in SHELLS {
         let text = tools::run(Command::new(&command).args(["completions", shell]))?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::outcome::Outcome::{self, Failed, Partly, Passed, Skipped};
 use crate::outcome::{cargo_command, execute, execute_tests};
 use crate::tidy::{self, Tree};
-use crate::{Workspace, aarch64, convert, fuzz, guide, miri, package, peers, soak, tools};
+use crate::{Workspace, aarch64, convert, fuzz, guide, miri, package, peers, release, soak, tools};
 
 /// One check of the workspace, which is also a command.
 pub(crate) struct Step {
@@ -87,6 +87,11 @@ pub(crate) fn run_package(workspace: &Workspace) -> ExitCode {
     run_by(&[step("package", "builds the files of an installation", package::run)], |step| {
         (step.run)(workspace)
     })
+}
+
+/// Makes a release.
+pub(crate) fn run_release(workspace: &Workspace, verify: bool) -> ExitCode {
+    run_by(&[step("release", release::ABOUT, |_| Passed)], |_| release::run(workspace, verify))
 }
 
 /// Compiles and tests for aarch64.

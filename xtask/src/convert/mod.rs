@@ -100,7 +100,9 @@ fn source(workspace: &Workspace) -> PathBuf {
 fn build_all(workspace: &Workspace) -> Result<(), String> {
     let (source, folder) = (source(workspace), folder(workspace));
     let pass = compile_all(&source.join("pass"), "cpp", &folder.join("pass"), |command| {
-        command.args(FLAGS);
+        // An installed pass names no folder of the machine that built it.
+        let map = format!("-ffile-prefix-map={}=/duality", workspace.root.display());
+        command.args(FLAGS).arg(map);
     })?;
     let mut link = Command::new(llvm("clang++"));
     run(link.args(["-shared", "-o"]).arg(folder.join("libduality_convert.so")).args(pass))?;

@@ -159,7 +159,7 @@ fn figure(
         about: &format!("{name}: {caption}"),
         below,
         is_logarithmic: false,
-        is_over_time: false,
+        is_straight_across: false,
         marked: Vec::new(),
         across: |count| how_many(count.round() as usize),
         up,

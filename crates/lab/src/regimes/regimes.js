@@ -1,10 +1,9 @@
 // The plots of a run of regimes. A choice of another regime, layer or subject redraws them.
-const { subjects, all, regimes } = JSON.parse(document.getElementById("data").textContent);
+const { subjects, first, all, regimes } = JSON.parse(document.getElementById("data").textContent);
 const element = (id) => document.getElementById(id);
 const colour = (at) => `light-dark(hsl(${(at * 137.5) % 360} 75% 36%), hsl(${(at * 137.5) % 360} 70% 66%))`;
 // Neighbours in the list differ in more than their colour.
 const DASHES = ["none", "7 3", "2 3"];
-const [WIDTH, HEIGHT] = [420, 300];
 const [LEFT, RIGHT, TOP, BOTTOM] = [52, 14, 10, 36];
 
 // The three plots: the place of a point with T, #B and #CP, and the labels of axes.
@@ -23,7 +22,7 @@ for (const name of ["all together", ...regimes.map(({ name }) => name)]) {
 }
 const shown = subjects.map((name, at) => {
   const label = document.createElement("label");
-  const box = Object.assign(document.createElement("input"), { type: "checkbox", checked: true });
+  const box = Object.assign(document.createElement("input"), { type: "checkbox", checked: first[at] });
   const mark = document.createElement("i");
   mark.style.setProperty("--line", colour(at));
   label.append(box, mark, name);
@@ -66,6 +65,9 @@ function draw(chosen, at) {
     ...(layers.moving ? curve.map(([x, , moving]) => [x, moving]) : []),
   ]);
   const into = element(`plot${at}`);
+  // The unit is a pixel, so that text has its size on screens of every width.
+  const WIDTH = Math.max(280, into.parentElement.clientWidth - 24);
+  const HEIGHT = Math.round(Math.max(260, WIDTH * 0.48));
   into.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
   into.replaceChildren();
   const across = scale(places.map(([x]) => x), LEFT, WIDTH - RIGHT);
@@ -146,4 +148,5 @@ for (const control of [...shown, element("raw"), element("mean"), element("movin
   control.addEventListener("change", redraw);
 }
 addEventListener("hashchange", follow);
+addEventListener("resize", redraw);
 follow();

@@ -14,6 +14,14 @@ use super::summary::Summary;
 use crate::format::{self, grouped};
 use crate::page::{page, script_data, write_whole};
 
+/// The modes of Truppel and Abreu, by the arguments of `duality serve`: threads, their work pool at
+/// its best, and GCD.
+const MODES: [&[&str]; 3] = [
+    &["--architecture=threads"],
+    &["--architecture=workpool-fifo", "--workers=8"],
+    &["--architecture=gcd"],
+];
+
 /// Writes the page.
 ///
 /// # Errors
@@ -121,5 +129,34 @@ fn data(summary: &Summary<'_>, cells: &[Cell]) -> serde_json::Value {
         .iter()
         .map(|subject| json!({ "curves": curves(subject, None), "points": [] }))
         .collect();
-    json!({ "subjects": names, "all": all, "regimes": regimes.collect::<Vec<_>>() })
+    let first = first(&summary.heading.subjects);
+    json!({ "subjects": names, "first": first, "all": all, "regimes": regimes.collect::<Vec<_>>() })
+}
+
+/// Which subjects the plots show at first: the paper's three modes, or all if the run lacks two of
+/// them. Thirteen lines in a plot cannot be read.
+fn first(subjects: &[(String, Vec<String>)]) -> Vec<bool> {
+    let are: Vec<bool> =
+        subjects.iter().map(|(_, arguments)| MODES.iter().any(|mode| mode == arguments)).collect();
+    match are.iter().filter(|&&is| is).count() {
+        0 | 1 => vec![true; subjects.len()],
+        _ => are,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_paper_s_modes_come_first_and_without_them_all_do() {
+        let subject = |arguments: &[&str]| {
+            (String::new(), arguments.iter().map(|&word| word.to_owned()).collect())
+        };
+        let pool = subject(&["--architecture=workpool-fifo", "--workers=8"]);
+        let (threads, epoll) =
+            (subject(&["--architecture=threads"]), subject(&["--architecture=epoll"]));
+        assert_eq!(first(&[threads.clone(), epoll.clone(), pool]), [true, false, true]);
+        assert_eq!(first(&[threads, epoll]), [true, true]);
+    }
 }

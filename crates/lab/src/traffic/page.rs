@@ -126,7 +126,7 @@ fn chart(
     below: &'static str,
     across: fn(f64) -> String,
     up: fn(f64) -> String,
-    is_over_time: bool,
+    is_straight_across: bool,
     points: Vec<Point>,
 ) -> Option<Figure> {
     if points.len() < 2 {
@@ -137,7 +137,7 @@ fn chart(
         about: caption,
         below,
         is_logarithmic: false,
-        is_over_time,
+        is_straight_across,
         marked: Vec::new(),
         across,
         up,

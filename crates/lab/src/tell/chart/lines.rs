@@ -21,8 +21,8 @@ pub struct Lines<'a> {
     pub below: &'a str,
     /// Whether the upright axis is logarithmic. Otherwise the axis begins at zero.
     pub is_logarithmic: bool,
-    /// Whether the lower axis is a time that begins at zero. Otherwise the axis is logarithmic.
-    pub is_over_time: bool,
+    /// Whether the lower axis is straight and begins at zero. Otherwise the axis is logarithmic.
+    pub is_straight_across: bool,
     /// The values to mark on the lower axis. If there are none, the axis chooses marks.
     pub marked: Vec<f64>,
     /// The format of values on the lower axis.
@@ -82,7 +82,7 @@ impl Lines<'_> {
         if points().next().is_none() {
             return String::new();
         }
-        let x = match self.is_over_time {
+        let x = match self.is_straight_across {
             true => Scale::straight([0.0, across[1]], [LEFT + 8.0, right]),
             false => Scale::logarithmic(across, [LEFT + 8.0, right]),
         };
@@ -260,7 +260,7 @@ mod tests {
             about: "a \"chart\"",
             below: "connections",
             is_logarithmic: false,
-            is_over_time: false,
+            is_straight_across: false,
             marked: vec![1.0, 10.0, 1000.0],
             across: |value| format!("{value:.0}"),
             up: |value| format!("{value:.0}"),
@@ -293,7 +293,7 @@ mod tests {
             about: "a",
             below: "b",
             is_logarithmic: false,
-            is_over_time: false,
+            is_straight_across: false,
             marked: Vec::new(),
             across: |value| format!("{value:.0}"),
             up: |value| format!("{value:.0}"),
@@ -326,7 +326,7 @@ mod tests {
             about: "a",
             below: "b",
             is_logarithmic: false,
-            is_over_time: false,
+            is_straight_across: false,
             marked: Vec::new(),
             across: |value| format!("{value:.0}"),
             up: |value| format!("{value:.0}"),

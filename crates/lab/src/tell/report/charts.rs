@@ -259,7 +259,7 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
             ["throughput", "Requests per second", "Medians. Where the load generator was the \
                 limit, the true rate may be higher. Higher is better."],
             "open connections",
-            Axis { is_logarithmic: false, told: short, across: grouped },
+            Axis { is_logarithmic: false, is_straight_across: false, told: short, across: grouped },
             by_connections,
             |medians| medians.requests_per_second.value,
             Medians::is_comparable,
@@ -268,7 +268,7 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
             ["cpu", "Server processor time per request", "This figure decides where servers are \
                 busy: it does not depend on the speed of the load generator. Lower is better."],
             "open connections",
-            Axis { is_logarithmic: false, told: time, across: grouped },
+            Axis { is_logarithmic: false, is_straight_across: false, told: time, across: grouped },
             by_connections,
             |medians| medians.cpu_us,
             Medians::is_comparable,
@@ -276,7 +276,7 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
         lines.figure(
             ["latency", "Latency that 99 % of requests keep", "Medians of the windows. Lower is better; the table has the other percentiles."],
             "open connections",
-            Axis { is_logarithmic: true, told: time, across: grouped },
+            Axis { is_logarithmic: true, is_straight_across: false, told: time, across: grouped },
             by_connections,
             |medians| medians.p99_us,
             |medians| !medians.invalid,
@@ -285,15 +285,15 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
             ["memory", "Server memory", "The peak of all processes of a server: for several \
                 processes, the sum of their shares. Lower is better."],
             "open connections",
-            Axis { is_logarithmic: true, told: |mebibytes| format!("{} MiB", short(mebibytes)), across: grouped },
+            Axis { is_logarithmic: true, is_straight_across: false, told: |mebibytes| format!("{} MiB", short(mebibytes)), across: grouped },
             by_connections,
             |medians| medians.memory_bytes / f64::from(1 << 20),
             |_| true,
         ),
         lines.figure(
-            ["service-time", "Mean service time against measured load", "How long a request takes when so many are in service at once, which is the measured load (Kerneis & Chroboczek 2009, Fig. 2). A server that adds the same time for each further request draws a straight line."],
+            ["service-time", "Mean service time against measured load", "How long a request takes when so many are in service at once, which is the measured load (Kerneis & Chroboczek 2009, Fig. 2). A server that adds the same time for each further request draws a straight line, since both axes are straight; the table of slopes has its numbers."],
             "requests in service",
-            Axis { is_logarithmic: true, told: time, across: short },
+            Axis { is_logarithmic: false, is_straight_across: true, told: time, across: short },
             |_, medians| medians.measured_load,
             |medians| medians.mean_us,
             |medians| !medians.invalid,
@@ -301,7 +301,7 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
         Over { has_diagonal: true, ..lines.clone() }.figure(
             ["measured-load", "Measured against offered load", "Requests in service on average, against open connections (Fig. 1 there). On the dotted diagonal every connection has a request in service; beneath it something else, such as the load generator, held requests back."],
             "open connections",
-            Axis { is_logarithmic: true, told: short, across: grouped },
+            Axis { is_logarithmic: true, is_straight_across: false, told: short, across: grouped },
             by_connections,
             |medians| medians.measured_load,
             |medians| !medians.invalid,
@@ -313,6 +313,7 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
 #[derive(Clone, Copy)]
 struct Axis {
     is_logarithmic: bool,
+    is_straight_across: bool,
     told: fn(f64) -> String,
     across: fn(f64) -> String,
 }
@@ -364,7 +365,7 @@ impl Over<'_> {
             about: &format!("{title}, against {below}"),
             below,
             is_logarithmic: axis.is_logarithmic,
-            is_over_time: false,
+            is_straight_across: axis.is_straight_across,
             marked: if below == "open connections" {
                 summary.concurrency.iter().map(|&count| count as f64).collect()
             } else {

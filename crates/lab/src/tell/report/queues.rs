@@ -87,7 +87,7 @@ fn figure(
         about: &title,
         below: "seconds since the load began",
         is_logarithmic: false,
-        is_over_time: true,
+        is_straight_across: true,
         marked: Vec::new(),
         across: |seconds| format!("{seconds:.1}"),
         up: grouped,
