@@ -4,7 +4,8 @@
     (gdb) duality-threads
     (gdb) duality-stack HANDLE
 
-The first shows all converted threads that wait, with their calls. HANDLE is an expression for a `struct rt_handle *`: a frame, or what the innermost frame waits for. Each line is one
+duality-threads shows all converted threads that wait, with their calls. HANDLE is an expression for
+a `struct rt_handle *`: a frame, or the handle that the innermost frame waits for. Each line is one
 coroutine, the innermost first, with the address of its frame and the place of its function.
 """
 
@@ -14,10 +15,12 @@ SUFFIXES = (".resume", ".async")
 
 
 def function_of(address):
-    """The name of the function whose coroutine resumes at the address, and its place; None where it is a runtime's."""
+    """The name and the place of the function with the coroutine that resumes at the address. None
+    for a function of a runtime."""
     text = gdb.execute(f"info symbol {address:#x}", to_string=True)
     name = text.split()[0]
-    # gdb shows `f.async.resume` of a C program as `f[async][resume]` where it has its debugging information.
+    # gdb shows `f.async.resume` of a C program as `f[async][resume]` if the program has debugging
+    # information.
     plain = name.replace("[", ".").replace("]", "")
     if not plain.endswith(".async.resume"):
         return None
@@ -73,7 +76,7 @@ def byte(address):
 
 
 def show(handle):
-    """Shows a coroutine and those that wait for it. Returns how many."""
+    """Shows a coroutine and the coroutines that wait for it. Returns their number."""
     depth = 0
     while handle:
         # include/duality_convert.h

@@ -1,4 +1,4 @@
-/* Shared by the echo servers in C: how they serve a connection (RFC 862).
+/* Serves a connection (RFC 862), for all echo servers in C.
  *
  * Every byte comes back, until the client closes its side. As in Duality's echo service, there is
  * no limit on silence.
@@ -9,7 +9,7 @@
 #include "server.h"
 
 enum {
-    /* The most bytes under way, as in Duality's service. */
+    /* The most bytes of a connection under way, as in Duality's service. */
     ROOM = 4096,
 };
 

@@ -34,7 +34,7 @@ static enum wait proceed(struct connection *connection)
             return again ? INPUT : ENDED;
         echo->sent = 0;
         echo->length = (size_t)count;
-        /* Bytes that come after a short read are a new event. */
+        /* Bytes that come after a short read cause a new event. */
         is_drained = echo->length < sizeof echo->bytes;
     }
 }

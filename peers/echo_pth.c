@@ -1,9 +1,9 @@
 /* A thread of GNU Pth 2.0.7 (libpth-dev) for each connection.
  *
- * All threads are on one kernel thread, which waits in select(2) for all of them. So descriptors
- * from FD_SETSIZE on cannot be used. Before it reads, pth_read asks for the descriptor's mode and
- * calls select. It was no faster to try the call first, and to wait by pth_wait if it would block:
- * the scheduler calls select at every switch.
+ * All threads run on one kernel thread, which waits in select(2) for all of them. So descriptors
+ * from FD_SETSIZE on cannot be used. Before pth_read reads, it asks for the descriptor's mode and
+ * calls select. Trying the read first, and waiting by pth_wait when it would block, is no faster.
+ * The scheduler calls select at every switch anyway.
  */
 #define _GNU_SOURCE
 #include "echo.h"

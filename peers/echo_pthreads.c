@@ -1,6 +1,7 @@
-/* A kernel thread for each connection, by glibc (libc6-dev). What waits is the plain system call.
+/* A kernel thread for each connection, by glibc (libc6-dev). The thread waits in the plain system
+ * call.
  *
- * Nothing here knows of Duality: `duality run` and `duality cc` take it as it is.
+ * `duality run` and `duality cc` take this program as it is: nothing here knows of Duality.
  */
 #define _GNU_SOURCE
 #include "echo.h"

@@ -1,11 +1,11 @@
-/* The loop of the servers that are written by hand as state machines.
+/* The loop of servers written by hand as state machines.
  *
  *     epoll_wait ──► the listener: accept all that wait, and let each proceed at once
  *                └─► a connection: let it proceed until it would block, or has ended
  *
  * A server is a `struct` that begins with a `struct connection`, and a function `proceed`. The
- * function does all work that needs no wait, and returns what it waits for next. Events are
- * edge-triggered. One kernel thread does everything.
+ * function does all work that needs no wait, and returns what the connection waits for next. Events
+ * are edge-triggered. One kernel thread does everything.
  */
 #ifndef EVENTS_H
 #define EVENTS_H
@@ -26,10 +26,10 @@ enum {
 enum wait { INPUT, OUTPUT, ENDED };
 
 struct connection {
-    /* Its place in the list of waiting connections, the longest wait first. `after` also links free
-     * places. */
+    /* The neighbours in the list of waiting connections, longest wait first. `after` also links
+     * free places. */
     struct connection *before, *after;
-    /* The time at which it has waited for too long, in milliseconds. */
+    /* The time at which the wait times out, in milliseconds. */
     int64_t deadline;
     int socket;
     /* The events that epoll was asked for; 0 before the first time. */
@@ -59,7 +59,7 @@ static inline int64_t milliseconds(void)
     return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-/* Receives what is there; `*again` tells that nothing is. */
+/* Receives the present bytes. Sets `*again` if there are none. */
 static inline ssize_t receive_now(struct connection *connection, char *into, size_t room, bool *again)
 {
     ssize_t got = recv(connection->socket, into, room, 0);
@@ -67,7 +67,7 @@ static inline ssize_t receive_now(struct connection *connection, char *into, siz
     return got;
 }
 
-/* Sends what fits; `*again` tells that nothing does. */
+/* Sends as many bytes as fit. Sets `*again` if none fit. */
 static inline ssize_t transmit_now(struct connection *connection, const char *bytes, size_t length, bool *again)
 {
     ssize_t sent = send(connection->socket, bytes, length, MSG_NOSIGNAL);
@@ -171,7 +171,7 @@ static inline int time_left(const struct loop *loop)
         next = first->deadline;
     if (next == 0)
         return -1;
-    /* The clock is coarse. */
+    /* The coarse clock may be up to 4 ms behind. */
     return next > loop->now ? (int)(next - loop->now) + 4 : 0;
 }
 
@@ -212,7 +212,7 @@ serve_events(int listener, size_t size, int patience_seconds, void begin(struct 
                 connection->hung_up = true;
             advance(&loop, connection, proceed);
         }
-        /* New connections come last, so that they can take the places of those that ended. */
+        /* New connections come last, so that they can take the places of ended ones. */
         if (has_new)
             accept_all(&loop, begin, proceed);
         look_at_the_clock(&loop);

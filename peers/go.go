@@ -2,7 +2,7 @@
 // threads.
 //
 // Two goroutines wake each other by unbuffered channels, as Go's documentation teaches. The command
-// line and the line that is printed are those of peer.h.
+// line and the output are those of peer.h.
 package main
 
 import (

@@ -1,13 +1,12 @@
-/* Shared by the http servers in C: the socket, the request, the reply, and how they serve a
- * connection.
+/* Shared by the http servers in C: the request, the reply, and how to serve a connection.
  *
  *     http_NAME --listen HOST:PORT     prints     listening on HOST:PORT
  *
  * They are the toy servers of Kerneis & Chroboczek, "Are events fast?" (2009): one page of 305
  * bytes from memory, and a thread for each connection. Page, fields and limits are those of
- * Duality's http service, so that only the package differs. Each server is one file. It accepts,
- * starts a thread for each connection, and there calls `serve` with the package's own functions to
- * receive and to send. SIGTERM ends it, with exit code 0.
+ * Duality's http service, so that only the package differs. Each server is one file. The server
+ * accepts, and starts a thread for each connection. The thread calls `serve` with the package's own
+ * functions to receive and to send. SIGTERM ends the server with exit code 0.
  */
 #ifndef HTTP_H
 #define HTTP_H
@@ -128,7 +127,7 @@ static inline struct request understand(char *head, size_t length)
             request.persistence = ANNOUNCED;
         else if (value_of(line, "Transfer-Encoding") != NULL ||
                  ((value = value_of(line, "Content-Length")) != NULL && strcmp(value, "0") != 0))
-            /* A body would follow, not the next request. */
+            /* The next bytes are a body, not a request. */
             return (struct request){413, 0, CLOSE};
     }
     if (request.status == 400 || request.status == 505)
@@ -223,7 +222,7 @@ serve(void *stream, receive_function receive, transmit_function transmit)
         size_t length = answer(output, request);
         if (transmit(stream, output, length) != (ssize_t)length)
             return;
-        /* The rest was sent ahead, and belongs to the next request. */
+        /* The other bytes belong to the next request. */
         held -= head;
         memmove(input, input + head, held);
     } while (request.persistence != CLOSE);

@@ -34,7 +34,7 @@ static void reply(struct client *client, size_t head)
     client->is_last = request.persistence == CLOSE;
     client->sent = 0;
     client->length = answer(client->output, request);
-    /* The rest was sent ahead, and belongs to the next request. */
+    /* The other bytes belong to the next request. */
     client->held -= head;
     client->looked_at = 0;
     memmove(client->input, client->input + head, client->held);
@@ -67,7 +67,7 @@ static enum wait proceed(struct connection *connection)
         if (count <= 0)
             return again ? INPUT : ENDED;
         client->held += (size_t)count;
-        /* Bytes that come after a short read are a new event. */
+        /* Bytes that come after a short read cause a new event. */
         is_drained = (size_t)count < room;
     }
 }

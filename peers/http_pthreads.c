@@ -1,7 +1,7 @@
 /* A kernel thread for each connection, by glibc (libc6-dev): the "NPTL" server of "Are events
  * fast?".
  *
- * What waits is the plain system call, with a time-out that the kernel watches.
+ * The thread waits in the plain system call, with a time-out that the kernel watches.
  */
 #define _GNU_SOURCE
 #include "http.h"

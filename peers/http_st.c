@@ -1,9 +1,9 @@
 /* A thread of State Threads 1.9 (libst-dev) for each connection: the "ST" server of "Are events
  * fast?".
  *
- * All threads are on one kernel thread. A call tries the system call first, and switches to another
+ * All threads run on one kernel thread. A call tries the system call first, and switches to another
  * thread when it would block. So st_accept takes all waiting connections before the threads of
- * accepted ones run. Time-outs are in a heap.
+ * accepted ones run. The library keeps time-outs in a heap.
  */
 #define _GNU_SOURCE
 #include "http.h"
@@ -33,8 +33,8 @@ int main(int argc, char **argv)
 {
     int socket = listen_as_told(argc, argv);
     raise_limit(RLIM_INFINITY);
-    /* Uses epoll(7) if the library was built with it. Debian's library was not. Then this uses
-     * poll(2), since the default, select(2), knows only 1,024 descriptors. */
+    /* Uses epoll(7) if the library was built with epoll; Debian's library was not. Otherwise uses
+     * poll(2), because the default, select(2), knows only 1,024 descriptors. */
     st_set_eventsys(ST_EVENTSYS_ALT);
     if (st_get_eventsys() != ST_EVENTSYS_ALT)
         must(st_set_eventsys(ST_EVENTSYS_POLL) == 0, "st_set_eventsys");
@@ -48,7 +48,8 @@ int main(int argc, char **argv)
                 st_usleep(PAUSE_MICROSECONDS);
             continue;
         }
-        /* Its stack has 64 KiB, and comes from a thread that has ended, if there is one. */
+        /* The new stack has 64 KiB. If possible, the library reuses the stack of an ended
+         * thread. */
         while (st_thread_create(connection, stream, 0, 0) == NULL)
             st_usleep(PAUSE_MICROSECONDS);
     }

@@ -1,10 +1,10 @@
-/* What the peers in C share: the command line, the clock, memory, and the line that is printed.
+/* Shared by the peers in C: the command line, the clock, memory and the output line.
  *
  *     PEER COST COUNT     prints     COST COUNT TOTAL ns|bytes     (README.md)
  *
- * A peer is one file. It lists its costs and passes them to `peer_main`. Each cost is a function
- * that does its operation `count` times and returns what that took. crates/costs/src/tasks.rs
- * describes the costs. Peers keep its names and order.
+ * A peer is one file. It lists its costs and passes them to `peer_main`. A cost is a function. It
+ * does its operation `count` times, and returns the time or memory used. crates/costs/src/tasks.rs
+ * describes the costs. Peers keep the names and the order of that file.
  */
 #ifndef PEER_H
 #define PEER_H
@@ -65,7 +65,8 @@ static inline uint64_t own_memory(void)
     return kibibytes * 1024;
 }
 
-/* Measures what the command line asks for, and prints it. `costs` ends with an empty one. */
+/* Measures the cost that the command line names, and prints the result. `costs` ends with an empty
+ * entry. */
 static inline int peer_main(int argc, char **argv, const struct cost *costs)
 {
     uint64_t count = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;

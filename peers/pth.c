@@ -6,7 +6,7 @@
 
 #include <pth.h>
 
-/* The scheduler searches lists of all threads, so it is very slow with many. */
+/* The scheduler searches lists of all threads, so it is very slow with many threads. */
 #define MOST_PARKED 1000
 
 static uint64_t remaining;
@@ -192,7 +192,7 @@ int main(int argc, char **argv)
     static const struct cost costs[] = {
         {"spawn", "ns", spawn},
         {"switch", "ns", switch_},
-        {"alternate", "ns", switch_}, /* cheaper than to yield to anyone */
+        {"alternate", "ns", switch_}, /* cheaper than a yield to any thread */
         {"yield-2", "ns", yield_2},
         {"yield-1000", "ns", yield_1000},
         {"lock", "ns", lock},

@@ -1,4 +1,4 @@
-/* Kernel threads by glibc's pthreads: what our block world is held against.
+/* Kernel threads by glibc's pthreads, for comparison with our block world.
  *
  * Two threads wake each other by semaphores, the cheapest way that POSIX offers.
  */
@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-/* Our block world parks as many. */
+/* Our block world parks as many threads. */
 #define MOST_PARKED 4000
 
 static uint64_t remaining;
@@ -74,7 +74,7 @@ static void *yield_after_gate(void *argument)
     return yield_often(argument);
 }
 
-/* The threads start together. Otherwise early ones would have run before later ones start. */
+/* The threads start together. Otherwise the first threads would end before the last ones start. */
 static uint64_t yields(uint64_t *count, uint64_t threads)
 {
     pthread_t *running = calloc(threads, sizeof *running);
@@ -115,8 +115,7 @@ static void *wait_for_ever(void *argument)
     return argument;
 }
 
-/* A second thread is there, because glibc leaves out the atomic operations in a process with a
- * single thread. */
+/* Keeps a second thread: in a process with one thread, glibc leaves out the atomic operations. */
 static uint64_t lock(uint64_t *count)
 {
     start(wait_for_ever, NULL);

@@ -1,8 +1,8 @@
-/* What all servers in C share: the socket, and what is done when something fails.
+/* Shared by all servers in C: the socket, and the handling of failures.
  *
  *     NAME --listen HOST:PORT     prints     listening on HOST:PORT
  *
- * SIGTERM ends it, with exit code 0.
+ * SIGTERM ends the server with exit code 0.
  */
 #ifndef SERVER_H
 #define SERVER_H

@@ -1,8 +1,8 @@
 /* State Threads 1.9 (libst-dev): user-level threads on one kernel thread.
  *
- * It has no yield; its documentation offers st_usleep(0) instead, which goes through the timers.
- * Two threads wake each other by condition variables, which need no mutex here. So `switch`,
- * `alternate` and `condition` are the same.
+ * State Threads has no yield. Its documentation offers st_usleep(0) instead, which goes through the
+ * timers. Two threads wake each other by condition variables, which need no mutex here. So
+ * `switch`, `alternate` and `condition` are the same.
  */
 #include "peer.h"
 
@@ -171,7 +171,7 @@ int main(int argc, char **argv)
     static const struct cost costs[] = {
         {"spawn", "ns", spawn},
         {"switch", "ns", condition},
-        {"alternate", "ns", condition}, /* cheaper than by its timers */
+        {"alternate", "ns", condition}, /* cheaper than its timers */
         {"yield-2", "ns", yield_2},
         {"yield-1000", "ns", yield_1000},
         {"lock", "ns", lock},

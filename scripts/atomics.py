@@ -3,10 +3,12 @@
 
     python3 scripts/atomics.py target/release/duality [SERVICE [ARCHITECTURE …]]        http, epoll uthreads
 
-The server is stepped through, one instruction at a time (ptrace(2)), from one wait of its loop to the next, twenty
-times after a hundred requests on the same connection; shown is the median. Once a second a request looks whether its
-page is still current, and stepping is slow: that is the most. What counts as atomic is what x86-64 locks the bus or a cache line for: an
-instruction with the prefix `lock`, and `xchg` with memory. Instructions of the kernel are not seen.
+The script steps through the server, one instruction at a time (ptrace(2)), from one wait of its
+loop to the next. It does so twenty times, after a hundred requests on the same connection, and
+shows the median. Once a second a request checks whether its page is current. Stepping is slow, so
+some of the twenty requests do, and have the most instructions. An instruction counts as atomic if
+x86-64 locks the bus or a cache line for it: an instruction with the prefix `lock`, or `xchg` with
+memory. The script does not see instructions of the kernel.
 """
 
 import collections
@@ -20,7 +22,7 @@ import subprocess
 import sys
 
 ATTACH, SINGLESTEP, GETREGS, DETACH = 16, 9, 12, 17
-RAX, RIP, REGISTERS = 10, 16, 27  # Their places in user_regs_struct, and how many words that has.
+RAX, RIP, REGISTERS = 10, 16, 27  # Places in user_regs_struct, and its number of words.
 # poll, select, epoll_wait, pselect6, ppoll, epoll_pwait, io_uring_enter, epoll_pwait2
 WAITS = {7, 23, 232, 270, 271, 281, 426, 441}
 REQUESTS = {"http": b"GET / HTTP/1.1\r\nHost: test\r\n\r\n", "echo": b"hello\n"}
@@ -51,7 +53,7 @@ def kind_of(code):
 
 
 def ask(client, request, length):
-    """Sends a request and takes its reply; without a length, whatever comes first."""
+    """Sends a request and takes its reply. Without a length, takes the first bytes that come."""
     client.sendall(request)
     received = len(client.recv(65536))
     while received < length:
@@ -60,7 +62,8 @@ def ask(client, request, length):
 
 
 def steps_to_the_poller(pid, seen):
-    """Executes instructions until the loop is about to wait; yields the kind of each."""
+    """Executes instructions until the loop is about to wait. Yields the kind of each
+    instruction."""
     registers = (ctypes.c_ulonglong * REGISTERS)()
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         begun = False

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Compares builds of duality with one another: what does a change, or a micro-optimisation, cost or gain?
+"""Compares builds of duality with one another, to find the cost or gain of a change.
 
     python3 scripts/builds.py old=/tmp/duality-old new=target/release/duality \\
         --architectures epoll,uthreads --concurrency 100,1000 --budget 180s
 
-Each build serves under each of the architectures as a peer, in blocks that take turns (docs/method.md); the first build
-measures them. For each architecture and number of connections it prints the server's processor time for a request of each
-build as a ratio to the first build's, with its 99 % interval. A build whose interval holds 1 is level with the first.
-To see what a micro-optimisation gains, remove it in a worktree of its own and build that.
+Each build serves under each of the architectures as a peer, in blocks that take turns
+(docs/method.md); the first build measures them. For each architecture and number of connections,
+the script prints the server's processor time for a request of each build. The time is a ratio to
+the first build's time, with its 99 % interval. A build with 1 in its interval is level with the
+first. To see the gain of a micro-optimisation, remove it in another worktree and build that
+worktree.
 """
 
 import argparse
@@ -37,7 +39,7 @@ def plan(builds, options):
 def rounds(results):
     """The processor time of a request, in microseconds: {(connections, subject): {round: value}}.
 
-    A round is a block; where there are none, as for chat, it is a repeat of the cells."""
+    A round is a block. Without blocks, as for chat, a round is a repeat of the cells."""
     cells, sums = {}, {}
     for line in open(results):
         record = json.loads(line)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""One chat on three servers, whose members check every delivery, while one of the servers is killed.
+"""One chat on three servers: members check every delivery while one of the servers is killed.
 
     scripts/chat_across.py [--server target/release/duality] [--members 200] [--deliveries 1000000] [--no-kill]
                            [--architectures epoll,threads,uthreads]
 
-It starts a redis-server and three servers of different architectures, and has `duality load` make so many deliveries.
-When half of them are made, it kills the second server (kill -9). The load generator checks that every member hears every
-line of the others once, and that all hear all lines in one order. The script exits with 1 if anything is wrong, or if
+The script starts a redis-server and three servers of different architectures, and lets `duality
+load` make the deliveries. After half of the deliveries, the script kills the second server (kill
+-9). The load generator checks that every member receives every line of the others once, and that
+all members receive all lines in one order. The script exits with 1 if anything is wrong, or if
 members of the other two servers were lost.
 """
 
@@ -53,7 +54,7 @@ def run(arguments, started, directory):
     started.append(load)
     begun = time.monotonic()
     if at_the_victim:
-        # A member joins by one message. A line is heard by all the others.
+        # A member joins by one message. All other members receive a line.
         half = arguments.members + arguments.deliveries / 2 / (arguments.members - 1) / lines_of_a_message(arguments)
         while published(redis) < half and load.poll() is None:
             time.sleep(0.01)
@@ -99,7 +100,7 @@ def start_server(program, architecture, redis, started):
 
 
 def published(redis):
-    """How many messages have been published."""
+    """The number of published messages."""
     for line in ask(redis, "INFO commandstats").splitlines():
         if line.startswith("cmdstat_publish:calls="):
             return int(line.split("=")[1].split(",")[0])

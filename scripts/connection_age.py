@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Server CPU time of an exchange of two bytes on one connection, by how often the connection is renewed.
+"""Measures the server CPU time of an exchange of two bytes, for several numbers of exchanges on a
+connection.
 
     python3 scripts/connection_age.py PAIRS      # renewed after every 100 exchanges, and never, in turns
 
@@ -25,7 +26,8 @@ def cpu_us(pid):
 
 
 def measure(renew):
-    """Microseconds of server CPU for an exchange; `renew` is how many a connection has, 0 for all of them."""
+    """Microseconds of server CPU for an exchange; `renew` is the number of exchanges on a
+    connection; 0 means all."""
     command = [DUALITY, "serve", "echo", "-a", "iterative", "--listen", "127.0.0.1:0", "--cpus", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     port = int(re.search(r":(\d+)", server.stdout.readline()).group(1))

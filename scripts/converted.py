@@ -1,10 +1,11 @@
-"""Servers that `duality cc` converted beside the native programs of the same objects: what they cost.
+"""Compares the costs of servers that `duality cc` converted with the native programs of the same
+objects.
 
     python3 scripts/converted.py NATIVE CONVERTED                   folders with programs of the same names
     python3 scripts/converted.py NATIVE CONVERTED --only httpd,3proxy --rounds 5 --clients 1000
 
-The programs that are known: SERVERS below. Those that are in no folder are left out.
-Both programs take turns. The table has medians of the rounds:
+SERVERS below lists the known programs. The script leaves out programs that are in no folder. Both
+programs take turns. The table has medians of the rounds:
 
 processor time   of the server, user and kernel, for each request (from /proc: 10 ms steps)
 memory           resident memory of its own, page tables, and 16 KiB for each kernel thread, with all
@@ -32,7 +33,7 @@ REQUEST = b"GET /index.html HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 def settled(root):
-    """The usage of a server that does nothing more."""
+    """The usage of a server that has become idle."""
     before, deadline = usage(root), time.monotonic() + 20
     while time.monotonic() < deadline:
         time.sleep(0.3)
@@ -65,7 +66,7 @@ def ask(connection, request, complete):
 
 
 class Kind:
-    """How clients talk to a server.
+    """The protocol between clients and a server.
 
     begin(connection, backend)   after the connection; returns what is talked to from then on
     request, complete            a request, and when its answer is whole
@@ -119,7 +120,7 @@ def known(command):
     return lambda folder, port, count, backend: command(folder, port, count)
 
 
-# The command, the clients, and whether a server is behind it.
+# The command, the clients, and whether it needs a server behind it.
 SERVERS = {
     "stdio_echo": (lambda folder, port, count, backend: ["stdio_echo", str(port)], ECHO, False),
     "prethreaded": (lambda folder, port, count, backend: ["prethreaded", str(port), str(count)], ECHO, False),
@@ -135,7 +136,8 @@ SERVERS = {
 
 
 def free_port():
-    """A port that no client is given: one that waits for its own port would be connected to itself."""
+    """A port that the kernel gives to no client. Otherwise a client that waits for the port could
+    be connected to itself."""
     while True:
         with socket.socket() as first, socket.socket() as trial:
             first.bind(("127.0.0.1", 0))
@@ -160,7 +162,8 @@ def wait_for_port(port, process):
 
 
 def talk(port, backend, kind, count, requests):
-    """Connections with requests; returns the connections, idle, and how many requests there were."""
+    """Makes connections and their requests. Returns the idle connections and the number of
+    requests."""
     asked, idle = 0, []
     if not kind.kept:
         for number in range(requests):

@@ -3,11 +3,12 @@
 
     python3 scripts/generators.py [ARCHITECTURE:keep|close:CONNECTIONS ...]        default: three loads, about six minutes
 
-Every generator loads the same `duality serve http` on processor 0 from processor 1, in turn, five rounds of three seconds. Then
-`duality compare` measures the same architecture in slices, and in windows of three seconds. Printed are medians with the least and
-the greatest. With `epoll:keep` the load generator is the limit, so that rates differ by what each generator costs; with
-`fork:close` the server is, and rates must agree. Needs target/release/duality, and wrk, ab and h2load where they are to be
-compared (Debian: wrk, apache2-utils, nghttp2-client).
+Every generator loads the same `duality serve http` on processor 0 from processor 1, in turn, five
+rounds of three seconds. Then `duality compare` measures the same architecture in slices, and in
+windows of three seconds. The script prints medians with the least and the greatest. With
+`epoll:keep` the load generator is the limit, so the rates differ by the cost of each generator.
+With `fork:close` the server is the limit, and the rates must agree. Needs target/release/duality,
+and wrk, ab and h2load if they take part (Debian: wrk, apache2-utils, nghttp2-client).
 """
 
 import json
@@ -38,7 +39,7 @@ def server(architecture):
 
 
 def cpu(pid):
-    """Seconds of processor time that a process and its children that ended have used."""
+    """The seconds of processor time of a process and its ended children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return TICK * sum(map(int, fields[11:15]))
 
@@ -57,7 +58,7 @@ def wrk(url, count, close):
 
 def ab(url, count, close):
     out = run(["ab", "-q", *([] if close else ["-k"]), "-c", str(count), "-t", str(SECONDS), "-n", "10000000", url])
-    # Its latencies are whole milliseconds.
+    # The latencies of ab are whole milliseconds.
     return (int(re.search(r"Complete requests:\s+(\d+)", out).group(1)),
             float(re.search(r"Requests per second:\s+([\d.]+)", out).group(1)), None, None)
 
@@ -82,7 +83,8 @@ def run(command):
 
 
 def compared(architecture, count, close, *more):
-    """What `duality compare` finds: requests/s and processor time for a request, one value for each slice or window."""
+    """The result of `duality compare`: requests/s and processor time for a request, one value for
+    each slice or window."""
     with tempfile.TemporaryDirectory() as home:
         out = Path(home) / "out"
         command = [DUALITY, "compare", "http", "--architectures", f"{architecture},threads", "--concurrency", str(count),

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Restarts of a server under load: is any connection refused, reset or left without a reply?
+"""Restarts a server under load, and checks that no connection is refused, reset or left without a
+reply.
 
     scripts/handover.py [--server target/release/duality] [--requests 100000] [--restarts 10] [--architecture epoll]
 
-The script does what a service manager does. It listens, and starts each server with its socket (LISTEN_FDS). `duality
-load` asks with a connection for each request. Every --pause seconds the next server starts, and then the old one gets
-SIGTERM. Each server has to end by itself with exit code 0, and the load without an error, after the last restart.
+The script does the work of a service manager. It listens, and starts each server with its socket
+(LISTEN_FDS). `duality load` opens a connection for each request. Every --pause seconds the next
+server starts, and then the old server gets SIGTERM. Each server must end by itself with exit code
+0. The load must end without an error, after the last restart.
 
 With --next ARCHITECTURE, every second server has that architecture.
 """
@@ -61,7 +63,7 @@ def main():
     report = json.loads(client.communicate(timeout=1200)[0])
     server.send_signal(signal.SIGTERM)
     last = server.wait(timeout=60)
-    # Of these, the report's `requests` leaves out the warm-up.
+    # The report's `requests` leaves out the requests of the warm-up.
     requests, errors = report["connections_opened"], report["errors"]
     print(f"{done} restarts, {requests} requests in {report['window_seconds']:.1f} s, errors {errors}")
     if last != 0 or errors or requests != options.requests:

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The score of HTTP servers on the cases of crates/services/tests/http_cases.toml, which says what they are.
+"""Computes the score of HTTP servers on the cases of crates/services/tests/http_cases.toml. That
+file explains the cases.
 
     python3 scripts/http_cases.py TARGET...
 
-A TARGET is HOST:PORT; or the name of a server that is started for the purpose, on a free port: `http` or
-`guestbook` (target/release/duality, on epoll; DUALITY names another binary), or `nginx` (with a configuration
-that sets nothing but paths and the port). What fails goes to standard error, the table to standard output.
-Exits with 1 if any case fails. Needs Python 3.11 or later, and nothing else.
+A TARGET is HOST:PORT, or the name of a server that the script starts on a free port. The names are
+`http`, `guestbook` (target/release/duality, on epoll; DUALITY names another binary) and `nginx`
+(its configuration sets only paths and the port). Failed cases go to standard error, the table to
+standard output. Exits with 1 if any case fails. Needs only Python 3.11 or later.
 """
 
 import contextlib
@@ -90,16 +91,18 @@ def table(groups, targets, scores):
 
 
 def converse(case, address):
-    """Sends a case, ends that side, and returns the status codes and the last reply in small letters."""
+    """Sends a case, ends the sending side, and returns the status codes and the last reply in small
+    letters."""
     return exchange(request(case), address, case.get("head", False))
 
 
 def exchange(sent, address, to_head):
-    """Sends bytes, ends that side, and returns the status codes and the last reply in small letters."""
+    """Sends bytes, ends the sending side, and returns the status codes and the last reply in small
+    letters."""
     received = bytearray()
     with socket.create_connection(address, timeout=PATIENCE) as connection:
-        # A server that has refused may close before it has read everything. Then the rest cannot be
-        # sent, and a reset may follow what it had to say.
+        # A server that has refused may close before it has read everything. Then the client cannot
+        # send the rest, and a reset may follow the reply.
         with contextlib.suppress(ConnectionError):
             connection.sendall(sent)
             connection.shutdown(socket.SHUT_WR)
@@ -123,13 +126,13 @@ def request(case):
 
 
 def replies(received, to_head):
-    """Takes what came apart: the status codes, and the last reply in small letters."""
+    """Takes the received bytes apart: the status codes, and the last reply in small letters."""
     codes, last = [], b""
     while received:
         head, mark, rest = received.partition(b"\r\n\r\n")
         words = head.split(b" ", 2)
         if not mark or not words[0].startswith(b"HTTP/") or len(words) < 2:
-            # HTTP/0.9, or half a reply.
+            # The reply is HTTP/0.9, or half a reply.
             return [*codes, "no reply"], received.decode("latin-1").lower()
         code = words[1].decode("latin-1")
         has_body = not (code.startswith("1") or code in ("204", "304") or (to_head and not codes))
@@ -179,7 +182,7 @@ def is_allowed(codes, allowed):
 
 @contextlib.contextmanager
 def server(target):
-    """The address of a target; one that has been started ends with the block."""
+    """The address of a target. A server that the script started ends with the block."""
     if ":" in target:
         host, port = target.rsplit(":", 1)
         yield host.strip("[]"), int(port)

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""The score of HTTP servers in the public suites of docs/http.md.
+"""Computes the score of HTTP servers in the public suites of docs/http.md.
 
     python3 scripts/http_suites.py FOLDER TARGET... [--faults]
 
-FOLDER has a clone of each suite under its usual name (`git clone https://github.com/nodejs/llhttp` and so on); Go's
-two tables come from `$(go env GOROOT)`. A suite that is not there is skipped, and the table says so. A TARGET is one
-of scripts/http_cases.py, or `http@ARCHITECTURE`. `--faults` lists each case that differs, on standard error.
+FOLDER has a clone of each suite under its usual name (`git clone https://github.com/nodejs/llhttp`
+and so on). Go's two tables come from `$(go env GOROOT)`. The script skips a missing suite, and the
+table says so. A TARGET is a target of scripts/http_cases.py, or `http@ARCHITECTURE`. `--faults`
+lists each case that differs, on standard error.
 
-A valid request must be understood, whatever the answer (404, 405 and 501 count). An invalid one must be refused, by a
-status or by silence. Requests of HTTP/1.1 without a `Host` get one, and a target
-that names a host has the same `Host`. Needs Python 3.11; the suite of uNetworking needs
-Node.js.
+A server must understand a valid request, with any answer (404, 405 and 501 count). It must refuse
+an invalid request, by a status or by silence. Requests of HTTP/1.1 without a `Host` get a `Host`,
+and a target that names a host has the same `Host`. Needs Python 3.11. The suite of uNetworking
+needs Node.js.
 """
 
 import ast
@@ -26,7 +27,7 @@ import http_cases
 
 STRING = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 STRINGS = rf"{STRING}(?:\s*[.+]\s*{STRING})*"
-# Deno's sockets for Node.js, as far as the suite of uNetworking uses them.
+# Deno's sockets for Node.js: the part that the suite of uNetworking uses.
 DENO = """
 const net = require("node:net");
 globalThis.Deno = {
@@ -86,7 +87,7 @@ def commit(home):
 
 
 def by_cases(collect):
-    """Makes a suite of a function that returns (name, request, whether it is valid) for each case."""
+    """Makes a suite from a function that returns (name, request, whether it is valid) for each case."""
 
     def measure(home, address):
         cases = collect(home)
@@ -106,7 +107,7 @@ def answer(request, address):
 
 
 def fits(codes, valid):
-    """Whether a server took a valid request, or refused an invalid one, to judge by its status codes."""
+    """Whether a server took a valid request or refused an invalid request, by its status codes."""
     took = bool(codes) and all(code[0] in "123" or code in ("404", "405", "501") for code in codes)
     return took == valid or (not valid and codes[-1:] == ["501"])
 
@@ -119,7 +120,7 @@ def with_host(request):
 
 
 def gunicorn(home):
-    """tests/requests, but for files that set an option."""
+    """The cases of tests/requests, without files that set an option."""
     cases = []
     for file in sorted((home / "tests/requests").glob("*valid/*.http")):
         expected = file.with_suffix(".py").read_text()
@@ -133,7 +134,7 @@ def gunicorn(home):
 
 
 def llhttp(home):
-    """test/request, but for lenient modes, pauses, responses, ICE and RTSP."""
+    """The cases of test/request, without lenient modes, pauses, responses, ICE and RTSP."""
     cases = []
     table = re.compile(r"<!-- meta=(\{.*?\}) -->\s*```http\n(.*?)```\s*```log\n(.*?)```", re.S)
     for file in sorted((home / "test/request").glob("*.md")):
@@ -149,7 +150,7 @@ def llhttp(home):
             text = re.sub(r"\\x([0-9a-fA-F]+)", lambda found: chr(int(found[1], 16)), text)
             text = re.sub(r"\\([0-7]{1,3})", lambda found: chr(int(found[1], 8)), text)
             if "${" not in text:
-                # 22 is no error: what follows an upgrade is left to the application.
+                # 22 is no error: the bytes after an upgrade belong to the application.
                 valid = re.search(r"error code=(?!22 )", log) is None
                 cases.append((file.stem, text.encode(), valid))
     return cases

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Replies under TCP memory pressure, to clients that have ended their side, for each poller.
+"""Tests replies under TCP memory pressure, to clients that have ended their side, for each poller.
 
     cargo build --release && sudo python3 scripts/memory_pressure.py [--duality PATH] [--seconds 12] [POLLER …]
 
@@ -7,9 +7,10 @@ Slow readers of another server hold the kernel's TCP memory at its limit (net.ip
 reads nothing. Meanwhile four clients ask for a file of 65,537 bytes, end their side (a FIN), and read the reply to its
 end, again and again. A server that misses a wake stops answering until its own time-out, 30 s later.
 
-The limit is lowered for the run and put back afterwards, which takes root; it is the whole machine's. The traffic stays on
-the loopback of a network namespace of its own (unshare(1), ip(8)). Under such pressure the kernel breaks some connections
-off. The exit code is 1 when a poller gave no reply, or one that took longer than 5 s.
+The script lowers the limit of the whole machine for the run, and restores it afterwards: run it as
+root. The traffic stays on the loopback of a separate network namespace (unshare(1), ip(8)). Under
+this pressure the kernel breaks off some connections. The exit code is 1 if a poller gave no reply,
+or if a reply took longer than 5 s.
 """
 
 import argparse
@@ -28,12 +29,12 @@ LIMITS = "/proc/sys/net/ipv4/tcp_mem"
 LONG, SHORT = "long", "short"
 SHORT_SIZE = 65_537
 STALL = 5.0
-# How much memory TCP may have, in pages, beyond what it has as the run begins.
+# The pages of memory that TCP may have beyond its pages at the beginning of the run.
 PAGES = 20_000
 
 
 def serve(duality, root, *arguments):
-    """Starts a server of the files in `root`; returns the process and its port."""
+    """Starts a server of the files in `root`. Returns the process and its port."""
     command = [duality, "serve", "http", "--listen=127.0.0.1:0", f"--root={root}", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     line = process.stdout.readline()
@@ -44,7 +45,7 @@ def serve(duality, root, *arguments):
 
 
 def used_pages():
-    """Pages that TCP has now."""
+    """The pages that TCP has now."""
     with open("/proc/net/sockstat") as file:
         return int(re.search(r"^TCP:.* mem (\d+)", file.read(), re.M)[1])
 
@@ -60,7 +61,8 @@ def hog(port, most):
 
 
 def ask(port):
-    """One request, half-closed after it; the bytes of the reply, and how long it took."""
+    """Makes one request, and half-closes the connection after it. Returns the bytes of the reply,
+    and its time."""
     start = time.monotonic()
     with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall(f"GET /{SHORT} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
@@ -72,7 +74,8 @@ def ask(port):
 
 
 def load(port, seconds):
-    """Four clients; how many whole replies, how many others, and how long each took."""
+    """Runs four clients. Returns the number of whole replies, the number of other replies, and the
+    time of each."""
     end, whole, broken, times = time.monotonic() + seconds, [], [], []
 
     def client():
@@ -94,7 +97,8 @@ def load(port, seconds):
 
 
 def measure(arguments, most):
-    """Loads each poller in turn while readers hold the memory; whether all of them answered in time."""
+    """Loads each poller in turn while readers hold the memory. Returns whether all pollers answered
+    in time."""
     servers, sound = [], True
     with tempfile.TemporaryDirectory() as root:
         for name, size in ((LONG, 1 << 20), (SHORT, SHORT_SIZE)):
@@ -147,7 +151,7 @@ def main():
     try:
         with open(LIMITS, "w") as file:
             file.write(f"{most // 2} {most * 3 // 4} {most}")
-        # The limit is the machine's, and is not to be seen from within another namespace.
+        # The limit belongs to the machine, and is not visible within another namespace.
         inside = ["unshare", "--net", sys.executable, *sys.argv, f"--inside={most}"]
         limit = 60 + len(arguments.pollers) * (arguments.seconds + 70)
         sys.exit(subprocess.run(inside, timeout=limit).returncode)

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Goodput at a limit on connections, and at five times as many clients, second by second.
+"""Measures goodput at a limit on connections, and at five times as many clients, second by second.
 
     scripts/overload.py [--server target/release/duality] [--limit 20] [--seconds 3] [ARCHITECTURE ...]
 
-Each architecture serves http with --max-connections LIMIT, under --when-full delay and shed. `wrk` (one thread) asks
-with a connection for each request, in turn with as many clients as the limit and with five times as many, --rounds
-times. A good reply is a 200. The script prints a Markdown table of medians, and exits with 1 if a goodput is below 0.9
-of that at the limit.
+Each architecture serves http with --max-connections LIMIT, under --when-full delay and shed. `wrk`
+(one thread) opens a connection for each request. It takes turns with as many clients as the limit
+and with five times as many, --rounds times. A good reply is a 200. The script prints a Markdown
+table of medians, and exits with 1 if a goodput is below 0.9 of the goodput at the limit.
 
-Goodput needs a quiet machine. The server's processor time for a good reply does not: refusals and waits that cost the
-server anything show there. It is of all its processes.
+Goodput needs a quiet machine. The server's processor time for a good reply does not, and shows the
+cost of refusals and waits. The processor time is the sum over all processes of the server.
 
 Give each side a processor: taskset -c 0 for the server (--server-cpu 0) and -c 1 for wrk (--client-cpu 1).
 """
@@ -28,7 +28,7 @@ ALL = (
     "workpool-fifo workpool-priority workpool-serial gcd staged handwritten"
 ).split()
 
-# Each good reply is counted in its second. wrk has no report for each second.
+# The script counts each good reply in its second. wrk has no report for each second.
 SCRIPT = """
 local ffi = require("ffi")
 ffi.cdef("typedef struct { long s, us; } moment; int gettimeofday(moment *, void *);")
@@ -76,7 +76,7 @@ def good_replies(address, clients, seconds, script, cpu):
 
 
 def processor_time(process):
-    """Seconds that a process and its children have used, the ended ones included."""
+    """The seconds that a process and its children have used, ended children included."""
     def used(number):
         with open(f"/proc/{number}/stat", encoding="utf-8") as stat:
             fields = stat.read().rsplit(")", 1)[1].split()
@@ -88,12 +88,13 @@ def processor_time(process):
             try:
                 total += used(child)
             except (FileNotFoundError, ProcessLookupError):
-                pass  # It has ended.
+                pass  # The process has ended.
     return total
 
 
 def measure(options, architecture, when_full, script):
-    """The rounds at the limit and beyond it: good replies in each second, on average, and the cost of one."""
+    """The rounds at the limit and beyond it: good replies in each second, on average, and the cost
+    of a good reply."""
     command = pinned(options.server_cpu) + [options.server, "serve", "http", "-l", "127.0.0.1:0"]
     command += ["-a", architecture, f"--max-connections={options.limit}", f"--when-full={when_full}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:

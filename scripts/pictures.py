@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Pictures of a report for the README: its verdict and one of its charts, light and dark.
+"""Makes pictures of a report for the README: its verdict and one of its charts, light and dark.
 
     scripts/pictures.py RUN [--duality target/release/duality] [--out docs/pictures]
 
-RUN is a directory that `duality compare` wrote. The script makes its page anew, shows parts of it in Chromium, and writes verdict-light.png, verdict-dark.png, chart-light.png and chart-dark.png.
+RUN is a directory that `duality compare` wrote. The script makes the report's page again, shows
+parts of the page in Chromium, and writes verdict-light.png, verdict-dark.png, chart-light.png and
+chart-dark.png.
 """
 
 import argparse
@@ -13,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 
-# What is shown of the page, how wide and how high it is.
+# The parts of the page, with their widths and heights.
 PARTS = {
     "verdict": ("#recommendation", 1000, 600),
     "chart": ("figure[aria-labelledby=behind-{busiest}-title]", 620, 560),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plants known differences between servers, has the lab look for them, and counts what it finds.
+"""Plants known differences between servers, lets the lab look for them, and counts the findings.
 
     python3 scripts/planted.py                  all below, about an hour
     python3 scripts/planted.py aa 40            40 experiments with one server under ten names
@@ -8,9 +8,10 @@
     python3 scripts/planted.py wait 3           3 in an open loop with one that answers 1 ms later
     python3 scripts/planted.py memory 1         one with 2 MiB more, which is some 20 %
 
-The servers are the program `planted` of crates/conformance, built by this script; DUALITY_PLANTED names another copy of it. Beside
-every second experiment of `aa` a process burns the servers' processor at random moments. What counts is in the summary.json of each
-experiment; it is left in planted-results-TIME. The exit code is 1 when a promise of docs/method.md was not kept.
+The servers are the program `planted` of crates/conformance, built by this script; DUALITY_PLANTED
+names another copy of it. Beside every second experiment of `aa` a process burns the servers'
+processor at random moments. The counts come from the summary.json of each experiment, which stays
+in planted-results-TIME. The exit code is 1 if a promise of docs/method.md was not kept.
 """
 
 import json
@@ -29,7 +30,7 @@ BACKLOG = {"cpu5": 4001, "cpu10": 4002, "wait": 4003, "memory": 4004}
 
 
 def program():
-    """The program that is measured and measures."""
+    """The program that is measured, and that measures."""
     given = os.environ.get("DUALITY_PLANTED")
     if given:
         return given
@@ -75,7 +76,7 @@ class Burner:
 
 
 def measure(binary, text, budget, out):
-    """Runs an experiment; its summary."""
+    """Runs an experiment and returns its summary."""
     with tempfile.NamedTemporaryFile("w", suffix=".toml", delete=False) as file:
         file.write(text)
     command = [binary, "compare", file.name, "--out", str(out)]
@@ -105,7 +106,7 @@ def is_withheld(verdict):
 
 
 def aa(binary, times, out):
-    """One server under ten names: was any put out of the best set, and did any win alone?"""
+    """Measures one server under ten names. No name may leave the best set or win alone."""
     wrong, alone, withheld, verdicts = 0, 0, 0, 0
     for number in range(times):
         close, burns = number % 4 >= 2, number % 2 == 1
@@ -133,7 +134,8 @@ def aa(binary, times, out):
 
 
 def differences(binary, what, times, out):
-    """One of ten servers is worse: how often it, and it alone, is put out of the best set."""
+    """Measures ten servers, one of them worse. Counts how often the worse server, and no other,
+    leaves the best set."""
     settings = {
         "cpu10": ("120s", dict(concurrency=(1, 20, 200, 1000))),
         "cpu5": ("600s", dict(concurrency=(1, 20, 200, 1000))),
@@ -149,7 +151,7 @@ def differences(binary, what, times, out):
             worse = next(one for one in verdict["standings"] if one["subject"] == NAMES[-1])
             if worse["behind"] is not None:
                 print(f"         planted: {100 * worse['behind']:+.1f} % [{100 * worse['low']:.1f} to {100 * worse['high']:.1f}]")
-            # Where servers wait, a little more work does not show in the rate.
+            # A little more work does not show in the rate of servers that wait.
             if what != "wait" and verdict["metric"] != "server-cpu":
                 continue
             looked += 1
@@ -163,7 +165,8 @@ def differences(binary, what, times, out):
 
 
 def memory(binary, times, out):
-    """One of ten servers holds 2 MiB more: whether the figures show it."""
+    """Measures ten servers, one of them with 2 MiB more. Returns whether the figures show the 2
+    MiB."""
     good = 0
     for number in range(times):
         summary = measure(binary, plan(worse="memory", concurrency=(20,)), "30s", out / f"memory-{number}")

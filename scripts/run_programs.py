@@ -1,11 +1,12 @@
-"""Threaded programs of Debian, natively and by `duality run`: the same output, the same end.
+"""Runs threaded programs of Debian natively and by `duality run`, and compares output and exit
+status.
 
     python3 scripts/run_programs.py target/release/duality            those that are installed
     python3 scripts/run_programs.py target/release/duality nginx xz   these
 
-A program runs to its end, or it serves: then a client of it runs, and SIGTERM ends the server. Compared are exit status and
-standard output of the program, and those of the client. A program that the engine refuses must be refused at once, with exit
-status 2. Nothing may hang.
+A program runs to its end, or serves. A client of a server runs, and then SIGTERM ends the server.
+The script compares exit status and standard output of the program and of the client. If the engine
+refuses a program, it must refuse at once, with exit status 2. No program may hang.
 """
 
 import hashlib
@@ -35,7 +36,7 @@ def find(program):
 def free_port():
     with socket.socket() as trial:
         trial.bind(("127.0.0.1", 0))
-        # Below the ports of clients.
+        # The port is below the ports of clients.
         return trial.getsockname()[1] % 20000 + 11000
 
 
@@ -49,7 +50,7 @@ def destroy(process):
 
 
 def shell(text, folder, values):
-    """Runs a client; returns its status and its output."""
+    """Runs a client, and returns its status and its output."""
     text = "export PATH=$PATH:/usr/sbin:/sbin; " + text.format_map(values)
     client = subprocess.Popen(["sh", "-c", text], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
@@ -71,7 +72,7 @@ def wait_for_port(port, process):
 
 
 def observe(program, prefix, folder):
-    """What can be seen of a program, as a dictionary."""
+    """The visible results of a program, as a dictionary."""
     values = {"port": free_port(), "port2": free_port(), "folder": folder, "here": HERE}
     for name, text in program.get("files", {}).items():
         with open(os.path.join(folder, name), "w") as file:
@@ -126,7 +127,7 @@ def observe(program, prefix, folder):
 
 
 def mask(said, values, program):
-    """Output without what differs from run to run."""
+    """The output, without the parts that differ from run to run."""
     if program.get("ignore_output"):
         return ""
     if len(said) > 20000:

@@ -1,4 +1,5 @@
-"""Real servers natively and by `duality run`: the same answers, byte for byte, and what each request costs.
+"""Runs real servers natively and by `duality run`. Compares the answers byte for byte, and the cost
+of each request.
 
     python3 scripts/run_servers.py target/release/duality                         every server that is installed, 1,000 clients
     python3 scripts/run_servers.py target/release/duality --clients 10000
@@ -6,8 +7,9 @@
     python3 scripts/run_servers.py target/release/duality --only redis,mariadb
     python3 scripts/run_servers.py target/release/duality --compiled /tmp/converted   beside those that `duality cc` made there
 
-All clients are connected at the same time. Each asks several times, and every answer is compared with those that the native server
-gave. Then the server is ended by SIGTERM, and must end as the native one does. Times are not checked: the table shows them.
+All clients are connected at the same time. Each client asks several times, and the script compares
+every answer with the native server's answers. Then SIGTERM ends the server, and the server must end
+as the native server does. The script does not check times: the table shows them.
 
 processor time   of the server and its children, user and kernel, for each answer (from /proc: 10 ms steps)
 memory           resident memory, page tables, and 16 KiB of kernel stack for each kernel thread, with all clients connected
@@ -44,7 +46,7 @@ def wait_for_port(port, process, limit=60):
 
 
 def end(process):
-    """The exit status after SIGTERM. What does not end is killed."""
+    """The exit status after SIGTERM. A process that does not end is killed."""
     process.send_signal(signal.SIGTERM)
     try:
         return process.wait(30)
@@ -56,7 +58,7 @@ def end(process):
 
 
 def free_port():
-    """A port, such that the next one is free too."""
+    """A free port with a free port after it."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))
@@ -72,7 +74,8 @@ def free_port():
 
 
 def taken_from(folder, words):
-    """The command with the program of the same name in the folder; None if there is none."""
+    """The command with the program of the same name in the folder; None if the folder has no such
+    program."""
     program = os.path.join(folder, os.path.basename(words[0]))
     return [program, *words[1:]] if os.path.exists(program) else None
 
@@ -117,7 +120,7 @@ def serve(server, way, folder, count, seconds, log):
 
 
 def compare(server, options, folder):
-    """One row of the table; returns whether all is well."""
+    """Prints one row of the table. Returns whether all is well."""
     count = min(options.clients, server.most)
     run = [options.duality, "run", *(["--tick", options.tick] if options.tick else []), *options.option, "--"]
     def native(words):
@@ -179,7 +182,7 @@ def main():
     print(f"{'server':18} {'way':3} {'clients':>7} {'answers':>9} {'native us':>8} {'us':>7} {'ratio':>6} {'MiB':>6} {'MiB':>6} {'threads':>7} {'':4}  answers and end")
     failed = False
     for server in present:
-        # Servers that give up privileges read there.
+        # Servers that give up privileges read in this folder.
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, 0o755)
             failed |= not compare(server, options, folder)

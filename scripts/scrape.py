@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""What metrics cost: processor time of a request with and without --metrics, and with a scrape each second.
+"""Measures the cost of metrics: processor time of a request with and without --metrics, and with a
+scrape each second.
 
     scripts/scrape.py [--server target/release/duality] [--seconds 4] [--rounds 8] [--architecture epoll]
 
-Three servers of http are alive at once: plain, with --metrics, and with --metrics and a scrape each second. `duality
-load` asks them in turn, in mirrored order. The script prints the medians of the servers' processor time for a request,
-and of the ratios to the plain server of the same round, with the least and the greatest.
+Three servers of http run at once: plain, with --metrics, and with --metrics and a scrape each
+second. `duality load` loads them in turn, in mirrored order. The script prints the medians of the
+servers' processor time for a request, and of the ratios to the plain server of the same round, with
+the least and the greatest.
 
 Give each side a processor: --server-cpu 0 --client-cpu 1.
 """
@@ -34,7 +36,7 @@ class Server:
         self.scrapes = 0
 
     def processor_time(self):
-        """Nanoseconds of all its kernel threads."""
+        """The nanoseconds of all kernel threads of the server."""
         folder = f"/proc/{self.process.pid}/task"
         total = 0
         for thread in os.listdir(folder):

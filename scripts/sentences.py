@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Sentences of our prose, picked at random, to be read by fresh eyes.
+"""Picks sentences of our prose at random, for a reader to judge.
 
     scripts/sentences.py SEED [COUNT] [--only docs|comments|help]
 
-Prints COUNT sentences (60 without it), each with its place. They are from Markdown outside runs/
-and docs/log/, from comments of Rust, C and C++, and from the texts of the command: help, errors
-and output. A reader marks those that break a rule of "Plain English" (CONTRIBUTING.md): at most
-3 of 60 may. The same seed picks the same sentences of the same tree.
+Prints COUNT sentences (60 by default), each with its place. The sentences come from Markdown
+outside runs/ and docs/log/, from comments of Rust, C and C++, and from the texts of the command:
+help, errors and output. A reader marks the sentences that break a rule of "Plain English"
+(CONTRIBUTING.md): at most 3 of 60 may. The same seed picks the same sentences of the same tree.
 """
 
 import argparse
@@ -20,7 +20,7 @@ END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*\[])")
 DRAWN = re.compile("[│─┌└▶▼]")
 SHORTEST = 4
 
-# Where the command's texts are, and what one looks like there: words, or a placeholder.
+# The folders with the command's texts, and the look of a text: words, or a placeholder.
 SPEAKING = ("crates/duality/src/", "crates/lab/src/ask/", "crates/lab/src/tell/")
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 TEXT = re.compile(r"^[A-Za-z{][^=<>]*$", re.DOTALL)
@@ -53,7 +53,7 @@ def paragraphs(path, lines):
 
 
 def literals(lines):
-    """The line and the text of each string of the program that is not of its tests."""
+    """The line and the text of each string of the program, without its tests."""
     source = "\n".join(lines).split("#[cfg(test)]")[0]
     for match in LITERAL.finditer(source):
         text = re.sub(r"\\\n\s*", "", match[1]).replace('\\"', '"').replace("\\n", "\n")

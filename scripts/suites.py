@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Runs the programs of a test suite natively and by `duality run`, and lists those that pass natively alone.
+"""Runs the programs of a test suite natively and by `duality run`, and lists the programs that pass
+only natively.
 
     scripts/suites.py LIST [--filter RE] [--skip RE] [--options "--tick 1ms"] [--jobs 2] [--limit 30]
 
-LIST has a line for each program: a name and a command, as `make` has left it (programs of the Open POSIX Test Suite,
-the Linux Test Project, glibc, musl's libc-test). A program passes if it exits with 0 before the limit. What passes
-natively and not on the engine is tried again, natively too, since a busy machine fails tests about time.
+LIST has a line for each program: a name, and a command that `make` has built (programs of the Open
+POSIX Test Suite, the Linux Test Project, glibc, musl's libc-test). A program passes if it exits
+with 0 before the limit. If a program passes natively and not on the engine, both runs are repeated,
+since a busy machine fails tests about time.
 
-Each program gets a folder, a process tree, System V queues and a `/dev/shm` of its own, and nothing that could change
-the machine (its clock, its modules): root is needed.
+Each program gets its own folder, process tree, System V queues and `/dev/shm`. It cannot change the
+machine (its clock, its modules). Run the script as root.
 """
 import argparse
 import collections
@@ -24,7 +26,7 @@ FORBIDDEN = "-sys_time,-sys_boot,-sys_module,-sys_rawio,-syslog,-mac_admin"
 
 
 def run(command, limit):
-    """The status of a command, or "timeout", and what it said."""
+    """The status of a command, or "timeout", and its output."""
     folder = tempfile.mkdtemp(prefix="suite")
     os.chmod(folder, 0o777)
     script = f"mount -t tmpfs none /dev/shm; ulimit -S -c 0; {command}; exit $?"
@@ -52,7 +54,7 @@ def run(command, limit):
 
 
 def compare(name, command, engine, limit, tries):
-    """How a program does: `fails natively`, `same`, `flaky`, or `differs` with what it said."""
+    """The result of a program: `fails natively`, `same`, `flaky`, or `differs` with its output."""
     if run(command, limit)[0] != 0:
         return name, "fails natively", ""
     for attempt in range(tries):

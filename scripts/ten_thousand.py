@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""10,000 connections open at once, each served twice, and what each costs in memory.
+"""Opens 10,000 connections at once, uses each twice, and prints the memory of each.
 
     python3 scripts/ten_thousand.py ARCHITECTURE…
 
-An architecture may have flags of `duality serve` behind it: uthreads:--poller=epoll. Needs target/release/duality and 20,000 descriptors.
+Flags of `duality serve` may follow an architecture: uthreads:--poller=epoll. Needs
+target/release/duality and 20,000 descriptors.
 """
 
 import os
@@ -25,7 +26,7 @@ def kernel_kib():
 
 
 def own_bytes(pid):
-    """What the process has of its own, shared with no other process: heap, stacks, tables."""
+    """The memory that the process shares with no other process: heap, stacks, tables."""
     lines = open(f"/proc/{pid}/smaps_rollup")
     return next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) * 1024
 

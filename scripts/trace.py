@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How fast `duality trace from` reads: a log of a million lines in each format.
+"""Measures how fast `duality trace from` reads a log of a million lines, in each format.
 
     cargo build --release && python3 scripts/trace.py [--lines N] [--program PATH]
 
@@ -21,7 +21,7 @@ CLIENTS = 20_000
 
 
 def requests(lines):
-    """Requests at 100 a second, each of a random client: when, from where, and what."""
+    """Requests at 100 a second, each of a random client: the time, the client and the request."""
     chance = random.Random(1)
     at = 1_795_593_284.0
     for number in range(lines):
@@ -76,7 +76,7 @@ def caddy(lines, to):
 
 
 def pcap(lines, to):
-    """Two packets a request: what the client sends, and a reply of one segment."""
+    """Two packets for each request: the client's segment, and a reply of one segment."""
     to.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 128, 101))
     sent = [[1, 1] for _ in range(CLIENTS)]
     for _, at, client, size in requests(lines):

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Server CPU time per request: Duality's architectures and peers, in alternating runs under wrk.
+"""Measures the server CPU time per request of Duality's architectures and of peers, in alternating
+runs under wrk.
 
     python3 scripts/versus.py epoll,uthreads,st,nginx CONNECTIONS keep|close REPEATS SECONDS
 
-Peers are nginx, and st, pth and pthreads, which `cargo xtask peers` builds. An architecture may have flags of
-`duality serve` behind it: epoll:--busy-poll=25us. Needs target/release/duality, wrk, and the peers that are named. The server runs on processor 0, wrk on processor 1. Ratios are
-to the last of the names, run by run.
+Peers are nginx, and st, pth and pthreads, which `cargo xtask peers` builds. Flags of `duality
+serve` may follow an architecture: epoll:--busy-poll=25us. Needs target/release/duality, wrk, and
+the named peers. The server runs on processor 0, wrk on processor 1. The ratios are to the last
+name, run by run.
 """
 
 import os

@@ -2,15 +2,15 @@
  *
  * `duality cc` links a program with a pass (convert/pass). The pass turns functions that may block
  * into coroutines. Converted code calls the functions below, and nothing else of the runtime. A
- * runtime supplies all of them. This page is the whole interface: the code that the pass emits, its
- * expectations, and which side frees what.
+ * runtime supplies all of these functions. This file is the whole interface: the code that the pass
+ * emits, the expectations of that code, and the side that frees each object.
  *
  * WHERE CODE RUNS
- *   A task is a thread of the program with a converted start routine. Tasks have no stack. They run
- *   on the stack of the runtime's loop, one at a time, until they return a handle.
- *   `main` is an ordinary pthread, and so is each thread with a start routine that was not
- *   converted. An ordinary pthread runs the original of every function. Originals call libc, except
- *   for the functions in "Renamed everywhere" below.
+ *   A task is a thread of the program with a converted start routine. Tasks have no stack. Tasks
+ *   run on the stack of the runtime's loop, one at a time, until they return a handle. `main` is an
+ *   ordinary pthread, and so is each thread with a start routine that was not converted. An
+ *   ordinary pthread runs the original of every function. Originals call libc, except for the
+ *   functions in "Renamed everywhere" below.
  *
  * THE CALL
  *   For a function `R f(A...)` that may block, the pass makes `{handle, R} f.async(A...)` (`handle`
@@ -22,14 +22,14 @@
  *     suspends.
  *
  *   When the wait is over, the runtime (or the callee) stores the value in `rt_ret`, and resumes
- *   `handle->parent`. The parent loads the value before anything else runs.
- *   The handle of a blocked primitive belongs to the runtime. It is usually embedded in the task,
- *   because a task waits for one thing at a time. So blocking allocates nothing.
+ *   `handle->parent`. The parent loads the value before anything else runs. The handle of a blocked
+ *   primitive belongs to the runtime. The handle is usually embedded in the task, because a task
+ *   waits for one thing at a time. So blocking allocates nothing.
  *
  * THE TRAMPOLINE
  *   A resumed coroutine runs until it suspends, or until it returns. When it returns, its frame is
- *   freed, its value is in `rt_ret`, and its parent is in `rt_next`. A child does not resume its
- *   parent. The runtime does, so that the stack does not grow:
+ *   freed, its value is in `rt_ret`, and its parent is in `rt_next`. The runtime, and not the
+ *   child, resumes the parent, so that the stack does not grow:
  *
  *       for (struct rt_handle *handle = first; handle; handle = rt_next) {
  *           rt_next = NULL;
@@ -40,11 +40,11 @@
  *   runtime.
  *
  * FRAMES
- *   A coroutine's frame starts with `struct rt_handle`. The frame comes from rt_frame_allocate
- *   and goes back by rt_frame_free. A task that ends in the middle (pthread_exit, cancellation)
- *   suspends for ever. The runtime then calls `handle->destroy(handle)` from the innermost frame
- *   outwards, by the parent links. `destroy` frees one frame.
- *   With RT_UNWINDS an exception ends it instead, so that destructors run: the runtime sets `rt_thrown` and
+ *   A coroutine's frame starts with `struct rt_handle`. The frame comes from rt_frame_allocate and
+ *   goes back by rt_frame_free. A task that ends in the middle of its calls (pthread_exit,
+ *   cancellation) suspends for ever. The runtime then calls `handle->destroy(handle)` from the
+ *   innermost frame outwards, by the parent links. `destroy` frees one frame. With RT_UNWINDS an
+ *   exception ends such a task instead, so that destructors run: the runtime sets `rt_thrown` and
  *   resumes the innermost frame.
  *
  * THE STATE OF A TASK
@@ -70,8 +70,8 @@
 #include <sys/uio.h>
 #include <time.h>
 
-/* The first words of a frame, and of whatever else can be waited for. The order is fixed: LLVM lays
- * the first two out, and the pass puts the third at offset 16. */
+/* The first words of a frame, and of any other object that a coroutine can wait for. The order is
+ * fixed: LLVM lays the first two out, and the pass puts the third at offset 16. */
 struct rt_handle {
     void (*resume)(struct rt_handle *);
     void (*destroy)(struct rt_handle *);
@@ -87,9 +87,9 @@ extern _Thread_local _Alignas(16) char rt_ret[64];
 /* The coroutine that the trampoline resumes next, set by a coroutine that returned. */
 extern _Thread_local struct rt_handle *rt_next;
 
-/* C++: the exception that the resumed coroutine must throw where it waited, or NULL. A coroutine
- * that an exception leaves after it has waited puts the exception there, and its parent in
- * `rt_next`. */
+/* C++: the exception that the resumed coroutine must throw at the place of its wait, or NULL. If an
+ * exception leaves a coroutine after a wait, the coroutine puts the exception here, and its parent
+ * into `rt_next`. */
 extern _Thread_local void *rt_thrown;
 /* Throws a caught exception again (_Unwind_Exception of the C++ ABI for Itanium). Without a handler
  * the process ends by std::terminate(). */
@@ -104,13 +104,14 @@ struct rt_ssize { struct rt_handle *handle; ssize_t value; };
 
 /* Memory for a frame, aligned to `alignment` (a power of two, at least 16). Never NULL, because the
  * program has no code for a call that fails. A runtime that has no memory left ends the process
- * with a line. Called on every call of a coroutine, also of one that does not wait: free lists for
- * each size make it a few instructions. */
+ * with a line. Every call of a coroutine calls this function, even if the coroutine does not wait.
+ * With free lists for each size, it takes a few instructions. */
 void *rt_frame_allocate(size_t size, size_t alignment);
 void rt_frame_free(void *frame, size_t size, size_t alignment);
 /* Memory for a variable-length array or alloca() in a coroutine, linked into the list of that
  * frame. `list` is in the frame, and NULL at first. `mark` is an earlier value of `*list`. The
- * function rt_array_release frees what was added after `mark`, or all if `mark` is NULL. */
+ * function rt_array_release frees the memory that was added after `mark`, or all memory of the list
+ * if `mark` is NULL. */
 void *rt_array_allocate(void **list, size_t size, size_t alignment);
 void rt_array_release(void **list, void *mark);
 
@@ -120,13 +121,14 @@ void rt_array_release(void **list, void *mark);
 struct rt_program {
     unsigned version;          /* RT_VERSION */
     unsigned flags;            /* RT_READS_FLAGS and so on */
-    size_t locals_size;        /* of the program's thread-local variables; 0 if it has none */
+    size_t locals_size;        /* bytes of the program's thread-local variables; 0 if it has none */
     size_t locals_alignment;
     const void *locals_image;  /* their initial values */
 };
 enum { RT_VERSION = 2 };
-/* The program looks at the flags of floating-point exceptions; at the processor time of threads; it
- * is in C++; the end of a thread is an exception, because it is in C++ and ends threads. */
+/* The meanings of the bits, in order. The program reads the flags of floating-point exceptions. The
+ * program reads the processor time of threads. The program is in C++. The program is in C++ and
+ * ends threads, so the end of a thread is an exception. */
 enum { RT_READS_FLAGS = 1, RT_READS_TIMES = 2, RT_THROWS = 4, RT_UNWINDS = 8 };
 
 /* A start routine as a coroutine: `{handle, value} start.async(argument)`. */
@@ -135,58 +137,60 @@ typedef struct rt_pointer (*rt_start)(void *);
 
 /* pthread_create. `async` is the converted start routine, and the new thread is a task. If `async`
  * is NULL, the start routine never blocks or cannot be converted. Then the new thread is a pthread.
- * Else `start` may be NULL. The task begins when its turn comes, never inside this call. Every
- * pthread_create of the program is this call, in originals too. */
+ * Otherwise `start` may be NULL. The task begins when its turn comes, never inside this call. The
+ * pass replaces every pthread_create of the program by this call, in originals too. */
 int rt_spawn(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument, rt_start async,
              const struct rt_program *program);
 
-/* Calls `call(arguments)` on a stack: on a thread that may block in any way, on behalf of the
- * calling task. The task waits until the call has returned.
+/* Calls `call(arguments)` for the calling task on a thread with a stack, which may block in any
+ * way. The task waits until the call has returned.
  *
- * The pass uses it for functions that cannot be converted (setjmp, C++ exceptions). It also uses it
- * for two kinds of library functions. Some may block in a way that the pass does not see
- * (getaddrinfo, fgets). Others are given a callback that may block (qsort).
+ * The pass uses this call for functions that cannot be converted (setjmp, C++ exceptions). The pass
+ * also uses it for two kinds of library functions. The first kind may block in a way that the pass
+ * does not see (getaddrinfo, fgets). The second kind gets a callback that may block (qsort).
  *
- * `call` is a thunk that unpacks `arguments` and stores the value there. While it runs,
- * pthread_self, errno, thread-specific and thread-local data are the task's. The call's errno is
- * carried back. A pthread_exit in it ends the task. Returns NULL if the call has completed. */
+ * `call` is a thunk that unpacks `arguments` and stores the value in them. While the thunk runs,
+ * pthread_self, errno, thread-specific and thread-local data are the task's. The task gets the
+ * errno of the call. A pthread_exit in the call ends the task. Returns NULL if the call has
+ * completed. */
 struct rt_handle *rt_call_on_side_stack(void (*call)(void *), void *arguments);
 
-/* What a call by address runs in place of `function`. It is the function's coroutine, if the
- * function has a note of this shape and of its place in the table (see pass/indirect.cpp). It is
- * the function itself, if the function may block and must run on a side stack. It is NULL if the
- * function has no note. Then the function does not block. */
+/* Returns the code that a call by address runs in place of `function`. Returns the function's
+ * coroutine, if the function has a note of this shape and of its place in the table (see
+ * pass/indirect.cpp). Returns the function itself, if the function may block and must run on a side
+ * stack. Returns NULL if the function has no note: such a function does not block. */
 void *rt_coroutine_of(void *function, unsigned shape, void *const coroutines[]);
 
-/* The program's thread-local variables for whatever runs now: `own`, which is the native thread's,
- * or the task's. */
+/* Returns the program's thread-local variables for the code that runs now. These are the variables
+ * of the task, or `own`, the variables of the native thread. */
 void *rt_locals(void *own, const struct rt_program *program);
 
-/* pthread_once in two halves. The first returns 1 if the caller must run the routine and then call
- * the second. It returns 0 when the routine has run. Threads that come in between wait. */
+/* pthread_once in two halves. The first half returns 1 if the caller must run the routine and then
+ * call the second half. The first half returns 0 when the routine has run. Threads that come in
+ * between wait. */
 struct rt_int rt_once_begin(pthread_once_t *once);
 void rt_once_end(pthread_once_t *once);
 /* C++: the routine has thrown, and the next thread runs it again. */
 void rt_once_abandon(pthread_once_t *once);
 
-/* C++: syscall(SYS_futex, …) with FUTEX_WAIT, or with FUTEX_WAIT_BITSET for all waiters. As the
- * kernel's, it may return 0 without a wake-up. */
+/* C++: syscall(SYS_futex, …) with FUTEX_WAIT, or with FUTEX_WAIT_BITSET for all waiters. Like the
+ * kernel's call, it may return 0 without a wake-up. */
 struct rt_ssize rt_futex(long number, unsigned *word, int operation, unsigned expected, const struct timespec *time);
-/* C++: __cxa_guard_acquire, for a static variable with an initialiser that may block. 1: the caller
- * is to initialise the variable. */
+/* C++: __cxa_guard_acquire, for a static variable with an initialiser that may block. Returns 1 if
+ * the caller must initialise the variable. */
 struct rt_int rt_guard_acquire(unsigned *guard);
 
-/* What is left of the running task's turn, in calls that need not wait. Each primitive takes one
- * off. When none is left, the primitive suspends the task behind the others that are ready.
+/* The rest of the running task's turn, as a number of calls that need not wait. Each primitive
+ * subtracts one. At zero, the primitive suspends the task behind the other ready tasks.
  *
- * The pass adds the same to loops that could go on for ever without a primitive. There the
- * converted code takes off RT_FRUITLESS where the loop waits for a variable, else 1. When none is
- * left, it calls rt_give_way. When the time of a turn is up, one call is left. */
+ * The pass adds this count to loops that could go on for ever without a primitive. In such a loop,
+ * the converted code subtracts RT_FRUITLESS if the loop waits for a variable, and otherwise 1. At
+ * zero, the converted code calls rt_give_way. When the time of a turn is up, one call is left. */
 extern _Thread_local volatile int rt_turn;
 struct rt_int rt_give_way(void);
 enum {
     RT_TURN = 256,
-    RT_FRUITLESS = 32 /* the cost of a call that brought nothing: the task may wait for another */
+    RT_FRUITLESS = 32 /* the cost of a call without a result: the task may wait for another task */
 };
 
 /* ---- Primitives: as the function of the same name, but may return a handle ------------------- */
@@ -239,24 +243,23 @@ struct rt_int rt_sem_clockwait(sem_t *, clockid_t, const struct timespec *);
 struct rt_int rt_pthread_join(pthread_t, void **);
 struct rt_int rt_pthread_timedjoin_np(pthread_t, void **, const struct timespec *);
 struct rt_int rt_pthread_clockjoin_np(pthread_t, void **, clockid_t, const struct timespec *);
-/* Both end the task, or return a handle that is never resumed; rt_pthread_testcancel returns NULL
- * when nothing asked for the end of the task. Waiting primitives are cancellation points like those
- * of POSIX. */
+/* Both functions end the task, or return a handle that is never resumed. rt_pthread_testcancel
+ * returns NULL if no thread has cancelled the task. Waiting primitives are cancellation points, as
+ * in POSIX. */
 struct rt_handle *rt_pthread_exit(void *);
 struct rt_handle *rt_pthread_testcancel(void);
-/* duality_detach and duality_attach (duality.h). In between, the task's frames are resumed on a
- * thread that may block. No primitive returns a handle there, and rt_ret and rt_next are of that
- * thread. */
+/* duality_detach and duality_attach (duality.h). Between the two, a thread that may block resumes
+ * the task's frames. On that thread, no primitive returns a handle, and rt_ret and rt_next are the
+ * thread's own. */
 struct rt_handle *rt_duality_detach(void);
 struct rt_handle *rt_duality_attach(void);
 
 /* ---- Renamed everywhere, in originals too: they do not wait, but must know tasks ------------- */
 
-/* In the child, only the calling task or thread goes on: the runtime drops the others, and its own
+/* In the child, only the calling task or thread goes on. The runtime drops all others, and its own
  * poller. */
 pid_t rt_fork(void);
-/* The mask is the task's, as far as the runtime can: signals that come for the process go to any
- * thread. */
+/* The mask belongs to the task, with one exception: signals for the process go to any thread. */
 int rt_pthread_sigmask(int, const sigset_t *, sigset_t *);
 int rt_sigprocmask(int, const sigset_t *, sigset_t *);
 pthread_t rt_pthread_self(void);
@@ -278,13 +281,13 @@ int rt_pthread_rwlock_trywrlock(pthread_rwlock_t *);
 int rt_pthread_rwlock_unlock(pthread_rwlock_t *);
 int rt_sem_post(sem_t *);
 int rt_sem_trywait(sem_t *);
-/* A file's lock is the task's, also against the functions of stdio. */
+/* The lock of a file belongs to the task, also for the functions of stdio. */
 int rt_ftrylockfile(FILE *);
 void rt_funlockfile(FILE *);
 int rt_fclose(FILE *);
-/* The locale is the task's. */
+/* The locale belongs to the task. */
 locale_t rt_uselocale(locale_t);
-/* Keys too: the runtime runs the destructors when a task ends. */
+/* Keys belong here too: the runtime runs the destructors when a task ends. */
 int rt_pthread_key_create(pthread_key_t *, void (*)(void *));
 int rt_pthread_key_delete(pthread_key_t);
 void *rt_pthread_getspecific(pthread_key_t);
@@ -297,13 +300,13 @@ int rt_pthread_setschedprio(pthread_t, int);
 int rt_pthread_getschedparam(pthread_t, int *, struct sched_param *);
 int rt_pthread_setaffinity_np(pthread_t, size_t, const cpu_set_t *);
 int rt_pthread_getaffinity_np(pthread_t, size_t, cpu_set_t *);
-/* For a task, the clock is a number that rt_clock_gettime knows. */
+/* The clock of a task is a number that rt_clock_gettime knows. */
 int rt_pthread_getcpuclockid(pthread_t, clockid_t *);
 int rt_clock_gettime(clockid_t, struct timespec *);
 
 /* ---- In originals only ----
  *
- * Functions that block and name a thread, which may be a task, or that depend on their caller. The
+ * Functions that block, and that name a thread (perhaps a task) or depend on their caller. The
  * calling pthread blocks. */
 
 int rt_block_pthread_join(pthread_t, void **);
@@ -314,7 +317,7 @@ int rt_block_pthread_mutex_lock(pthread_mutex_t *);
 int rt_block_pthread_mutex_timedlock(pthread_mutex_t *, const struct timespec *);
 int rt_block_pthread_mutex_clocklock(pthread_mutex_t *, clockid_t, const struct timespec *);
 void rt_block_flockfile(FILE *);
-/* Where an original, which runs on a pthread, calls pthread_exit: on a side stack it ends the task.
+/* The pthread_exit of an original, which runs on a pthread. On a side stack it ends the task.
  */
 void rt_block_pthread_exit(void *) __attribute__((noreturn));
 

@@ -1,12 +1,12 @@
-// The fixpoint: what calls something that may block may block.
+// The fixpoint: a function that calls a function that may block may block.
 //
-// Direct calls are edges of the graph. A call by a pointer may lead to each function that has its
-// address taken and has parameters that fit. If a library function is given the address of a
-// function that may block, the analysis assumes that it calls that function.
+// Direct calls are edges of the graph. A call by a pointer may lead to each function with a taken
+// address and with parameters that fit. If a library function gets the address of a function that
+// may block, the analysis assumes that it calls that function.
 //
-// C++ calls no function as one of another type. There a call by a pointer leads to functions of
-// exactly its type. A virtual call leads to functions at that place of some class's table
-// (slots.cpp).
+// C++ calls no function as a function of another type. In C++ a call by a pointer leads to
+// functions of exactly its type. A virtual call leads to functions at the same place of some
+// class's table (slots.cpp).
 
 #include "analysis.h"
 #include "runtime.h"
@@ -26,8 +26,8 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// Integers and pointers are passed in the same registers, so programs get away with calling one as
-// the other.
+// Integers and pointers are passed in the same registers, so programs can call a function of one as
+// a function of the other.
 bool passedAlike(Type *one, Type *other) {
   if (one == other) return true;
   auto word = [](Type *type) {
@@ -65,7 +65,7 @@ bool isHarmless(const Use &use) {
     return all_of(alias->uses(), isHarmless);
   }
   if (auto *array = dyn_cast<ConstantArray>(user)) {
-    // llvm.used and llvm.compiler.used keep a symbol; nothing is called through them.
+    // llvm.used and llvm.compiler.used only keep a symbol; no call goes through them.
     return all_of(array->users(), [](const User *owner) {
       auto *variable = dyn_cast<GlobalVariable>(owner);
       return variable && variable->getSection() == "llvm.metadata";
@@ -86,7 +86,7 @@ Function *calledFunction(const CallBase &call) {
 
 namespace {
 
-// As the compiler was given the name: relative to where it ran, or absolute.
+// The name is as the compiler got it: relative to the compiler's directory, or absolute.
 std::string lineOf(const DIFile *file, unsigned line, const DICompileUnit *unit) {
   bool relative =
       !unit || file->getDirectory().empty() || file->getDirectory() == unit->getDirectory();
@@ -168,8 +168,8 @@ const SmallVector<Function *, 4> &Analysis::candidates(const CallBase &call) con
   if (!is_new) return found;
   for (Function *function : address_taken) {
     bool fits = is_cxx ? isAt(*function, slot) && function->getFunctionType() == type
-                       // The result may be of another type: then it is called on a side stack, as
-                       // the program calls it.
+                       // The result may be of another type. Then the function is called on a side
+                       // stack, as the program calls it.
                        : takesArguments(call, *function);
     if (fits) found.push_back(function);
   }
@@ -240,7 +240,7 @@ Call Analysis::classify(const CallBase &call) const {
   return result;
 }
 
-// Breadth first, so that the reason that is kept for a function is a shortest chain.
+// The search is breadth first, so that the reason for a function is a shortest chain.
 void Analysis::spread() {
   struct Edge {
     Function *caller;
@@ -257,8 +257,7 @@ void Analysis::spread() {
     for (Instruction &instruction : instructions(function)) {
       auto *call = dyn_cast<CallBase>(&instruction);
       if (!call) continue;
-      // Nothing of the program blocks yet: what this says is about functions that are only
-      // declared.
+      // No function of the program blocks yet, so only declared functions decide this result.
       Call classified = classify(*call);
       if (classified.kind == Call::Primitive || classified.kind == Call::Library) {
         add(&function, {call, classified.kind, classified.callee});

@@ -22,17 +22,17 @@ struct Call {
     Primitive, // the runtime's function
     Direct,    // a function of the program that may block
     Indirect,  // by a pointer, which may lead to one of `targets`
-    Library,   // a library function that may block: on a side stack
-    Callback, // a library function that calls a function of the program which may block: as Library
+    Library,   // a library function that may block; runs on a side stack
+    Callback, // a library function that calls a blocking function of the program; as Library
   };
   Kind kind = Plain;
   llvm::Function *callee = nullptr;
   const duality::Primitive *primitive = nullptr;
-  llvm::SmallVector<llvm::Function *, 4> targets; // of Indirect and Callback: those that may block
+  llvm::SmallVector<llvm::Function *, 4> targets; // of Indirect, Callback: callees that may block
 };
 
-// Why a function may block: one call in it, and what that call leads to. Or a loop that spins,
-// which leads nowhere.
+// The reason why a function may block: one call in it, and the function that the call leads to. The
+// reason may also be a loop that spins, which leads to no function.
 struct Reason {
   llvm::Instruction *site = nullptr;
   Call::Kind kind = Call::Plain;
@@ -41,20 +41,20 @@ struct Reason {
 
 class Analysis {
 public:
-  // `once` stands for pthread_once (see once.h).
+  // `once` replaces pthread_once (see once.h).
   Analysis(llvm::Module &module, llvm::Function *once);
 
-  // Whether the function may block: one of the program's, or one that the program only declares.
+  // Whether the function may block. The program defines or only declares the function.
   bool blocks(const llvm::Function &function) const;
-  // The functions of the program that may block, in the order of discovery: the shortest chains
-  // first.
+  // The functions of the program that may block, in the order of discovery: shortest chains first.
   const llvm::MapVector<llvm::Function *, Reason> &blocking() const { return reasons; }
   Call classify(const llvm::CallBase &call) const;
   // The reason why the function cannot become a coroutine, with the place. Empty if it can.
   const std::string &obstacle(const llvm::Function &function) const;
-  // Functions that a thread may start with, where the argument of pthread_create is not constant.
+  // The functions that a thread may start with, if the argument of pthread_create is not constant.
   llvm::SmallVector<llvm::Function *, 4> starts() const;
-  // Stands for pthread_once in converted code; null where the program does not call it.
+  // The replacement of pthread_once in converted code. Null if the program does not call
+  // pthread_once.
   llvm::Function *once() const { return once_function; }
   const Throwing &throwing() const { return *may_throw; }
 
@@ -63,7 +63,7 @@ private:
   void findSlots();
   bool isAt(const llvm::Function &function, int64_t slot) const;
   void spread();
-  // The primitive that this very call is, though its callee is none; see implicit.cpp.
+  // The primitive that this call stands for, although its callee is no primitive; see implicit.cpp.
   const Primitive *implicit(const llvm::CallBase &call, const llvm::Function &callee) const;
   bool initialiserBlocks(const llvm::CallBase &acquire) const;
   void findBlockingInitialisers();
@@ -74,7 +74,8 @@ private:
 
   llvm::Module &module;
   llvm::SmallVector<llvm::Function *, 32> address_taken;
-  // C++: functions that are called by tables of virtual functions alone, and their places there.
+  // C++: functions that are called only by tables of virtual functions, and their places in the
+  // tables.
   llvm::DenseMap<const llvm::Function *, llvm::SmallVector<int64_t, 2>> slots;
   llvm::MapVector<llvm::Function *, Reason> reasons;
   // C++: the guards of static variables with initialisers that may block.
@@ -82,24 +83,25 @@ private:
   llvm::Function *once_function;
   bool is_cxx;
   std::optional<Throwing> may_throw;
-  // Answers that were given: each call asks about the same functions.
+  // A cache of earlier answers: each call asks about the same functions.
   mutable llvm::DenseMap<const llvm::Function *, std::string> obstacles;
   mutable llvm::DenseMap<std::pair<llvm::FunctionType *, int64_t>,
                          llvm::SmallVector<llvm::Function *, 4>>
       known_candidates;
 };
 
-// A use of a function that does not let it be called from elsewhere.
+// Whether a use of a function does not let other code call it.
 bool isHarmless(const llvm::Use &use);
-// The place in a table of virtual functions that the call loads its callee from. It is ANY_SLOT for
-// a call that may be anything, and NO_SLOT for one that is no virtual call.
+// The place in a table of virtual functions from which the call loads its callee. ANY_SLOT if the
+// call may be of any kind, and NO_SLOT if the call is not virtual.
 constexpr int64_t ANY_SLOT = -1, NO_SLOT = -2;
 int64_t slotOf(const llvm::CallBase &call);
-// Whether arguments and result of the call use the same registers as those of the function.
+// Whether arguments and result of the call use the same registers as arguments and result of the
+// function.
 bool fits(const llvm::CallBase &call, const llvm::Function &function);
-// Loops that do nothing but wait for another thread. They read a volatile or atomic variable, or
-// call functions that need not wait. The result has the last instruction of each, where it begins
-// again.
+// Loops that only wait for another thread. Such a loop reads a volatile or atomic variable, or
+// calls functions that need not wait. The result has the last instruction of each loop, at which
+// the loop begins again.
 llvm::SmallVector<llvm::Instruction *, 2> spinningLoops(llvm::Function &function);
 // The function that a call names, through aliases and casts; null for a call by a pointer.
 llvm::Function *calledFunction(const llvm::CallBase &call);
@@ -108,7 +110,7 @@ llvm::Function *calledFunction(const llvm::CallBase &call);
 void nameVariables(llvm::Function &function);
 // The name as the source has it: demangled for C++.
 std::string shown(llvm::StringRef name);
-// "file.c:12", or "?" where the object has no line numbers.
+// "file.c:12", or "?" if the object has no line numbers.
 std::string place(const llvm::Instruction &instruction);
 std::string place(const llvm::Function &function);
 

@@ -1,5 +1,5 @@
-// Calls that may block: each becomes a call of the coroutine or the primitive, and a place to
-// suspend behind it.
+// Converts calls that may block. Each becomes a call of the coroutine or the primitive, with a
+// place to suspend after it.
 
 #include "coroutine.h"
 
@@ -31,7 +31,8 @@ void Coroutine::lowerCalls() {
     } else {
       unwind = thrown;
     }
-    // What a callee keeps of this frame (`tail` promises that it keeps nothing) outlives the call.
+    // `tail` promises that a callee keeps no address of this frame. A coroutine may keep such
+    // addresses after the call.
     if (!call->isMustTailCall()) call->setTailCallKind(CallInst::TCK_None);
     lowered_may_throw = thrown && analysis.throwing().mayThrow(*call);
     if (!lowerCall(*call) && lowered_may_throw) may_throw.push_back(call);
@@ -39,7 +40,7 @@ void Coroutine::lowerCalls() {
   }
 }
 
-// False: the call stays as it is.
+// Returns false if the call stays as it is.
 bool Coroutine::lowerCall(CallInst &call) {
   Call classified = analysis.classify(call);
   if (classified.kind == Call::Plain) return false;
@@ -70,8 +71,8 @@ bool Coroutine::lowerCall(CallInst &call) {
   return true;
 }
 
-// Behind a call that returned {handle, value} or a handle: suspends until the value is there.
-// Leaves the builder where the coroutine goes on.
+// Comes after a call that returned {handle, value} or a handle. Suspends until the value is there.
+// Leaves the builder at the place where the coroutine goes on.
 Value *Coroutine::await(IRBuilder<> &builder, Value *returned, Type *result, const Twine &name) {
   LLVMContext &context = function.getContext();
   Module *module = function.getParent();
@@ -136,7 +137,7 @@ Value *Coroutine::awaitPrimitive(IRBuilder<> &builder, CallInst &call, const Pri
   if (primitive.bound >= 0) checkBound(builder, call, primitive);
   SmallVector<Value *, 6> arguments;
   SmallVector<Type *, 6> types;
-  // syscall() takes more arguments than the call that it stands for.
+  // syscall() takes more arguments than the primitive needs.
   unsigned count = primitive.name == "syscall" ? FUTEX_ARGUMENTS : call.arg_size();
   for (unsigned index = 0; index < count; index++) {
     if (static_cast<int>(index) == primitive.bound) continue;
@@ -185,7 +186,7 @@ Value *Coroutine::awaitFunction(IRBuilder<> &builder, CallInst &call, Function &
   if (callee.isVarArg())
     arguments.push_back(packVariableArguments(builder, call, fixed, temporaries));
   CallInst *clone = builder.CreateCall(coroutine, arguments);
-  // What the ABI needs, as the clone has it.
+  // The attributes that the ABI needs, as on the clone.
   AttributeList attributes;
   for (unsigned index = 0; index < fixed; index++) {
     AttrBuilder kept(function.getContext(), coroutine->getAttributes().getParamAttrs(index));

@@ -13,11 +13,11 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// A thread that could reach more functions is no small handler of connections, and a link would
-// take minutes.
+// The most functions that a thread may reach. A thread that reaches more is no small handler of
+// connections, and linking would take minutes.
 constexpr size_t MOST = 1200;
 
-// Primitives that no thread waits in for long: output, and locks that others hold for a moment.
+// Primitives in which no thread waits for long: output, and locks that others hold for a moment.
 const StringRef SOON_OVER[] = {
     "write",
     "writev",
@@ -79,7 +79,8 @@ Function *Converter::coroutineOf(Function &original) {
   auto *type = FunctionType::get(runtime.returned(original.getReturnType()), parameters, false);
   auto *coroutine =
       Function::Create(type, GlobalValue::InternalLinkage, original.getName() + ".async", module);
-  // Now, and not when it is built: calls take their attributes from here.
+  // The attributes are set now, and not when the coroutine is built: calls copy their attributes
+  // from here.
   coroutine->setAttributes(
       attributesOfCoroutine(original, analysis.throwing().leaves(original)));
   made[&original] = coroutine;
@@ -88,8 +89,8 @@ Function *Converter::coroutineOf(Function &original) {
   return coroutine;
 }
 
-// The functions that may block, and that a thread which starts here could reach: all, or by way of
-// coroutines alone.
+// The functions that may block and that a thread with this start could reach: through all
+// functions, or through coroutines only.
 SmallSetVector<Function *, 32> Converter::reach(Function &start, bool coroutines) const {
   SmallSetVector<Function *, 32> found;
   found.insert(&start);
@@ -109,9 +110,9 @@ SmallSetVector<Function *, 32> Converter::reach(Function &start, bool coroutines
   return found;
 }
 
-// The reason why a thread that starts here spends its life on a side stack. Empty if it does not.
-// Such a thread would keep a stack beside its frames for as long as it waits. A stack alone is
-// less.
+// The reason why a thread with this start spends its life on a side stack. Empty if it does not. If
+// such a thread were converted, it would keep a stack and frames during each wait. A stack alone
+// takes less.
 std::string Converter::lifeAside(Function &start) const {
   std::string why;
   for (Function *function : reach(start, true)) {
@@ -135,7 +136,7 @@ std::string Converter::lifeAside(Function &start) const {
   return why;
 }
 
-// Conversion starts where threads do.
+// Conversion begins at the start routines of threads.
 void Converter::findStarts() {
   auto look = [&](Function &start, const std::string &where) {
     std::string why = start.isDeclaration()     ? "it is not part of the program"
@@ -177,7 +178,8 @@ void Converter::findStarts() {
   }
 }
 
-// The coroutine of a start routine, or null: known now, or found by comparing.
+// The coroutine of a start routine, or null. The pass knows it, or the code finds it by comparing
+// at run time.
 Value *Converter::startRoutine(IRBuilder<> &builder, Value *start) {
   auto *null = ConstantPointerNull::get(runtime.pointer());
   if (auto *known = dyn_cast<Function>(start->stripPointerCastsAndAliases())) {
@@ -211,8 +213,8 @@ Constant *Converter::program() {
   return program_variable;
 }
 
-// In originals and coroutines alike: pthread_create is rt_spawn. Clones of the calls were made with
-// the coroutines.
+// rt_spawn replaces pthread_create in originals and coroutines alike. The coroutines already have
+// clones of the calls.
 void Converter::rewriteSpawns() {
   SmallVector<CallBase *, 16> calls;
   for (Function &function : module) {
@@ -244,8 +246,8 @@ void Converter::rewriteSpawns() {
   }
 }
 
-// Functions that must know tasks. In coroutines, calls of primitives are lowered already. So the
-// remaining calls that differ for originals are in originals.
+// Renames functions that must know tasks. In coroutines, calls of primitives are already lowered.
+// So the other calls that need a name for originals are all in originals.
 void Converter::renameFunctions() {
   SmallVector<std::pair<Function *, StringRef>, 16> found;
   for (Function &function : module) {

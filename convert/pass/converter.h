@@ -1,4 +1,5 @@
-// The conversion of a module: which functions become coroutines, and what happens to the rest.
+// The conversion of a module: the functions that become coroutines, and the treatment of all
+// others.
 #pragma once
 
 #include "analysis.h"
@@ -14,7 +15,7 @@
 
 namespace duality {
 
-// Something that runs on a side stack, and why.
+// A call that runs on a side stack, and the reason.
 struct SideCall {
   std::string where; // file and line
   std::string what;  // the function that is called
@@ -25,10 +26,10 @@ class Converter {
 public:
   Converter(llvm::Module &module, Analysis &analysis);
 
-  // Whether threads of the program run on the engine: they can be converted, or wait on stacks.
-  // A program without such threads stays as it is.
+  // Whether threads of the program run on the engine: such threads can be converted, or wait on
+  // stacks. A program without such threads stays as it is.
   bool needsEngine() const { return !starts.empty() || has_stacks; }
-  // Converts what tasks may run.
+  // Converts the functions that tasks may run.
   void run();
 
   // The coroutine of a function that may block and has no obstacle.
@@ -36,16 +37,16 @@ public:
   // The coroutines, with their original functions.
   const llvm::MapVector<llvm::Function *, llvm::Function *> &coroutines() const { return made; }
   const std::vector<SideCall> &sideCalls() const { return side_calls; }
-  // Start routines that stay pthreads, and why.
+  // Start routines that stay pthreads, and the reasons.
   const std::vector<SideCall> &pthreads() const { return kept; }
 
-  // Called while the bodies of coroutines are made.
+  // Notes a side call. Coroutines call this function while their bodies are made.
   void callAside(SideCall call) { side_calls.push_back(std::move(call)); }
   // Puts the note in front of a function that may block; see indirect.cpp.
   void note(llvm::Function &target, bool alike);
   // Calls functions of the type of a call by their addresses; see indirect.cpp.
   llvm::Function *dispatcher(const llvm::CallInst &call);
-  // Stands for the table until all coroutines are known.
+  // The placeholder of the table until all coroutines are known.
   llvm::Value *table();
 
 private:
@@ -65,7 +66,7 @@ private:
   llvm::MapVector<llvm::Function *, llvm::Function *> made;
   llvm::SmallVector<llvm::Function *, 16> pending;
   llvm::SmallVector<llvm::Function *, 8> starts; // routines that become coroutines
-  bool has_stacks = false;                       // some wait on a stack of their own
+  bool has_stacks = false;                       // some threads wait on their own stacks
   llvm::SmallPtrSet<llvm::Function *, 16> is_coroutine;
   std::vector<SideCall> side_calls;
   std::vector<SideCall> kept;
@@ -77,13 +78,13 @@ private:
   llvm::GlobalVariable *program_variable = nullptr;
 };
 
-// Whether the program looks at the flags of floating-point exceptions.
+// Whether the program reads the flags of floating-point exceptions.
 bool readsFloatingFlags(llvm::Module &module);
 // Whether the program asks for the processor time of threads.
 bool readsThreadTimes(llvm::Module &module);
 
-// Moves the program's thread-local variables into one block for each thread or task, and describes
-// it in `program`.
+// Moves the program's thread-local variables into one block for each thread or task. Describes the
+// block in `program`.
 void moveLocals(llvm::Module &module, Runtime &runtime, llvm::GlobalVariable &program);
 
 } // namespace duality

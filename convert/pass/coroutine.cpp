@@ -16,8 +16,8 @@ namespace duality {
 namespace {
 
 // Attributes that a clone keeps. All others were inferred for the original (`nocapture`,
-// `memory(...)`, a range of the result). They are wrong for a function that suspends, because its
-// memory outlives the call.
+// `memory(...)`, a range of the result). Inferred attributes are wrong for a function that
+// suspends, because its memory outlives the call.
 const StringRef KEPT[] = {"target-cpu",
                           "target-features",
                           "tune-cpu",
@@ -44,7 +44,7 @@ AttributeList attributesOfCoroutine(const Function &original, bool throws) {
   for (Attribute::AttrKind kind : KEPT_KINDS) {
     if (original.hasFnAttribute(kind)) own.addAttribute(original.getFnAttribute(kind));
   }
-  // The end of a thread may leave a function that throws nothing of its own.
+  // The end of a thread may leave a function that itself never throws.
   if (throws) own.removeAttribute(Attribute::NoUnwind);
   AttributeList list = AttributeList().addFnAttributes(context, own);
   for (const Argument &argument : original.args()) {
@@ -75,7 +75,7 @@ void Coroutine::build() {
   lowerCalls();
   end();
   markEndsOfLife();
-  // Landing pads to which nothing leads any more.
+  // Removes landing pads that no invoke leads to any more.
   if (thrown) removeUnreachableBlocks(function);
   if (verifyFunction(function, &errs()))
     report_fatal_error("duality: the coroutine of " + original.getName() + " is malformed");
@@ -94,8 +94,8 @@ void Coroutine::clone() {
   SmallVector<ReturnInst *, 4> returns;
   AttributeList attributes = function.getAttributes();
   CloneFunctionInto(&function, &original, map, CloneFunctionChangeType::LocalChangesOnly, returns);
-  // Callers of the clone use the C convention and the attributes that it was declared with. A
-  // static original is often `fastcc`, and the clone inherits that.
+  // Callers of the clone use the C convention and the attributes of its declaration. A static
+  // original is often `fastcc`, and the clone inherits `fastcc`.
   function.setCallingConv(CallingConv::C);
   function.setAttributes(attributes);
   function.setLinkage(GlobalValue::InternalLinkage);
@@ -109,7 +109,7 @@ void Coroutine::clone() {
 
 void Coroutine::begin() {
   BasicBlock &entry = function.getEntryBlock();
-  // Static variables first: what is behind coro.begin may use them.
+  // Static variables come first: the code after coro.begin may use them.
   SmallVector<AllocaInst *, 16> variables;
   for (Instruction &instruction : entry) {
     auto *variable = dyn_cast<AllocaInst>(&instruction);
@@ -187,7 +187,7 @@ void Coroutine::end() {
   builder.CreateBr(suspended);
   BasicBlock *thrown_away = leaveByException(free_frame);
 
-  // In the resumed parts coro.end is the return; in the first part what follows is.
+  // In the resumed parts coro.end returns. In the first part, the code after coro.end returns.
   builder.SetInsertPoint(suspended);
   PHINode *waits = builder.CreatePHI(runtime.pointer(), 4);
   PHINode *returned = value ? builder.CreatePHI(result, 4) : nullptr;

@@ -1,5 +1,5 @@
-// The body of one coroutine: the clone of a function in which each call that may block is a place
-// to suspend.
+// The body of one coroutine: a clone of a function with a place to suspend at each call that may
+// block.
 //
 // ```text
 //   entry:      static variables; id = coro.id; frame = rt_frame_allocate(coro.size);
@@ -12,10 +12,10 @@
 //               free the frame; end: {null, value}, or {handle, -} when suspended
 // ```
 //
-// exceptions.cpp has the part of a coroutine that C++ adds.
+// exceptions.cpp has the part that C++ adds to a coroutine.
 //
-// The frame is freed before the parent is resumed, and there is no final suspend, because nothing
-// looks at a coroutine that has returned.
+// The frame is freed before the parent is resumed, and there is no final suspend, because no code
+// reads a coroutine that has returned.
 #pragma once
 
 #include "converter.h"
@@ -25,8 +25,8 @@
 
 namespace duality {
 
-// The attributes of a function and of its parameters that its coroutine keeps. `throws`: exceptions
-// may leave it.
+// The attributes of a function and of its parameters that its coroutine keeps. With `throws`,
+// exceptions may leave the function.
 llvm::AttributeList attributesOfCoroutine(const llvm::Function &original, bool throws);
 
 class Coroutine {
@@ -39,13 +39,13 @@ public:
   void build();
 
 private:
-  // coroutine.cpp: the frame of the whole.
+  // coroutine.cpp: the clone, its beginning and its end.
   void clone();
   void begin();
   void end();
   void lowerReturns(llvm::BasicBlock *leave, llvm::PHINode *value);
 
-  // memory.cpp: what a frame must own.
+  // memory.cpp: the variables that a frame must own.
   void copyByValueArguments();
   void lowerDynamicAllocas();
   void askForErrnoAgain();
@@ -114,12 +114,13 @@ private:
   llvm::SmallVector<llvm::BasicBlock *, 8>
       ways_out; // one for each await, on the way to `destroyed`
 
-  // The part of C++. All are null where no exception can leave or come here.
+  // The part of C++. All fields are null if no exception can leave the coroutine or come to it.
   llvm::BasicBlock *thrown = nullptr; // the landing pad of calls for which the program has none
   llvm::BasicBlock *raise = nullptr;  // where `exception` leaves the coroutine
   llvm::PHINode *exception = nullptr;
-  // Of the call that is lowered: where its exceptions come, with the values of the program's phis
-  // there. And the calls that were made for it and may throw.
+  // State of the call that is being lowered: the block for its exceptions, and the values of the
+  // program's phis in that block. The last field has the calls that replace this call and may
+  // throw.
   llvm::BasicBlock *unwind = nullptr;
   llvm::SmallVector<std::pair<llvm::PHINode *, llvm::Value *>, 4> incoming;
   llvm::SmallVector<llvm::CallInst *, 4> may_throw;

@@ -1,8 +1,8 @@
 // Exceptions of C++ in a coroutine.
 //
-// In its first part, a coroutine has its caller on the stack, and an exception goes there as ever.
-// A coroutine that was resumed has the trampoline below it. So an exception is caught where it
-// would leave the coroutine, and goes to the parent by `rt_thrown`:
+// In its first part, a coroutine has its caller on the stack, and an exception goes to the caller
+// as usual. A coroutine that was resumed has the trampoline below it. So the coroutine catches an
+// exception that would leave it, and passes it to the parent by `rt_thrown`:
 //
 // ```text
 //   a call that may throw      an invoke. Where the program has no landing pad, it unwinds to
@@ -16,12 +16,12 @@
 //   resumed:   rt_thrown ?       rt_thrown = null, then as if the awaited call had thrown it here
 // ```
 //
-// CoroSplit knows nothing of this. An invoke of a call that waits is lowered as a call is. The calls
-// that were made for it become invokes with its landing pad afterwards (`protect`).
+// CoroSplit does not know these exceptions. The pass lowers an invoke that waits like a call.
+// Afterwards the calls that replace the invoke become invokes with its landing pad (`protect`).
 //
-// A call on a side stack leaves its exception in its pack. The end of a thread in the call
-// (pthread_exit, cancellation) is glibc's forced unwinding. It goes on to the bottom of that stack,
-// where the runtime knows of it.
+// A call on a side stack leaves its exception in its pack. If the thread ends in the call
+// (pthread_exit, cancellation), glibc unwinds the side stack by force. The unwinding goes on to the
+// bottom of that stack, and the runtime handles it there.
 
 #include "coroutine.h"
 
@@ -48,7 +48,7 @@ void catchAllIn(LandingPadInst &pad) {
 
 } // namespace
 
-// Makes `thrown` and `raise`, and leads landing pads and `resume` there.
+// Makes `thrown` and `raise`, and leads landing pads and `resume` to them.
 void Coroutine::catchAll() {
   Function *personality = cxxPersonality(*function.getParent());
   if (!personality) return;
@@ -81,7 +81,7 @@ void Coroutine::catchAll() {
   }
 }
 
-// A call in place of an invoke that waits.
+// Makes a call in place of an invoke that waits.
 CallInst *Coroutine::callOf(InvokeInst &invoke) {
   BasicBlock *from = invoke.getParent();
   unwind = invoke.getUnwindDest();
@@ -97,7 +97,7 @@ CallInst *Coroutine::callOf(InvokeInst &invoke) {
   return call;
 }
 
-// The calls that were made for one call of the program unwind to where that one does.
+// Gives the calls that replace a call of the program the unwind destination of that call.
 void Coroutine::protect() {
   for (CallInst *call : may_throw) {
     BasicBlock *from = call->getParent();
@@ -109,10 +109,10 @@ void Coroutine::protect() {
   unwind = nullptr;
 }
 
-// Throws `held` where the call that is lowered stands. Leaves no way on.
+// Throws `held` at the place of the call that is being lowered. Leaves no way to go on.
 void Coroutine::throwAgain(IRBuilder<> &builder, Value *held) {
   if (unwind == thrown) {
-    // Nothing here catches it.
+    // No code in this function catches the exception.
     exception->addIncoming(held, builder.GetInsertBlock());
     builder.CreateBr(raise);
     return;
@@ -125,7 +125,7 @@ void Coroutine::throwAgain(IRBuilder<> &builder, Value *held) {
   builder.CreateUnreachable();
 }
 
-// Where a coroutine is resumed: throws what its callee has thrown.
+// Comes where a coroutine is resumed. Throws the exception that its callee has thrown.
 void Coroutine::throwWhatWasThrown(IRBuilder<> &builder) {
   if (!lowered_may_throw) return;
   LLVMContext &context = function.getContext();
@@ -141,7 +141,7 @@ void Coroutine::throwWhatWasThrown(IRBuilder<> &builder) {
   builder.SetInsertPoint(none);
 }
 
-// Behind a call on a side stack: throws what the call has left at `place`.
+// Comes after a call on a side stack. Throws the exception that the call has left at `place`.
 void Coroutine::throwWhatWasHeld(IRBuilder<> &builder, Value *place) {
   LLVMContext &context = function.getContext();
   BasicBlock *next = builder.GetInsertBlock()->getNextNode();
@@ -154,7 +154,7 @@ void Coroutine::throwWhatWasHeld(IRBuilder<> &builder, Value *place) {
   builder.SetInsertPoint(none);
 }
 
-// In a thunk: what the call throws goes to the last field of the pack.
+// In a thunk, stores the exception of the call in the last field of the pack.
 void Coroutine::hold(CallInst &call, StructType *pack) {
   LLVMContext &context = function.getContext();
   Function *thunk = call.getFunction();
@@ -178,7 +178,8 @@ void Coroutine::hold(CallInst &call, StructType *pack) {
   changeToInvokeAndSplitBasicBlock(&call, caught);
 }
 
-// Emits `raise`. Returns the block that goes to the parent; null where nothing is thrown.
+// Emits `raise`. Returns the block that goes to the parent, or null if the coroutine throws
+// nothing.
 BasicBlock *
 Coroutine::leaveByException(function_ref<void(IRBuilder<> &)> free_frame) {
   if (!raise) return nullptr;

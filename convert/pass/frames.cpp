@@ -1,5 +1,5 @@
-// Finds out which variables a frame keeps. This code reads the coroutine right after LLVM has split
-// it. At that point accesses to the frame still have the names of the variables.
+// Finds out which variables a frame keeps. The search reads the coroutine right after LLVM has
+// split it, when accesses to the frame still have the names of the variables.
 
 #include "report.h"
 
@@ -15,7 +15,7 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// Fields of the frame that are LLVM's or the pass's, not the program's.
+// Whether a field of the frame belongs to LLVM or the pass, and not to the program.
 bool isOwn(StringRef name) { return name == "parent" || name == "handle" || name == "index"; }
 
 } // namespace
@@ -43,12 +43,12 @@ Frame surveyFrame(Function &ramp) {
       size_t end = std::min(name.find(".reload"), name.find(".spill"));
       auto *index = dyn_cast<ConstantInt>(access->getOperand(2));
       if (end == StringRef::npos || !index) continue;
-      // The pass ends names with a point, behind which LLVM numbers those that are alike.
+      // The pass ends names with a point. LLVM adds a number to equal names after the point.
       name = name.take_front(std::min(end, name.find('.')));
       if (isOwn(name)) continue;
       uint64_t size = layout.getTypeAllocSize(type->getElementType(index->getZExtValue()));
       auto &[known, bytes] = fields[index->getZExtValue()];
-      // Variables that are never alive at once share a field.
+      // Variables with separate lives share a field.
       std::string text = name.empty() ? "a temporary" : name.str();
       if (known.empty()) known = text;
       else if (("/" + known + "/").find("/" + text + "/") == std::string::npos) known += "/" + text;

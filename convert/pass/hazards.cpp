@@ -1,4 +1,4 @@
-// Warnings about the program as it was written: what is right with threads, but may surprise in an
+// Warnings about the original program: code that is right with threads, but may surprise in an
 // event-driven program.
 
 #include "report.h"
@@ -22,7 +22,7 @@ const StringRef LOCKS[] = {"pthread_mutex_lock", "pthread_rwlock_rdlock", "pthre
 const StringRef UNLOCKS[] = {"pthread_mutex_unlock", "pthread_rwlock_unlock",
                              "pthread_spin_unlock"};
 
-// Functions in which libc++ waits, by the names of its only ABI.
+// The functions in which libc++ waits, by their names in its only ABI.
 const StringRef WAITS_OF_LIBCXX[] = {
     "_ZNSt3__15mutex4lockEv",
     "_ZNSt3__115recursive_mutex4lockEv",
@@ -39,7 +39,7 @@ StringRef calleeName(const CallBase &call) {
 bool isLock(const CallBase &call) { return is_contained(LOCKS, calleeName(call)); }
 bool isUnlock(const CallBase &call) { return is_contained(UNLOCKS, calleeName(call)); }
 
-// Two loads of one variable give the same lock, as far as this looks.
+// The search assumes that two loads of one variable give the same lock.
 const Value *lockOf(const CallBase &call) {
   const Value *lock = call.getArgOperand(0)->stripPointerCasts();
   if (auto *load = dyn_cast<LoadInst>(lock)) return load->getPointerOperand();
@@ -52,7 +52,7 @@ std::string nameOf(const Value *value) {
   return name.empty() ? "a lock" : ("`" + name + "`").str();
 }
 
-// Locks that are held, each with the calls that may have taken it.
+// Held locks, each with the calls that may have taken it.
 using Held = std::map<const Value *, std::set<const CallBase *>>;
 
 class Flow {
@@ -79,9 +79,9 @@ public:
   }
 
 private:
-  // Which locks are held at the start of each block on every way there. Locks that are taken and
-  // released under the same condition would be reported wherever both ways meet, if one way were
-  // enough.
+  // Finds the locks that are held at the start of each block on every way to it. If one way were
+  // enough, a lock that is taken and released under the same condition would be reported wherever
+  // both ways meet.
   void flow() {
     SmallVector<BasicBlock *, 16> pending = {&function.getEntryBlock()};
     before[pending.front()] = {};
@@ -110,7 +110,7 @@ private:
     }
   }
 
-  // `if (pthread_mutex_lock(&m) == 0)`: on the other way it is not held.
+  // After `if (pthread_mutex_lock(&m) == 0)`, the lock is not held on the other way.
   static void dropFailed(BasicBlock &block, BasicBlock &next, Held &held) {
     auto *branch = dyn_cast<BranchInst>(block.getTerminator());
     auto *compare =
@@ -142,7 +142,7 @@ private:
     std::string what;
     if (held.empty() || !waits(call, what)) return;
     for (auto &[lock, sites] : held) {
-      // A condition's own lock is released while it waits.
+      // A wait for a condition releases the condition's own lock.
       if (StringRef(what).starts_with("pthread_cond_") && lockOfCondition(call) == lock) continue;
       report({place(call), what + " may wait while " + nameOf(lock) + " is held (taken at " +
                                place(**sites.begin()) + "); others that need it wait as long"});
@@ -155,8 +155,8 @@ private:
     return lock;
   }
 
-  // A store of what was computed from a load of the same variable, with a wait in between and no
-  // lock that covers both.
+  // Finds a store of a value that was computed from a load of the same variable. Between load and
+  // store is a wait, and no lock covers both.
   void findLostUpdates() {
     SmallVector<CallBase *, 8> waiting;
     std::string what;
@@ -183,7 +183,7 @@ private:
     }
   }
 
-  // The compiler may have made several calls of one.
+  // The compiler may have made several calls from one.
   void report(Hazard hazard) {
     bool known = any_of(hazards, [&](const Hazard &other) {
       return other.where == hazard.where && other.what == hazard.what;
@@ -203,7 +203,7 @@ private:
     return false;
   }
 
-  // The load of `variable` that `value` was computed from, through arithmetic and local variables.
+  // The load of `variable` from which `value` was computed, through arithmetic and local variables.
   const LoadInst *source(const Value *value, const Value *variable,
                          SmallPtrSetImpl<const Value *> &seen) {
     if (!seen.insert(value).second || seen.size() > 64) return nullptr;

@@ -1,11 +1,12 @@
-// Calls in C++ that wait for another thread, though their names do not say so:
+// Finds calls in C++ that wait for another thread, although their names do not say so:
 //
 // - `syscall` with the constant number of futex(2), as in std::atomic::wait, std::latch and
 //   std::counting_semaphore;
-// - `__cxa_guard_acquire`, where another thread initialises the same static variable. It waits for
-//   long only if the initialiser may block.
+// - `__cxa_guard_acquire`, if another thread initialises the same static variable. The call waits
+//   for long only if the initialiser may block.
 //
-// All other calls of the two are as before: one on a side stack, the other native.
+// All other calls of the two stay as they are: `syscall` on a side stack, and `__cxa_guard_acquire`
+// native.
 
 #include "analysis.h"
 
@@ -26,7 +27,7 @@ constexpr Primitive FUTEX = {"syscall", Role::Waits, "rt_futex", ""};
 constexpr Primitive WAKES = {"syscall", Role::Asks, "", ""};
 constexpr Primitive GUARD = {"__cxa_guard_acquire", Role::Waits, "rt_guard_acquire", ""};
 
-// Of linux/futex.h: operations, their flags, and the mask of all waiters.
+// Constants of linux/futex.h: operations, their flags, and the mask of all waiters.
 enum : uint64_t { WAIT = 0, WAKE = 1, WAIT_BITSET = 9, PRIVATE = 128, REALTIME = 256 };
 constexpr uint64_t ANY = 0xffffffff;
 
@@ -39,7 +40,7 @@ std::optional<uint64_t> constant(const CallBase &call, unsigned index) {
 }
 
 const Primitive *futex(const CallBase &call) {
-  // The numbers of system calls are those of the machine that the pass runs on.
+  // The numbers of system calls belong to the machine that the pass runs on.
   bool is_native = Triple(call.getModule()->getTargetTriple()).getArch() == Triple::x86_64;
   if (!is_native || constant(call, 0) != SYS_futex) return nullptr;
   std::optional<uint64_t> operation = constant(call, 2);
@@ -66,7 +67,7 @@ bool calls(const Instruction &instruction, StringRef name) {
 
 } // namespace
 
-// Looks at the code between the call and the end of the initialiser, backwards from the end.
+// Searches the code between the call and the end of the initialiser, backwards from the end.
 bool Analysis::initialiserBlocks(const CallBase &acquire) const {
   SmallPtrSet<const Instruction *, 16> seen;
   SmallVector<const Instruction *, 16> pending;
@@ -90,8 +91,8 @@ bool Analysis::initialiserBlocks(const CallBase &acquire) const {
   return false;
 }
 
-// A function that calls a blocking initialiser blocks, whether it waits for the variable or not. So
-// this comes after the fixpoint, and changes nothing there.
+// A function that calls a blocking initialiser blocks, also if it does not wait for the variable.
+// So this search comes after the fixpoint, and does not change its result.
 void Analysis::findBlockingInitialisers() {
   SmallPtrSet<const Value *, 8> found;
   for (const auto &[function, reason] : reasons) {
@@ -101,7 +102,8 @@ void Analysis::findBlockingInitialisers() {
       if (initialiserBlocks(acquire)) found.insert(variableOf(acquire));
     }
   }
-  // Only now, so that a variable in another one's initialiser says nothing of itself.
+  // The result is stored only now, so that a variable in the initialiser of another does not affect
+  // itself.
   awaited_guards = std::move(found);
 }
 

@@ -1,7 +1,8 @@
-// Calls by a pointer: finds which blocking function the pointer leads to.
+// Calls by a pointer: finds the blocking function that the pointer leads to.
 //
-// A few are compared one by one. Where there are many, each has a note in front of its first
-// instruction, by which the runtime finds its coroutine (`rt_coroutine_of`):
+// The code compares a few functions one by one. If there are many, each function has a note in
+// front of its first instruction. By the note, the runtime finds the function's coroutine
+// (`rt_coroutine_of`):
 //
 // ```text
 //   -16  the shape: a hash of the type that the coroutine is called by
@@ -10,11 +11,11 @@
 //    -4  the number of the coroutine in the table `duality.coroutines`; zero if there is none
 // ```
 //
-// A function is called on a side stack if its note has another shape, or no coroutine.
+// The code calls a function on a side stack if its note has another shape, or no coroutine.
 //
-// C++ calls by pointers much more often, and by the exact type alone. If all functions that a call
-// may lead to have coroutines, one function for each type finds and calls them (`dispatcher`). A
-// place that calls by a pointer is then as small as any other.
+// C++ programs call by pointers much more often, and only by the exact type. If all functions that
+// a call may lead to have coroutines, one function for each type finds and calls them
+// (`dispatcher`). A call by a pointer is then as small as any other call.
 
 #include "coroutine.h"
 
@@ -23,11 +24,11 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// At most this many functions are compared.
+// The most functions that the code compares.
 constexpr size_t FEW = 4;
 constexpr uint32_t MAGIC = 0x44554e54;
 
-// Equal for types that are called alike.
+// The shape of a type. Types that are called alike have equal shapes.
 uint32_t shapeOf(const FunctionType &type) {
   std::string text;
   raw_string_ostream(text) << type;
@@ -40,13 +41,13 @@ bool passesCopies(const Function &function) {
   return any_of(function.args(), [](const Argument &argument) { return argument.hasByValAttr(); });
 }
 
-// Whether its coroutine may be called by the type of the call alone.
+// Whether the call may call the target's coroutine by its own type alone.
 bool isAlike(const CallInst &call, const Function &target) {
   return target.getFunctionType() == call.getFunctionType() && !target.isVarArg() &&
          !passesCopies(target);
 }
 
-// What the ABI needs for the arguments of a call.
+// The attributes that the ABI needs for the arguments of a call.
 AttributeList attributesOfArguments(const CallInst &call) {
   LLVMContext &context = call.getContext();
   AttributeList attributes;
@@ -112,7 +113,8 @@ Value *Coroutine::awaitIndirect(IRBuilder<> &builder, CallInst &call,
   return result;
 }
 
-// The coroutine that the runtime finds, a side stack, or go on: the function does not block.
+// Awaits the coroutine that the runtime finds, or a call on a side stack. If the function does not
+// block, calls it directly.
 void Coroutine::awaitNoted(IRBuilder<> &builder, CallInst &call, BasicBlock &join,
                            function_ref<void(Value *)> answer) {
   LLVMContext &context = function.getContext();
@@ -145,7 +147,7 @@ void Coroutine::awaitNoted(IRBuilder<> &builder, CallInst &call, BasicBlock &joi
 }
 
 // `{handle, value} dispatch(arguments…, function)`: begins the coroutine of the function, or calls
-// the function, which then does not block.
+// a function that does not block.
 Function *Converter::dispatcher(const CallInst &call) {
   FunctionType *called = call.getFunctionType();
   AttributeList attributes = attributesOfArguments(call);
@@ -198,7 +200,7 @@ Function *Converter::dispatcher(const CallInst &call) {
 // Puts the note in front of a function that may block.
 void Converter::note(Function &target, bool alike) {
   bool converted = alike && analysis.obstacle(target).empty();
-  // A function that some calls take for another type may fit this call.
+  // A function that some calls use as another type may fit this call.
   if (target.hasPrefixData() && !(converted && noted_without_coroutine.erase(&target))) return;
   uint32_t number = 0;
   if (converted) {
@@ -212,7 +214,7 @@ void Converter::note(Function &target, bool alike) {
       {word(shapeOf(*target.getFunctionType())), word(MAGIC), word(0), word(number)}, true));
 }
 
-// Stands for the table until all coroutines are known.
+// The placeholder of the table until all coroutines are known.
 Value *Converter::table() {
   if (!table_variable)
     table_variable = new GlobalVariable(module, runtime.pointer(), true,

@@ -1,5 +1,5 @@
-// What the processor, libc and libraries keep for each kernel thread, which all converted threads
-// share.
+// State that the processor, libc and libraries keep for each kernel thread. All converted threads
+// share it.
 
 #include "converter.h"
 #include "report.h"
@@ -14,8 +14,8 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// The second is the common cause of several functions. It is empty for a function with a cause of
-// its own.
+// Functions with state of the thread. The second string is the common cause of several functions,
+// and is empty for a function with its own cause.
 const std::pair<StringRef, StringRef> OF_THE_THREAD[] = {
     {"inet_ntoa", ""},
     {"strerror", ""},
@@ -35,7 +35,7 @@ const std::pair<StringRef, StringRef> OF_THE_THREAD[] = {
     {"setns", ""},
     {"sched_setaffinity", ""},
     {"sched_setscheduler", ""},
-    // Libraries.
+    // The state that libraries keep.
     {"ERR_get_error", "OpenSSL's queue of errors"},
     {"ERR_peek_error", "OpenSSL's queue of errors"},
     {"ERR_peek_last_error", "OpenSSL's queue of errors"},
@@ -49,10 +49,10 @@ const std::pair<StringRef, StringRef> OF_THE_THREAD[] = {
     {"g_private_set", "GLib's private data"},
 };
 
-// CLOCK_THREAD_CPUTIME_ID and RUSAGE_THREAD.
+// The values of CLOCK_THREAD_CPUTIME_ID and RUSAGE_THREAD.
 enum { THREAD_CPUTIME = 3, USAGE_OF_THREAD = 1 };
 
-// Functions that ask for what is of the kernel thread if this is their first argument.
+// Functions that ask for state of the kernel thread if this value is their first argument.
 const struct {
   StringRef name;
   int argument;
@@ -67,7 +67,7 @@ bool asksFor(const CallBase &call, int first) {
   return argument && argument->equalsInt(first);
 }
 
-// Functions that look at the flags of floating-point exceptions, or change them.
+// Functions that read or change the flags of floating-point exceptions.
 const char *const FLAGS[] = {
     "feclearexcept",   "fetestexcept",    "feraiseexcept",    "fesetexcept",
     "fegetexceptflag", "fesetexceptflag", "fetestexceptflag", "fegetenv",

@@ -1,8 +1,8 @@
-// The program's thread-local variables. All tasks share one thread, so what is `__thread` must be
-// of the task instead.
+// The program's thread-local variables. Tasks share a thread, so a `__thread` variable must belong
+// to the task instead.
 //
-// The variables become one struct. Each thread has a native one of it; each task has one in memory
-// of the runtime. rt_locals says which is meant.
+// The variables become one struct. Each thread has a native copy of the struct, and each task has a
+// copy in memory of the runtime. The function rt_locals returns the copy in use.
 
 #include "converter.h"
 

@@ -1,5 +1,5 @@
-// The variables that a coroutine must keep in its frame, because its stack is gone once it has
-// suspended.
+// The variables that a coroutine must keep in its frame, because a suspended coroutine has lost its
+// stack.
 
 #include "coroutine.h"
 
@@ -11,7 +11,8 @@ using namespace llvm;
 
 namespace duality {
 
-// A struct that is passed by value is in the caller's part of the stack. It becomes a variable.
+// A struct that is passed by value is in the caller's part of the stack. The struct becomes a
+// variable.
 void Coroutine::copyByValueArguments() {
   IRBuilder<> builder(&*function.getEntryBlock().getFirstInsertionPt());
   const DataLayout &layout = function.getParent()->getDataLayout();
@@ -26,8 +27,8 @@ void Coroutine::copyByValueArguments() {
   }
 }
 
-// LLVM does not split coroutines with variables of unknown size. They go to the heap, in a list
-// that the frame owns. The end of a scope (stackrestore) frees the variables of the scope.
+// LLVM does not split coroutines with variables of unknown size. Such variables go to the heap, in
+// a list that the frame owns. The end of a scope (stackrestore) frees the variables of the scope.
 void Coroutine::lowerDynamicAllocas() {
   SmallVector<AllocaInst *, 4> dynamic;
   SmallVector<IntrinsicInst *, 4> marks;
@@ -56,7 +57,7 @@ void Coroutine::lowerDynamicAllocas() {
     Value *memory =
         builder.CreateCall(allocate, {arrays, size, builder.getInt64(variable->getAlign().value())},
                            variable->getName());
-    // Their lifetime is the list's.
+    // The variables live as long as the list.
     for (User *user : make_early_inc_range(variable->users())) {
       if (auto *intrinsic = dyn_cast<IntrinsicInst>(user)) {
         if (intrinsic->isLifetimeStartOrEnd()) intrinsic->eraseFromParent();
@@ -68,7 +69,8 @@ void Coroutine::lowerDynamicAllocas() {
   for (IntrinsicInst *mark : marks) {
     IRBuilder<> builder(mark);
     if (mark->getIntrinsicID() == Intrinsic::stackrestore) {
-      // Without arrays the mark is of the loop's stack, which this must not touch.
+      // Without arrays the mark belongs to the loop's stack, and stackrestore must not touch that
+      // stack.
       if (arrays)
         builder.CreateCall(runtime.function("rt_array_release", runtime.nothing(),
                                             {runtime.pointer(), runtime.pointer()}),
@@ -83,7 +85,8 @@ void Coroutine::lowerDynamicAllocas() {
 }
 
 // libc declares the address of errno as constant, so that one call serves a whole function. But a
-// thread that calls duality_detach goes on on another kernel thread: so each use asks again.
+// thread that calls duality_detach continues on another kernel thread. So each use asks for the
+// address again.
 void Coroutine::askForErrnoAgain() {
   SmallVector<CallInst *, 8> calls;
   for (Instruction &instruction : instructions(function)) {
@@ -116,7 +119,7 @@ void Coroutine::askForErrnoAgain() {
   }
 }
 
-// A variable of the coroutine's own, beside the program's.
+// A variable of the coroutine itself, beside the variables of the program.
 AllocaInst *Coroutine::temporary(Type *type, Align alignment, const Twine &name) {
   IRBuilder<> builder(cast<Instruction>(parent));
   AllocaInst *variable = builder.CreateAlloca(type, nullptr, name);
@@ -124,8 +127,8 @@ AllocaInst *Coroutine::temporary(Type *type, Align alignment, const Twine &name)
   return variable;
 }
 
-// Ends each variable's life on each way out. Otherwise all variables would be alive there together.
-// LLVM could then not give one place in the frame to two variables with separate lives.
+// Ends each variable's life on each way out. Otherwise all variables would be alive together on the
+// way out. LLVM could then not give one place in the frame to two variables with separate lives.
 void Coroutine::markEndsOfLife() {
   const DataLayout &layout = function.getParent()->getDataLayout();
   SmallVector<AllocaInst *, 16> marked;

@@ -1,5 +1,5 @@
-// pthread_once as a function of the program: its routine may block, and then it is a coroutine as
-// the others are.
+// pthread_once as a function of the program. If its routine may block, this function becomes a
+// coroutine like any other.
 
 #include "once.h"
 
@@ -11,7 +11,7 @@ using namespace llvm;
 
 namespace duality {
 
-// int duality.once(once, routine): what pthread_once does, in the two halves of the runtime.
+// int duality.once(once, routine): does the work of pthread_once, by the two halves of the runtime.
 Function *makeOnce(Module &module) {
   Function *declared = module.getFunction("pthread_once");
   if (!declared || !declared->isDeclaration()) return nullptr;
@@ -32,7 +32,7 @@ Function *makeOnce(Module &module) {
   builder.SetInsertPoint(run);
   auto *routine = FunctionType::get(Type::getVoidTy(context), false);
   if (Function *personality = cxxPersonality(module)) {
-    // An exception leaves the routine to the next thread.
+    // After an exception, the next thread runs the routine.
     auto *ended = BasicBlock::Create(context, "ended", once),
          *left = BasicBlock::Create(context, "left", once);
     once->setPersonalityFn(personality);

@@ -1,6 +1,6 @@
 // The pass as a plugin of LLVM 19: `ld.lld --load-pass-plugin=libduality_convert.so`. The pass runs
-// at the start of full link-time optimisation. The whole program is then one module, and each file
-// of it has been optimised.
+// at the start of full link-time optimisation. At that time the whole program is one module, and
+// each of its files has been optimised.
 
 #include "converter.h"
 #include "once.h"
@@ -22,7 +22,8 @@ using namespace llvm;
 
 namespace {
 
-// The driver asks by the environment: lld has read its own options before it loads the plugin.
+// The driver passes options by the environment, because lld reads its own options before it loads
+// the plugin.
 constexpr const char *REPORT = "DUALITY_CONVERT_REPORT";
 constexpr const char *GRAPH = "DUALITY_CONVERT_GRAPH";
 constexpr const char *NO_RUNTIME = "DUALITY_CONVERT_NO_RUNTIME";
@@ -78,7 +79,7 @@ struct ConvertPass : PassInfoMixin<ConvertPass> {
     converter.run();
     for (const duality::Hazard &hazard : duality::findSharedState(converter))
       warn(hazard.where, hazard.what);
-    // With a report, the driver says so, and more.
+    // With a report, the driver prints this line, and more.
     if (const char *program = std::getenv(PROGRAM); program && !std::getenv(REPORT)) {
       auto [blocking, converted] = duality::counts(analysis, converter);
       errs() << "duality cc: " << program << ": " << converted << " of " << blocking
@@ -91,7 +92,7 @@ struct ConvertPass : PassInfoMixin<ConvertPass> {
   static void warn(const std::string &where, const std::string &what) {
     errs() << "duality cc: warning: " << where << ": " << what << "\n";
   }
-  // A program with threads, none of which is converted.
+  // Explains why a program with threads has no converted thread.
   void explainNone(Module &module, duality::Analysis &analysis, duality::Converter &converter) {
     if (converter.pthreads().empty() || !std::getenv(REPORT)) return;
     link->report.explain(module, analysis);

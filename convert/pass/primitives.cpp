@@ -1,5 +1,5 @@
-// The tables of primitives. To add one: a line here, its declaration in contract/duality_convert.h,
-// and its definition in each runtime.
+// The tables of primitives. To add a primitive, add a line here, its declaration to
+// contract/duality_convert.h, and its definition to each runtime.
 
 #include "primitives.h"
 
@@ -33,7 +33,7 @@ constexpr Primitive library(StringRef name) {
 const Primitive PRIMITIVES[] = {
     {"pthread_create", Role::Spawn, "rt_spawn", "rt_spawn"},
     {"pthread_once", Role::Once, "rt_once_begin", ""},
-    // The pass makes calls of these.
+    // The pass itself emits calls of these.
     waits("rt_once_begin", "rt_once_begin"),
     waits("rt_give_way", "rt_give_way"),
 
@@ -101,7 +101,7 @@ const Primitive PRIMITIVES[] = {
      "rt_block_pthread_clockjoin_np"},
     {"pthread_exit", Role::Waits, "rt_pthread_exit", "rt_block_pthread_exit"},
     waits("pthread_testcancel", "rt_pthread_testcancel"),
-    // What duality.h calls.
+    // The functions that duality.h calls.
     waits("duality_detach_task", "rt_duality_detach"),
     waits("duality_attach_task", "rt_duality_attach"),
 
@@ -146,8 +146,8 @@ const Primitive PRIMITIVES[] = {
     renamed("pthread_getcpuclockid", "rt_pthread_getcpuclockid"),
     renamed("clock_gettime", "rt_clock_gettime"),
 
-    // What a thread may do until another one has done something, or until a time. Renamed functions
-    // count too.
+    // Functions that a thread may call again and again until another thread acts, or until a time.
+    // Renamed functions count too.
     asks("gettimeofday"),
     asks("time"),
     asks("clock"),
@@ -266,9 +266,9 @@ const Primitive PRIMITIVES[] = {
     library("tcdrain"),
     library("getpass"),
     library("readline"),
-    // System calls by number: the pass does not look at the number, since the call may be any.
+    // System calls by number: the pass does not check the number, so the call may be any call.
     library("syscall"),
-    // C11 threads: in glibc they are pthreads beneath.
+    // C11 threads: glibc implements them by pthreads.
     library("thrd_join"),
     library("thrd_sleep"),
     library("mtx_lock"),
@@ -290,7 +290,7 @@ const char *const KEEPS[] = {
     "signal",     "bsd_signal",    "sysv_signal",    "__sysv_signal",     "atexit",
     "on_exit",    "at_quick_exit", "pthread_atfork", "__register_atfork", "pthread_key_create",
     "tss_create", "__cxa_atexit",  "sigset",
-    // C++: a destructor that is called later.
+    // C++: functions that keep a destructor and call it later.
     "__cxa_throw", "__cxa_init_primary_exception", "__cxa_thread_atexit",
     "__cxa_thread_atexit_impl",
 };

@@ -22,7 +22,7 @@ struct Primitive {
   llvm::StringRef runtime;  // what converted code calls
   llvm::StringRef original; // what originals call instead; empty: the function itself
   // The functions of _FORTIFY_SOURCE have one more argument: the size of the buffer. The pass
-  // checks that size itself. `bound` is the argument's index (-1: not one of these functions).
+  // checks that size itself. `bound` is the index of that argument (-1 for all other functions).
   // `length` is the index of the argument that must not exceed it, in units of `unit` bytes.
   int bound = -1;
   int length = -1;
@@ -32,7 +32,7 @@ struct Primitive {
 // The arguments of syscall(SYS_futex, …) that rt_futex takes; see implicit.cpp.
 constexpr unsigned FUTEX_ARGUMENTS = 5;
 
-// A library function that calls the function it is given, before it returns.
+// A library function that calls a function argument before it returns.
 struct Callback {
   llvm::StringRef name;
   unsigned argument;   // the index of the function
@@ -42,11 +42,10 @@ struct Callback {
 // The known primitive for `function`, or null. A function that the program defines is never a
 // primitive.
 const Primitive *primitive(const llvm::Function &function);
-// The functions that `function` calls, of those that it is given.
+// The function arguments that `function` calls.
 llvm::SmallVector<Callback, 2> callbacks(const llvm::Function &function);
 
-// Whether the library function keeps the function that it is given and does not call it (signal,
-// atexit).
+// Whether the library function keeps its function argument and does not call it (signal, atexit).
 bool keepsCallback(const llvm::Function &function);
 
 } // namespace duality

@@ -9,7 +9,7 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// "calls answer (server.c:130), which calls send (server.c:103)": down to the primitive.
+// "calls answer (server.c:130), which calls send (server.c:103)": the chain down to the primitive.
 std::string chainOf(Function *function, const MapVector<Function *, Reason> &reasons) {
   std::string text;
   for (auto *found = reasons.find(function); found != reasons.end();
@@ -52,7 +52,7 @@ std::pair<size_t, size_t> counts(const Analysis &analysis, const Converter &conv
 
 void Report::explain(Module &module, const Analysis &analysis) {
   for (const auto &[function, reason] : analysis.blocking()) {
-    // A function of the pass, not of the program.
+    // This function belongs to the pass, not to the program.
     if (function == analysis.once()) continue;
     entries.push_back({shown(function->getName()),
                        place(*function),

@@ -1,7 +1,7 @@
 // The content of `duality cc --report` and `--graph`. The report is gathered in three steps,
-// because its parts are known at different times. Before conversion it learns why functions block.
-// Then it learns what became of each. After LLVM has split the coroutines, it learns what their
-// frames keep.
+// because its parts are known at different times. Before conversion, the report gets the reasons
+// why functions block. After conversion, it gets the result for each function. After LLVM has split
+// the coroutines, it gets the contents of their frames.
 #pragma once
 
 #include "analysis.h"
@@ -14,22 +14,25 @@
 
 namespace duality {
 
-// What may go wrong although the conversion is right: found in the program as it was written.
+// A possible mistake although the conversion is right, found in the original program.
 struct Hazard {
   std::string where;
   std::string what;
 };
 
-// Locks that are held while something else is waited for, and values that are read before a wait
-// and written after it.
+// Finds locks that are held during a wait, and values that are read before a wait and written after
+// it.
 std::vector<Hazard> findHazards(llvm::Module &module, const Analysis &analysis);
 
-// Says what the call uses that is kept for each kernel thread, and its kind. Empty: nothing.
+// Describes the state of the kernel thread that the call uses, and its kind. Empty if the call uses
+// no such state.
 std::string stateOfTheThread(const llvm::CallBase &call, llvm::StringRef &kind);
-// Such calls in converted functions: the first of each kind. Always told.
+// Finds calls with state of the thread in converted functions: the first of each kind. The driver
+// always prints these calls.
 std::vector<Hazard> findSharedState(const Converter &converter);
 
-// Calls that may keep the loop waiting, because the pass cannot see what they do. Always told.
+// Finds calls that may hold up the loop, because the pass cannot see their code. The driver always
+// prints these calls.
 std::vector<Hazard> findBlindSpots(llvm::Module &module);
 
 // A frame after CoroSplit: its bytes, and the variables in it.
@@ -39,16 +42,16 @@ struct Frame {
 };
 Frame surveyFrame(llvm::Function &ramp);
 
-// The number of functions of the program that may block, and of converted functions.
+// The numbers of functions of the program that may block, and of converted functions.
 std::pair<size_t, size_t> counts(const Analysis &analysis, const Converter &converter);
 
 class Report {
 public:
-  // Before conversion.
+  // Call this before conversion.
   void explain(llvm::Module &module, const Analysis &analysis);
-  // After it.
+  // Call this after conversion.
   void conversion(const Analysis &analysis, const Converter &converter);
-  // After CoroSplit.
+  // Call this after CoroSplit.
   void frames(llvm::Module &module);
   void write(llvm::raw_ostream &stream) const;
 

@@ -1,5 +1,5 @@
 // The runtime as the pass sees it: the functions and variables of contract/duality_convert.h,
-// declared when first used.
+// declared at their first use.
 #pragma once
 
 #include "llvm/IR/DerivedTypes.h"
@@ -9,13 +9,13 @@
 
 namespace duality {
 
-// The place of the parent's handle in a handle: behind `resume` and `destroy`.
+// The place of the parent's handle in a handle: after `resume` and `destroy`.
 constexpr unsigned PARENT = 16;
 // Bits of rt_program: RT_READS_FLAGS, RT_READS_TIMES, RT_THROWS and RT_UNWINDS.
 constexpr unsigned READS_FLAGS = 1, READS_TIMES = 2, THROWS = 4, UNWINDS = 8;
-// Bytes of the return register.
+// The bytes of the return register.
 constexpr unsigned RETURN_REGISTER = 64;
-// RT_VERSION and RT_FRUITLESS.
+// The values of RT_VERSION and RT_FRUITLESS.
 constexpr unsigned VERSION = 2, FRUITLESS = 32;
 
 class Runtime {
@@ -37,7 +37,7 @@ public:
                               : llvm::StructType::get(pointer(), result);
   }
   // The address of a thread-local variable of the runtime, for the code at the builder. A coroutine
-  // may go on on another thread, so the address is never kept across a suspension.
+  // may continue on another thread, so no code keeps the address across a suspension.
   llvm::Value *local(llvm::IRBuilder<> &builder, llvm::StringRef name, llvm::Type *type) {
     llvm::GlobalVariable *variable = module.getNamedGlobal(name);
     if (!variable) {

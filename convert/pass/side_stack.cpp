@@ -1,5 +1,5 @@
-// Calls on a side stack: arguments are packed in the frame, a thunk unpacks them on a thread that
-// has a stack.
+// Calls on a side stack. The caller packs the arguments in its frame, and a thunk unpacks them on a
+// thread with a stack.
 
 #include "coroutine.h"
 
@@ -7,8 +7,8 @@ using namespace llvm;
 
 namespace duality {
 
-// void thunk(pack): calls with the arguments of the pack, and leaves the value there. The callee is
-// the pack's first field where it is not a constant.
+// void thunk(pack): calls with the arguments of the pack, and stores the value in the pack. If the
+// callee is not a constant, it is the pack's first field.
 Function *Coroutine::sideThunk(CallInst &call, StructType *pack, Value *constant_callee) {
   LLVMContext &context = function.getContext();
   auto *thunk = Function::Create(FunctionType::get(runtime.nothing(), {runtime.pointer()}, false),
@@ -36,7 +36,7 @@ Function *Coroutine::sideThunk(CallInst &call, StructType *pack, Value *constant
   return thunk;
 }
 
-// Awaits a call on a side stack. Without a `callee`, it calls the function that `call` points to.
+// Awaits a call on a side stack. Without a `callee`, calls the function that `call` points to.
 Value *Coroutine::awaitOnSideStack(IRBuilder<> &builder, CallInst &call, Value *callee,
                                    const Twine &what, const std::string &why) {
   converter.callAside({place(call), shown(what.str()), why});

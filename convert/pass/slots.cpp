@@ -1,12 +1,12 @@
-// Virtual calls of C++: which functions are called by tables of virtual functions alone, and at
-// which places (C++ ABI for Itanium, 2.5).
+// Virtual calls of C++: finds the functions that are called only by tables of virtual functions,
+// and their places (C++ ABI for Itanium, 2.5).
 //
 // ```text
 //   _ZTV5Derived = { [offset to top, type, first, second, …], [… of a further base] }
 //                                          0      1       the place that a call loads from
 // ```
 //
-// So a call that loads its callee from place 1 leads to no function that stands at other places
+// So a call that loads its callee from place 1 does not lead to a function that has other places
 // only.
 
 #include "analysis.h"
@@ -21,14 +21,14 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// A table, or one that is in use while a base is built.
+// Whether a user is a table, or a table that is in use while a base is built.
 bool isTable(const User *user) {
   auto *variable = dyn_cast<GlobalVariable>(user);
   return variable &&
          (variable->getName().starts_with("_ZTV") || variable->getName().starts_with("_ZTC"));
 }
 
-// An entry of tables, and nothing else.
+// Whether a use is only an entry of tables.
 bool isEntry(const Use &use) {
   if (auto *alias = dyn_cast<GlobalAlias>(use.getUser())) return all_of(alias->uses(), isEntry);
   if (!isa<ConstantArray>(use.getUser())) return false;
@@ -45,7 +45,7 @@ void Analysis::findSlots() {
       slots[function];
   }
   auto look = [&](const ConstantArray &table) {
-    // The places begin behind the type.
+    // The places begin after the type.
     std::optional<int64_t> first;
     for (unsigned index = 0; index < table.getNumOperands(); index++) {
       const Value *entry = table.getOperand(index)->stripPointerCastsAndAliases();
@@ -79,7 +79,7 @@ int64_t slotOf(const CallBase &call) {
   const Value *base = loaded->getPointerOperand()->stripAndAccumulateConstantOffsets(
       call.getModule()->getDataLayout(), offset, true);
   if (isa<AllocaInst>(base) || isa<GlobalValue>(base)) return NO_SLOT;
-  // A place that is computed: a pointer to a member function.
+  // A computed place comes from a pointer to a member function.
   if (isa<GetElementPtrInst>(base)) return ANY_SLOT;
   return offset.getSExtValue() / 8;
 }

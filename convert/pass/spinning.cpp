@@ -1,7 +1,7 @@
 // Finds loops in which a task could go on for ever without a primitive. A kernel thread may spin,
 // because others run at the same time. A spinning task would keep its loop from running the task
-// that it waits for. So converted code takes something off `rt_turn` there, and gives way when
-// nothing is left.
+// that it waits for. So converted code subtracts from `rt_turn` in such a loop, and gives way at
+// zero.
 
 #include "coroutine.h"
 
@@ -20,12 +20,13 @@ using namespace llvm;
 namespace duality {
 namespace {
 
-// Without optimisation, `while (!is_set()) relax();` calls functions: so deep, and so large.
+// Without optimisation, `while (!is_set()) relax();` calls functions. The constants limit the depth
+// and the size of these functions.
 constexpr unsigned DEEPEST = 3, LARGEST = 64;
 
 bool isLocal(const Value *pointer) { return isa<AllocaInst>(getUnderlyingObject(pointer)); }
 
-// Assembly by which old programs wait: a pause, or a lock of their own.
+// Whether the call is assembly by which old programs wait: a pause, or their own lock.
 bool isOfWaiting(const CallBase &call) {
   auto *assembly = dyn_cast<InlineAsm>(call.getCalledOperand());
   if (!assembly) return false;
@@ -38,8 +39,8 @@ bool isOfWaiting(const CallBase &call) {
 struct Deeds {
   bool reads = false;  // a variable that other threads change
   bool asks = false;   // calls functions that need not wait
-  bool quiet = true;   // nothing but what a loop that waits does: it computes, reads, pauses, asks
-  bool stores = false; // writes what others may see
+  bool quiet = true;   // only waits: computes, reads, pauses, asks
+  bool stores = false; // writes memory that others may see
 
   void add(const Instruction &instruction, unsigned depth);
   void addCall(const CallBase &call, unsigned depth);
@@ -55,7 +56,7 @@ Deeds deedsOf(const Function &function, unsigned depth) {
 
 void Deeds::add(const Instruction &instruction, unsigned depth) {
   if (auto *load = dyn_cast<LoadInst>(&instruction)) {
-    // Without optimisation, a volatile local variable is none of the others' either.
+    // Without optimisation, other threads do not change a volatile local variable either.
     reads |= (load->isVolatile() || load->isAtomic()) && !isLocal(load->getPointerOperand());
   } else if (isa<AtomicRMWInst>(instruction) || isa<AtomicCmpXchgInst>(instruction)) {
     reads = true;
@@ -94,7 +95,7 @@ Deeds deedsOf(const Loop &loop) {
   return deeds;
 }
 
-// Whether the value depends on what another thread changes, inside the loop.
+// Whether the value depends on a variable that another thread changes, inside the loop.
 bool isUpToOthers(Value *value, const Loop &loop, SmallPtrSetImpl<Value *> &seen) {
   auto *instruction = dyn_cast<Instruction>(value);
   if (!instruction || !loop.contains(instruction) || !seen.insert(value).second) return false;
@@ -113,7 +114,7 @@ bool isUpToOthers(Value *value, const Loop &loop, SmallPtrSetImpl<Value *> &seen
                 [&](Use &operand) { return isUpToOthers(operand, loop, seen); });
 }
 
-// Whether another thread decides when the loop ends: then each round is for nothing.
+// Whether another thread decides when the loop ends. Then each round is fruitless.
 bool isFruitless(const Loop &loop) {
   SmallVector<BasicBlock *, 4> exiting;
   loop.getExitingBlocks(exiting);
@@ -124,7 +125,7 @@ bool isFruitless(const Loop &loop) {
   });
 }
 
-// Whether the loop does nothing but wait. It may count meanwhile, and store what it got.
+// Whether the loop only waits. The loop may count meanwhile, and store values that it has read.
 bool isSpinning(const Deeds &deeds, const Loop &loop) {
   return deeds.quiet && (deeds.asks || (deeds.reads && (!deeds.stores || isFruitless(loop))));
 }
@@ -169,7 +170,7 @@ SmallVector<Instruction *, 2> spinningLoops(Function &function) {
 }
 
 // `if ((rt_turn -= cost) <= 0) rt_give_way();` where such a loop begins again. lowerCalls makes
-// that a place to suspend.
+// this call a place to suspend.
 void Coroutine::giveWayInSpinningLoops() {
   SmallVector<std::pair<Instruction *, unsigned>, 4> found;
   DominatorTree dominators(function);

@@ -1,7 +1,8 @@
-// The fixpoint: what calls something that may throw may throw, unless it says that it does not.
+// The fixpoint: a function that calls a function that may throw may throw, unless it is declared as
+// not throwing.
 //
-// Catches do not count. A function that catches some exceptions lets others pass, and the cost of a
-// function that is taken for a throwing one is small.
+// Catches do not count. A function that catches some exceptions lets others pass, and wrongly
+// counting a function as throwing costs little.
 
 #include "throwing.h"
 
@@ -38,7 +39,8 @@ Throwing::Throwing(Module &module, const Analysis &analysis)
     if (throwing.insert(function).second) pending.push_back(function);
   };
   for (const Function &function : module) {
-    // A function that says so lets the end of a thread pass, if it waits.
+    // A function that is declared as not throwing lets the end of a thread pass, if the function
+    // waits.
     if (function.doesNotThrow() && !(ends_threads && analysis.blocks(function))) continue;
     for (const Instruction &instruction : instructions(function)) {
       auto *call = dyn_cast<CallBase>(&instruction);
@@ -57,7 +59,7 @@ bool Throwing::mayThrow(const CallBase &call) const {
   if (!is_cxx || isa<IntrinsicInst>(call) || call.isInlineAsm()) return false;
   const Function *callee = calledFunction(call);
   if (callee && !callee->isDeclaration()) return leaves(*callee);
-  // The runtime's own functions; those that throw are called where the pass knows of it.
+  // The runtime's own functions do not throw, except for functions that the pass itself handles.
   if (callee && callee->getName().starts_with("rt_")) return false;
   const Primitive *known = callee ? primitive(*callee) : nullptr;
   if (!known) return !call.doesNotThrow();

@@ -9,10 +9,10 @@ namespace duality {
 
 class Analysis;
 
-// The function by which landing pads of C++ are found; null where the program has none. Then it is
-// not in C++, or has no exceptions, and nothing that this file describes is done.
+// The function by which landing pads of C++ are found. Null if the program has no such function: it
+// is not in C++, or has no exceptions. Then no function counts as throwing.
 llvm::Function *cxxPersonality(const llvm::Module &module);
-// Whether the landing pads of the function are those of C++.
+// Whether the landing pads of the function are landing pads of C++.
 bool hasCxxPersonality(const llvm::Function &function);
 
 // The functions that may throw, by a fixpoint over the calls.
@@ -20,10 +20,10 @@ class Throwing {
 public:
   Throwing(llvm::Module &module, const Analysis &analysis);
 
-  // Whether an exception may leave the function, which is the program's. The end of a thread
+  // Whether an exception may leave the function, which the program defines. The end of a thread
   // (pthread_exit, cancellation) is an exception too.
   bool leaves(const llvm::Function &function) const { return throwing.contains(&function); }
-  // Whether the end of a thread goes through its frames: the program is in C++, and calls
+  // Whether the end of a thread goes through its frames: the program must be in C++, and call
   // pthread_exit or pthread_cancel.
   bool endsThreads() const { return ends_threads; }
   // Whether a call may throw.

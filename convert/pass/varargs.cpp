@@ -1,9 +1,9 @@
 // Functions with variable arguments that may block, on x86-64.
 //
 // Registers do not outlive a suspension. So the caller lays the variable arguments out in its own
-// frame, as the ABI lays them out on the stack. It passes the address. va_start makes a va_list
-// with used-up register areas, so that each va_arg takes from that address. Source: System V ABI,
-// AMD64 supplement, 3.5.7.
+// frame, as the ABI lays them out on the stack. The caller passes the address. va_start makes a
+// va_list with used-up register areas, so that each va_arg takes from that address. Source: System
+// V ABI, AMD64 supplement, 3.5.7.
 
 #include "coroutine.h"
 

@@ -1,7 +1,7 @@
-/* The reference runtime: what code that was not converted calls. The symbols of this file replace
- * libc's. So `main`, threads that are not converted and calls on side stacks let others run while
- * they wait. The runtime of the product has no such file: there, such code runs on a pthread, which
- * may block. */
+/* The reference runtime: the functions that unconverted code calls. The symbols of this file
+ * replace libc's. So `main`, threads that are not converted and calls on side stacks let others run
+ * while they wait. The runtime of the product has no such file: it runs such code on a pthread,
+ * which may block. */
 #include "reference.h"
 
 #define AWAIT(type, call) \
@@ -80,7 +80,7 @@ int rt_block_pthread_timedjoin_np(pthread_t thread, void **result, const struct 
 int rt_block_pthread_clockjoin_np(pthread_t thread, void **result, clockid_t clock, const struct timespec *until) { AWAIT(rt_int, rt_pthread_clockjoin_np(thread, result, clock, until)); }
 
 #if !__has_feature(address_sanitizer)
-/* AddressSanitizer asks libc for the thread that it runs on, and keeps data of its own for each. */
+/* AddressSanitizer asks libc for the thread that it runs on, and keeps its own data for each. */
 pthread_t pthread_self(void) { return rt_pthread_self(); }
 void *pthread_getspecific(pthread_key_t key) { return rt_pthread_getspecific(key); }
 int pthread_setspecific(pthread_key_t key, const void *value) { return rt_pthread_setspecific(key, value); }

@@ -1,5 +1,5 @@
-/* The reference runtime: operations on descriptors. Sockets are tried with MSG_DONTWAIT; the rest
- * is asked by poll first. */
+/* The reference runtime: operations on descriptors. The runtime tries sockets with MSG_DONTWAIT,
+ * and asks other descriptors by poll first. */
 #include "reference.h"
 
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <sys/syscall.h>
 
-/* libc's own functions are this runtime's (blocking.c), so the kernel is called by number. */
+/* This runtime replaces libc's own functions (blocking.c), so it calls the kernel by number. */
 #define CALL(name, ...) syscall(SYS_##name, __VA_ARGS__)
 
 static bool never_blocks(int descriptor) {
@@ -24,8 +24,8 @@ static bool is_ready(int descriptor, short events) {
     return count != 0;
 }
 
-/* Ends the attempt unless the operation has to wait: for `events`, and no longer than the socket's
- * option says. */
+/* Ends the attempt unless the operation must wait for `events`. The wait ends after the time of the
+ * socket's option. */
 static bool wait_for(struct operation *operation, int descriptor, unsigned events, int option, long value) {
     if (value >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return complete(operation, value);
     if (never_blocks(descriptor)) {
@@ -93,7 +93,7 @@ static bool try_recvmsg(struct operation *o) {
     return wait_for(o, o->argument[0], EPOLLIN | EPOLLRDHUP, SO_RCVTIMEO, value);
 }
 
-/* A blocking write ends when all is written; so parts are counted in `done`. */
+/* A blocking write ends when all is written, so `done` counts the written parts. */
 static bool sent(struct operation *o, int descriptor, long value, size_t whole) {
     if (value > 0) o->done += value;
     if (o->done >= whole && value >= 0) return complete(o, o->done);
@@ -118,7 +118,7 @@ static bool try_write(struct operation *o) {
     if (value >= 0 || errno != ENOTSOCK) return sent(o, descriptor, value, whole);
     errno = o->error;
     if (never_blocks(descriptor)) return complete(o, CALL(write, descriptor, o->argument[1], whole));
-    /* A pipe that is ready takes this much without blocking. */
+    /* A ready pipe takes this many bytes without blocking. */
     value = is_ready(descriptor, POLLOUT) ? CALL(write, descriptor, o->argument[1] + o->done, left < PIPE_BUF ? left : PIPE_BUF) : would_block();
     if (value > 0 && o->done + value < whole) {
         o->done += value;

@@ -1,13 +1,12 @@
-/* The reference runtime: flockfile. All threads of the program are one kernel thread here, so
- * libc's functions take every lock for their own. What relies on them is tested with the product's
- * runtime only. */
+/* The reference runtime: flockfile. All threads of the program share one kernel thread here, so
+ * libc's functions own every lock. Tests of these functions use the product's runtime only. */
 #include "reference.h"
 
 #include <stdio.h>
 
 enum { FILES = 64 };
 
-/* Files that are locked; count 0: none. */
+/* The locked files. An entry with count 0 is free. */
 static struct file_lock {
     FILE *file;
     struct task *owner;

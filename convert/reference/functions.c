@@ -1,2 +1,2 @@
-/* Functions that are called by their addresses: as in the runtime of the product. */
+/* Calls by address, as in the runtime of the product. */
 #include "../runtime/functions.c"

@@ -15,7 +15,7 @@ void __sanitizer_finish_switch_fiber(void *fake, const void **bottom, size_t *si
 
 _Thread_local _Alignas(16) char rt_ret[64];
 _Thread_local struct rt_handle *rt_next;
-/* Nothing is ever left, so that each look at it ends a turn. */
+/* The variable is always 0, so that each check of it ends a turn. */
 _Thread_local volatile int rt_turn;
 
 struct task main_task = {.fiber = true, .state = RUNNING, .identity = 1};
@@ -44,7 +44,7 @@ __attribute__((destructor)) static void count_frames(void) {
     if (live_tasks == 0 && live_frames != 0) give_up("frames were not freed, or twice");
 }
 
-/* Frames are malloc'ed, so that AddressSanitizer and valgrind see a use after a frame was freed. */
+/* Frames come from malloc, so that AddressSanitizer and valgrind see a use of a freed frame. */
 void *rt_frame_allocate(size_t size, size_t alignment) {
     void *memory = alignment <= 16 ? malloc(size) : aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
     if (!memory) give_up("out of memory for a frame");
@@ -211,7 +211,7 @@ static void begin_loop(void) {
     makecontext(&loop_context, loop, 0);
 }
 
-/* The child has the calling task alone. */
+/* The child has only the calling task. */
 pid_t rt_fork(void) {
     pid_t child = fork();
     if (child) return child;

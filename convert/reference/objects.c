@@ -1,5 +1,5 @@
 /* The reference runtime: locks, conditions, semaphores and sleep. Their state is in glibc's
- * objects, where glibc's initialisers put zeros or what is documented here, so that static
+ * objects. glibc's initialisers store zeros or the values that are documented here, so that static
  * initialisers and pthread_..._init work. */
 #include "reference.h"
 
@@ -26,8 +26,8 @@ static uint64_t deadline_of(clockid_t clock, const struct timespec *until) {
     return now() + (left > 0 ? left : 0);
 }
 
-/* Waits for the object, until the deadline that a timed operation has in its arguments `clock` and
- * `until`. */
+/* Waits for the object, until the deadline in the arguments `clock` and `until` of a timed
+ * operation. */
 static bool wait_object(struct operation *o, const void *object, int argument) {
     o->object = object;
     o->signalled = false;
@@ -80,7 +80,7 @@ int rt_pthread_mutex_trylock(pthread_mutex_t *mutex) {
 }
 int rt_pthread_mutex_unlock(pthread_mutex_t *mutex) { return unlock((struct mutex *)mutex); }
 
-/* Three steps: release the mutex and wait; then wait for the mutex, signalled or timed out. */
+/* Three steps: release the mutex, wait for the signal or the time, then wait for the mutex. */
 static bool try_cond_wait(struct operation *o) {
     struct mutex *mutex = (struct mutex *)o->argument[1];
     if (o->step == 0) {
@@ -194,7 +194,7 @@ static bool try_barrier(struct operation *o) {
 }
 struct rt_int rt_pthread_barrier_wait(pthread_barrier_t *barrier) { return PERFORM(struct rt_int, try_barrier, WORD(barrier)); }
 
-/* A task that waits only for its turn runs after those that are ready now. */
+/* A task that waits only for its turn runs after the tasks that are ready now. */
 static bool try_yield(struct operation *o) {
     if (o->timed_out) return complete(o, 0);
     o->deadline = 1;

@@ -1,14 +1,14 @@
-/* The reference runtime: what its files share.
+/* The reference runtime: the declarations that its files share.
  *
- * It exists to test the transformation, on one kernel thread. Users' programs are not linked with
- * it. A thread of the program is a task without a stack if it is converted. It is a fiber with a
- * stack otherwise: `main`, threads that are not converted, calls on a side stack. Fibers come here
- * because this runtime defines the symbols read, poll, pthread_mutex_lock and so on (blocking.c),
- * in front of libc's.
+ * The reference runtime tests the transformation, on one kernel thread. Users' programs do not use
+ * this runtime. A converted thread of the program is a task without a stack. `main`, threads that
+ * are not converted and calls on side stacks are fibers with stacks. Fibers call this runtime
+ * because it defines the symbols read, poll, pthread_mutex_lock and so on (blocking.c), in front of
+ * libc's.
  *
- * An operation that may block is a function `attempt`. The runtime tries it at once. If the
- * operation cannot be completed, it says what it waits for: a descriptor, an object, a time. The
- * runtime tries it again when that may have happened.
+ * An operation that may block is a function `attempt`. The runtime tries it at once. If `attempt`
+ * cannot complete the operation, it states the event that it waits for: a descriptor, an object, a
+ * time. The runtime tries the operation again when that event may have happened.
  */
 #ifndef CHECK_H
 #define CHECK_H
@@ -37,9 +37,9 @@ struct watch {
 struct operation {
     bool (*attempt)(struct operation *);
     long argument[6];
-    long value;      /* what the call returns, once `attempt` was true; errno is beside it */
+    long value;      /* the result of the call, once `attempt` was true; errno goes with it */
     int error;
-    int step;        /* how far an operation of several steps has come */
+    int step;        /* the number of done steps of an operation of several steps */
     size_t done;     /* bytes sent so far */
     bool timed_out;
     bool signalled;
@@ -64,8 +64,8 @@ struct task {
     int identity;
     int saved_errno;
     struct operation operation;
-    struct task *next;          /* in the queue of those that are ready */
-    struct task *queue_next;    /* of those that wait for objects of one bucket */
+    struct task *next;          /* in the queue of ready tasks */
+    struct task *queue_next;    /* in the queue of tasks that wait for objects of one bucket */
     size_t timer;               /* index in the heap, from 1; 0: none */
     void *(*start)(void *);
     rt_start async;
@@ -83,7 +83,7 @@ struct task {
 
 enum { STACK = 1 << 20, KEYS = 128 };
 
-extern struct task *self;   /* what runs now */
+extern struct task *self;   /* the task or fiber that runs now */
 extern struct task main_task;
 
 /* loop.c */

@@ -1,4 +1,4 @@
-/* The reference runtime: what names a thread. A pthread_t is the address of the task. */
+/* The reference runtime: functions that name a thread. A pthread_t is the address of the task. */
 #include "reference.h"
 
 #include <limits.h>
@@ -72,12 +72,12 @@ _Noreturn void rt_block_pthread_exit(void *result) {
     self->result = result;
     if (self->behalf) self->exiting = true;
     __pthread_unwind_buf_t *buffer = self->clean_up;
-    /* The start of the buffer is a jmp_buf up to the signal mask, which was not saved. */
+    /* The buffer starts like a jmp_buf, up to the signal mask, which was not saved. */
     if (buffer) siglongjmp((struct __jmp_buf_tag *)(void *)buffer, 1);
     fiber_exit();
 }
 
-/* All threads share one kernel thread, so there is no other to go to. */
+/* All threads share one kernel thread, so there is no other thread to move to. */
 struct rt_handle *rt_duality_detach(void) { return NULL; }
 struct rt_handle *rt_duality_attach(void) { return NULL; }
 void duality_detach_task(void) {}
@@ -179,5 +179,5 @@ int rt_pthread_getaffinity_np(pthread_t thread, size_t size, cpu_set_t *set) { r
 int rt_pthread_getcpuclockid(pthread_t thread, clockid_t *clock) { return (void)thread, *clock = CLOCK_PROCESS_CPUTIME_ID, 0; }
 int rt_clock_gettime(clockid_t clock, struct timespec *time) { return clock_gettime(clock, time); }
 
-/* Programs that change it are tested with the product's runtime only. */
+/* Tests of programs that change the locale use the product's runtime only. */
 locale_t rt_uselocale(locale_t locale) { return uselocale(locale); }

@@ -1,5 +1,5 @@
-/* The reference runtime: how operations wait for descriptors (epoll), objects (a hash of queues)
- * and times (a heap). */
+/* The reference runtime: the waits of operations for descriptors (epoll), objects (a hash of
+ * queues) and times (a heap). */
 #include "reference.h"
 
 #include <fcntl.h>
@@ -67,7 +67,7 @@ static void clear_timer(struct task *task) {
 static void arm(int descriptor) {
     struct epoll_event event = {.events = EPOLLONESHOT, .data.fd = descriptor};
     for (struct watch *watch = descriptors[descriptor].watches; watch; watch = watch->next) event.events |= watch->events;
-    /* A closed descriptor leaves the epoll set by itself, so what is known here may be out of date.
+    /* A closed descriptor leaves the epoll set by itself, so this list may be out of date.
      */
     int saved = errno;
     if (epoll_ctl(epoll, EPOLL_CTL_MOD, descriptor, &event) && errno == ENOENT) epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event);
@@ -155,7 +155,7 @@ void unwait(struct task *task) {
     operation->descriptor = -1;
 }
 
-/* Tries an operation again that something may have happened for. */
+/* Tries an operation again, because its event may have happened. */
 void retry(struct task *task) {
     struct task *before = self;
     int saved = errno;
@@ -170,7 +170,7 @@ void retry(struct task *task) {
     else wait_on(task);
 }
 
-/* Lets those go on that wait for the object, the first first, until `count` of them could. */
+/* Retries the tasks that wait for the object, in their order, until `count` tasks could go on. */
 void wake(const void *object, int count) {
     struct bucket *bucket = bucket_of(object);
     struct task *next;
@@ -180,7 +180,7 @@ void wake(const void *object, int count) {
         task->operation.signalled = true;
         retry(task);
         if (task->state == READY || task->operation.object != object) count--;
-        else return; /* the first cannot go on: nor can those behind it */
+        else return; /* if the first cannot go on, the next cannot either */
     }
 }
 
@@ -216,7 +216,7 @@ static void expire(void) {
     }
 }
 
-/* In the child of a fork no other task waits, and the poller is the parent's. */
+/* In the child of a fork no other task waits, and the poller belongs to the parent. */
 void forget_all(void) {
     memset(buckets, 0, sizeof buckets);
     memset(descriptors, 0, descriptor_count * sizeof *descriptors);

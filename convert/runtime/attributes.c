@@ -1,5 +1,5 @@
 /* The attributes of a thread: a name, a stack, a priority, processors. A task has only a name. All
- * other attributes are its loop's. */
+ * other attributes belong to its loop. */
 #include "runtime.h"
 
 #include <sched.h>
@@ -24,7 +24,7 @@ int rt_pthread_getname_np(pthread_t thread, char *name, size_t size) {
     struct task *task = task_of(thread);
     if (!task) return pthread_getname_np(thread, name, size);
     if (size < 16) return ERANGE;
-    /* At first it is the program's. */
+    /* At first, a task has the program's name. */
     bool own = task->rare && task->rare->name[0];
     snprintf(name, size, "%.15s", own ? task->rare->name : program_invocation_short_name);
     return 0;

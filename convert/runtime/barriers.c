@@ -1,5 +1,5 @@
-/* Barriers, which glibc waits at on a side thread, and spin locks, where a task gives way instead
- * of spinning. */
+/* Barriers and spin locks. A side thread waits at a barrier, by glibc. At a spin lock, a task gives
+ * way instead of spinning. */
 #include "runtime.h"
 
 static void wait(void *argument) {

@@ -1,15 +1,15 @@
-/* Condition variables. Tasks wait at a key of their own beside glibc's object, and pthreads wait in
- * the object. A signal goes to a task if one waits, else to glibc.
+/* Condition variables. Tasks wait at a separate key beside glibc's object, and pthreads wait in the
+ * object. A signal goes to a waiting task, or to glibc if no task waits.
  *
  * Libraries that were not converted signal too: see front.c. */
 #include "runtime.h"
 
 #include <limits.h>
 
-/* Bits of the word that glibc keeps attributes in. */
+/* Bits of the word in which glibc keeps attributes. */
 enum { IS_SHARED = 1, IS_MONOTONIC = 2 };
 
-/* Tasks in waits, of all conditions. */
+/* The number of waiting tasks, over all conditions. */
 static unsigned waiting;
 
 static unsigned long key_of(pthread_cond_t *condition) { return (unsigned long)condition | 1; }
@@ -20,7 +20,7 @@ enum { CONDITION, MUTEX, DEADLINE, VALUE, MAY_LEAVE };
 
 static void lock_again(struct rt_handle *);
 
-/* The mutex is the task's again, or not yet. */
+/* The task has the mutex again, or must wait for it. */
 static void locked(struct task *task, int result) {
     if (result < 0) suspend(task, lock_again);
     else if (task->engine.arguments[MAY_LEAVE] && is_cancelled(task)) leave(task, PTHREAD_CANCELED);
@@ -41,9 +41,9 @@ static void woken(struct rt_handle *handle) {
         complete(task, kept[VALUE]);
         return;
     }
-    /* A task that was signalled does not leave: the signal would be lost. */
+    /* A signalled task does not leave: the signal would be lost. */
     kept[MAY_LEAVE] = task->engine.reason == ENGINE_INTERRUPTED;
-    /* For a condition that is shared with other processes, each look is a spurious wake-up. */
+    /* If the condition is shared with other processes, each check is a spurious wake-up. */
     if (task->engine.reason == ENGINE_TIMED_OUT && has_passed(kept[DEADLINE])) kept[VALUE] = ETIMEDOUT;
     locked(task, mutex_lock_first(task, (pthread_mutex_t *)kept[MUTEX]));
 }
@@ -57,7 +57,8 @@ static struct rt_int wait(pthread_cond_t *condition, pthread_mutex_t *mutex, uns
     kept[DEADLINE] = deadline;
     kept[VALUE] = 0;
     suspend(task, woken);
-    /* First in the queue, then out of the lock: a signal in between finds the task. */
+    /* The task enters the queue before it leaves the lock, so that a signal in between finds the
+     * task. */
     __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
     wait_at(task, key_of(condition), 0, is_shared(condition) ? soon(deadline) : deadline);
     kept[VALUE] = rt_pthread_mutex_unlock(mutex);

@@ -58,13 +58,14 @@ struct rt_int rt_connect(int fd, const struct sockaddr *to, socklen_t length) {
 /* ---- Several descriptors ----
  *
  * The masks of ppoll, pselect and epoll_pwait are for signals that come to the calling thread. A
- * task's signals come to its loop, so the masks are left out. */
+ * task's signals come to its loop, so the runtime ignores the masks. */
 
 struct rt_int rt_poll(struct pollfd *entries, nfds_t count, int limit) {
     return INT_CALL(poll(entries, count, limit), SYS_poll, WORD(entries), WORD(count), limit);
 }
 
-/* The kernel writes the time that is left where libc promises not to: so the call gets a copy. */
+/* The kernel overwrites the time-out with the remaining time, and libc promises not to. So the call
+ * gets a copy. */
 static const struct timespec *copy(const struct timespec *limit) {
     if (!limit || !self) return NULL;
     struct rare *rare = rare_of(self);

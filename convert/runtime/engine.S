@@ -1,7 +1,7 @@
 /* long engine(enum engine_call, ...): enters the engine as a patched system call does.
  *
- * A stub of the engine has two addresses before its `after`, at -18 and -10, which are zero here: there is no system
- * call to restart or to return to. */
+ * A stub of the engine has two addresses before its `after`, at -18 and -10. Both are zero here: no
+ * system call is there to restart, and no address to return to. */
     .text
     .globl engine
     .hidden engine

@@ -1,16 +1,17 @@
-/* The calls of the converted programs' runtime into the engine. They concern only tasks that wait.
+/* The calls of the converted programs' runtime into the engine. The calls concern only tasks that
+ * wait.
  *
- * The engine is that of `duality run` (crates/engine). It knows threads, which have stacks, and
- * tasks, which have none. Both wait in the same queues, for descriptors, futexes and times, and
- * wake each other. These calls enter the engine as a patched system call does, with numbers that no
- * kernel has.
+ * The engine is the engine of `duality run` (crates/engine). The engine knows threads, which have
+ * stacks, and tasks, which have none. Both wait in the same queues, for descriptors, futexes and
+ * times, and wake each other. These calls enter the engine as a patched system call does, with
+ * numbers that no kernel has.
  *
  *   a loop:   for (;;) run(engine(ENGINE_NEXT));       a thread of the engine, with a stack
  *   a task:   ENGINE_TRY(task) ── done: the result
  *                              ├─ ENGINE_WAITS: it comes out of ENGINE_NEXT later, and tries again
  *                              └─ ENGINE_BLOCKS: only a thread can make this call
  *
- * A task belongs to one loop. The engine touches it only while it waits or is ready.
+ * A task belongs to one loop. The engine touches the task only while the task waits or is ready.
  *
  * HOW IT STARTS
  *   The engine is a shared object with two symbols:
@@ -31,57 +32,59 @@
 /* The numbers of the calls, their arguments and their results. */
 enum engine_call {
     ENGINE_FIRST = 0x44550000,
-    /* () -> ENGINE_VERSION; any other answer means that there is no engine, or a different one. */
+    /* () -> ENGINE_VERSION. Any other answer means that the process has no engine, or a different
+     * engine. */
     ENGINE_HELLO = ENGINE_FIRST,
-    /* (index, turn, name): from now on the calling thread is one of the loop with this number, from
-     * 0 to 63. The engine sets *turn, an int, to 1 when the loop has run for a tick without a call
-     * of ENGINE_NEXT. The function `name` returns the name of a task, for a line about a task that
-     * has held the loop for too long. The engine may call the function anywhere, like a signal's
-     * handler. -> 0 */
+    /* (index, turn, name): from now on the calling thread belongs to the loop with this number,
+     * from 0 to 63. The engine sets *turn, an int, to 1 when the loop has run for a tick without a
+     * call of ENGINE_NEXT. The function `name` returns the name of a task, for a line about a task
+     * that has held the loop for too long. The engine may call the function anywhere, like a
+     * signal's handler. -> 0 */
     ENGINE_LOOP,
-    /* () -> the next ready task of the calling loop, which is in no queue any more. Waits until
-     * there is one. 0 if a signal came first and its handler has run. ENGINE_MAKE_SPARE if the loop
-     * needs another thread, which calls ENGINE_LOOP with its number and ENGINE_NEXT too. One of a
-     * loop's threads at a time runs tasks. When that one blocks in some library, another one does
-     * until it returns. */
+    /* () -> the next ready task of the calling loop, taken from its queue. Waits until a task is
+     * ready. Returns 0 if a signal came first and its handler has run. Returns ENGINE_MAKE_SPARE if
+     * the loop needs another thread. That thread calls ENGINE_LOOP with the loop's number, and
+     * ENGINE_NEXT. One thread of a loop at a time runs tasks. While that thread blocks in some
+     * library, another thread of the loop runs tasks. */
     ENGINE_NEXT,
-    /* (task, index, behind): puts a task that does not wait at the end of the ready ones of a loop.
-     * That loop becomes its own. With `behind`, a boolean, the task has had its turn: tasks that
-     * have waited go first, except for a share of the turns. Any thread may call this, once for
-     * each time that the task comes out of ENGINE_NEXT. -> 0 */
+    /* (task, index, behind): puts a task that does not wait at the end of the ready tasks of a
+     * loop. The task then belongs to that loop. With `behind`, a boolean, the task has had its
+     * turn: tasks that have waited go first, except for a share of the turns. Any thread may call
+     * this, once for each time that the task comes out of ENGINE_NEXT. -> 0 */
     ENGINE_READY,
     /* (task): makes the system call `task->number` with `task->arguments`. The caller is the task's
      * loop. -> the kernel's result (-errno for errors), ENGINE_WAITS or ENGINE_BLOCKS. A task that
      * waited and has come out of ENGINE_NEXT tries again with the same call. The engine remembers
-     * what was transferred and when time is up. A wait that was interrupted (ENGINE_INTERRUPT) ends
-     * with -EINTR, or with what was transferred.
+     * the transferred bytes and the deadline. An interrupted wait (ENGINE_INTERRUPT) ends with
+     * -EINTR, or with the number of transferred bytes.
      *
-     * For read, readv, recvfrom, recvmsg, write, writev, sendto, sendmsg, sendfile, accept,
-     * accept4, connect, poll, ppoll, select, pselect6, epoll_wait, nanosleep and clock_nanosleep.
-     * Masks of signals are ignored. */
+     * The call may be read, readv, recvfrom, recvmsg, write, writev, sendto, sendmsg, sendfile,
+     * accept, accept4, connect, poll, ppoll, select, pselect6, epoll_wait, nanosleep or
+     * clock_nanosleep. The engine ignores masks of signals. */
     ENGINE_TRY,
-    /* (task, key, expected, deadline): has the task wait for ENGINE_WAKE or FUTEX_WAKE at `key`. An
-     * even key is the address of a 32-bit word. The task only waits if that word holds `expected`;
-     * else the result is -EAGAIN. An odd key is any number. `deadline` is in nanoseconds on
-     * CLOCK_MONOTONIC, or 0. -> ENGINE_WAITS; afterwards `task->reason` says how the wait ended. */
+    /* (task, key, expected, deadline): makes the task wait for ENGINE_WAKE or FUTEX_WAKE at `key`.
+     * An even key is the address of a 32-bit word. The task waits only if that word holds
+     * `expected`. Otherwise the result is -EAGAIN. An odd key is any number. `deadline` is in
+     * nanoseconds on CLOCK_MONOTONIC, or 0. -> ENGINE_WAITS; afterwards `task->reason` says how the
+     * wait ended. */
     ENGINE_WAIT,
-    /* (key, count) -> how many were woken, tasks and threads (those that wait in FUTEX_WAIT,
+    /* (key, count) -> the number of woken tasks and threads (threads that wait in FUTEX_WAIT,
      * private). */
     ENGINE_WAKE,
-    /* (task, restarts): a task that waits is made ready, with the reason ENGINE_INTERRUPTED. With
-     * `restarts`, only where it waits in a call that SA_RESTART does not restart, see signal(7). ->
-     * whether it waited */
+    /* (task, restarts): makes a waiting task ready, with the reason ENGINE_INTERRUPTED. With
+     * `restarts`, does so only if SA_RESTART does not restart the task's call, see signal(7). ->
+     * whether the task waited */
     ENGINE_INTERRUPT,
-    /* () -> the processor time of the calling thread in nanoseconds. It is counted from the first
-     * such call of the process on. */
+    /* () -> the processor time of the calling thread in nanoseconds. The count begins at the first
+     * such call of the process. */
     ENGINE_TIME,
 };
 enum { ENGINE_VERSION = 3 };
 
-/* From ENGINE_NEXT, in place of a task. */
+/* ENGINE_NEXT returns this value in place of a task. */
 #define ENGINE_MAKE_SPARE 1L
 
-/* Results that no system call has. */
+/* These results are different from all results of system calls. */
 #define ENGINE_WAITS (-0x44550001L)
 #define ENGINE_BLOCKS (-0x44550002L)
 
@@ -89,14 +92,14 @@ enum engine_reason { ENGINE_WOKEN, ENGINE_TIMED_OUT, ENGINE_INTERRUPTED };
 
 /* A task, all zeros at first. */
 struct engine_task {
-    /* The engine's. */
+    /* Words of the engine. */
     unsigned long engine[14];
-    /* The system call of ENGINE_TRY; its pointers stay valid until it is done. */
+    /* The system call of ENGINE_TRY; its pointers stay valid until the call is complete. */
     long number;
     long arguments[6];
-    /* How the last wait ended: an engine_reason. */
+    /* The end of the last wait: an engine_reason. */
     int reason;
-    /* The runtime's. */
+    /* Words of the runtime. */
     int saved_errno;
 };
 

@@ -1,16 +1,16 @@
-/* The state that the processor and libc keep for a thread. It is the floating-point environment
- * (rounding, traps, flags, flush to zero) and the locale of uselocale.
+/* The state that the processor and libc keep for a thread. This state is the floating-point
+ * environment (rounding, traps, flags, flush to zero) and the locale of uselocale.
  *
- * Between turns, a thread of a loop has `common` and the global locale. A task that changes them
- * keeps its own, and has them for its turns. A task that changes nothing costs two reads of the
- * processor's control words for each turn. */
+ * Between turns, a thread of a loop has `common` and the global locale. A task that changes its
+ * state keeps its own copy, and the thread has this copy for the turns of the task. A task that
+ * changes nothing costs two reads of the processor's control words for each turn. */
 #include "runtime.h"
 
-/* The environment of tasks without their own. It is the environment of the first thread that made a
-   task. */
+/* The environment of tasks without their own. The first thread that makes a task gives its
+   environment. */
 static fenv_t common;
 static bool is_known;
-/* The program looks at the flags of exceptions, which almost all arithmetic sets. */
+/* The program reads the flags of exceptions, which almost all arithmetic sets. */
 static bool flags_matter;
 
 enum { FLAGS = 0x3f };
@@ -20,7 +20,7 @@ static void put(const fenv_t *environment) {
 }
 
 static void take(fenv_t *environment) {
-    /* fnstenv masks all traps, so what it stored is put back. */
+    /* fnstenv masks all traps, so fldenv restores the stored environment. */
     __asm__ volatile("fnstenv %0\n\tfldenv %0\n\tstmxcsr %1" : "+m"(*environment), "=m"(environment->__mxcsr));
 }
 

@@ -1,14 +1,15 @@
 /* Exceptions of C++ in tasks.
  *
  * A coroutine that was resumed has the trampoline below it, not its caller. So an exception that
- * leaves it is put into `rt_thrown`, and its parent is resumed, which throws it again. The pass
- * emits that: pass/exceptions.cpp. What is here:
+ * leaves the coroutine goes into `rt_thrown`. Then the parent is resumed, and throws the exception
+ * again. The pass emits this code: pass/exceptions.cpp. This file has:
  *
- * - the state that libstdc++ keeps for each kernel thread, which is to be each task's own;
- * - the end of a task in the middle (pthread_exit, cancellation). An exception that no handler
- *   knows goes through its frames, so that their destructors run, as by glibc's forced unwinding.
+ * - the state that libstdc++ keeps for each kernel thread, as each task's own;
+ * - the end of a task in the middle of its calls (pthread_exit, cancellation). An exception without
+ *   a handler goes through its frames, so that their destructors run, as by glibc's forced
+ *   unwinding.
  *
- * A program in C has none of this. */
+ * A program in C uses no part of this file. */
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 
 _Thread_local void *rt_thrown;
 
-/* The handled exceptions, and how many are on their way (C++ ABI for Itanium, 2.2.2). */
+/* The handled exceptions, and the number of uncaught exceptions (C++ ABI for Itanium, 2.2.2). */
 struct exceptions *__cxa_get_globals(void) __attribute__((weak));
 void *__cxa_begin_catch(void *) __attribute__((weak));
 _Noreturn void _ZSt9terminatev(void) __attribute__((weak));
@@ -53,7 +54,7 @@ void exceptions_leave(struct task *task) {
 
 void rt_rethrow(void *exception) {
     _Unwind_RaiseException(exception);
-    /* There is no handler. */
+    /* The exception has no handler. */
     __cxa_begin_catch(exception);
     _ZSt9terminatev();
 }

@@ -1,7 +1,7 @@
 /* flockfile: the locks of stdio's files, in glibc's own layout. Tasks, pthreads and libc share
- * them.
+ * these locks.
  *
- * glibc's functions (printf, fgets, …) lock a file too, as the kernel thread that they run on. An
+ * glibc's functions (printf, fgets, …) lock a file too, with their kernel thread as the owner. An
  * owner may lock again. So the owner of a task's lock is the kernel thread that runs the task.
  * Between turns, the owner is the task.
  *
@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The type of `_lock` of a FILE. `word` is as a mutex's: 0 free, 1 held, 2 held and waited for. */
+/* The type of `_lock` of a FILE. `word` is like a mutex's word: 0 free, 1 held, 2 held and waited
+ * for. */
 struct file_lock {
     unsigned word;
     int count;
@@ -44,7 +45,7 @@ void files_leave(struct task *task) {
     if (task->flags & HOLDS_FILES) set_owner(task, task);
 }
 
-/* The task has locked the file, perhaps once more. */
+/* Notes that the task has locked the file, perhaps once more. */
 static void note(struct task *task, FILE *file) {
     if (lock_of(file)->count > 1) return;
     struct held_file *held = malloc(sizeof *held);
@@ -73,7 +74,7 @@ void files_free(struct rare *rare) {
     }
 }
 
-/* libc has made all locks free in the child. */
+/* libc has released all locks in the child. */
 void files_after_fork(void) {
     struct task *task = identity();
     if (!task || !(task->flags & HOLDS_FILES)) return;
@@ -83,7 +84,7 @@ void files_after_fork(void) {
 
 /* ---- flockfile ---- */
 
-/* False: the task waits. */
+/* Returns false if the task waits. */
 static bool lock_again(struct task *task, FILE *file) {
     struct file_lock *lock = lock_of(file);
     do {
@@ -135,7 +136,7 @@ void rt_funlockfile(FILE *file) {
     funlockfile(file);
 }
 
-/* The closed file takes its lock with it. */
+/* A closed file has no lock any more. */
 int rt_fclose(FILE *file) {
     if (identity()) forget(identity(), file);
     return fclose(file);

@@ -1,5 +1,5 @@
-/* fork: in the child, the calling task or thread alone goes on. The runtime's locks are taken
- * around it, so that the child finds what they guard whole. */
+/* fork: in the child, only the calling task or thread goes on. The runtime takes its locks around
+ * the fork, so that the child finds the guarded state whole. */
 #include "runtime.h"
 
 #include <unistd.h>
@@ -31,5 +31,5 @@ __attribute__((constructor(102))) static void watch_fork(void) {
     if (pthread_atfork(before, in_parent, in_child)) give_up("out of memory for fork");
 }
 
-/* libraries fork too, so all is in the handlers. */
+/* Libraries fork too, so the handlers do all the work. */
 pid_t rt_fork(void) { return fork(); }

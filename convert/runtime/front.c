@@ -1,5 +1,5 @@
-/* Functions of libc that name a thread, a condition variable or a lock. A library may be given one
- * of the program's. So the program's definitions stand in front of libc's, for all libraries.
+/* Functions of libc that name a thread, a condition variable or a lock. A library may get such an
+ * object of the program. So for all libraries, the program's definitions replace libc's.
  *
  *   library ──▶ pthread_join (here) ──▶ rt_block_pthread_join ──▶ a task, or libc_pthread_join
  */
@@ -17,7 +17,7 @@ static struct {
     int (*unlock)(pthread_rwlock_t *);
 } libc;
 
-/* libc's own function, of this version where there are several. */
+/* Finds libc's own function, of this version if there are several. */
 static void find(const char *name, const char *version, void *function) {
     void *found = version ? dlvsym(RTLD_NEXT, name, version) : NULL;
     if (!found) found = dlsym(RTLD_NEXT, name);
@@ -25,8 +25,8 @@ static void find(const char *name, const char *version, void *function) {
     memcpy(function, &found, sizeof found);
 }
 
-/* Early, since the child of a fork may find the dynamic linker locked. The constructor of a library
- * may come before. */
+/* The search is early, since the child of a fork may find the dynamic linker locked. The
+ * constructor of a library may come even earlier. */
 __attribute__((constructor(101))) static void find_all(void) {
     if (libc.unlock) return;
     find("pthread_join", NULL, &libc.join);

@@ -4,17 +4,17 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-/* As in duality_convert.h, which would need the whole of the runtime's headers. The reference
- * runtime takes this file too. */
+/* The declaration is as in duality_convert.h, which would need all headers of the runtime. The
+ * reference runtime uses this file too. */
 void *rt_coroutine_of(void *function, unsigned shape, void *const coroutines[]);
 
-/* In front of a function that may block: pass/indirect.cpp. */
+/* The note in front of a function that may block: pass/indirect.cpp. */
 struct note {
     unsigned shape, magic, zero, number;
 };
 enum { MAGIC = 0x44554e54 };
 
-/* The program's own code, first to last. */
+/* The first and the last address of the program's own code. */
 static uintptr_t code_start, code_end;
 
 static void find_code(void) {
@@ -32,14 +32,14 @@ static void find_code(void) {
         if (last > end) end = last;
     }
     __atomic_store_n(&code_start, start, __ATOMIC_RELAXED);
-    /* This is stored last, because it says that both are known. */
+    /* code_end is stored last, because it shows that both are known. */
     __atomic_store_n(&code_end, end, __ATOMIC_RELEASE);
 }
 
 void *rt_coroutine_of(void *function, unsigned shape, void *const coroutines[]) {
     if (!__atomic_load_n(&code_end, __ATOMIC_ACQUIRE)) find_code();
     uintptr_t at = (uintptr_t)function;
-    /* A function of a library has no note, and perhaps nothing in front of it. */
+    /* A function of a library has no note, and perhaps no memory in front of it. */
     if (at < code_start + sizeof(struct note) || at >= code_end) return NULL;
     struct note note;
     memcpy(&note, (char *)function - sizeof note, sizeof note);

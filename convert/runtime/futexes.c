@@ -1,8 +1,8 @@
 /* The waits of C++ that have no function of libc: futex(2) by its number, and static variables that
  * another thread initialises.
  *
- * The engine sees each FUTEX_WAKE of the process. So std::atomic::notify_all and
- * __cxa_guard_release wake tasks as they are. */
+ * The engine sees each FUTEX_WAKE of the process. So the unchanged std::atomic::notify_all and
+ * __cxa_guard_release wake tasks. */
 #include "runtime.h"
 
 #include <limits.h>
@@ -22,15 +22,15 @@ static void woken(struct rt_handle *handle) {
     (void)handle;
     struct task *task = self;
     int error = 0;
-    /* No point of cancellation: natively, a signal ends the call. */
+    /* The call is no cancellation point. Natively, a signal ends the call. */
     if (task->engine.reason == ENGINE_INTERRUPTED) error = EINTR;
     if (task->engine.reason == ENGINE_TIMED_OUT && has_passed(task->engine.arguments[DEADLINE])) error = ETIMEDOUT;
     if (error) errno = error;
     complete(task, error ? -1 : 0);
 }
 
-/* The time of FUTEX_WAIT is a duration; that of FUTEX_WAIT_BITSET is a point in time. False: it is
- * not valid. */
+/* The time of FUTEX_WAIT is a duration. The time of FUTEX_WAIT_BITSET is a point in time. Returns
+ * false if the time is not valid. */
 static bool deadline_of_call(int operation, const struct timespec *time, unsigned long *deadline) {
     if ((operation & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET) {
         return deadline_of(operation & FUTEX_CLOCK_REALTIME ? CLOCK_REALTIME : CLOCK_MONOTONIC, time, deadline);
@@ -48,7 +48,7 @@ struct rt_ssize rt_futex(long number, unsigned *word, int operation, unsigned ex
     unsigned long deadline = 0;
     if ((uintptr_t)word % sizeof *word) return fails(EINVAL);
     if (time && !deadline_of_call(operation, time, &deadline)) return fails(EINVAL);
-    /* Another process may wake by a word that it shares. */
+    /* Another process may wake at a shared word. */
     unsigned long look = operation & FUTEX_PRIVATE_FLAG ? deadline : soon(deadline);
     task->engine.arguments[DEADLINE] = deadline;
     suspend(task, woken);
@@ -61,11 +61,12 @@ struct rt_ssize rt_futex(long number, unsigned *word, int operation, unsigned ex
 
 /* ---- Static variables ---- */
 
-/* libstdc++'s guard: the first byte says that the variable is initialised; the others are its own
- * (C++ ABI for Itanium, 3.3.2). */
+/* libstdc++'s guard: the first byte says that the variable is initialised; the other bytes belong
+ * to the library (C++ ABI for Itanium, 3.3.2). */
 enum { INITIALISED = 1, IN_PROGRESS = 1 << 8, AWAITED = 1 << 16 };
 
-/* 1: the caller initialises. 0: it has been done. -1: the task waits. */
+/* Returns 1 if the caller must initialise the variable, 0 if it is initialised, and -1 if the task
+ * waits. */
 static int attempt(struct task *task, unsigned *guard) {
     for (;;) {
         unsigned value = load(guard), wanted = value ? IN_PROGRESS | AWAITED : IN_PROGRESS;

@@ -1,4 +1,4 @@
-/* libc's own functions, where the runtime stands in front of them for libraries (front.c). */
+/* libc's own functions, which the runtime replaces for libraries (front.c). */
 #ifndef DUALITY_LIBC_H
 #define DUALITY_LIBC_H
 

@@ -1,8 +1,8 @@
-// The part of libstdc++ that starts threads and waits (of GCC 8 and later), as code of the program.
+// The part of libstdc++ (of GCC 8 and later) that starts threads and waits, as code of the program.
 //
 // These functions are in libstdc++.so, where the pass does not see them. `duality c++` links this
 // file as bitcode in front of that library. So std::thread starts tasks, and its waits are
-// primitives. All else is in headers: mutexes, std::async, std::jthread, std::call_once.
+// primitives. Everything else is in headers: mutexes, std::async, std::jthread, std::call_once.
 #include <cerrno>
 #include <condition_variable>
 #include <future>
@@ -63,7 +63,7 @@ Place &placeOf(const unsigned *word) {
   return places[reinterpret_cast<std::uintptr_t>(word) / 16 % 64];
 }
 
-// False: the time has come, and the word still has the value.
+// Returns false if the time has come and the word still has the value.
 bool waitAt(unsigned *word, unsigned value, bool has_timeout, clockid_t clock, timespec until) {
   Place &place = placeOf(word);
   std::unique_lock<std::mutex> lock(place.lock);
@@ -97,7 +97,7 @@ bool std::__atomic_futex_unsigned_base::_M_futex_wait_until_steady(
 
 void std::__atomic_futex_unsigned_base::_M_futex_notify_all(unsigned *word) {
   Place &place = placeOf(word);
-  // A thread that has seen the old value waits by now.
+  // A thread that has seen the old value is in its wait now.
   { std::lock_guard<std::mutex> lock(place.lock); }
   place.changed.notify_all();
 }

@@ -1,7 +1,7 @@
 /* Memory of frames and tasks.
  *
- * Frames come from free lists by size, of each loop; other threads share one pool. Tasks come from
- * one region of addresses, so that a pthread_t tells whether it is a task.
+ * Frames come from free lists by size. Each loop has its own lists, and other threads share one
+ * pool. Tasks come from one region of addresses, so that a pthread_t shows whether it is a task.
  */
 #include "runtime.h"
 
@@ -16,9 +16,9 @@
 #endif
 
 enum { STEP = 16, LARGEST = 4096, CLASSES = LARGEST / STEP, BLOCK = 65536 };
-/* A loop keeps so many blocks of one size for itself. A task may allocate a block between
+/* The blocks of one size that a loop keeps for itself. A task may allocate a block between
  * duality_detach and duality_attach, and free it on its loop, or the other way round. So each side
- * takes what the other has too much of. */
+ * takes the blocks that the other has in excess. */
 enum { KEPT = 4096 };
 
 struct pool {
@@ -45,7 +45,7 @@ static void *allocate_large(size_t size, size_t alignment) {
 }
 
 #ifdef MALLOC_FRAMES
-/* For tools that look for uses after free. */
+/* All frames come from malloc, for tools that look for uses after free. */
 static bool is_large(size_t size, size_t alignment) { return (void)size, (void)alignment, true; }
 #else
 static bool is_large(size_t size, size_t alignment) { return size > LARGEST || alignment > STEP; }
@@ -55,7 +55,7 @@ static void *new_frame(struct pool *pool, size_t size) {
     if ((size_t)(pool->end - pool->next) < size) {
         char *block = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (block == MAP_FAILED) give_up("out of memory for the frames of functions");
-        /* The rest of the last block is less than the largest frame, and lost. */
+        /* The rest of the last block is smaller than the largest frame, and is lost. */
         pool->next = block;
         pool->end = block + BLOCK;
     }
@@ -80,7 +80,7 @@ static inline void pool_give(struct class *class, void *frame) {
 
 static size_t class_of(size_t size) { return (size + STEP - 1) / STEP; }
 
-/* A loop has none left, or the thread is no loop. */
+/* Allocates if the loop has no block left, or if the thread is no loop. */
 static void *allocate_elsewhere(size_t class) {
     struct class *shared = &shared_pool.classes[class];
     void *frame = NULL;
@@ -142,7 +142,8 @@ void rt_array_release(void **list, void *mark) {
 
 /* ---- Tasks ---- */
 
-/* Addresses are reserved for 76 million tasks, and opened as they are used. */
+/* The runtime reserves addresses for 76 million tasks, and makes them accessible at their first
+ * use. */
 static const size_t REGION = (size_t)16 << 30, SLAB = 1 << 20, SMALLEST_REGION = (size_t)4 << 20;
 
 static struct task *region;
@@ -151,7 +152,7 @@ static struct task *free_tasks; /* linked by `result` */
 static pthread_mutex_t task_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool reserve(void) {
-    /* A limit of address space (ulimit -v) is for stacks and the heap too. */
+    /* Under a limit of address space (ulimit -v), stacks and the heap need their share. */
     struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
     getrlimit(RLIMIT_AS, &limit);
     for (size_t size = REGION; size >= SMALLEST_REGION; size /= 2) {
@@ -165,8 +166,8 @@ static bool reserve(void) {
     return false;
 }
 
-/* For debuggers (gdb.py): where the tasks are, and the offsets of what they ask for. A task waits
- * if its state is the engine's PARKED. */
+/* For debuggers (gdb.py): the place of the tasks, and the offsets of the fields that a debugger
+ * reads. A task waits if its state is the engine's PARKED. */
 enum { ENGINE_STATE = 69, PARKED = 3 };
 static const struct {
     struct task **first;
@@ -222,7 +223,7 @@ struct task *task_numbered(int number) {
 struct rare *rare_try(struct task *task) {
     struct rare *rare = load(&task->rare);
     if (rare) return rare;
-    /* Other threads may need it at the same time. */
+    /* Other threads may need the rare part at the same time. */
     struct rare *made = calloc(1, sizeof *made), *none = NULL;
     if (!made || __atomic_compare_exchange_n(&task->rare, &none, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return made;
     free(made);

@@ -1,8 +1,8 @@
 /* Mutexes, in glibc's own layout, so that tasks and pthreads share them.
  *
  * The lock's word: 0 free, 1 held, 2 held and waited for. A task that finds the lock held sets the
- * word to 2 and waits at it. The next unlock wakes one waiter there. glibc's unlock does so too, by
- * FUTEX_WAKE. A mutex that checks its owner has the task's number as the owner.
+ * word to 2 and waits at it. The next unlock wakes one waiter at the word. glibc's unlock does so
+ * too, by FUTEX_WAKE. The owner of a mutex that checks its owner is the number of the task.
  */
 #include "runtime.h"
 
@@ -34,7 +34,7 @@ static void own(struct task *task, pthread_mutex_t *mutex) {
     if (has_owner(mutex)) mutex->__data.__count = 1;
 }
 
-/* For the owner itself; -1: the task is not the owner. */
+/* Locks again if the task is the owner. Returns -1 if it is not. */
 static int lock_own(struct task *task, pthread_mutex_t *mutex) {
     if (!has_owner(mutex) || __atomic_load_n(&mutex->__data.__owner, __ATOMIC_RELAXED) != task_number(task)) return -1;
     if ((mutex->__data.__kind & TYPE) == CHECKS) return EDEADLK;
@@ -56,7 +56,7 @@ static bool take_or_mark(struct task *task, pthread_mutex_t *mutex) {
     return true;
 }
 
-/* 0 or an error; EBUSY: another has it. */
+/* Returns 0 or an error; EBUSY if another thread has the mutex. */
 static int attempt(struct task *task, pthread_mutex_t *mutex) {
     if (mutex->__data.__kind & ~0x300 & ~TYPE) refuse_strange(mutex);
     int result = lock_own(task, mutex);
@@ -84,7 +84,7 @@ static void lock_again(struct rt_handle *handle) {
     if (result >= 0) complete(task, result);
 }
 
-/* The mutex is held: the task waits. */
+/* Makes the task wait for a held mutex. */
 static struct rt_int lock_later(struct task *task, pthread_mutex_t *mutex, unsigned long deadline) {
     task->engine.arguments[0] = (long)mutex;
     task->engine.arguments[1] = deadline;
@@ -99,7 +99,7 @@ static int block_lock(struct task *task, pthread_mutex_t *mutex, unsigned long d
     int result = attempt(task, mutex);
     if (result != EBUSY) return result;
     int state;
-    /* No cancellation point. */
+    /* pthread_mutex_lock is no cancellation point. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     for (;;) {
         result = take_or_mark(task, mutex) ? 0 : has_passed(deadline) ? ETIMEDOUT : EBUSY;
@@ -158,7 +158,7 @@ int rt_pthread_mutex_unlock(pthread_mutex_t *mutex) {
     struct task *task = identity();
     if (!task || mutex->__data.__kind & ~0x300 & ~TYPE) return pthread_mutex_unlock(mutex);
     if (has_owner(mutex)) {
-        /* A library that was not converted has locked it as the pthread. */
+        /* A library that was not converted has locked the mutex as the pthread. */
         if (mutex->__data.__owner < FIRST_TASK_NUMBER) return pthread_mutex_unlock(mutex);
         if (mutex->__data.__owner != task_number(task)) return EPERM;
         if (--mutex->__data.__count) return 0;

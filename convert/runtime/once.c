@@ -1,6 +1,6 @@
 /* pthread_once, on glibc's own word, so that tasks and pthreads share it: 0, then the generation of
- * the process with IN_PROGRESS, then DONE. In the child of a fork, what another generation began is
- * begun again. */
+ * the process with IN_PROGRESS, then DONE. In the child of a fork, a routine that another
+ * generation began starts again. */
 #include "runtime.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static void forget(struct rare *rare) {
     free(once);
 }
 
-/* 1: the caller runs the routine. 0: it has been run. -1: the task waits. */
+/* Returns 1 if the caller must run the routine, 0 if it has run, and -1 if the task waits. */
 static int attempt(struct task *task, unsigned *word) {
     for (;;) {
         unsigned value = load(word), mine = generation | IN_PROGRESS;
@@ -76,7 +76,7 @@ void rt_once_abandon(pthread_once_t *once) {
     wake_all((unsigned *)once);
 }
 
-/* A task that ends in a routine leaves it for the next. */
+/* A task that ends in a routine leaves the routine to the next thread. */
 void once_abandon(struct task *task) {
     while (task->rare && task->rare->once) {
         unsigned *word = task->rare->once->word;

@@ -1,11 +1,11 @@
-/* The processor time of threads. A task's time is that of its turns, on whatever thread they ran.
+/* The processor time of threads. The time of a task is the time of its turns, on any thread.
  *
- * It is counted from the task's beginning where the pass has seen that the program asks. Elsewhere
- * it is counted from the first question on. The clock of a task is its number, which no clock of
+ * If the pass has seen that the program asks, the count begins at the beginning of the task.
+ * Otherwise it begins at the first question. The clock of a task is its number, which no clock of
  * the kernel has. */
 #include "runtime.h"
 
-/* Never 0. */
+/* The result is never 0. */
 static unsigned long time_of_thread(void) { return engine(ENGINE_TIME) + 1ul; }
 
 void processor_inherit(struct task *task, const struct rt_program *program) {
@@ -50,7 +50,7 @@ static int tell_of_caller(struct timespec *time) {
 static int tell_of(clockid_t clock, struct timespec *time) {
     struct task *task = task_numbered(clock);
     if (task && task == identity()) return tell_of_caller(time);
-    /* As of the end of its last turn, or of its own last question. */
+    /* The time is up to the end of the task's last turn, or to its own last question. */
     if (task && !(load(&task->state) & ENDED)) return tell(side_look_at_time(task), time);
     errno = EINVAL;
     return -1;

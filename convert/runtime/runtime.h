@@ -1,4 +1,4 @@
-/* The runtime of converted programs: what its files share.
+/* The runtime of converted programs: the declarations that its files share.
  *
  *   program's pthreads ──rt_spawn──▶ task ─┐
  *                                          ▼
@@ -8,8 +8,8 @@
  *   side thread (a pthread): the call ──ENGINE_READY
  *
  * A task stays on its loop for ever. `start.c` finds the engine. `tasks.c` makes tasks and runs
- * their turns. `waiting.c` is how a task waits. `side.c` has side threads. The other files are the
- * functions of the contract (contract/duality_convert.h), one subject each.
+ * their turns. `waiting.c` has the waits of tasks. `side.c` has side threads. Each other file has
+ * the functions of the contract (contract/duality_convert.h) on one subject.
  */
 #ifndef DUALITY_RUNTIME_H
 #define DUALITY_RUNTIME_H
@@ -29,16 +29,16 @@
 
 enum { LOOPS = 64, NANOSECONDS = 1000000000, MILLISECOND = 1000000 };
 
-/* The rare part of a task. A task that needs it has one of its own. */
+/* The rare part of a task. A task has one only if it needs it. */
 struct rare {
     struct side *side;          /* the side thread that makes `call` now; under side.c's lock */
     struct task *next;          /* in the queue of tasks that wait for a side thread */
-    void (*call)(void *);       /* what a side thread shall call; NULL: nothing */
+    void (*call)(void *);       /* what a side thread must call; NULL: nothing */
     void *argument;
     void *locals;               /* the program's thread-local variables; NULL until they are used */
     struct specific *specific;  /* thread-specific data, by key */
     unsigned specific_count;
-    struct held_file *files;    /* of which the task has the locks */
+    struct held_file *files;    /* files that the task has locked */
     struct running_once *once;  /* routines of pthread_once that this task runs, innermost first */
     unsigned long used, since;  /* processor.c: in nanoseconds */
     struct timespec time;       /* of a wait whose system call has no room for it */
@@ -71,10 +71,10 @@ enum {
     HOLDS_FILES = 64, /* has locks of stdio's files */
     HANDLING = 128, /* handles exceptions of C++ while it waits */
 };
-/* How the result of a system call becomes the value of the function. */
+/* The way from the result of a system call to the value of the function. */
 enum shape { SHAPE_ERRNO, SHAPE_NUMBER, SHAPE_SLEEP };
 
-/* A task: small, since there may be a million. */
+/* A task. The struct is small, since a program may have a million tasks. */
 struct task {
     struct engine_task engine; /* first: its address names the task. Also has `saved_errno` */
     union {
@@ -100,14 +100,14 @@ struct loop {
     unsigned begun;  /* a futex: the loop is known to the engine */
     bool exists;
     struct pool *pool;
-    unsigned long base; /* the mask of signals of tasks that have none of their own */
+    unsigned long base; /* the mask of signals of tasks without their own mask */
 };
 
 /* The task that runs on this loop; NULL on all other threads. */
 extern _Thread_local struct task *self;
 /* The task that this side thread works for. */
 extern _Thread_local struct task *behalf;
-/* The loop that this thread is. */
+/* The loop that this thread runs. */
 extern _Thread_local struct loop *own_loop;
 extern struct loop loops[LOOPS];
 
@@ -125,11 +125,11 @@ static inline bool is_cancelled(struct task *task) {
     return (__atomic_load_n(&task->state, __ATOMIC_SEQ_CST) & (CANCELLED | UNCANCELLABLE)) == CANCELLED;
 }
 
-/* Takes a call off the turn. */
+/* Subtracts a call from the turn. */
 static inline bool has_had_its_turn(void) { return --rt_turn <= 0; }
 
-/* For a function that need not wait: `result` says that another thread has what the task asks
- * for. */
+/* For a function that need not wait. `result` says that another thread has the object that the task
+ * asks for. */
 static inline int fruitless(int result) {
     if (result && self) rt_turn -= RT_FRUITLESS;
     return result;
@@ -144,12 +144,12 @@ struct pool *pool_new(void);
 struct task *task_allocate(void);
 void task_free(struct task *);
 bool is_task(pthread_t);
-/* The number of a task as the owner of a mutex: above all numbers of threads. */
+/* The number of a task as the owner of a mutex: larger than all numbers of threads. */
 enum { FIRST_TASK_NUMBER = 0x40000000 };
 int task_number(const struct task *);
-/* The task with this number; NULL: there was never one. */
+/* The task with this number. NULL if there never was such a task. */
 struct task *task_numbered(int);
-/* Its rare part, made when it is first needed. NULL: no memory. */
+/* The rare part of the task, made at its first use. NULL if memory is lacking. */
 struct rare *rare_try(struct task *);
 struct rare *rare_of(struct task *);
 void memory_before_fork(void);
@@ -157,12 +157,12 @@ void memory_after_fork(bool child);
 
 /* tasks.c */
 void task_run(struct task *);
-/* Called around code that a thread runs for a task. Meanwhile the thread has the task's own
- * state. */
+/* A thread calls these two functions around code that it runs for a task. In between, the thread
+ * has the task's own state. */
 void enter_turn(struct task *);
 void leave_turn(struct task *);
 void trampoline(struct rt_handle *);
-/* The task ends in the middle, with this result, once it has suspended. */
+/* Ends the task in the middle of its calls, with this result, once it has suspended. */
 struct rt_handle *leave(struct task *, void *result);
 void loop_ensure(unsigned index);
 void thread_ended(void);
@@ -173,22 +173,24 @@ void tasks_after_fork(bool child);
 void suspend(struct task *, void (*resume)(struct rt_handle *));
 void complete(struct task *, long value);
 struct rt_ssize call_begin(struct task *, enum shape, long number, const long arguments[6]);
-/* The task goes behind those that are ready; `resume` is its next turn. */
+/* Puts the task behind the ready tasks. `resume` is its next turn. */
 void give_way(struct task *, void (*resume)(struct rt_handle *));
-/* The same after a call. The task then gets the call's value. */
+/* Gives way after a call. The task then gets the call's value. */
 struct rt_int give_way_with(int value);
 /* A primitive that may wait at an object, until a time on a clock (NULL: for ever). */
 typedef struct rt_int object_call(struct task *, void *object, clockid_t, const struct timespec *until);
 struct rt_int later(object_call *, void *object, clockid_t, const struct timespec *until);
-/* Has the task wait at `key`; false: the word has another value than expected. `deadline` 0:
- * none. */
+/* Makes the task wait at `key`. Returns false if the word has another value than expected. A
+ * `deadline` of 0 means none. */
 bool wait_at(struct task *, unsigned long key, unsigned expected, unsigned long deadline);
 /* Interrupts the task's wait if the task was cancelled before it waited. */
 void reconsider(struct task *);
 unsigned long now(void);
-/* The time on CLOCK_MONOTONIC, never 0. False: the time is not valid. */
+/* Computes the time on CLOCK_MONOTONIC, which is never 0. Returns false if the time is not
+ * valid. */
 bool deadline_of(clockid_t, const struct timespec *, unsigned long *deadline);
-/* For objects that are shared with other processes: the engine does not see wake-ups by these. */
+/* For objects that are shared with other processes: the engine does not see the wake-ups of other
+ * processes. */
 unsigned long soon(unsigned long deadline);
 bool has_passed(unsigned long deadline);
 /* The calling pthread blocks, until the word may have another value. */
@@ -196,12 +198,12 @@ void block_at(unsigned *word, unsigned expected, unsigned long deadline);
 void wake_all(unsigned *word);
 
 /* side.c */
-/* A side thread calls `call(argument)` when the task has suspended; then `resume` is its next
- * turn. */
+/* A side thread calls `call(argument)` when the task has suspended. After the call, `resume` is the
+ * task's next turn. */
 void side_call(struct task *, void (*call)(void *), void *argument, void (*resume)(struct rt_handle *));
 void side_begin(struct task *);
-/* If a side thread makes a call for the task: cancels it, or sends it a signal. The latter is ESRCH
- * if there is none, unless the task blocks the signal. */
+/* Cancels the side thread that makes a call for the task, or sends it a signal. Without such a
+ * thread, side_kill returns ESRCH, unless the task blocks the signal. */
 bool side_cancel(struct task *);
 int side_kill(struct task *, int signal, const union sigval *value);
 bool in_side_call(void);
@@ -213,7 +215,7 @@ void side_after_fork(bool child);
 void resume_parent(struct rt_handle *);
 
 /* mutexes.c */
-/* The value, or -1: the task waits, and must try again at its next turn. */
+/* Returns the value, or -1 if the task waits and must try again at its next turn. */
 int mutex_lock_again(struct task *, pthread_mutex_t *, unsigned long deadline);
 int mutex_lock_first(struct task *, pthread_mutex_t *);
 
@@ -230,44 +232,45 @@ void mask_inherit(struct task *);
 void mask_apply(struct task *);
 void mask_of_loop(bool first);
 void mask_of_side(struct task *);
-/* Whether the task blocks the signal, which then waits for it. The caller sees to it that the
- * task's rare part stays. */
+/* Whether the task blocks the signal. A blocked signal waits for the task. The caller must keep the
+ * task's rare part. */
 bool signal_waits(struct task *, int signal, const union sigval *value);
-/* The side thread that works for the task gets the signals that wait for the task. It gives back
- * the signals that it has not taken. */
+/* The side thread that works for the task gets the signals that wait for the task. The side thread
+ * gives back the signals that it has not taken. */
 void signals_to_side(struct task *);
 void signals_from_side(struct task *);
-/* Nothing is pending in the child. */
+/* The child has no pending signals. */
 void signals_after_fork(void);
 /* Sends to a kernel thread; `value` may be NULL. */
 int signal_send(pthread_t, int signal, const union sigval *value);
 unsigned long signal_bit(int signal);
 
 /* environment.c */
-/* Of the calling thread, for all tasks that have none of their own. Once for each process. */
+/* Takes the environment of the calling thread for all tasks without their own. Call this once for
+ * each process. */
 void environment_of_process(void);
 void environment_of_loop(void);
 void environment_inherit(struct task *, const struct rt_program *);
-/* Around each turn, on whatever thread runs it. */
+/* A thread calls these two functions around each turn that it runs. */
 void environment_enter(struct task *);
 void environment_leave(struct task *);
 
 /* processor.c */
 void processor_inherit(struct task *, const struct rt_program *);
-/* Around each turn, as in environment.c. */
+/* A thread calls these two functions around each turn that it runs. */
 void processor_enter(struct task *);
 void processor_leave(struct task *);
 
 /* exceptions.c */
 void exceptions_inherit(const struct rt_program *);
-/* Around each turn, as in environment.c. */
+/* A thread calls these two functions around each turn that it runs. */
 void exceptions_enter(struct task *);
 void exceptions_leave(struct task *);
-/* Ends the task by an exception that goes through its frames. False: it is no program of C++, or
- * the task has no frames. */
+/* Ends the task by an exception that goes through its frames. Returns false if the program is not
+ * in C++, or if the task has no frames. */
 bool exceptions_unwind(struct task *);
-/* An exception has left the start routine: the end of a task, or one that ends the process. False:
- * there is none. */
+/* Handles an exception that has left the start routine: it is the end of a task, or it ends the
+ * process. Returns false if there is no exception. */
 bool exceptions_leave_root(void);
 
 /* files.c */
@@ -281,13 +284,13 @@ void conditions_after_fork(void);
 void rwlocks_after_fork(void);
 
 /* The running task makes `call` at an object, when it is the task's turn. A task gives way before
- * it has a lock, not with it. */
+ * it has a lock, and not while it holds the lock. */
 static inline struct rt_int in_turn(object_call *call, void *object, clockid_t clock, const struct timespec *until) {
     return has_had_its_turn() ? later(call, object, clock, until) : call(self, object, clock, until);
 }
 
-/* What runs on a pthread, where blocking is right: at once. Converted code does that between
- * duality_detach and duality_attach only. */
+/* Makes the call at once if the code runs on a pthread, which may block. Converted code does so
+ * only between duality_detach and duality_attach. */
 #define PLAIN(type, call) \
     (behalf && is_cancelled(behalf) ? (type){leave(behalf, PTHREAD_CANCELED), 0} : (type){NULL, call})
 

@@ -1,14 +1,14 @@
-/* Locks for readers and writers: glibc's, tried. Tasks that find one busy wait at a key of their
- * own, and an unlock wakes them all.
+/* Locks for readers and writers. A task tries glibc's lock. Tasks that find the lock busy wait at a
+ * separate key, and an unlock wakes them all.
  *
- * glibc keeps the number of the writing thread in the lock. A task puts its own number there, and
- * so detects that it would wait for itself. Libraries that were not converted unlock too: see
+ * glibc keeps the number of the writing thread in the lock. A task puts its own number into the
+ * lock, and so detects a wait for itself. Libraries that were not converted unlock too: see
  * front.c. */
 #include "runtime.h"
 
 #include <limits.h>
 
-/* Tasks in waits, of all locks. */
+/* The number of waiting tasks, over all locks. */
 static unsigned waiting;
 
 static unsigned long key_of(pthread_rwlock_t *lock) { return (unsigned long)lock | 1; }
@@ -39,7 +39,7 @@ static void wait(struct task *task) {
     suspend(task, woken);
     __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
     wait_at(task, key_of(lock), 0, lock->__data.__shared ? soon(kept[DEADLINE]) : kept[DEADLINE]);
-    /* A thread that unlocked it before this did not see the task wait. */
+    /* A thread that unlocked the lock before this attempt did not see the task wait. */
     kept[RESULT] = attempt(task, lock, kept[WRITES]);
     if (kept[RESULT] != EBUSY) engine(ENGINE_INTERRUPT, task, 0l);
 }
@@ -107,8 +107,8 @@ static int thread_number(void) {
 }
 
 int rt_pthread_rwlock_unlock(pthread_rwlock_t *lock) {
-    /* glibc tells by the writer's number whether it is a writer that unlocks. A task may have
-     * locked it on its loop and unlock it on a side thread, or the other way round. */
+    /* By the writer's number, glibc knows whether a writer unlocks. A task may lock on its loop and
+     * unlock on a side thread, or the other way round. */
     int *writer = &lock->__data.__cur_writer;
     if (identity() && __atomic_load_n(writer, __ATOMIC_RELAXED)) __atomic_store_n(writer, thread_number(), __ATOMIC_RELAXED);
     int result = libc_pthread_rwlock_unlock(lock);

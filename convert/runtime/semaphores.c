@@ -1,5 +1,6 @@
 /* Semaphores, in glibc's own layout on 64-bit machines. The low half of a word is the value, and
- * the high half is how many wait. If any wait, sem_post wakes by FUTEX_WAKE at the value. */
+ * the high half is the number of waiters. If there are waiters, sem_post wakes by FUTEX_WAKE at the
+ * value. */
 #include "runtime.h"
 
 struct semaphore {
@@ -8,7 +9,7 @@ struct semaphore {
 };
 static const uint64_t WAITER = (uint64_t)1 << 32;
 
-/* Takes one, and as one that waits no longer if `waiter` says so. */
+/* Decrements the value, and subtracts `waiter`: WAITER for a waiter that leaves, or 0. */
 static bool take(struct semaphore *semaphore, uint64_t waiter) {
     uint64_t data = __atomic_load_n(&semaphore->data, __ATOMIC_RELAXED);
     while ((unsigned)data) {
@@ -24,7 +25,7 @@ static int fails(int error) {
 
 static void stop_waiting(struct semaphore *semaphore) { __atomic_sub_fetch(&semaphore->data, WAITER, __ATOMIC_RELAXED); }
 
-/* True: the task waits. */
+/* Returns true if the task waits. */
 static bool wait(struct task *task, struct semaphore *semaphore, unsigned long deadline, bool *taken) {
     for (;;) {
         *taken = take(semaphore, WAITER);

@@ -1,30 +1,30 @@
-/* Side threads: pthreads that make calls for tasks, on a stack of their own.
+/* Side threads: pthreads that make calls for tasks, on their own stacks.
  *
  *   loop: task suspends, HANDED ──▶ side thread: makes the call, as the task
  *   side thread: ENGINE_READY   ──▶ loop: the task goes on
  *
- * Between duality_detach and duality_attach the frames of the task run there too.
+ * Between duality_detach and duality_attach the frames of the task run on a side thread too.
  *
- * A thread that ends in the call (pthread_exit, cancellation) takes its task along: the task's
- * frames are destroyed by its loop. Only in a call does a side thread let itself be cancelled.
+ * A thread that ends in the call (pthread_exit, cancellation) ends its task too: the task's loop
+ * destroys the frames. A side thread can be cancelled only in a call.
  */
 #include "runtime.h"
 
 #include <signal.h>
 #include <stdlib.h>
 
-/* At most this many side threads stay for the next call. */
+/* The most side threads that stay for the next call. */
 enum { IDLE_MOST = 64 };
 
 struct side {
-    struct side *next; /* of those that are idle */
+    struct side *next; /* in the list of idle side threads */
     pthread_t thread;
     unsigned awake;    /* a futex: 1 when there is a task */
     struct task *task;
     bool cancelled;    /* pthread_cancel was called for it: it serves no other task */
 };
 
-/* Guards what follows, and `side` of every task's rare part. */
+/* Guards the variables below, and `side` of every task's rare part. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct side *idle;
 static unsigned idle_count, count;
@@ -38,12 +38,12 @@ bool in_side_call(void) { return in_call; }
 /* ---- The side thread ---- */
 
 static void to_loop(struct task *task) {
-    /* In the child of a fork there may be none. */
+    /* In the child of a fork the loop may not exist. */
     loop_ensure(task->loop);
     engine(ENGINE_READY, task, task->loop, 0l);
 }
 
-/* The thread ends in the middle of the call. */
+/* Runs when the thread ends in the middle of the call. */
 static void torn(void *argument) {
     struct side *side = argument;
     struct task *task = behalf;
@@ -77,7 +77,7 @@ static void make_call(struct side *side, struct task *task) {
     pthread_cleanup_push(torn, side);
     in_call = true;
     if (!(state & UNCANCELLABLE)) {
-        /* Unless pthread_exit says otherwise. */
+        /* The result is this, unless pthread_exit sets another. */
         task->result = PTHREAD_CANCELED;
         pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
     }
@@ -104,7 +104,7 @@ static void serve(struct side *side, struct task *task) {
     behalf = NULL;
 }
 
-/* Idle from now on, or with the next task; false: the thread shall end. */
+/* Makes the thread idle, or gives it the next task. Returns false if the thread must end. */
 static bool rest(struct side *side) {
     pthread_mutex_lock(&lock);
     bool stays = !side->cancelled && idle_count < IDLE_MOST;
@@ -133,7 +133,8 @@ static void *side_main(void *argument) {
         store(&side->awake, 0);
         struct task *task = side->task;
         serve(side, task);
-        /* First idle: else the task's next call would need another thread. */
+        /* The thread becomes idle first. Otherwise the task's next call would need another
+         * thread. */
         bool stays = rest(side);
         to_loop(task);
         if (!stays) break;
@@ -158,7 +159,7 @@ static bool create(struct task *task) {
     return !error;
 }
 
-/* No thread could be made: an existing one will take the task. */
+/* If no thread can be made, an existing thread will take the task. */
 static void wait_for_side(struct task *task) {
     pthread_mutex_lock(&lock);
     bool any = count > 0;
@@ -234,7 +235,7 @@ struct rt_handle *rt_duality_attach(void) {
     return &task->waiter;
 }
 
-/* The versions for originals, which run on a pthread already. */
+/* The versions for originals, which already run on a pthread. */
 void duality_detach_task(void) {}
 void duality_attach_task(void) {}
 

@@ -1,12 +1,12 @@
 /* Signals: the mask of each task, and pthread_kill.
  *
- * The thread that runs a task has the task's mask meanwhile. As long as all masks are alike,
- * nothing is changed.
+ * While a thread runs a task, the thread has the task's mask. As long as all masks are alike, the
+ * runtime changes no mask.
  *
  * A signal for a task that blocks it waits in the task's rare part, because the loop's thread will
- * have other masks. The thread that runs the task gets it when the task unblocks it. A side thread
- * that makes a call for the task gets the signal before the call, which may be sigwait. One of each
- * number waits. */
+ * have other masks. The thread that runs the task gets the signal when the task unblocks it. A side
+ * thread that makes a call for the task gets the signal before the call, which may be sigwait. At
+ * most one signal of each number waits. */
 #include "runtime.h"
 
 #include <signal.h>
@@ -22,7 +22,7 @@ static unsigned long current(void) {
     sigset_t set;
     unsigned long mask;
     pthread_sigmask(SIG_BLOCK, NULL, &set);
-    /* The kernel's part comes first. */
+    /* The part of the set that the kernel knows comes first. */
     memcpy(&mask, &set, sizeof mask);
     return mask;
 }
@@ -88,11 +88,11 @@ bool signal_waits(struct task *task, int signal, const union sigval *value) {
         else clear_bits(&rare->queued, bit);
     }
     set_bits(&rare->pending, bit);
-    /* The task may have unblocked it meanwhile, and looked too early. */
+    /* Meanwhile the task may have unblocked the signal, and checked too early. */
     return mask_of(task) & bit || !(clear_bits(&rare->pending, bit) & bit);
 }
 
-/* The calling thread, which runs the task, gets the signals among these that wait for the task. */
+/* The calling thread runs the task. The thread gets the wanted signals that wait for the task. */
 static void get_waiting(struct task *task, unsigned long wanted) {
     struct rare *rare = load(&task->rare);
     if (!rare || !(load(&rare->pending) & wanted)) return;
@@ -174,7 +174,8 @@ static void interrupt(struct task *task, int signal) {
 static int send_signal(struct task *task, int signal, const union sigval *value) {
     int error = side_kill(task, signal, value);
     if (error != ESRCH) return error;
-    /* The thread of the loop which runs the task, or another thread of the loop. */
+    /* The signal goes to the thread of the loop that runs the task, or to another thread of the
+     * loop. */
     if (task == self) return signal_send(pthread_self(), signal, value);
     error = signal_send(loops[task->loop].thread, signal, value);
     if (!error) interrupt(task, signal);

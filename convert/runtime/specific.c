@@ -1,6 +1,6 @@
-/* Thread-specific data. Keys are glibc's, so that pthreads and libraries may use them; the values
- * of a task are its own. A key has a number of its life, so that a new key finds no value of an old
- * one. */
+/* Thread-specific data. The keys are glibc's, so that pthreads and libraries may use them. The
+ * values belong to the task. Each life of a key has a number, so that a new key finds no value of
+ * an old key. */
 #include "runtime.h"
 
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* Finds the engine: that of `duality run`, if the program was started so, else the one in the
+/* Finds the engine: the engine of `duality run` if it started the program, or the engine in the
  * executable. */
 #include "runtime.h"
 
@@ -35,7 +35,7 @@ static unsigned long setting(const char *name, unsigned long otherwise) {
     return *end ? otherwise : value;
 }
 
-/* Starts the engine with what a program under `duality run` would have by the command's options. */
+/* Starts the engine with the settings that `duality run` would give a program. */
 static void start_engine(void *library) {
     void (*start)(const char *, unsigned long, unsigned long);
     void *found = dlsym(library, "duality_engine_start");
@@ -45,7 +45,7 @@ static void start_engine(void *library) {
     char text[200];
     int length = snprintf(text, sizeof text, "cores=%u:uring=%d:tick=%lu:stats=%d", core_count, poller && !strcmp(poller, "uring"),
                           setting("DUALITY_TICK", 10000), secure_getenv("DUALITY_STATS") != NULL);
-    /* Calls of the kernel that take so long are reported too. A value that is no number is
+    /* The engine also reports system calls that take so long. A value that is no number is
      * ignored. */
     unsigned long stall = setting("DUALITY_STALL", ULONG_MAX);
     if (stall != ULONG_MAX) snprintf(text + length, sizeof text - length, ":stall=%lu:held=%lu", stall, stall);
@@ -61,8 +61,8 @@ static void find_entry(void *library) {
 static void load_engine(void) {
     size_t size = duality_engine_image_end - duality_engine_image, done = 0;
     if (size == 0) give_up("the program has no engine: link it again with `duality cc`");
-    /* Some systems make such files non-executable unless they are asked not to; older kernels do
-     * not know the flag. */
+    /* Some systems make such files non-executable without the flag. Older kernels do not know the
+     * flag. */
     int file = memfd_create("duality-engine", MFD_CLOEXEC | EXECUTABLE);
     if (file < 0) file = memfd_create("duality-engine", MFD_CLOEXEC);
     while (file >= 0 && done < size) {
@@ -72,8 +72,8 @@ static void load_engine(void) {
     }
     if (file < 0 || done < size) give_up("the engine cannot be loaded: no memory for its file (memfd_create)");
     /* Debuggers open the file by this name. So the name has this process's number, because
-     * "/proc/self" would be the debugger. The descriptor's number is one that the program is not
-     * likely to use for a pipe. */
+     * "/proc/self" would be the debugger. The descriptor's number is high, so that the program is
+     * unlikely to use it for a pipe. */
     int high = fcntl(file, F_DUPFD_CLOEXEC, 900);
     if (high >= 0) {
         close(file);
@@ -91,7 +91,7 @@ static void load_engine(void) {
     find_entry(library);
 }
 
-/* Before the constructors of the program, which may start threads. */
+/* Runs before the constructors of the program, which may start threads. */
 __attribute__((constructor(101))) static void start(void) {
     core_count = setting("DUALITY_CORES", 1);
     if (core_count < 1 || core_count > LOOPS) give_up("DUALITY_CORES must be from 1 to 64");

@@ -1,4 +1,4 @@
-/* Tasks: how they are made, how a loop runs their turns, and how they end. */
+/* Tasks: their beginning, their turns on a loop, and their end. */
 #include "runtime.h"
 
 #include <limits.h>
@@ -17,9 +17,9 @@ static unsigned next_loop;
 /* ---- The end of the process ----
  *
  * A process ends when its last thread has ended. Loops and side threads never end. So the runtime
- * counts the program's threads: `main`, tasks, and the pthreads that rt_spawn made. It does not
- * count threads that a library made natively. These matter only when `main` has called
- * pthread_exit. */
+ * counts the program's threads: `main`, tasks, and the pthreads that rt_spawn made. The runtime
+ * does not count threads that a library made natively. The count matters only when `main` has
+ * called pthread_exit. */
 
 static unsigned live = 1;
 static pthread_key_t end_key;
@@ -35,7 +35,7 @@ void thread_ended(void) {
     }
 }
 
-/* Runs after the program's destructors: in the last of their rounds. */
+/* Runs after the program's destructors, in their last round. */
 static void pthread_ended(void *round) {
     if ((intptr_t)round == PTHREAD_DESTRUCTOR_ITERATIONS) thread_ended();
     else pthread_setspecific(end_key, (char *)round + 1);
@@ -93,11 +93,11 @@ void trampoline(struct rt_handle *handle) {
     }
 }
 
-/* The start routine has returned. */
+/* Resumes the root: the start routine has returned. */
 static void root_resumed(struct rt_handle *handle) {
     (void)handle;
     struct task *task = identity();
-    /* After a pthread_exit, the result is that of the call. */
+    /* After a pthread_exit, the result is the argument of pthread_exit. */
     if (!exceptions_leave_root()) memcpy(&task->result, rt_ret, sizeof task->result);
     task->flags |= RETURNED;
 }
@@ -108,7 +108,7 @@ struct rt_handle root = {.resume = root_resumed};
 static void begin(struct rt_handle *handle) {
     (void)handle;
     struct task *task = self;
-    /* From now on, the arguments are those of the task's system calls. */
+    /* From now on, the arguments belong to the task's system calls. */
     rt_start async = (rt_start)task->engine.arguments[0];
     struct rt_pointer begun = async((void *)task->engine.arguments[1]);
     if (begun.handle) {
@@ -142,7 +142,7 @@ static void end(struct rt_handle *handle) {
     once_abandon(task);
     rare_free(task);
     unsigned before = set_bits(&task->state, ENDED);
-    /* From here on the task may be freed by the thread that joins it; its address is but a key. */
+    /* From here on, the thread that joins the task may free it. Its address is then only a key. */
     if (before & DETACHED) task_free(task);
     else if (before & JOINED) engine(ENGINE_WAKE, (unsigned long)&task->state, INT_MAX);
     self = NULL;
@@ -167,13 +167,13 @@ void leave_turn(struct task *task) {
     processor_leave(task);
 }
 
-/* The last turn: afterwards there is no task. */
+/* The last turn. Afterwards the task does not exist any more. */
 static void end_after_destructors(struct rt_handle *handle) {
     leave_turn(self);
     end(handle);
 }
 
-/* The step that follows when the task has suspended. */
+/* The step after the task has suspended. */
 static void settle(struct task *task) {
     /* Destructors may wait, and go on at a later turn. */
     if (task->flags & EXITING) exceptions_unwind(task);
@@ -195,7 +195,7 @@ void task_run(struct task *task) {
     rt_turn = RT_TURN;
     mask_apply(task);
     enter_turn(task);
-    /* A task that has ended on a side thread has no more to run. */
+    /* A task that has ended on a side thread has no code left to run. */
     if (!(task->flags & (EXITING | RETURNED))) trampoline(&task->waiter);
     if (self) settle(task);
 }
@@ -210,7 +210,7 @@ static const char *name_of(struct engine_task *engine) {
     return rare ? rare->name : "";
 }
 
-/* Tells the engine that the calling thread is one of the loop. */
+/* Tells the engine that the calling thread belongs to the loop. */
 static void join_engine(struct loop *loop) {
     if (engine(ENGINE_LOOP, loop - loops, &rt_turn, name_of)) give_up("the engine refuses a loop");
 }
@@ -227,8 +227,8 @@ static void *loop_main(void *argument) {
     for (;;) {
         long next = engine(ENGINE_NEXT);
         pthread_t spare;
-        /* If no thread can be made, the loop does without one. 0: a signal came, and its handler
-         * has run. */
+        /* If no thread can be made, the loop goes on without a spare. 0 means that a signal came
+         * and its handler has run. */
         if (next == ENGINE_MAKE_SPARE) loop_thread(loop, &spare);
         else if (next) task_run((struct task *)next);
     }

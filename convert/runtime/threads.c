@@ -1,5 +1,4 @@
-/* Functions that name a thread: to join it, to end it, to cancel it. A task's pthread_t is its
- * address. */
+/* Functions that name a thread: join, end and cancel. The pthread_t of a task is its address. */
 #include "runtime.h"
 
 pthread_t rt_pthread_self(void) {
@@ -9,8 +8,8 @@ pthread_t rt_pthread_self(void) {
 
 /* ---- Joining ---- */
 
-/* Joiners wait at the word `state` of a task. A task that ends wakes them only if JOINED is set. So
- * it is set first. */
+/* Joiners wait at the word `state` of a task. A task that ends wakes the joiners only if JOINED is
+ * set. So a joiner sets JOINED first. */
 static int join_begin(struct task *task) {
     if (task == identity()) return EDEADLK;
     return set_bits(&task->state, JOINED) & (JOINED | DETACHED) ? EINVAL : 0;
@@ -26,7 +25,7 @@ static void take(struct task *task, void **result) {
 /* The state that the joining task keeps while it waits. */
 enum { THREAD, RESULT, CLOCK, UNTIL, VALUE, DEADLINE = VALUE };
 
-/* -1: it waits. */
+/* Returns -1 if the joiner waits. */
 static int join_attempt(struct task *joiner) {
     long *kept = joiner->engine.arguments;
     struct task *task = (struct task *)kept[THREAD];
@@ -59,7 +58,7 @@ static void join_again(struct rt_handle *handle) {
     if (result >= 0) complete(joiner, result);
 }
 
-/* A pthread is joined by a side thread. */
+/* A side thread joins a pthread. */
 static void join_pthread(void *argument) {
     long *kept = ((struct task *)argument)->engine.arguments;
     pthread_t thread = kept[THREAD];

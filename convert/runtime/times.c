@@ -1,4 +1,4 @@
-/* Primitives that wait for a time, or for nothing: sleep and sched_yield. */
+/* Primitives that wait for a time, or only give way: sleep and sched_yield. */
 #include "runtime.h"
 
 #include <sched.h>
@@ -38,7 +38,7 @@ struct rt_int rt_clock_nanosleep(clockid_t clock, int flags, const struct timesp
 
 struct rt_int rt_give_way(void) {
     if (self) return give_way_with(0);
-    /* The thread has no turns, but may read what is left of a turn. */
+    /* The thread has no turns, but may read the rest of a turn. */
     rt_turn = RT_TURN;
     return (struct rt_int){NULL, sched_yield()};
 }

@@ -1,5 +1,5 @@
-/* How a task waits: for a system call, or at a key. Also times, and how a pthread waits for a
- * task. */
+/* The waits of a task: for a system call, or at a key. The file also has times, and the waits of a
+ * pthread for a task. */
 #include "runtime.h"
 
 #include <limits.h>
@@ -107,17 +107,17 @@ static long value_of(struct task *task, long result) {
     if (result >= 0) return result;
     if (task->shape == SHAPE_NUMBER) return -result;
     errno = (int)-result;
-    /* The seconds that are left, which the call has stored. */
+    /* The result is the remaining seconds, which the call has stored. */
     return task->shape == SHAPE_SLEEP ? task->engine.arguments[4] : -1;
 }
 
-/* On a side thread: a call that only a thread can make. The result takes the place of the
+/* Runs on a side thread: makes a call that only a thread can make. The result replaces the
  * number. */
 static void call_aside(void *argument) {
     struct task *task = argument;
     long *a = task->engine.arguments;
     int saved = errno, type;
-    /* As libc does: cancellation must be able to interrupt the kernel. */
+    /* As in libc, cancellation must be able to interrupt the kernel. */
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
     long result = syscall(task->engine.number, a[0], a[1], a[2], a[3], a[4], a[5]);
     pthread_setcanceltype(type, NULL);
@@ -132,7 +132,7 @@ static void call_made_aside(struct rt_handle *handle) {
 
 static void call_again(struct rt_handle *);
 
-/* True: the call is complete. */
+/* Returns true if the call is complete. */
 static bool attempt(struct task *task, long *result) {
     for (;;) {
         *result = engine(ENGINE_TRY, task);
@@ -145,7 +145,7 @@ static bool attempt(struct task *task, long *result) {
             side_call(task, call_aside, task, call_made_aside);
             return false;
         }
-        /* An error, the end of a file, or nothing that is ready. */
+        /* The call brought an error, the end of a file, or no ready descriptor. */
         if (*result <= 0) rt_turn -= RT_FRUITLESS;
         if (*result != -EINTR) return true;
         unsigned state = load(&task->state);
@@ -154,8 +154,8 @@ static bool attempt(struct task *task, long *result) {
             leave(task, PTHREAD_CANCELED);
             return false;
         }
-        /* The cancellation came when the task did not accept it any more: the program must not see
-         * that. */
+        /* The cancellation came when the task did not accept it any more. The program must not see
+         * this. */
     }
 }
 
@@ -183,7 +183,7 @@ struct rt_ssize call_begin(struct task *task, enum shape shape, long number, con
 /* ---- Pthreads ---- */
 
 void block_at(unsigned *word, unsigned expected, unsigned long deadline) {
-    /* FUTEX_WAIT_BITSET: its time is a point in time, on CLOCK_MONOTONIC. */
+    /* The time of FUTEX_WAIT_BITSET is a point in time, on CLOCK_MONOTONIC. */
     struct timespec until = {deadline / NANOSECONDS, deadline % NANOSECONDS};
     int saved = errno, type;
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);

@@ -1,5 +1,5 @@
 /* Hard case: values that are aligned to more than a register, or to less than LLVM expects of their
- * type. They live over a wait: in frames, arguments, results, variable arguments and on side
+ * type. The values live over a wait: in frames, arguments, results, variable arguments and on side
  * stacks.
  * Flags: -mavx */
 #include "test.h"
@@ -42,7 +42,7 @@ static NOINLINE long variable(const char *kinds, ...) {
     va_end(list);
     return (long)total;
 }
-/* Called on a side stack, because of setjmp. */
+/* Runs on a side stack, because of setjmp. */
 static NOINLINE vector on_a_side_stack(char first, vector value, struct half half, wide number) {
     jmp_buf place;
     ALIGNED(half, 32);

@@ -1,5 +1,5 @@
-/* Hard case: pthread_cleanup_push (in C a hidden setjmp), run by pthread_exit, by cancellation and
- * by hand. */
+/* Hard case: pthread_cleanup_push (in C a hidden setjmp), with handlers that run by pthread_exit,
+ * by cancellation and by hand. */
 #include "test.h"
 static char text[1000];
 static void note(void *what) { strcat(text, what); }

@@ -1,5 +1,5 @@
-/* Pitfall 1: static functions get another calling convention than their coroutines. Many arguments
- * of many kinds. */
+/* Pitfall 1: static functions get another calling convention than their coroutines. The functions
+ * have many arguments of many kinds. */
 #include "test.h"
 static NOINLINE long sum(int a, long b, char c, double d, short e, float f, unsigned g, long h, int i, double j, char *k) {
     WAIT();

@@ -1,11 +1,11 @@
-/* duality_detach: a converted thread that computes, or waits in a way that the pass does not see,
- * beside other threads that it needs.
+/* duality_detach: a converted thread that computes, or waits in a way that the pass does not see.
+ * The thread needs other threads meanwhile.
  * Runtime: product */
 #include "../contract/duality.h"
 #include "test.h"
 static int wanted, done;
 static NOINLINE void waits(void) { WAIT(); }
-/* Not a loop that only spins: the pass leaves it alone. */
+/* This loop does more than spin, so the pass does not change it. */
 static NOINLINE void spins(int value) {
     while (__atomic_load_n(&wanted, __ATOMIC_ACQUIRE) < value) getpid();
 }
@@ -88,7 +88,7 @@ int main(void) {
     pthread_cancel(threads[0]);
     pthread_join(threads[0], &result);
     CHECK(result == PTHREAD_CANCELED);
-    /* In a thread that is not converted, they do nothing. */
+    /* In a thread that is not converted, both functions do nothing. */
     duality_detach();
     duality_attach();
 }

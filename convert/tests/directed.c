@@ -12,7 +12,7 @@ static sigset_t set_of(int signal) {
     sigaddset(&set, signal);
     return set;
 }
-/* ---- A signal that its thread blocks waits for that thread, whatever the others do ---- */
+/* ---- A blocked signal waits for its thread ---- */
 static void blocks(int signal) {
     sigset_t set = set_of(signal);
     CHECK(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
@@ -72,7 +72,7 @@ static void *suspends(void *argument) {
     got = SIGUSR2;
     return argument;
 }
-/* The signal comes while a library function waits, which does not take the signal. */
+/* The signal comes during the wait of a library function that does not take signals. */
 static void *takes_later(void *argument) {
     sigset_t set = set_of(SIGUSR1);
     siginfo_t info;

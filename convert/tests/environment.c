@@ -1,5 +1,5 @@
-/* Hard case: the floating-point environment and the locale of uselocale belong to the thread. That
- * holds over waits, on side stacks, and in threads that a thread makes.
+/* Hard case: the floating-point environment and the locale of uselocale belong to the thread. Both
+ * keep their values over waits, on side stacks, and in new threads.
  * Runtime: product
  * Flags: -lm */
 #include "test.h"

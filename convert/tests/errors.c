@@ -1,4 +1,4 @@
-/* Hard case: errno is of the thread, also when others change it in between. */
+/* Hard case: errno belongs to the thread, also when others change their errno in between. */
 #include "test.h"
 static NOINLINE void waits(void) { WAIT(); }
 static void *start(void *argument) {

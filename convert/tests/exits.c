@@ -1,5 +1,5 @@
-/* Pitfall 8 and pthread_exit, pthread_cancel deep in a chain: frames are freed once, by whatever
- * ends the thread. */
+/* Pitfall 8 and pthread_exit, pthread_cancel deep in a chain: any end of the thread frees its
+ * frames once. */
 #include "test.h"
 static NOINLINE int deep(int depth, void *result) {
     char buffer[100];

@@ -1,5 +1,5 @@
-/* flockfile: what a thread writes and reads while it has a FILE's lock is in one piece, also beside
- * printf in other threads.
+/* flockfile: a thread with a FILE's lock writes and reads without other threads in between, also
+ * beside their printf.
  * Runtime: product */
 #include "test.h"
 enum { WRITERS = 8, LINES = 20, READERS = 4 };

@@ -1,5 +1,5 @@
-/* Hard case: fork in a converted thread. The child has that thread alone, which goes on, and may
- * wait. */
+/* Hard case: fork in a converted thread. The child has only that thread. That thread goes on, and
+ * may wait. */
 #include "test.h"
 static int pair[2];
 static long ran_elsewhere;

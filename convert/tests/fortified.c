@@ -1,4 +1,4 @@
-/* Hard case: _FORTIFY_SOURCE's functions, with sizes that only the program's run knows.
+/* Hard case: _FORTIFY_SOURCE's functions, with sizes that are known only at run time.
  * Flags: -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong */
 #include "test.h"
 static NOINLINE int receive(int from, int size) {

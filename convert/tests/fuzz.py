@@ -3,10 +3,11 @@
 
     fuzz.py SEED > program.c
 
-Each program has functions that call each other, directly, by pointers and with variable arguments; that wait for
-sockets, locks, semaphores, conditions, times and turns; and that keep values in variables, buffers, structs and
-variable-length arrays across those waits. Each thread computes a sum; the program prints all sums. A program ends by
-itself: each thread has a number of calls that it may make.
+The functions of a program call each other directly, by pointers and with variable arguments. The
+functions wait for sockets, locks, semaphores, conditions, times and turns. Across these waits the
+functions keep values in variables, buffers, structs and variable-length arrays. Each thread
+computes a sum, and the program prints all sums. A program ends by itself: each thread has a limited
+number of calls.
 """
 
 import random
@@ -139,14 +140,15 @@ class Program:
         return f"({TYPES[kind]})({text})"
 
     def call(self, caller, variables):
-        """A call of a later function, as an expression of type unsigned long; None if there is none."""
+        """A call of a later function, as an expression of type unsigned long; None if there is no
+        later function."""
         later = self.functions[caller + 1 :]
         if not later:
             return None
         callee = self.random.choice(later)
         arguments = [self.from_number(self.number(variables), kind) for kind in callee["kinds"]]
         if callee["form"] == "variable":
-            # How many of which kinds: the callee reads what the string says.
+            # The string says the kinds of the arguments that the callee reads.
             kinds = [self.random.choice("ildsL") for _ in range(self.random.randint(0, 9))]
             as_kind = {"i": "int", "l": "long", "d": "double", "s": "small", "L": "large"}
             more = [self.from_number(self.number(variables), as_kind[kind]) for kind in kinds]

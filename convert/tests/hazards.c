@@ -1,4 +1,4 @@
-/* The report warns of a lock held across a wait, and of a lost update. Other code has none. */
+/* The report warns of a lock held across a wait, and of a lost update, and of no other code. */
 #include "test.h"
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static long balance, safe;

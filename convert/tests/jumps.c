@@ -1,5 +1,5 @@
-/* Hard case: setjmp, computed jumps: on a side stack. Also a start routine that cannot be
- * converted. */
+/* Hard case: setjmp and computed jumps run on a side stack. The program also has a start routine
+ * that cannot be converted. */
 #include "test.h"
 static NOINLINE int blocks(int value) { return WAIT(), value; }
 static jmp_buf place;

@@ -11,7 +11,8 @@ static void *reads(void *argument) {
     fclose(file);
     return NULL;
 }
-/* A process: the reference runtime has one kernel thread, which the library keeps while it waits.
+/* A separate process writes: the reference runtime has one kernel thread, and the library keeps
+ * that thread during its wait.
  */
 static void writes(void) {
     for (int index = 0; index < 5; index++) {

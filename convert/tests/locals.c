@@ -1,4 +1,4 @@
-/* Hard case: thread-local variables are of the thread: initial values, arrays, addresses, in
+/* Hard case: thread-local variables belong to the thread: initial values, arrays, addresses, in
  * functions that never block. */
 #include "test.h"
 static __thread int counter = 7;

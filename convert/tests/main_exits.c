@@ -1,11 +1,11 @@
-/* main ends by pthread_exit: the process goes on until its last thread has ended.
+/* main ends by pthread_exit. The process goes on until its last thread has ended.
  * Runtime: product */
 #include "test.h"
 static pthread_t first;
 static void *last(void *argument) {
     void *result = (void *)5;
 #if !__has_feature(address_sanitizer)
-    /* AddressSanitizer knows no thread that joins main. */
+    /* AddressSanitizer does not allow a thread to join main. */
     pthread_join(first, &result);
 #endif
     usleep(1000);

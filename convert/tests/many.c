@@ -1,5 +1,5 @@
-/* Threads that start threads, by start routines that are not constants; many at once; detached
- * ones. */
+/* Threads that start threads, by start routines that are not constants; many threads at once;
+ * detached threads. */
 #include "test.h"
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t none_left = PTHREAD_COND_INITIALIZER;
@@ -46,7 +46,8 @@ int main(void) {
     while (left) pthread_cond_wait(&none_left, &lock);
     pthread_mutex_unlock(&lock);
     printf("%d\n", sum);
-    /* Nothing waits for the end of a detached thread, so give the thread time to free its memory.
+    /* No thread waits for the end of a detached thread, so the program gives it time to free its
+     * memory.
        */
     usleep(1000);
 }

@@ -1,4 +1,4 @@
-/* Signals to converted threads. pthread_kill interrupts what they wait for unless the handler says
+/* Signals to converted threads. pthread_kill interrupts their waits, unless the handler has
  * SA_RESTART. Each thread has its own mask.
  * Runtime: product */
 #include "test.h"

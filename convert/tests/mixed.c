@@ -54,7 +54,7 @@ static NOINLINE void works(int index) {
             pthread_rwlock_unlock(&rwlock);
         }
     }
-    /* Each thread in its turn: a signal or a broadcast, by the program or as a library would. */
+    /* Each thread in its turn makes a signal or a broadcast, by the program or like a library. */
     for (int round = 0; round < 20; round++) {
         pthread_mutex_lock(&mutex);
         while (turn % ALL != index) pthread_cond_wait(&condition, &mutex);

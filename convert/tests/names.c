@@ -1,4 +1,4 @@
-/* A program may have any names of its own, also those that the runtime has.
+/* A program may define any names, also names of the runtime.
  * Runtime: product */
 #include "test.h"
 int self = 1, behalf = 2, root = 3, loops = 4, core_count = 5;

@@ -124,7 +124,7 @@ int main(void) {
     run_many(10, start);
     for (int index = 0; index < 10; index++) sem_wait(&semaphore);
     run(times_out, NULL);
-    /* With main: it takes the lock as a thread that is not converted. */
+    /* main takes part: it takes the lock as a thread that is not converted. */
     pthread_t thread;
     pthread_mutex_lock(&mutex);
     turn = 0;

@@ -18,7 +18,7 @@ static void *blocks(void *argument) {
     long sum = 0;
     for (int round = 0; round < 20; round++) {
         ssize_t count = hidden_read(pipes[index][0], &byte, 1);
-        /* One thread of a loop at a time, although several have blocked. */
+        /* Only one thread of a loop runs at a time, although several have blocked. */
         CHECK(count == 1 && (!one_loop || ++running == 1));
         if (one_loop) running--;
         sum = sum * 31 + byte;

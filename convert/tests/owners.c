@@ -1,5 +1,5 @@
-/* A thread that has locked a lock for writing does not wait for itself, also where others of its
- * loop wait for that lock.
+/* A thread that has locked a lock for writing does not wait for itself, even if others of its loop
+ * wait for that lock.
  * Runtime: product */
 #include "test.h"
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;

@@ -1,6 +1,6 @@
-/* Each primitive that waits, once: a thread that waits in it takes no processor time. The program
- * runs itself with each poller. If the threads together took some time, it runs itself once more
- * for each thread.
+/* Checks each primitive that waits once: a waiting thread takes no processor time. The program runs
+ * itself with each poller. If the threads together took some time, the program runs itself once
+ * more for each thread.
  * Runtime: product */
 #include "test.h"
 #include <arpa/inet.h>
@@ -50,7 +50,7 @@ static int listener(int family, int backlog, struct sockaddr_un *address, sockle
     memset(address, 0, sizeof *address);
     address->sun_family = family;
     if (family == AF_INET) CHECK(bind(listens, (void *)&any, sizeof any) == 0);
-    /* Linux chooses a name of its own. */
+    /* Linux chooses the name itself. */
     else CHECK(bind(listens, (void *)address, sizeof address->sun_family) == 0);
     *length = sizeof *address;
     CHECK(getsockname(listens, (void *)address, length) == 0);

@@ -1,4 +1,4 @@
-/* Pitfall 10: MSG_PEEK reads nothing away; MSG_WAITALL waits for all. */
+/* Pitfall 10: MSG_PEEK removes no bytes; MSG_WAITALL waits for all bytes. */
 #include "test.h"
 static int pair[2];
 static void *sends(void *argument) {

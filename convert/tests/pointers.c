@@ -1,4 +1,4 @@
-/* Hard case: function pointers to functions that block, that do not, that are libc's, and of other
+/* Hard case: function pointers to functions that block, that do not block, of libc, and of other
  * types. */
 #include "test.h"
 typedef int (*operation)(int);

@@ -1,5 +1,6 @@
-/* Calls by pointers that may lead to many functions. Some have the type of the call, one has
- * another type. Some cannot be converted, some do not block, one is a library's. */
+/* Calls by pointers that may lead to many functions. Some functions have the type of the call, and
+ * one has another type. Some functions cannot be converted, some do not block, and one belongs to a
+ * library. */
 #include "test.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* The processor time of a thread is its own: all together have used no more than the process.
+/* Each thread has its own processor time. All threads together have used no more time than the
+ * process.
  * Runtime: product */
 #include "test.h"
 enum { BURNERS = 3, BURNT = 20 };

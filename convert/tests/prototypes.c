@@ -1,5 +1,5 @@
-/* Hard case: functions without prototypes, called with fewer arguments than they take, and one
- * called as another type. */
+/* Hard case: functions without prototypes, called with fewer arguments than they take, and a
+ * function that is called as another type. */
 #include "test.h"
 static int old_style();
 static NOINLINE int adds(long one, long other) { return WAIT(), one > 0 ? 1 : (int)other; }

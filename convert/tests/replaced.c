@@ -1,12 +1,12 @@
-/* A descriptor is replaced, or closed and opened anew, while a thread waits for its file. The call
- * goes on with that file.
+/* The program replaces a descriptor, or closes and reopens it, while a thread waits for its file.
+ * The call goes on with the old file.
  * Runtime: product */
 #include "test.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
 enum { ROUNDS = 200, MUCH = 300000, LATE = -2 };
 struct ends {
-    int ours, theirs; /* `ours` is what the thread waits for */
+    int ours, theirs; /* the thread waits for `ours` */
 };
 static sem_t begun;
 static int number;
@@ -44,8 +44,8 @@ static struct ends events(void) {
     ends.theirs = inner.theirs;
     return ends;
 }
-/* What the other side does, so that the call is complete. It sends a letter, which identifies the
- * file. It fails where the file is gone, since the call had not yet begun. */
+/* The action of the other side that completes the call. The action sends a letter, which identifies
+ * the file. The action fails if the file is gone because the call had not yet begun. */
 static void tells(struct ends ends, char letter) { write(ends.theirs, &letter, 1); }
 static void connects(struct ends ends, char letter) {
     struct sockaddr_in address;
@@ -55,7 +55,7 @@ static void connects(struct ends ends, char letter) {
     if (connect(client, (void *)&address, length) == 0) write(client, &letter, 1);
     close(client);
 }
-/* The calls: each returns the letter, or -1. */
+/* The calls under test. Each returns the letter, or -1. */
 static int letter_of(ssize_t count, char letter) { return count == 1 ? letter : -1; }
 static int reads(void) {
     char byte;
@@ -96,8 +96,8 @@ static int waits_for_event(void) {
     close(event.data.fd);
     return letter_of(count, byte);
 }
-/* Calls that write fill the file, and the other side counts the bytes. A call ends early only where
- * the number comes to mean another file before the call waits. */
+/* Calls that write fill the file, and the other side counts the bytes. A call ends early only if
+ * the number refers to another file before the call waits. */
 static int writes(void) {
     long done = 0, count = 1;
     for (; done < MUCH && count > 0; done += count) count = write(number, much, MUCH - done);
@@ -108,7 +108,7 @@ static int sends(void) {
     for (; done < MUCH && count > 0; done += count) count = send(number, much, MUCH - done, 0);
     return done == MUCH ? 0 : -1;
 }
-/* How the number comes to mean another file. */
+/* The ways in which the number gets another file. */
 static void by_dup2(int other) { CHECK(dup2(other, number) == number); }
 static void by_dup3(int other) { CHECK(dup3(other, number, O_CLOEXEC) == number); }
 static void by_close(int other) {
@@ -143,15 +143,15 @@ enum { COUNT = sizeof table / sizeof *table };
 static void *waits(void *argument) {
     int which = (int)(long)argument;
     sem_post(&begun);
-    /* Between the two halves of a replacement the number has no file, and a call that begins then
-     * has none either. */
+    /* Between the two halves of a replacement the number has no file. A call that begins at that
+     * time has no file either. */
     errno = 0;
     long result = table[which].call();
     if (result == -1 && errno == EBADF) result = LATE;
     ended = true;
     return (void *)result;
 }
-/* A writer may have written to both files, if it had not yet begun. */
+/* A writer that had not yet begun may have written to both files. */
 static bool completes(int which, int how, struct ends old, struct ends new, pthread_t thread) {
     void *result;
     if (table[which].complete) {
@@ -178,7 +178,7 @@ static bool completes(int which, int how, struct ends old, struct ends new, pthr
     CHECK((long)result == 0 || ((long)result == LATE && in_halves(how)));
     return from[0] == MUCH;
 }
-/* Nothing keeps the file any more: the other side of a pipe or a stream is told so. */
+/* No call keeps the file any more: the other side of a pipe or a stream sees the end. */
 static bool is_gone(struct ends (*file)(void), struct ends ends) {
     struct pollfd entry = {ends.theirs, POLLIN, 0};
     bool is_told = file == read_pipe || file == written_pipe || file == stream;
@@ -191,7 +191,7 @@ static bool goes_on(int which, int how, int round) {
     ended = false;
     CHECK(pthread_create(&thread, NULL, waits, (void *)(long)which) == 0);
     while (sem_wait(&begun)) continue;
-    /* Natively nothing says that it waits: later rounds give it longer. */
+    /* Natively the program cannot see that the thread waits, so later rounds give it more time. */
     if (round) usleep(1000 * round);
     replacements[how](new.ours);
     bool same = completes(which, how, old, new, thread);

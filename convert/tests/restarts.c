@@ -1,5 +1,5 @@
-/* A handler of SA_RESTART, as by signal(). Calls with a limit in time end with EINTR nevertheless.
- * So do those that wait for several descriptors (signal(7)). The others go on.
+/* A handler with SA_RESTART, as by signal(). Calls with a time limit end with EINTR nevertheless,
+ * and so do calls that wait for several descriptors (signal(7)). Other calls go on.
  * Runtime: product */
 #include "test.h"
 #include <sys/time.h>
@@ -66,7 +66,7 @@ static void *make(void *argument) {
     return NULL;
 }
 
-/* A signal now and then, since the first may come before the call waits. */
+/* The program sends several signals, since the first may come before the call waits. */
 static void is_interrupted(const char *name, long (*function)(void)) {
     struct call call = {.make = function};
     pthread_t thread;

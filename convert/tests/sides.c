@@ -1,5 +1,5 @@
-/* Calls on side stacks: cancelled, left by pthread_exit, with recursive locks, keys, fork and
- * errno.
+/* Calls on side stacks that are cancelled or left by pthread_exit, and calls with recursive locks,
+ * keys, fork and errno.
  * Runtime: product */
 #include "test.h"
 #include <ctype.h>

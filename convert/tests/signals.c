@@ -1,4 +1,4 @@
-/* Hard case: a signal interrupts what main waits for. */
+/* Hard case: a signal interrupts a wait of main. */
 #include "test.h"
 static volatile sig_atomic_t came;
 static void handle(int signal) { came = signal; }

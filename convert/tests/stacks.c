@@ -1,4 +1,4 @@
-/* Threads that wait in library functions alone keep their stacks, and need no kernel threads.
+/* Threads that wait only in library functions keep their stacks, and need no kernel threads.
  * Runtime: product */
 #include "test.h"
 enum { COUNT = 200 };
@@ -35,7 +35,7 @@ int main(int count, char **arguments) {
     }
     for (int index = 0; index < COUNT; index++) CHECK(write(ends[index][1], "a line\n", 7) == 7);
     for (int index = 0; index < 2 * COUNT; index++) sem_wait(&reading);
-    /* Natively the kernel has one for each. */
+    /* Natively each thread is a kernel thread. */
     CHECK(!rt_coroutine_of || kernel_threads() < COUNT);
     for (int index = 0; index < COUNT; index++) {
         void *sum;

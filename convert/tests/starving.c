@@ -1,5 +1,5 @@
-/* Threads with calls that need not wait. They go on until another thread has done something. Each
- * lets the others of its loop run.
+/* Threads with calls that need not wait. These threads go on until another thread acts. Each lets
+ * other threads of its loop run.
  * Runtime: product */
 #include "test.h"
 enum { ROUNDS = 50 };
@@ -79,7 +79,7 @@ static void *sets(void *argument) {
     sem_post(&empty);
     return argument;
 }
-/* Takes what the case waits for, and gives it back. */
+/* Takes the object of the case, and gives it back. */
 static void *sets_as_owner(void *argument) {
     pthread_mutex_lock(&held);
     pthread_rwlock_wrlock(&written);
@@ -101,7 +101,7 @@ static void hangs(int signal) {
     write(1, text, snprintf(text, 100, "%s starves the others\n", current));
     _exit(1);
 }
-/* Locks of the program's own, which are held while others run. */
+/* The program's own locks, which are held while others run. */
 static void *takes_turns(void *argument) {
     for (int round = 0; round < ROUNDS; round++) {
         unsigned own = __atomic_fetch_add(&next_ticket, 1, __ATOMIC_RELAXED);

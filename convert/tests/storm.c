@@ -1,5 +1,5 @@
-/* Threads are cancelled at any time, wherever they wait. The objects that they waited for go on to
- * work.
+/* The program cancels threads at any time and in any wait. The objects of their waits still work
+ * afterwards.
  * Runtime: product */
 #include "test.h"
 enum { THREADS = 48, WAYS = 13 };
@@ -26,7 +26,7 @@ static void *sleeps(void *argument) {
     never_ends();
     return NULL;
 }
-/* With pthread_cleanup_push, which C makes a setjmp of: on side stacks. */
+/* Runs on side stacks: in C, pthread_cleanup_push is a setjmp. */
 static NOINLINE void waits_for_condition(const struct timespec *until) {
     pthread_mutex_lock(&mutex);
     pthread_cleanup_push(unlock, &mutex);

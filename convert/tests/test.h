@@ -1,5 +1,5 @@
-/* What the test programs share. Each prints the same natively and converted, whatever the order of
- * its threads. */
+/* Code that the test programs share. Each program prints the same natively and converted, in any
+ * order of its threads. */
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <errno.h>
@@ -45,7 +45,7 @@ static inline void *run(void *(*start)(void *), void *argument) {
     return result;
 }
 
-/* Runs as many threads as given at once, with their number as argument. */
+/* Runs `count` threads at once, with their numbers as arguments. */
 static inline void run_many(int count, void *(*start)(void *)) {
     pthread_t threads[64];
     CHECK(count <= 64);

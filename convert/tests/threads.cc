@@ -1,6 +1,6 @@
 // Threads of C++, two hundred at once: exceptions over waits, destructors that wait, futures,
 // condition variables, thread-local variables, the end of threads in the middle. Each thread checks
-// its own results; the sum of what they return is printed.
+// its own results. The program prints the sum of all results.
 // Runtime: product
 #include <atomic>
 #include <condition_variable>
@@ -39,7 +39,7 @@ struct Problem : std::runtime_error {
   int number;
 };
 
-// Counts its lives, and waits as it ends.
+// Counts its objects, and waits in its destructor.
 struct Guard {
   explicit Guard(int &count) : count(count) { ++count; }
   ~Guard() {
@@ -71,7 +71,7 @@ static int nested(int number) {
       CHECK(problem.number == number + round && alive == 0);
       CHECK(std::uncaught_exceptions() == 0);
       try {
-        // Another exception while this one is handled, over a wait.
+        // Another exception comes while this exception is handled, over a wait.
         wait();
         throws(2, 1000 + number, alive);
       } catch (const std::exception &inner) {
@@ -79,7 +79,7 @@ static int nested(int number) {
         CHECK(std::string(inner.what()) == "problem");
         caught++;
       }
-      // The outer one is still the one that is handled.
+      // The outer exception is still the handled exception.
       std::exception_ptr now = std::current_exception();
       try {
         wait();
@@ -109,7 +109,7 @@ static int rethrown(int number) {
   return -1;
 }
 
-// Another type passes by; a value is caught as a base.
+// An exception of another type passes, and a value is caught as its base.
 static int selected(int number) {
   try {
     try {
@@ -129,7 +129,7 @@ static int selected(int number) {
   }
 }
 
-// Seen by a destructor that waits while an exception is on its way.
+// Its destructor waits while an exception is on its way.
 struct Sees {
   int &count;
   ~Sees() {
@@ -336,7 +336,7 @@ static void *is_cancelled(void *) {
     Unwound inner;
     sem_wait(&never);
   } catch (...) {
-    // It passes through.
+    // The end of the thread passes through this handler.
     wait();
     throw;
   }
@@ -357,7 +357,7 @@ static void ends() {
   }
 }
 
-// A comparison that waits and throws, through qsort's frames.
+// The comparison waits, and throws through qsort's frames.
 static int compares(const void *one, const void *other) {
   wait();
   int first = *static_cast<const int *>(one), second = *static_cast<const int *>(other);
@@ -388,7 +388,7 @@ int main() {
     threads.emplace_back([&, index] {
       int kind = index % kinds;
       long result = jobs[kind](index);
-      // `made` is one from its first use on.
+      // `made` is 1 from its first use on.
       if (kind != 10 || result == 1) {
         std::lock_guard<std::mutex> lock(adds);
         sums[kind] += result;

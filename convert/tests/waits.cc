@@ -1,5 +1,5 @@
-// Waits of C++20, and those that C++ has without a name: latches, semaphores, barriers, atomic
-// variables, stop tokens; static variables that several threads initialise at once.
+// Waits of C++20, and waits of C++ without a name: latches, semaphores, barriers, atomic variables,
+// stop tokens. Static variables that several threads initialise at once.
 // Runtime: product
 // Flags: -std=c++20
 #include <atomic>
@@ -86,7 +86,7 @@ static void asks_the_kernel(int) {
   CHECK(syscall(SYS_futex, &word, FUTEX_WAIT, 0u, &wrong) == -1 && errno == EINVAL);
   CHECK(syscall(SYS_futex, reinterpret_cast<char *>(&word) + 1, FUTEX_WAIT_PRIVATE, 0u, nullptr) == -1);
   CHECK(errno == EINVAL);
-  // A time that has passed.
+  // The time has passed.
   CHECK(futex(FUTEX_WAIT_BITSET_PRIVATE, 0, &none) == -1 && errno == ETIMEDOUT);
   CHECK(futex(FUTEX_WAIT_BITSET_PRIVATE | FUTEX_CLOCK_REALTIME, 0, &none) == -1);
   CHECK(errno == ETIMEDOUT);
@@ -103,7 +103,7 @@ struct Made {
     wait();
     int now = ++tries;
     in_making--;
-    // Two fail: the next thread tries.
+    // Two tries fail, and the next thread tries again.
     if (now < 3) throw std::runtime_error("not yet");
     made++;
   }

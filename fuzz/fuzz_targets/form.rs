@@ -1,4 +1,4 @@
-//! Forms that are posted to the guestbook, up to the page that shows the remark.
+//! Forms that clients post to the guestbook, up to the page that shows the remark.
 //!
 //! Forms that a browser encodes are decoded. Accepted remarks keep their bounds. No remark brings
 //! its own mark-up into a page.
@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
 
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (name, value) = text.split_once('\n').unwrap_or((text, ""));
-    // The first half tries empty names and fields that come twice.
+    // The first half of the input tries empty names and repeated fields.
     if !name.is_empty() && name != "other" {
         let body = format!("other=1&{}={}", encode(name), encode(value));
         let expected = [Some(value.to_owned()), Some("1".to_owned())];
@@ -51,13 +51,13 @@ fn show(guest: &str, text: &str) {
     assert_eq!(&markup(&page.refusing(guest, text).expect("the page is sound")), refused);
 }
 
-/// How often each of HTML's special characters occurs. `&` is not counted: it begins the escapes of
+/// The number of each of HTML's special characters. `&` does not count: it begins the escapes of
 /// the others.
 fn markup(page: &str) -> [usize; 4] {
     ['<', '>', '"', '\''].map(|character| page.matches(character).count())
 }
 
-/// As a browser does (the URL standard, section 5.2).
+/// Encodes as a browser does (the URL standard, section 5.2).
 fn encode(text: &str) -> String {
     let escape = |byte: u8| match byte {
         b' ' => "+".to_owned(),

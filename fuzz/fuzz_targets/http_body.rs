@@ -1,8 +1,8 @@
 //! Chunked bodies, as the http service reads them.
 //!
-//! However the bytes are cut, the result is the same. What is kept is bounded. The client of
-//! `duality load` reads every body that the service accepts, with the same result. Any content can
-//! be sent.
+//! The result does not depend on where the bytes are cut. The kept bytes are bounded. The client of
+//! `duality load` reads every body that the service accepts, with the same result. A body may have
+//! any content.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
 //! Conditional and range requests: lines of `NAME: VALUE`, judged for a file.
 //!
 //! A part lies within the file. Without a condition, the verdict is the whole file. A date that can
-//! be read can be written.
+//! be parsed can be written.
 
 #![no_main]
 
@@ -9,7 +9,7 @@ use duality_services::fuzzing::http::{date, judge, range, written_date};
 use libfuzzer_sys::fuzz_target;
 
 const ENTITY_TAG: &str = "\"2a-5f\"";
-/// Sun, 06 Nov 1994 08:49:37 GMT.
+/// The time Sun, 06 Nov 1994 08:49:37 GMT.
 const LAST_MODIFIED: u64 = 784_111_777;
 const LENGTH: u64 = 1000;
 

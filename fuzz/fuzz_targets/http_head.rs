@@ -1,7 +1,7 @@
-//! Requests on a connection, heads and bodies, as the http service hears them.
+//! Requests on a connection, heads and bodies, as the http service reads them.
 //!
-//! However the bytes are cut, the same requests are heard. An accepted head has exactly one
-//! framing. Each request begins where the previous one ends.
+//! The requests do not depend on where the bytes are cut. An accepted head has exactly one framing.
+//! Each request begins at the end of the previous request.
 
 #![no_main]
 
@@ -9,7 +9,7 @@ use duality_fuzz::{bytewise, split};
 use duality_services::fuzzing::http::{Ended, Heard, chunked, requests};
 use libfuzzer_sys::fuzz_target;
 
-/// Small bounds, so that they are reached.
+/// The bounds are small, so that inputs reach them.
 const HEAD: usize = 512;
 const BODY: u64 = 256;
 
@@ -43,11 +43,11 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Reads an accepted head as the simplest parser would. The result must be the same.
+/// Reads an accepted head as the simplest parser would. The service must read the same head.
 fn check_framing(head: &[u8], length: Option<u64>) {
     let mut lines = head.split(|&byte| byte == b'\n').map(|line| match line {
         [line @ .., b'\r'] => line,
-        // After the last LF.
+        // The rest after the last LF.
         [] => line,
         _ => panic!("a line without CR"),
     });

@@ -1,7 +1,7 @@
 //! Targets of requests, and the files that they name.
 //!
-//! Whatever is written, the path stays beneath the root and has no control characters. A redirect
-//! stays on the host and leads to the same directory.
+//! The path of any target stays beneath the root and has no control characters. A redirect stays on
+//! the host and leads to the same directory.
 
 #![no_main]
 

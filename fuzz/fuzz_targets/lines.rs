@@ -1,7 +1,7 @@
-//! Lines, and how quote, phone and chat treat them. (A game passes them on unchanged.)
+//! Lines, and their treatment by quote, phone and chat. (A game passes lines on unchanged.)
 //!
-//! However the bytes are cut, the lines are those of the definition. A reply is one line. In a chat
-//! every client hears the lines of the others, whatever they look like.
+//! For any cut of the bytes, the lines match their definition. A reply is one line. In a chat every
+//! client receives the lines of the other clients, with any content.
 
 #![no_main]
 
@@ -9,10 +9,10 @@ use duality_fuzz::{bytewise, split};
 use duality_services::fuzzing::{chat, lines, phone, quote};
 use libfuzzer_sys::fuzz_target;
 
-/// The longest line of quote. The other services differ only in a greater length.
+/// The longest line of quote. Other services differ only in a greater length.
 const LONGEST: usize = 64;
 
-/// Bytes in the log of the chat, which has room for every line.
+/// Bytes in the log of the chat, with room for every line.
 const LOG: usize = 256;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,6 +1,7 @@
 //! Replies of a server, which may be hostile, to the client of http.
 //!
-//! However the bytes are cut, the reply is the same. It takes and holds no more bytes than came.
+//! The reply does not depend on where the bytes are cut. A reply takes and holds no more bytes than
+//! came.
 
 #![no_main]
 

@@ -1,8 +1,8 @@
 //! Files of URLs, tables of values and expectations, as users give them to `duality load`.
 //!
-//! The text is a file of URLs. A line `---` may follow, and after it a table of values. Whatever
-//! they contain, each request has one head with the headers that were given, and its whole body. No
-//! value adds a line to the head.
+//! The text is a file of URLs. A line `---` may follow, and after it a table of values. For any
+//! content, each request has one head with the given headers, and its whole body. No value adds a
+//! line to the head.
 
 #![no_main]
 
@@ -27,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
         let parsed = read.parse(&bytes).expect("a request that is sent is well formed");
         let httparse::Status::Complete(head) = parsed else { panic!("the head has an end") };
         assert_eq!(read.method, Some(listed.request.method.to_string().as_str()));
-        // Host, User-Agent and Content-Length come on top.
+        // The client adds Host, User-Agent and Content-Length.
         let given = listed.request.headers.len();
         assert!((given..=given + 3).contains(&read.headers.len()), "{:?}", read.headers);
         let is_length = |header: &&httparse::Header<'_>| header.name == "Content-Length";

@@ -1,7 +1,7 @@
 //! Conditions under which a load fails (`--fail-if`).
 //!
-//! What is read is shown as it was written, and means the same when it is read again. A refusal is
-//! one line.
+//! An accepted condition is shown as it was written, and means the same when it is read again. A
+//! refusal is one line.
 
 #![no_main]
 

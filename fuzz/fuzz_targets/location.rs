@@ -1,7 +1,7 @@
 //! Locations of stores, as operators write them.
 //!
-//! The shown form of a location can be read again and means the same. It is one line, and gives no
-//! password away.
+//! The shown form of a location can be read again and means the same. The shown form is one line,
+//! and reveals no password.
 
 #![no_main]
 
@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
         ) => {
             assert_eq!((host, port, database), (host2, port2, database2));
             assert_eq!(password2.as_deref(), password.as_ref().map(|_| "***"));
-            // Without a password there is no user.
+            // A location without a password has no user.
             assert!(user == user2 || password.is_none());
         }
         _ => assert_eq!(location, again),

@@ -1,7 +1,6 @@
 //! HARs, which a browser exports, up to the trace.
 //!
-//! A trace keeps its promises, and is read back from its file as it was written. An error is one
-//! line.
+//! A trace keeps its promises, and reading its file gives the written trace. An error is one line.
 
 #![no_main]
 

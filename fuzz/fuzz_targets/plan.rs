@@ -1,8 +1,8 @@
 //! Plan files, which may come from any source.
 //!
 //! An experiment's name is fit for a directory, no two names are the same, and settings are within
-//! their bounds. A peer has a command that can be started. An error is one line, with a place that
-//! is in the text.
+//! their bounds. A peer has a command that can be started. An error is one line, with a place in
+//! the text.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
 //! Replies of Redis, or of another program at its address.
 //!
-//! A reply has one end, wherever the bytes are cut. It holds no more bytes than came. An error is
-//! final. A remark, a command, and messages of chat and game are read as they were meant.
+//! A reply has one end, for any cut of the bytes. A reply holds no more bytes than came. An error
+//! is final. A remark, a command, and messages of chat and game are read back unchanged.
 
 #![no_main]
 
@@ -45,7 +45,8 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// A beginning of one reply is unfinished. If it is an error, the whole is an error too.
+/// The beginning of a reply is unfinished. If the beginning is an error, the whole reply is an
+/// error too.
 fn check_prefixes(bytes: &[u8]) {
     let whole = redis_reply(bytes);
     let mut length = 0;

@@ -1,6 +1,6 @@
 //! Results files, which may come from any source, up to the report.
 //!
-//! There is a report, whatever the figures are. No text in the file brings a script into it.
+//! Any figures give a report. No text in the file brings a script into the report.
 
 #![no_main]
 

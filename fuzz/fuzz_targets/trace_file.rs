@@ -1,7 +1,8 @@
 //! Traces as files, which may come from any source.
 //!
-//! An accepted trace keeps its promises, and is read back as it was written. An error is one line.
-//! The last line may be left out: a checksum cannot be guessed, so the target adds it.
+//! An accepted trace keeps its promises, and reading its file gives the written trace. An error is
+//! one line. The input may lack the last line: a fuzzer cannot guess a checksum, so the target adds
+//! it.
 
 #![no_main]
 

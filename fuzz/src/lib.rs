@@ -1,7 +1,7 @@
-//! Shared by the fuzz targets: other ways in which the same bytes could come.
+//! Code that the fuzz targets share: other cuts of the same bytes, and checks of traces.
 //!
 //! Each target is one file in `fuzz_targets/`, with readable seeds in `corpus/TARGET/` and a line
-//! in `Cargo.toml`. `cargo xtask fuzz` builds and runs them; so does `cargo fuzz run TARGET`.
+//! in `Cargo.toml`. `cargo xtask fuzz` and `cargo fuzz run TARGET` build and run the targets.
 
 #![forbid(unsafe_code)]
 
@@ -10,8 +10,8 @@ use std::io::Cursor;
 use duality_trace::readers::{Format, Rules, make_of};
 use duality_trace::{Trace, file};
 
-/// Cuts bytes into pieces as a network could. The bytes alone decide where. So a seed is exactly
-/// what a peer sends, and a crash is reproducible.
+/// Cuts bytes into pieces as a network could. The bytes alone decide the places of the cuts. So a
+/// seed is exactly the bytes of a peer, and a crash is reproducible.
 #[must_use]
 pub fn split(bytes: &[u8]) -> Vec<&[u8]> {
     let mut random = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
@@ -23,7 +23,7 @@ pub fn split(bytes: &[u8]) -> Vec<&[u8]> {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        // Mostly short pieces, and a long one now and then.
+        // Most pieces are short, and some are long.
         let longest = if random & 7 == 0 { 200 } else { 12 };
         let length = 1 + (random >> 8) as usize % longest;
         let (piece, after) = rest.split_at(length.min(rest.len()));
@@ -33,18 +33,18 @@ pub fn split(bytes: &[u8]) -> Vec<&[u8]> {
     pieces
 }
 
-/// Cuts bytes into single ones.
+/// Cuts bytes into single bytes.
 #[must_use]
 pub fn bytewise(bytes: &[u8]) -> Vec<&[u8]> {
     bytes.chunks(1).collect()
 }
 
-/// Reads bytes as a log of this format. There is a trace that keeps its promises, or an error of
-/// one line.
+/// Reads bytes as a log of this format. The result is a trace that keeps its promises, or an error
+/// of one line.
 ///
 /// # Panics
 ///
-/// If that is not so.
+/// Panics if the result is neither.
 pub fn check_log(bytes: &[u8], format: Format) {
     for paths in [false, true] {
         let rules = Rules { paths, ..Rules::default() };
@@ -62,11 +62,11 @@ pub fn check_log(bytes: &[u8], format: Format) {
     }
 }
 
-/// A trace keeps its promises, and is read back from its file as it was.
+/// Checks that a trace keeps its promises, and that reading its file gives the same trace.
 ///
 /// # Panics
 ///
-/// If that is not so.
+/// Panics if a check fails.
 pub fn check_trace(trace: &Trace) {
     assert!(trace.connections.is_sorted_by_key(|connection| connection.start));
     for connection in trace {

@@ -1,10 +1,12 @@
-"""Processor time for each request as a multiple of one subject's, block by block, from results of `duality compare`.
+"""Compares the processor time for a request with one subject's, block by block, from results of
+`duality compare`.
 
     python3 scripts/run/beside.py [--markdown] SUBJECT RESULTS.jsonl…
 
-In a block all servers are driven in turn within a second or so. So the ratio within a block does not mind what else the machine does.
-Prints the median of the blocks' ratios and their quartiles; with --markdown as one table of all files, with a column for each experiment
-and number of connections.
+A block loads all servers in turn within about a second. So other work of the machine does not
+change the ratio within a block. Prints the median of the blocks' ratios and their quartiles. With
+--markdown, prints one table of all files, with a column for each experiment and number of
+connections.
 """
 
 import json
@@ -44,7 +46,8 @@ def told(values):
 
 
 def table(base, paths):
-    """A table of all files. A subject's name may begin with what all subjects of its file begin with, as the base does."""
+    """A table of all files. A subject's name may begin with the common prefix of its file, as the
+    base's name does."""
     kind, _, base_name = base.rpartition("-")
     columns, rows = [], {}
     for path in paths:

@@ -1,7 +1,9 @@
-"""Many clients in one process: each is a generator that sends and waits for whole answers.
+"""Runs many clients in one process. Each client is a generator that sends and waits for whole
+answers.
 
-A client yields `(bytes, complete)`. `complete` gets what has arrived and whether the server has closed, and returns the length of
-the answer, or `None` while some of it is missing. The generator is given the answer.
+A client yields `(bytes, complete)`. `complete` gets the arrived bytes, and whether the server has
+closed. It returns the length of the answer, or `None` while bytes are missing. The generator
+receives the answer.
 """
 
 import errno
@@ -78,7 +80,7 @@ def result(buffer, closed):
 
 
 def without_date(answer):
-    """What an answer of HTTP says apart from the time."""
+    """An answer of HTTP without the time."""
     volatile = (b"date:", b"last-modified:", b"etag:", b"expires:")
     head, mark, body = answer.partition(b"\r\n\r\n")
     lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(volatile)]
@@ -177,7 +179,7 @@ class Client:
         self.closed = not data
         if self.complete is None:
             if self.closed:
-                # It has had its answer, and the others have not.
+                # This client has its answer, and the others have not.
                 self.crowd.poll.unregister(self.connection)
                 self.registered = False
             return
@@ -191,7 +193,7 @@ class Client:
         self.crowd.requests += 1
         self.complete = None
         if self.new:
-            # The first answer came: wait until every other client has its own.
+            # After the first answer, the client waits until every other client has an answer.
             self.new = False
             self.crowd.opening -= 1
             self.crowd.waiting.append(self)

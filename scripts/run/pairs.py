@@ -2,8 +2,8 @@
 
     scripts/run/pairs.py DUALITY PAIRS CONNECTIONS,… -- ./server {port} FOLDER [/path]
 
-The server runs on processor 0, wrk on processor 1, three seconds at a time. Prints each pair's ratio and their median. A path after
-the folder is what wrk asks for.
+The server runs on processor 0, wrk on processor 1, three seconds at a time. Prints each pair's
+ratio and their median. wrk asks for the path after the folder.
 """
 
 import os

@@ -7,7 +7,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def family(root):
-    """The process and all that descend from it."""
+    """The process and all its descendants."""
     parents = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:

@@ -1,4 +1,5 @@
-"""The servers of `scripts/run_servers.py`: how each is started, and what its clients say."""
+"""The servers of `scripts/run_servers.py`: the command of each, and the conversation of its
+clients."""
 
 import os
 import shutil
@@ -59,7 +60,8 @@ def write(folder, name, text):
 
 
 def allowed(count):
-    """How many clients a server is told to expect. A server may see a crowd connect before it has seen the last one leave."""
+    """The number of clients that a server is told to expect. A server may see a crowd connect
+    before it has seen the last crowd leave."""
     return 2 * count + 100
 
 
@@ -197,7 +199,7 @@ def in_mariadb(number, rounds):
     said = b""
     for turn in range(rounds):
         changed = yield query(f"REPLACE INTO t VALUES ({number}, REPEAT('{turn} {number},', 5))"), clients.result
-        # How many rows a REPLACE changes depends on what was there before.
+        # The number of rows that a REPLACE changes depends on the rows before it.
         said += changed if turn else b""
         said += yield query(f"SELECT a, b, LENGTH(b) FROM t WHERE a = {number}"), clients.result
     return said

@@ -1,5 +1,5 @@
-/* What threads cost: nanoseconds of this process's processor time for each operation. Run it
- * natively and by `duality run`:
+/* The costs of threads: nanoseconds of this process's processor time for each operation. Run the
+ * program natively and by `duality run`:
  *
  * ```sh
  * cc -O2 -pthread -o threads scripts/run/threads.c

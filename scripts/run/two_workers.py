@@ -1,8 +1,10 @@
-"""Throughput of programs natively and by `duality run --cores 2`, in alternating pairs, on all processors.
+"""Compares the throughput of programs natively and by `duality run --cores 2`, in alternating
+pairs, on all processors.
 
     two_workers.py DUALITY mariadb|memcached|cpu ROUNDS
 
-The client of a server shares the processors. `cpu` compresses this machine's Rust libraries, so it takes a build first.
+The client of a server shares the processors. `cpu` compresses this machine's Rust libraries, so
+build first.
 """
 
 import glob

@@ -1,11 +1,13 @@
-"""Unit costs of threads: an unmodified pthreads program natively and by `duality run`, State Threads and GNU Pth, in turn.
+"""Measures unit costs of threads, in turn: an unmodified pthreads program natively and by `duality
+run`, State Threads and GNU Pth.
 
     cargo xtask peers
     python3 scripts/run/units.py DUALITY ROUNDS [COST,…]
 
-All programs are those of peers/, on processor 0. Each round asks each program for each cost once, in an order that is
-drawn anew. Prints the median of the rounds, with the least and the greatest, as a table in Markdown: nanoseconds of
-processor time, user and kernel, so that other jobs on the machine count little.
+The programs come from peers/ and run on processor 0. Each round asks each program for each cost
+once, in a new random order. Prints the median of the rounds, with the least and the greatest, as a
+table in Markdown. The figures are nanoseconds of processor time, user and kernel, so that other
+jobs on the machine count little.
 """
 
 import pathlib
@@ -15,7 +17,7 @@ import statistics
 import subprocess
 import sys
 
-# How often each cost is paid in a round: a tenth of a second or so, natively.
+# The number of operations in a round: about a tenth of a second, natively.
 COUNTS = {
     "spawn": 20_000,
     "yield-2": 200_000,
@@ -41,7 +43,8 @@ WHAT = {
 
 
 def processor_time(words, cost, count):
-    """Seconds of processor time of a program that pays a cost so often; None where it has no such thing or fails."""
+    """Seconds of processor time of a program for `count` operations. None if the program lacks the
+    operation or fails."""
     command = ["taskset", "-c", "0", *words, cost, str(count)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     said = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -54,7 +57,8 @@ def processor_time(words, cost, count):
 
 
 def ask(words, cost, count):
-    """Nanoseconds of processor time for each; the start of the program is in both terms of the difference."""
+    """Nanoseconds of processor time for each operation. The start of the program is in both terms
+    of the difference."""
     few = count // 10
     times = [processor_time(words, cost, many) for many in (few, count)]
     return None if None in times else 1e9 * (times[1] - times[0]) / (count - few)

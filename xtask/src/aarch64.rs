@@ -1,8 +1,9 @@
-//! `cargo xtask aarch64`: compiles what has code for aarch64, and runs its tests under qemu-user:
-//! the switch of stacks, and the pollers.
+//! `cargo xtask aarch64`: compiles the crates with code for aarch64, and runs their tests under
+//! qemu-user: the switch of stacks, and the pollers.
 //!
-//! Debian has what it needs: gcc-aarch64-linux-gnu and qemu-user. Where one is missing, the step is
-//! skipped. `run`, `cc` and `c++` are for x86_64, and are not tested here.
+//! The step needs gcc-aarch64-linux-gnu and qemu-user, which are packages of Debian. If one is
+//! missing, the step is skipped. `run`, `cc` and `c++` are for x86_64 only, and are not tested
+//! here.
 
 use std::process::Command;
 
@@ -10,14 +11,15 @@ use crate::outcome::Outcome::{self, Partly, Passed, Skipped};
 use crate::outcome::{cargo_command, execute_tests};
 use crate::{Workspace, tools};
 
-/// What this command does, for the help.
+/// The help's text about this command.
 pub(crate) const ABOUT: &str = "tests fibers and pollers for aarch64, under qemu-user";
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const LINKER: &str = "aarch64-linux-gnu-gcc";
 const EMULATOR: &str = "qemu-aarch64";
 
-/// The tests: a crate, which of its tests, what qemu-user cannot run of them, and why.
+/// The tests: a crate, the selection of its tests, the tests that qemu-user cannot run, and the
+/// reason.
 const TESTS: [(&str, &str, &str, &str); 2] = [
     (
         "duality-fiber",
@@ -33,7 +35,7 @@ const TESTS: [(&str, &str, &str, &str); 2] = [
     ),
 ];
 
-/// Builds and tests.
+/// Builds the crates and runs their tests.
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
     for program in [LINKER, EMULATOR] {
         if tools::find(program).is_none() {

@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: builds the fuzz targets of `fuzz/` as cargo-fuzz would, which need not be
-//! installed, and runs each for a bounded time.
+//! `cargo xtask fuzz`: builds the fuzz targets of `fuzz/` and runs each for a bounded time. The
+//! build uses the flags of cargo-fuzz, which need not be installed.
 //!
 //! ```text
 //!   fuzz/corpus/TARGET             seeds, which are read and never written
@@ -16,11 +16,11 @@ use std::process::Command;
 use crate::Workspace;
 use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
 
-/// Seconds that all targets together get in `cargo xtask test`.
+/// The seconds of all targets together in `cargo xtask test`.
 const SECONDS: u64 = 40;
 
-/// What cargo-fuzz passes to rustc: coverage that libFuzzer is led by, `cfg(fuzzing)`, and
-/// AddressSanitizer. Assertions and overflow checks are in the profile of fuzz/Cargo.toml.
+/// The flags that cargo-fuzz passes to rustc: coverage to lead libFuzzer, `cfg(fuzzing)`, and
+/// AddressSanitizer. The profile of fuzz/Cargo.toml has assertions and overflow checks.
 const FLAGS: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -32,12 +32,12 @@ const FLAGS: &[&str] = &[
     "-Ccodegen-units=1",
 ];
 
-/// What is to be run; see [`Options::read`].
+/// The targets to run; see [`Options::read`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// All targets, if it is none.
+    /// The target to run. `None` means all targets.
     target: Option<String>,
-    /// For each target; a share of [`SECONDS`], if it is none.
+    /// The seconds for each target. `None` means a share of [`SECONDS`].
     seconds: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// Returns what is wrong with the arguments.
     pub(crate) fn read(arguments: &[&str]) -> Result<Self, String> {
         let mut options = Self::default();
         let mut rest = arguments.iter();
@@ -67,14 +67,14 @@ impl Options {
     }
 }
 
-/// Builds the targets and runs those that are asked for.
+/// Builds the targets and runs the requested targets.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
     let mut targets = match targets(&workspace.root) {
         Ok(targets) => targets,
         Err(error) => return Failed(format!("cannot list fuzz/fuzz_targets: {error}")),
     };
     let seconds = options.seconds.unwrap_or_else(|| (SECONDS / targets.len() as u64).max(1));
-    // A test gives the same result for the same source. With a time given, each run has a new seed
+    // A test gives the same result for the same source. If a time is given, each run has a new seed
     // and reaches new inputs.
     let seed = options.seconds.is_none().then_some(1);
     if let Some(wanted) = &options.target {
@@ -112,7 +112,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Outcome {
     }
 }
 
-/// The names of the targets, in the order of the alphabet.
+/// The names of the targets, in alphabetical order.
 fn targets(root: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(root.join("fuzz/fuzz_targets"))? {
@@ -123,7 +123,7 @@ fn targets(root: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The platform that the nightly compiler builds for; `None` without one.
+/// The platform that the nightly compiler builds for; `None` without a nightly compiler.
 pub(crate) fn nightly_host() -> Option<String> {
     let output = nightly("rustc").arg("-vV").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
@@ -131,12 +131,12 @@ pub(crate) fn nightly_host() -> Option<String> {
     host.filter(|_| output.status.success()).map(str::to_owned)
 }
 
-/// A program of the nightly toolchain. `cargo +nightly` would not do: beneath `cargo xtask`, cargo
-/// is that of the toolchain in use.
+/// A program of the nightly toolchain. `cargo +nightly` does not work here: beneath `cargo xtask`,
+/// `cargo` is the program of the current toolchain.
 pub(crate) fn nightly(program: &str) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", program]);
-    // They name the programs of the other toolchain, or flags of its own.
+    // These variables name programs or flags of the other toolchain.
     for name in ["RUSTC", "RUSTDOC", "CARGO", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
         command.env_remove(name);
     }
@@ -150,7 +150,7 @@ fn build(
     target: Option<&str>,
 ) -> Result<(), String> {
     let mut command = nightly("cargo");
-    // With a target named, build scripts and macros are built without the flags.
+    // Because of `--target`, cargo builds build scripts and macros without the flags.
     command.args(["build", "--quiet", "--profile=brief", "--locked", "--target", host]);
     match target {
         Some(target) => command.args(["--bin", target]),
@@ -165,7 +165,7 @@ fn build(
     }
 }
 
-/// Where one target finds and leaves things.
+/// The folders of one target.
 struct Place<'p> {
     seeds: PathBuf,
     folder: &'p Path,
@@ -173,7 +173,8 @@ struct Place<'p> {
 }
 
 impl Place<'_> {
-    /// Runs the target: what it did, or what it found and how to see it again.
+    /// Runs the target. Returns a line about the run. The error tells the finding, and how to
+    /// replay it.
     fn run(&self, program: &Path, seconds: u64, seed: Option<u32>) -> Result<String, String> {
         let found = self.make("found")?;
         let crashes = self.make("crashes")?;
@@ -181,12 +182,12 @@ impl Place<'_> {
         let log = File::create(&log_path)
             .map_err(|error| format!("cannot write {}: {error}", log_path.display()))?;
         let mut command = Command::new(program);
-        // What is new goes to the first folder; the others are read.
+        // libFuzzer writes new inputs to the first folder, and reads the other folders.
         command.args([&found, &self.seeds]);
         command.arg(format!("-max_total_time={seconds}"));
         command.arg(format!("-artifact_prefix={}/", crashes.display()));
         command.args(seed.map(|seed| format!("-seed={seed}")));
-        // In seconds for one input, of a build that is not optimised; in MiB; and in bytes.
+        // The limits of one input: seconds (the build is not optimised), MiB and bytes.
         command.args(["-timeout=60", "-rss_limit_mb=2048", "-max_len=4096"]);
         command.args(["-print_final_stats=1"]).stderr(log);
         let status = command.status().map_err(|error| format!("cannot be run: {error}"))?;
@@ -206,7 +207,7 @@ impl Place<'_> {
         Err(problem + &format!("\n  more:      {}", log_path.display()))
     }
 
-    /// A folder of the target's own, which is made if need be.
+    /// Makes a folder of this kind for the target, unless it exists.
     fn make(&self, kind: &str) -> Result<PathBuf, String> {
         let path = self.folder.join(kind).join(self.target);
         fs::create_dir_all(&path)
@@ -215,7 +216,7 @@ impl Place<'_> {
     }
 }
 
-/// What stands after `label` on its line.
+/// The rest of the line after `label`.
 fn after<'t>(text: &'t str, label: &str) -> Option<&'t str> {
     text.lines().find_map(|line| Some(line.split_once(label)?.1.trim()))
 }
@@ -250,7 +251,8 @@ mod tests {
         assert_eq!(after(said, "nothing"), None);
     }
 
-    /// A target without its entry would not be built, and one without seeds begins with nothing.
+    /// Cargo does not build a target without an entry, and a target without seeds begins with
+    /// nothing.
     #[test]
     fn every_target_is_in_the_manifest_and_has_seeds() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();

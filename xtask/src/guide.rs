@@ -7,7 +7,7 @@
 //!   target/guide/book/      the book, by mdBook
 //! ```
 //!
-//! `cargo xtask tidy` makes the same checks, and needs no mdBook.
+//! `cargo xtask tidy` makes the same checks without mdBook.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,14 +19,14 @@ use crate::pages::{architectures, links};
 use crate::tidy::{self, Tree};
 use crate::{Workspace, tools};
 
-/// What this command does, for the help.
+/// The help's text about this command.
 pub(crate) const ABOUT: &str =
     "writes the architectures' pages, checks the guide, and builds it by mdBook";
 
-/// Where the repository's files can be read.
+/// The address of the repository's files.
 const REPOSITORY: &str = "https://github.com/duality-dev/duality/blob/main";
 
-/// Writes the pages, checks all pages, and builds the book where mdBook is there.
+/// Writes the pages, checks all pages, and builds the book if mdBook is installed.
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
     let made = read(workspace).and_then(|tree| write_pages(workspace, &tree));
     if let Err(problem) = made.and_then(|()| check(workspace)) {
@@ -65,7 +65,7 @@ fn write_pages(workspace: &Workspace, tree: &Tree) -> Result<(), String> {
     Ok(())
 }
 
-/// The rules of tidy about the guide.
+/// Applies the rules of tidy about the guide.
 fn check(workspace: &Workspace) -> Result<(), String> {
     let found = tidy::check_guide(&read(workspace)?);
     for violation in &found {
@@ -103,7 +103,7 @@ fn copy(root: &Path, from: &str, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The page at `path` with links that leave docs/ turned into addresses.
+/// The page at `path`, with addresses in place of links that leave docs/.
 fn staged(path: &str, text: &str) -> String {
     let mut page = String::new();
     let mut end = 0;

@@ -1,7 +1,7 @@
 //! The workspace's own commands: `cargo xtask test` runs every check that a change must pass,
-//! `cargo xtask STEP` one of them.
+//! `cargo xtask STEP` runs one check.
 //!
-//! It depends on nothing but std, because it is the first thing that a fresh machine compiles.
+//! xtask depends only on std, because a fresh machine compiles xtask first.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "what it prints is its result")]
 #![forbid(unsafe_code)]
@@ -27,17 +27,17 @@ use std::process::ExitCode;
 
 use steps::{SOAK, STEPS};
 
-/// Where a command works.
+/// The folders that a command works in.
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
-    /// Where cargo puts what it builds; what xtask downloads goes into its folder `xtask`.
+    /// Cargo's target directory. Downloads of xtask go into its folder `xtask`.
     pub(crate) target: PathBuf,
 }
 
 impl Workspace {
     fn locate() -> Self {
-        // Known when xtask is compiled, and right wherever it is started from: a moved work tree is
-        // compiled again.
+        // The root is known when xtask is compiled, and does not depend on the current directory.
+        // Cargo compiles a moved work tree again.
         let root = Path::new(env!("CARGO_MANIFEST_DIR"))
             .parent()
             .expect("xtask is a folder of the workspace")
@@ -87,13 +87,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what is wrong with the command line; exit code 2, as everywhere in Duality.
+/// Prints what is wrong with the command line. Returns exit code 2, as every command of Duality.
 fn refuse(problem: &str) -> ExitCode {
     eprintln!("xtask: {problem}; `cargo xtask --help` lists the commands");
     ExitCode::from(2)
 }
 
-/// How wide a line of the help may be.
+/// The most columns of a line of the help.
 const COLUMNS: usize = 80;
 
 fn help() -> String {
@@ -118,7 +118,7 @@ fn help() -> String {
     text
 }
 
-/// A name in so many columns, and beside it what it is, wrapped.
+/// A line of the help: a name in `columns` columns, and beside it the wrapped text `about`.
 fn entry(name: &str, columns: usize, about: &str) -> String {
     let mut lines = vec![format!("  {name:<columns$}")];
     for word in about.split(' ') {

@@ -1,10 +1,10 @@
-//! `cargo xtask miri`: the unsafe code that Miri can run, under Miri, which looks at every access
+//! `cargo xtask miri`: runs the unsafe code that Miri can run under Miri, which checks every access
 //! to memory.
 //!
-//! Miri interprets: a test takes some thousand times as long as elsewhere, and system calls that it
-//! does not know end it. So what it is given is chosen: tables, queues, join cells and whole loops
-//! of state machines, on epoll. It knows neither fibers (assembly) nor io_uring; `cargo xtask soak`
-//! has these under AddressSanitizer.
+//! Miri interprets: a test takes some thousand times as long as on a processor, and an unknown
+//! system call ends the test. So the tests are chosen: tables, queues, join cells and whole loops
+//! of state machines, on epoll. Miri knows neither fibers (assembly) nor io_uring; `cargo xtask
+//! soak` tests both under AddressSanitizer.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,12 +14,11 @@ use crate::fuzz::nightly;
 use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
 use crate::outcome::execute;
 
-/// After so long no further group is begun. What all take on a machine that does nothing else is
-/// half of it.
+/// After this time no further group begins. On an idle machine, all groups take half of this time.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Clocks and descriptors are those of the machine; stacks and wakers turn integers into pointers,
-/// which is allowed to them.
+/// Tests use the machine's clocks and descriptors. Stacks and wakers may turn integers into
+/// pointers.
 const FLAGS: &str = "-Zmiri-disable-isolation -Zmiri-permissive-provenance";
 
 /// Tests of one program, by parts of their names.
@@ -27,7 +26,7 @@ struct Group {
     package: &'static str,
     program: &'static [&'static str],
     tests: &'static [&'static str],
-    /// What Miri cannot do, or takes minutes for.
+    /// The tests that Miri cannot run, or that take minutes.
     without: &'static [&'static str],
 }
 
@@ -44,8 +43,8 @@ const GROUPS: &[Group] = &[
             "visibility::thread_slots::",
             "visibility::shown_task::",
         ],
-        // For the first, its memory is the allocator's, which has no limit; threads that contend
-        // take seconds.
+        // The first test needs a limit on memory, and the allocator under Miri has none. Threads
+        // that contend take seconds.
         without: &["more_than_there_is_is_refused", "a_slot_is_taken_by_one_at_a_time"],
     },
     Group {
@@ -99,7 +98,7 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
         if let Failed(reason) = execute(group.command(workspace).arg("--no-run")) {
             return Failed(reason);
         }
-        // To compile is not counted.
+        // The time to compile the first group does not count.
         if begin.get_or_insert_with(Instant::now).elapsed() > LIMIT {
             println!("after {} of {} groups the time is over", number, GROUPS.len());
             break;
@@ -118,7 +117,7 @@ impl Group {
         command.args(["miri", "test", "--quiet", "--locked", "--package", self.package]);
         command.args(self.program).current_dir(&workspace.root);
         command.env("CARGO_TARGET_DIR", workspace.target.join("miri"));
-        // A property holds for two cases, or Miri finds what is wrong with one of them.
+        // Two cases of each property are enough: Miri sees a faulty access in any case.
         command.env("MIRIFLAGS", FLAGS).env("PROPTEST_CASES", "2");
         command
     }

@@ -1,4 +1,4 @@
-//! How a step ends, and how it runs a command.
+//! The outcome of a step, and the ways in which a step runs a command.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -7,14 +7,14 @@ use Outcome::{Failed, Partly, Passed};
 
 use crate::Workspace;
 
-/// How a step ended.
+/// The outcome of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
-    /// It passed, without the tests that this machine cannot run.
+    /// The step passed, without the tests that this machine cannot run.
     Partly(String),
     Failed(String),
-    /// Not run, because of something that this machine lacks.
+    /// The step did not run, because this machine lacks something.
     Skipped(String),
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn cargo_command(workspace: &Workspace) -> Command {
     command
 }
 
-/// Runs tests on this terminal, and counts those that say `skipped: WHY` on standard error.
+/// Runs tests on this terminal, and counts the tests that print `skipped: WHY` on standard error.
 pub(crate) fn execute_tests(command: &mut Command) -> Outcome {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = match command.stderr(Stdio::piped()).spawn() {
@@ -46,7 +46,7 @@ pub(crate) fn execute_tests(command: &mut Command) -> Outcome {
     }
 }
 
-/// `14 times skipped: no ring; needs root`.
+/// Returns an outcome such as `14 times skipped: no ring; needs root`.
 fn skipped(reasons: &mut Vec<String>) -> Outcome {
     let count = reasons.len();
     reasons.sort();
@@ -57,7 +57,7 @@ fn skipped(reasons: &mut Vec<String>) -> Outcome {
     }
 }
 
-/// Runs `command` on this terminal; what it prints is its own.
+/// Runs `command` on this terminal, with its output unchanged.
 pub(crate) fn execute(command: &mut Command) -> Outcome {
     let name = command.get_program().to_string_lossy().into_owned();
     match command.status() {

@@ -1,4 +1,4 @@
-//! `cargo xtask package`: builds what an installation has, and a Debian package of it.
+//! `cargo xtask package`: builds the files of an installation, and a Debian package of these files.
 //!
 //! ```text
 //!   target/dist/duality                       the command, optimised throughout (profile `dist`)
@@ -19,7 +19,7 @@ use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
 use crate::outcome::{cargo_command, execute};
 use crate::{Workspace, convert, tools};
 
-/// The shells, and the file that each reads.
+/// The shells, and the file of completions that each reads.
 const SHELLS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions/duality"),
     ("zsh", "zsh/vendor-completions/_duality"),
@@ -37,10 +37,19 @@ const SETTINGS: [(&str, &str); 4] = [
     ("site/index.html", "share/doc/duality"),
 ];
 
-/// Builds the folder, and the package where cargo-deb is there.
+/// Builds the folder. If cargo-deb is installed, builds the package too.
 pub(crate) fn run(workspace: &Workspace) -> Outcome {
     let mut build = cargo_command(workspace);
-    build.args(["build", "--profile", "dist", "--locked", "--package", "duality"]);
+    build.args([
+        "build",
+        "--profile",
+        "dist",
+        "--locked",
+        "--package",
+        "duality",
+        "--features",
+        "rustls",
+    ]);
     match execute(&mut build) {
         Passed => {}
         other => return other,

@@ -1,8 +1,8 @@
-//! `cargo xtask peers`: the programs of peers/, which `duality model --costs` and `duality compare
-//! --peers` measure beside what is ours.
+//! `cargo xtask peers`: builds the programs of peers/. `duality model --costs` and `duality compare
+//! --peers` measure these programs beside our own code.
 //!
-//! They go to `target/peers`, where those commands look for them. A peer is left out if its package
-//! cannot be had, and a line names the peer. Users of Duality need none of them.
+//! The programs go to `target/peers`, where both commands look for them. If a peer's package is not
+//! available, the peer is left out, and a line names it. Users of Duality need no peers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,10 +10,10 @@ use std::{fs, io};
 
 use crate::{Workspace, tools};
 
-/// One peer: its source and what its compiler needs.
+/// One peer: its source and the needs of its compiler.
 struct Peer {
     name: &'static str,
-    /// Where its source is.
+    /// The folder of its source.
     folder: &'static str,
     needs: Needs,
 }
@@ -21,7 +21,7 @@ struct Peer {
 enum Needs {
     /// A C compiler, a library to link with, and a header from a Debian package.
     C { library: &'static str, header: &'static str, package: &'static str },
-    /// Go itself.
+    /// The Go compiler.
     Go,
 }
 
@@ -57,7 +57,7 @@ const fn c(
 ///
 /// # Errors
 ///
-/// A peer that does not compile although all is there.
+/// Names a peer that does not compile although all packages are there.
 pub(crate) fn build(workspace: &Workspace) -> Result<Vec<String>, String> {
     let folder = workspace.target.join("peers");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -97,15 +97,15 @@ fn missing_packages(has: impl Fn(&str) -> bool) -> Vec<&'static str> {
     packages
 }
 
-/// The command that makes `program` of a peer, or what is lacking for it.
+/// The command that makes `program` of a peer, or what the machine lacks for the peer.
 fn compiler(workspace: &Workspace, peer: &Peer, program: &Path) -> Result<Command, String> {
     let folder = workspace.root.join(peer.folder);
     match peer.needs {
         Needs::C { library, header, package } => {
             if !Path::new(header).is_file() {
-                return Err(format!("no {header}, which Debian's {package} has"));
+                return Err(format!("no {header}: install Debian's {package}"));
             }
-            let cc = tools::find("cc").ok_or("no C compiler `cc`, which Debian's gcc has")?;
+            let cc = tools::find("cc").ok_or("no C compiler `cc`: install Debian's gcc")?;
             let mut command = Command::new(cc);
             command.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o"]);
             command.arg(program).arg(folder.join(peer.name).with_extension("c")).arg(library);
@@ -114,7 +114,7 @@ fn compiler(workspace: &Workspace, peer: &Peer, program: &Path) -> Result<Comman
         Needs::Go => {
             let go = go().ok_or("no `go`, neither on the path nor in /usr/local/go")?;
             let mut command = Command::new(go);
-            // Whatever version it is will do; it must not fetch another one.
+            // Any version of Go is good enough. Go must not fetch another version.
             command.env("GOTOOLCHAIN", "local").args(["build", "-o"]).arg(program);
             command.arg(folder.join(peer.name).with_extension("go"));
             Ok(command)
@@ -122,7 +122,7 @@ fn compiler(workspace: &Workspace, peer: &Peer, program: &Path) -> Result<Comman
     }
 }
 
-/// Go, which its own installer puts where no path leads.
+/// The path of Go. Go's own installer uses a folder outside PATH.
 fn go() -> Option<PathBuf> {
     let installed = PathBuf::from("/usr/local/go/bin/go");
     tools::find("go").or_else(|| installed.is_file().then_some(installed))

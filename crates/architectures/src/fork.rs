@@ -7,10 +7,10 @@
 //!                         └──────▶ [ child: serve ─ exit ]
 //! ```
 //!
-//! What waits: each child, for its own client; the parent, in accept. Cost of a connection: a
-//! process (page tables copied, pages copied when written to). What breaks first: processes
+//! What waits: each child, for its own client, and the parent, in accept. Cost of a connection: a
+//! process (its page tables, and each page that one side writes to). What breaks first: processes
 //! (`ulimit -u`, `kernel.pid_max`). Children share no memory. When to choose it: connections live
-//! long and must be kept apart, so that a crash or a leak harms one alone. Source: Kerneis &
+//! long and must be isolated, so that a crash or a leak harms only one. Source: Kerneis &
 //! Chroboczek 2009; ZeroHTTPd, `02_forking`.
 
 use std::io;
@@ -65,7 +65,7 @@ impl Architecture for Fork {
         let listener = server.into_listener();
         let mut children = Children::new()?;
         let connections = Connections::default();
-        // A child's descriptors and memory are not the parent's, so nothing is checked here.
+        // Children have their own descriptors and memory, so the parent checks none.
         let admission = Admission::unlimited();
         let door = Door::<InPlace>::new(listener, &service, limit, &connections, admission);
         let mut door = Some(door);
@@ -74,7 +74,7 @@ impl Architecture for Fork {
             while let Some(accepting) = &mut door {
                 children.reap_all();
                 let served = children.count();
-                // While it has children to reap, the parent waits only for short times.
+                // While there are children to reap, the parent waits only for short times.
                 let next = match (served, accepting.waiting()) {
                     (0, _) => Ok(accepting.next(|| 0).await),
                     (_, 0) => timeout(ROUND, accepting.next(|| served)).await,

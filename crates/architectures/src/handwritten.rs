@@ -1,4 +1,4 @@
-//! `handwritten`: an event loop; each connection is a state machine that a person wrote.
+//! `handwritten`: an event loop; each connection is a state machine written by hand.
 //!
 //! ```text
 //!   accept queue ▶▶  one kernel thread (one for each of --cores)
@@ -10,14 +10,15 @@
 //! ```
 //!
 //! What waits: the kernel thread, in epoll_wait(2), for all connections. A connection is the state
-//! that its author chose to keep. Cost of a connection: that state, no stack, no thread and no
-//! task. What breaks first: descriptors. When to choose it: to learn what the compiler's conversion
+//! that its author chose to keep. Cost of a connection: only that state, no stack, thread or task.
+//! What breaks first: descriptors. When to choose it: to learn what the compiler's conversion
 //! costs; as a server, only if that price matters. Source: nginx. Demsky 2001 and Kerneis &
 //! Chroboczek 2009 say that no programmer should have to write such machines.
 //!
-//! In all that is measured, it differs from `epoll` only in its hand-written state machine. So the
-//! difference between the two is the price of the compiler's conversion. It carries the services
-//! that have such a machine ([`Served::by_hand`](crate::Served::by_hand)), and knows none of them.
+//! `handwritten` differs from `epoll` only in its state machines and the loop that calls them
+//! directly. So the measured difference is the price of the compiler's conversion. `handwritten`
+//! runs every service that has a machine written by hand
+//! ([`Served::by_hand`](crate::Served::by_hand)).
 
 use std::io;
 

@@ -5,9 +5,9 @@
 //!                           ▲───────────────────────────┘
 //! ```
 //!
-//! What waits: the process, for its one client; every other client waits in the accept queue. Cost
-//! of a connection: nothing but its descriptor. What breaks first: patience. When to choose it:
-//! clients come one at a time, or a comparison needs its slowest baseline. Source: ZeroHTTPd,
+//! What waits: the process, for its one client. All other clients wait in the accept queue. Cost of
+//! a connection: nothing but its descriptor. What breaks first: the clients' time limits. When to
+//! choose it: clients come one at a time, or a comparison needs a baseline. Source: ZeroHTTPd,
 //! `01_iterative`.
 
 use std::io;

@@ -1,7 +1,7 @@
 //! Server architectures: how connections become processes, threads and events.
 //!
 //! Each file is one architecture and reads as its definition. All of them run the same [`Served`],
-//! compiled once. They differ in how connections wait:
+//! compiled once. The architectures differ in how connections wait:
 //!
 //! | file | a connection is | waits in |
 //! | --- | --- | --- |
@@ -18,8 +18,8 @@
 //! | [`handwritten`] | a state machine written by hand | the loop |
 //!
 //! A new architecture is a file with a type that implements [`Architecture`], and a line in the
-//! registry, [`ALL`]. Help, comparison, tests and report take it from there. A crate of its own can
-//! add further ones to a program's [`Registry`].
+//! registry, [`ALL`]. Help, comparison, tests and report read the registry. Another crate can add
+//! architectures to a program's [`Registry`].
 
 #![warn(missing_debug_implementations)]
 
@@ -49,7 +49,7 @@ pub use common::server::Server;
 pub use common::{signals, usage};
 pub use registry::Registry;
 
-/// Makes the registry: [`ALL`], and macros by which tests have a case for each member.
+/// Makes [`ALL`], and macros that give tests a case for each member.
 macro_rules! registry {
     ($dollar:tt; straight-line { $($name:ident $text:literal: $architecture:expr,)* } by-hand { $($hand:ident $by_hand:literal: $other:expr,)* }) => {
         /// Every architecture, in the order in which they are taught and shown.
@@ -103,22 +103,22 @@ pub trait Architecture: Sync {
     /// What it is, in one line.
     fn summary(&self) -> &'static str;
 
-    /// Which of the sources describe it.
+    /// The sources that describe it.
     fn source(&self) -> &'static str;
 
-    /// The needs of a service that it meets.
+    /// The needs of services that it meets.
     fn gives(&self) -> Needs;
 
-    /// How its service waits. `None` if it runs no straight-line service.
+    /// How its service waits. `None` if it runs no straight-line services.
     fn world(&self) -> Option<World>;
 
-    /// The runtime that runs its tasks, where that is none of ours. Connections and requests are
-    /// counted there. Tasks and their waits are not seen.
+    /// The foreign runtime that runs its tasks, if there is one. Duality counts connections and
+    /// requests there, but does not see tasks and their waits.
     fn foreign_runtime(&self) -> Option<ForeignRuntime> {
         None
     }
 
-    /// The poller of its loops with these options. `None` without loops.
+    /// The poller of its loops with these options. `None` if it has no loops.
     fn poller(&self, options: &Options) -> Option<Kind> {
         let _ = options;
         None
@@ -135,14 +135,14 @@ pub trait Architecture: Sync {
         false
     }
 
-    /// The most connections that it serves at a time, if this is fixed from the start. Further ones
-    /// wait until one ends.
+    /// The most connections that it serves at a time, if the number is fixed from the start.
+    /// Further connections wait until one ends.
     fn places(&self, options: &Options) -> Option<usize> {
         let _ = options;
         None
     }
 
-    /// What a connection takes of the things that the kernel limits, beside its descriptors.
+    /// The limited kernel resources that a connection takes, beside its descriptors.
     fn footprint(&self, options: &Options) -> Footprint;
 
     /// Why this machine cannot run it with these options, if it cannot.
@@ -151,8 +151,7 @@ pub trait Architecture: Sync {
         None
     }
 
-    /// What it uses on this machine in place of something better, and why. `None` if it lacks
-    /// nothing.
+    /// What this machine lacks for it, and what it uses instead. `None` if nothing is lacking.
     fn degraded(&self, options: &Options) -> Option<String> {
         let _ = options;
         None
@@ -162,12 +161,11 @@ pub trait Architecture: Sync {
     ///
     /// # Errors
     ///
-    /// If it cannot begin. Once it serves, a lack of descriptors, memory, threads or processes
-    /// makes it wait, not fail.
+    /// If it cannot begin. Later, it waits when descriptors, memory, threads or processes run out.
     fn serve(&self, server: Server) -> io::Result<()>;
 }
 
-/// A runtime that is none of ours, as an architecture uses it.
+/// A runtime of another project that runs the tasks of an architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForeignRuntime {
     /// The name, such as `tokio`.

@@ -8,12 +8,12 @@
 //! ```
 //!
 //! What waits: each thread, for a connection (from the list, or in accept) and then for its client.
-//! Cost of a connection: nothing but its descriptor; the threads are there. What breaks first: the
-//! number of workers, which is the number of connections served at a time. Others wait in the list,
-//! as many as there are descriptors for (or `--accept-queue` of them). Further connections wait in
-//! the kernel's accept queue, which drops connections that overflow it. If each thread accepts, all
-//! waiting connections are in that queue. When to choose it: few clients at a time, each for a
-//! short while, and a firm bound on threads. Source: Demsky 2001 (the list); ZeroHTTPd,
+//! Cost of a connection: its descriptor only, since the threads exist already. What breaks first:
+//! the number of workers, which is the number of connections served at a time. Others wait in the
+//! list, which holds as many as there are descriptors for (or `--accept-queue`). Further
+//! connections wait in the kernel's accept queue, and are dropped if it overflows. If each thread
+//! accepts, all waiting connections are in that queue. When to choose it: few clients at a time,
+//! each for a short while, and a firm bound on threads. Source: Demsky 2001 (the list); ZeroHTTPd,
 //! `05_prethreaded` (each accepts); Apache's worker in Kerneis & Chroboczek 2009.
 
 use std::collections::VecDeque;
@@ -64,7 +64,7 @@ impl Architecture for Pool {
     fn footprint(&self, options: &Options) -> Footprint {
         match options.hand_over {
             HandOver::Accept => Footprint::of_workers(options.workers),
-            // The others wait in the list.
+            // Other connections wait in the list.
             HandOver::List => Footprint {
                 accepted: options.accept_queue.map(|list| list.saturating_add(options.workers)),
                 ..Footprint::STATE
@@ -183,9 +183,9 @@ fn by_a_list(crew: &Crew, server: Server) -> io::Result<()> {
     Ok(())
 }
 
-/// Accepted connections that no thread has taken yet. Without a bound it takes all that come. If a
-/// connection overflows the kernel's accept queue, its client is silent for a second or longer,
-/// while threads may be idle.
+/// Accepted connections that no thread has taken yet. Without a bound, the list takes all that
+/// come. If a connection overflows the kernel's accept queue, its client is silent for a second or
+/// longer, while threads may be idle.
 struct List {
     /// How many connections may wait in the list, beside one for each waiting thread.
     size: usize,
@@ -220,7 +220,7 @@ impl List {
         Self { size, inner: Mutex::default(), changed, left, backlog, places }
     }
 
-    /// Whether connections wait while each thread has one.
+    /// Whether connections wait while each thread has a connection.
     fn others_wait(&self) -> bool {
         let inner = self.lock();
         inner.waiting == 0 && (!inner.streams.is_empty() || self.backlog.has_connections())
@@ -245,8 +245,8 @@ impl List {
         }
     }
 
-    /// The connection that has waited longest, as soon as there is one. `None` if there will be
-    /// none.
+    /// Waits for a connection, and returns the one that has waited longest. `None` if no more will
+    /// come.
     fn take(&self) -> Option<(TcpStream, Active)> {
         let mut inner = self.lock();
         inner.waiting += 1;

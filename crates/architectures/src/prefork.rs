@@ -8,10 +8,11 @@
 //! ```
 //!
 //! What waits: each child, in accept or for its client. For a new connection, the kernel wakes one
-//! child in accept. Cost of a connection: nothing but its descriptor; the processes are there. What
-//! breaks first: the number of workers, which is the number of connections served at a time. No
-//! memory is shared. When to choose it: code that is not thread-safe serves few clients at a time.
-//! Source: ZeroHTTPd, `03_preforking`; Apache's prefork in Kerneis & Chroboczek 2009.
+//! child in accept. Cost of a connection: its descriptor only, since the processes exist already.
+//! What breaks first: the number of workers, which is the number of connections served at a time.
+//! The processes share no memory. When to choose it: the code is not thread-safe, and serves few
+//! clients at a time. Source: ZeroHTTPd, `03_preforking`; Apache's prefork in Kerneis & Chroboczek
+//! 2009.
 
 use std::io;
 use std::thread;
@@ -68,7 +69,7 @@ impl Architecture for Prefork {
         let workers = server.options.workers.min(server.options.max_connections);
         let (service, limit) = (server.service.clone(), server.limit());
         let listener = server.into_listener();
-        // Each child has a copy of this.
+        // Each child has a copy of `members`.
         let members = Members::new(&listener, 1, limit)?;
         let mut listener = Some(listener);
         let mut children = Children::new()?;
@@ -99,7 +100,7 @@ impl Architecture for Prefork {
     }
 }
 
-/// Starts a child for each connection that came before the drain and that no worker has accepted.
+/// Starts a child for each connection that came before the drain and is not accepted yet.
 fn serve_the_rest(
     mut listener: Option<TcpListener>,
     service: &Served,

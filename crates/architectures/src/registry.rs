@@ -1,7 +1,7 @@
-//! The architectures of one program: those of this crate, and those that the program brings along.
+//! The architectures of one program: those of this crate, and those that the program adds.
 //!
-//! A program names its own in `main` (`Service::with_architectures` of the crate `duality`). They
-//! then appear wherever those of this crate do: in help, comparisons, results and reports.
+//! A program names its own in `main` (`Service::with_architectures` of the crate `duality`). The
+//! program's architectures then appear in help, comparisons, results and reports.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The architectures of this crate, and after them those that are `added`.
+    /// The architectures of this crate, followed by the `added` ones.
     ///
     /// # Panics
     ///
-    /// If two have the same name.
+    /// Panics if two architectures have the same name.
     #[must_use]
     pub fn with(added: &'static [&'static dyn Architecture]) -> Self {
         let registry = Self { added };

@@ -7,11 +7,11 @@
 //!                         └──────▶ ( thread: serve ─ end )
 //! ```
 //!
-//! What waits: each thread, for its own client; the main thread, in accept. Cost of a connection: a
-//! kernel thread, its stack (the pages it touches) and the kernel's own 16 KiB. What breaks first:
-//! threads (`kernel.threads-max`, `kernel.pid_max`), then memory. When to choose it: some hundred
-//! connections at most, or code that blocks in foreign libraries. Source: all five; ZeroHTTPd,
-//! `04_threaded`.
+//! What waits: each thread, for its own client, and the main thread, in accept. Cost of a
+//! connection: a kernel thread, its stack (the pages it touches) and the kernel's own 16 KiB. What
+//! breaks first: threads (`kernel.threads-max`, `kernel.pid_max`), then memory. When to choose it:
+//! some hundred connections at most, or code that blocks in foreign libraries. Source: ZeroHTTPd,
+//! `04_threaded`, and all other sources of these architectures.
 
 use std::io;
 
@@ -49,7 +49,7 @@ impl Architecture for Threads {
     }
 
     fn footprint(&self, _: &Options) -> Footprint {
-        /// The stack and the guard page below it, which glibc protects by mprotect(2).
+        /// The stack, and the guard page below it, which glibc makes by mprotect(2).
         const STACK: Mappings = Mappings { each: 2, reserved: 100, none_from: None };
         Footprint { threads: 1, mappings: STACK, ..Footprint::STATE }
     }

@@ -11,7 +11,7 @@
 //! What waits: the kernel thread, in io_uring, for all connections. A connection's stack is parked
 //! meanwhile. If the kernel refuses io_uring, the thread waits in epoll; `--poller` chooses another
 //! poller. Only the stacks distinguish this architecture from the event loop on the same poller.
-//! Cost of a connection: a stack (the pages it touches), no kernel thread. What breaks first:
+//! Cost of a connection: a stack (the touched pages), no kernel thread. What breaks first:
 //! descriptors; before Linux 6.13, mappings (`vm.max_map_count`, two for each stack). When to
 //! choose it: many connections, for code that must keep a stack, such as C or deep recursion.
 //! Source: State Threads and Pth in Kerneis & Chroboczek 2009; Demsky 2001; von Behren et al. 2003.
@@ -58,7 +58,7 @@ impl Architecture for Uthreads {
     }
 
     fn unavailable(&self, options: &Options) -> Option<String> {
-        // Without a choice, the best available poller is used.
+        // Without a choice, the architecture uses the best available poller.
         options.poller.and_then(Kind::unavailable)
     }
 
@@ -70,7 +70,7 @@ impl Architecture for Uthreads {
     }
 
     fn footprint(&self, _: &Options) -> Footprint {
-        /// The stack and its guard page; what stays free is the reserve of `fiber/src/slab.rs`.
+        /// The stack and its guard page. `fiber/src/slab.rs` keeps the reserve free.
         const STACK: Mappings = Mappings { each: 2, reserved: 4096, none_from: Some((6, 13)) };
         Footprint { mappings: STACK, ..Footprint::STATE }
     }

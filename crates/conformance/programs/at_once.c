@@ -1,4 +1,4 @@
-/* Calls that may wait for another process, and need not here. */
+/* Calls that may wait for another process, but do not have to here. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <mqueue.h>

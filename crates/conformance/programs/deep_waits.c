@@ -1,4 +1,4 @@
-/* Three threads wait, each beneath functions of the program; one of them in the handler of a
+/* Three threads wait, each beneath functions of the program. One thread waits in the handler of a
  * signal. */
 #include <pthread.h>
 #include <signal.h>

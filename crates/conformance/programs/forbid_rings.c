@@ -1,4 +1,4 @@
-/* Forbids io_uring_setup(2), and executes what it is given. */
+/* Forbids io_uring_setup(2), and executes the given command. */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>

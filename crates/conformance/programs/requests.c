@@ -1,5 +1,5 @@
-/* Makes argv[2] requests to a web server, each on a connection of its own, and prints how many were
- * answered. */
+/* Makes argv[2] requests to a web server, each on its own connection, and prints the number of
+ * answers. */
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Twenty threads that sleep; prints how many the kernel sees. */
+/* Starts twenty threads that sleep, and prints the number of threads that the kernel sees. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

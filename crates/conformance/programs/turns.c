@@ -1,5 +1,5 @@
-/* Twenty threads compute for 0.3 s in all: for some microseconds at a time if there is an argument,
- * or without a break. */
+/* Twenty threads compute for 0.3 s in all. With an argument they compute for some microseconds at a
+ * time, otherwise without a break. */
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>

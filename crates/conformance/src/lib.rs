@@ -1,5 +1,5 @@
-//! Servers for the tests of this crate, and [`soak`]: real processes, real sockets, everything
-//! bounded in time.
+//! Servers for the tests of this crate, and [`soak`]. Processes and sockets are real, and all waits
+//! are bounded.
 
 #![forbid(unsafe_code)]
 
@@ -22,21 +22,21 @@ use std::time::{Duration, Instant};
 use duality_architectures::{Architecture, Options};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Longer than anything takes that works.
+/// The time after which a wait has failed. Everything that works takes less.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server process; killed when it is dropped.
+/// A server process. Dropping it kills the process.
 pub struct ServerProcess {
     child: Child,
     address: SocketAddr,
 }
 
 impl ServerProcess {
-    /// Starts `command` and waits until it says where it listens.
+    /// Starts `command` and waits until the server prints its address.
     ///
     /// # Panics
     ///
-    /// When it does not.
+    /// Panics if the server prints no address.
     pub fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -45,21 +45,21 @@ impl ServerProcess {
         Self { address: address.parse().unwrap(), child }
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The number of its process.
+    /// The process identifier of the server.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Opens a connection that waits no longer than [`PATIENCE`] for anything.
+    /// Opens a connection. Each wait on it lasts at most [`PATIENCE`].
     ///
     /// # Panics
     ///
-    /// When the server does not take it.
+    /// Panics if the server does not accept the connection.
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect_timeout(&self.address, PATIENCE).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -67,11 +67,11 @@ impl ServerProcess {
         stream
     }
 
-    /// Sends `request`, ends the sending side, and returns all that comes back until the end.
+    /// Sends `request`, ends the sending side, and returns all bytes up to the end.
     ///
     /// # Panics
     ///
-    /// When the connection breaks.
+    /// Panics if the connection breaks.
     pub fn ask(&self, request: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
         stream.write_all(request).unwrap();
@@ -85,39 +85,39 @@ impl ServerProcess {
     ///
     /// # Panics
     ///
-    /// When the server does not take it.
+    /// Panics if the server does not accept the connection.
     pub fn talk(&self) -> Conversation {
         Conversation { stream: BufReader::new(self.connect()) }
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the server.
     ///
     /// # Panics
     ///
-    /// When the process is gone.
+    /// Panics if the process is gone.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Whether the process has ended; does not wait.
+    /// Whether the process has ended. Does not wait.
     ///
     /// # Panics
     ///
-    /// When that cannot be known.
+    /// Panics if the state of the process is unknown.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// The server's complaints on standard error from now on. [`wait`](Self::wait) then returns
-    /// none of them.
+    /// The server's complaints on standard error from now on. [`wait`](Self::wait) then returns no
+    /// complaints.
     ///
     /// # Panics
     ///
-    /// When it has been asked for before.
+    /// Panics on a second call.
     pub fn complaints(&mut self) -> Complaints {
         let errors = BufReader::new(self.child.stderr.take().expect("asked for once"));
         let (line, lines) = channel();
-        // The process ends with the server, or with the test.
+        // The thread ends with the server, or with the test.
         thread::spawn(move || {
             let mut texts = errors.lines().map_while(Result::ok).filter(|text| is_complaint(text));
             texts.try_for_each(|text| line.send(text))
@@ -129,7 +129,7 @@ impl ServerProcess {
     ///
     /// # Panics
     ///
-    /// When it does not end.
+    /// Panics if the process does not end.
     pub fn wait(mut self) -> (ExitStatus, String) {
         let status = eventually("the server ends", || self.child.try_wait().unwrap());
         let mut said = String::new();
@@ -140,8 +140,8 @@ impl ServerProcess {
     }
 }
 
-/// Whether a line is the server's own matter. That the machine has no io_uring, where user-level
-/// threads make do with epoll, has a test of its own.
+/// Whether a line reports a problem of the server. The line about a machine without io_uring, on
+/// which user-level threads use epoll, is no complaint: another test covers that line.
 fn is_complaint(line: &str) -> bool {
     !line.starts_with("uthreads on epoll: the kernel refuses uring")
 }
@@ -153,7 +153,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// The lines that a server says on standard error.
+/// The lines that a server writes to standard error.
 pub struct Complaints {
     lines: Receiver<String>,
 }
@@ -163,7 +163,7 @@ impl Complaints {
     ///
     /// # Panics
     ///
-    /// Panics if no line comes within [`PATIENCE`]. The message has `what` was expected.
+    /// Panics if no line comes within [`PATIENCE`]. The message names `what` was expected.
     pub fn next(&self, what: &str) -> String {
         let line = self.lines.recv_timeout(PATIENCE);
         line.unwrap_or_else(|error| panic!("{what}: {error}"))
@@ -185,16 +185,16 @@ impl Conversation {
     ///
     /// # Panics
     ///
-    /// When the connection breaks.
+    /// Panics if the connection breaks.
     pub fn say(&mut self, text: &str) {
         self.stream.get_mut().write_all(text.as_bytes()).unwrap();
     }
 
-    /// The next line, without its end; empty at the end of the connection.
+    /// The next line, without its end. Empty at the end of the connection.
     ///
     /// # Panics
     ///
-    /// When the connection breaks, or no line comes within [`PATIENCE`].
+    /// Panics if the connection breaks, or if no line comes within [`PATIENCE`].
     pub fn hear(&mut self) -> String {
         let mut line = String::new();
         self.stream.read_line(&mut line).unwrap();
@@ -205,27 +205,27 @@ impl Conversation {
     ///
     /// # Panics
     ///
-    /// When the connection has broken.
+    /// Panics if the connection has broken.
     pub fn finish(&mut self) {
         self.stream.get_mut().shutdown(std::net::Shutdown::Write).unwrap();
     }
 
-    /// Sends a line and returns the one that comes back.
+    /// Sends a line and returns the line that comes back.
     ///
     /// # Panics
     ///
-    /// As [`say`](Self::say) and [`hear`](Self::hear).
+    /// Panics where [`say`](Self::say) and [`hear`](Self::hear) do.
     pub fn ask(&mut self, line: &str) -> String {
         self.say(&format!("{line}\n"));
         self.hear()
     }
 }
 
-/// Looks again and again until there is something, for no longer than [`PATIENCE`].
+/// Calls `look` again and again until it returns a value, for at most [`PATIENCE`].
 ///
 /// # Panics
 ///
-/// When there never is.
+/// Panics if `look` returns no value in that time.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -237,8 +237,8 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The lines of a load's standard error that are about the server. Left out is what a busy machine
-/// does to a load that is too short for figures.
+/// The lines of a load's standard error that are about the server. The result leaves out the
+/// warnings of a load that is too short for figures on a busy machine.
 pub fn complaints_of_load(said: &str) -> Vec<&str> {
     let is_busy = |line: &&str| {
         line.contains("the figures are invalid")
@@ -247,8 +247,8 @@ pub fn complaints_of_load(said: &str) -> Vec<&str> {
     said.lines().filter(|line| !is_busy(line)).collect()
 }
 
-/// Says that a test is skipped here, and why, past its captured output: `cargo xtask test` counts
-/// these lines.
+/// Reports that a test is skipped here, with the reason, past the captured output. `cargo xtask
+/// test` counts these lines.
 pub fn skip(reason: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "skipped: {reason}");
 }
@@ -258,7 +258,7 @@ pub fn skip(reason: std::fmt::Arguments<'_>) {
 ///
 /// # Panics
 ///
-/// When there is no such architecture.
+/// Panics if the architecture is unknown.
 pub fn runs_here(architecture: &[&str]) -> bool {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let Some(reason) = lack(architecture) else { return true };
@@ -269,8 +269,8 @@ pub fn runs_here(architecture: &[&str]) -> bool {
     false
 }
 
-/// The names of the architectures for which `are_such` holds, in the order of their registry. Those
-/// that this machine cannot run ([`runs_here`]) are left out.
+/// The names of the architectures for which `are_such` holds, in the order of their registry.
+/// Leaves out the architectures that this machine cannot run ([`runs_here`]).
 pub fn architectures_that(are_such: impl Fn(&dyn Architecture) -> bool) -> Vec<&'static str> {
     let such = duality_architectures::ALL.iter().filter(|architecture| are_such(**architecture));
     such.map(|architecture| architecture.name()).filter(|name| runs_here(&[name])).collect()
@@ -280,7 +280,7 @@ pub fn architectures_that(are_such: impl Fn(&dyn Architecture) -> bool) -> Vec<&
 ///
 /// # Panics
 ///
-/// When there is no such architecture.
+/// Panics if the architecture is unknown.
 pub fn lack(architecture: &[&str]) -> Option<String> {
     let (name, flags) = architecture.split_first().expect("an architecture has a name");
     let mut options = Options::default();
@@ -294,13 +294,13 @@ pub fn lack(architecture: &[&str]) -> Option<String> {
 ///
 /// # Panics
 ///
-/// When there is none.
+/// Panics if there is no such architecture.
 pub fn architecture_called(name: &str) -> &'static dyn Architecture {
     duality_architectures::find(name).expect("it is an architecture")
 }
 
-/// Calls a macro with the name of a module and the arguments of `serve`. It does so for each
-/// architecture of the registry, and for variants that differ in more than a number. It is for
+/// Calls a macro with the name of a module and the arguments of `serve`. Does so for each
+/// architecture of the registry, and for variants that differ in more than a number. Use it for
 /// services that are also written by hand.
 #[macro_export]
 macro_rules! for_every_architecture {
@@ -311,7 +311,8 @@ macro_rules! for_every_architecture {
     };
 }
 
-/// The same for each architecture that carries services of straight-line code, as all services are.
+/// Like `for_every_architecture`, for each architecture that carries services of straight-line
+/// code. All services are such code.
 #[macro_export]
 macro_rules! for_every_architecture_of_straight_line_code {
     ($body:ident) => {

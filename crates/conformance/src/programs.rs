@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// No program takes a tenth of it.
+/// The longest time of a program. No program takes a tenth of this time.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A file or folder of this crate.
@@ -19,7 +19,7 @@ pub fn folder(name: &str) -> PathBuf {
 ///
 /// # Panics
 ///
-/// They do not compile.
+/// Panics if the files do not compile.
 pub fn compile(sources: &[PathBuf], flags: &[&str], program: &Path) {
     let status = Command::new("cc")
         .args(["-O1", "-g", "-o"])
@@ -31,20 +31,20 @@ pub fn compile(sources: &[PathBuf], flags: &[&str], program: &Path) {
     assert!(status.success(), "{sources:?} do not compile");
 }
 
-/// Copies a program that is to be started.
+/// Copies a program that will be started.
 ///
-/// Another process writes the copy. If this process did, a thread that forks at that moment would
-/// give the open file to its child. A start of the program would fail by ETXTBSY (execve(2)).
+/// Another process writes the copy. If this process wrote it, a thread that forks at that moment
+/// would give the open file to its child. A start of the program would fail by ETXTBSY (execve(2)).
 ///
 /// # Panics
 ///
-/// It cannot be copied.
+/// Panics if the program cannot be copied.
 pub fn copy_program(from: &Path, to: &Path) {
     let status = Command::new("cp").arg("-p").args([from, to]).status().expect("cp");
     assert!(status.success(), "{} is not copied", from.display());
 }
 
-/// A compiled program of `programs/`. To drop this value removes the program.
+/// A compiled program of `programs/`. Dropping this value removes the program.
 #[derive(Debug)]
 pub struct Program {
     path: PathBuf,
@@ -56,7 +56,7 @@ impl Program {
     ///
     /// # Panics
     ///
-    /// It does not compile.
+    /// Panics if the program does not compile.
     #[must_use]
     pub fn new(name: &str, flags: &[&str]) -> Self {
         let place = tempfile::tempdir().expect("a folder");
@@ -65,17 +65,17 @@ impl Program {
         Self { path, _folder: place }
     }
 
-    /// Where it is.
+    /// The path of the program.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where it is, for a command line.
+    /// The path of the program, for a command line.
     ///
     /// # Panics
     ///
-    /// The path of temporary files is no UTF-8.
+    /// Panics if the path of temporary files is no UTF-8.
     #[must_use]
     pub fn name(&self) -> &str {
         self.path.to_str().expect("a name")
@@ -86,7 +86,7 @@ impl Program {
 ///
 /// # Panics
 ///
-/// It does not compile.
+/// Panics if the suite does not compile.
 pub fn torture() -> &'static Path {
     static PROGRAM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
     let (_, program) = PROGRAM.get_or_init(|| {
@@ -108,7 +108,7 @@ pub fn torture() -> &'static Path {
 ///
 /// # Panics
 ///
-/// It cannot be started.
+/// Panics if the command cannot be started.
 pub fn finish(command: &mut Command) -> Output {
     let mut child = command
         .stdin(Stdio::null())

@@ -1,4 +1,4 @@
-//! A real `redis-server` of a test's own, which can be killed and started again.
+//! A real `redis-server` for one test, which can be killed and started again.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::eventually;
 
-/// A Redis with its data in a directory. It is killed when it is dropped.
+/// A Redis with its data in a directory. Dropping it kills the server.
 pub struct Redis {
     child: Child,
     address: SocketAddr,
@@ -18,25 +18,26 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// When there is no `redis-server`, which `cargo xtask tools` installs.
+    /// Panics if there is no `redis-server`. `cargo xtask tools` installs it.
     pub fn start(directory: &Path) -> Self {
-        // Another process may take the port before Redis does, and then the next is tried.
+        // If another process takes the port before Redis does, the next port is tried.
         eventually("a redis-server on a free port", || {
             let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
             Self::start_at(directory, port)
         })
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Kills it without warning, and starts another at the same address with the same directory.
+    /// Kills the server without warning, and starts another at the same address with the same
+    /// directory.
     ///
     /// # Panics
     ///
-    /// When it does not start again.
+    /// Panics if the server does not start again.
     pub fn restart(&mut self, directory: &Path, meanwhile: impl FnOnce()) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -49,7 +50,7 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// When it does not.
+    /// Panics if the server does not reply.
     pub fn ask(&self, command: &str) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).unwrap();

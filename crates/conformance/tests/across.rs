@@ -1,4 +1,4 @@
-//! chat and game on several servers: their clients meet through a real Redis.
+//! Tests chat and game on several servers. Their clients meet through a real Redis.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -31,7 +31,7 @@ fn three(service: &str, redis: &Redis) -> Vec<ServerProcess> {
         .into()
 }
 
-/// A member, and what it has heard.
+/// A member, and the lines that it has received.
 struct Member {
     number: String,
     conversation: Conversation,
@@ -46,7 +46,7 @@ impl Member {
         Self { number: number.to_owned(), conversation, heard: Vec::new() }
     }
 
-    /// Says lines `from` to `to`, some of them at once.
+    /// Sends the lines `from` to `to`, several at once.
     fn say(&mut self, from: usize, to: usize) {
         let lines: Vec<usize> = (from..to).collect();
         for some in lines.chunks(4) {
@@ -55,7 +55,7 @@ impl Member {
         }
     }
 
-    /// Hears until it has heard the last line before `line` of all of these.
+    /// Reads until it has the last line before `line` of each of the others.
     fn hear(&mut self, others: &[String], line: usize) {
         let own = self.number.clone();
         let mut missing: Vec<String> = others
@@ -71,7 +71,7 @@ impl Member {
         }
     }
 
-    /// Leaves, and hears what comes before the end.
+    /// Leaves, and reads the lines before the end.
     fn leave(mut self) -> (String, Vec<String>) {
         self.conversation.finish();
         loop {
@@ -83,7 +83,7 @@ impl Member {
     }
 }
 
-/// Has all members do something at the same time.
+/// Calls `act` for all members at the same time.
 fn all(members: Vec<Member>, act: impl Fn(&mut Member) + Sync) -> Vec<Member> {
     thread::scope(|scope| {
         let acting: Vec<_> = members
@@ -104,7 +104,7 @@ fn numbers(members: &[Member]) -> Vec<String> {
     members.iter().map(|member| member.number.clone()).collect()
 }
 
-/// The lines of each sender, in the order in which they were heard.
+/// The lines of each sender, in the order of their arrival.
 fn by_sender(heard: &[String]) -> BTreeMap<&str, Vec<&str>> {
     let mut lines = BTreeMap::<_, Vec<_>>::new();
     for line in heard {
@@ -114,8 +114,8 @@ fn by_sender(heard: &[String]) -> BTreeMap<&str, Vec<&str>> {
     lines
 }
 
-/// Checks that all have heard all lines of `whole`, the same first lines of `cut`, each once, and
-/// in one order.
+/// Checks that all members have all lines of `whole` and the same first lines of `cut`. Each line
+/// came once, and all members have one order.
 fn check(left: &[(String, Vec<String>)], whole: &[String], cut: &[String], lines: usize) {
     let said: Vec<String> = (0..lines).map(|line| format!("line {line} > é")).collect();
     for (own, heard) in left {
@@ -154,7 +154,7 @@ fn members_of_three_servers_hear_all_lines_once_and_in_one_order() {
     let members = all(members, |member| member.hear(&everyone, LINES));
     let left: Vec<_> = members.into_iter().map(Member::leave).collect();
     check(&left, &everyone, &[], LINES);
-    // A late member hears nothing of that, and has a number of its own.
+    // A late member receives no earlier lines, and has its own number.
     let late = Member::of(&servers[1]);
     assert!(!everyone.contains(&late.number));
     assert_eq!(late.leave().1, [""; 0]);
@@ -175,7 +175,7 @@ fn a_server_that_is_killed_takes_its_own_members_only() {
         let (staying, gone) = (numbers(&members), numbers(&lost));
         members = all(members, |member| member.say(0, LINES));
         lost = all(lost, |member| member.say(0, LINES));
-        // Some of the lines have come to some members. SIGKILL.
+        // Some members have received some of the lines. Now comes SIGKILL.
         members[0].hear(&gone[..1], LINES / 2);
         servers[victim].take();
         members = all(members, |member| member.say(LINES, 2 * LINES));
@@ -203,7 +203,8 @@ macro_rules! carried {
 
 for_every_architecture_of_straight_line_code!(carried);
 
-/// Does something with servers under this architecture and another, where it can be carried.
+/// Calls `act` with servers under this architecture and another, if this architecture can carry the
+/// service.
 fn is_carried(architecture: &[&str], act: fn(&[&str], &Redis)) {
     let given = duality_architectures::find(architecture[0]).expect("it is in the list").gives();
     if !runs_here(architecture) || !given.shared_memory || !given.concurrent_connections {
@@ -238,7 +239,7 @@ fn drain<const SERVERS: usize>(servers: [ServerProcess; SERVERS]) {
     }
 }
 
-/// Clients of two servers, which are paired. The first one is the one that begins.
+/// Pairs clients of two servers. The first of the two begins.
 fn pair(one: &ServerProcess, other: &ServerProcess) -> [Conversation; 2] {
     let [mut one, mut other] = [one.talk(), other.talk()];
     match [one.hear(), other.hear()].each_ref().map(String::as_str) {
@@ -254,7 +255,7 @@ fn players_play(architecture: &[&str], redis: &Redis) {
     for (one, other) in [(0, 1), (1, 0), (0, 0)] {
         let [mut first, mut second] = pair(&servers[one], &servers[other]);
         for ball in 0..20 {
-            // Some lines at once, and one that is as long as may be.
+            // Some lines at once, and a line of the greatest length.
             let long = "x".repeat(1024);
             first.say(&format!("BALL {ball}\r\n{long}\n\n"));
             let heard = [second.hear(), second.hear(), second.hear()];
@@ -268,7 +269,7 @@ fn players_play(architecture: &[&str], redis: &Redis) {
         assert_eq!(second.hear(), "* the other has left");
         assert_eq!(second.hear(), "");
     }
-    // One that leaves early is not paired, and one that speaks early is told so.
+    // A player that leaves early is not paired. A player that speaks early gets a message about it.
     let mut waiting = servers[1].talk();
     waiting.finish();
     assert_eq!(waiting.hear(), "");
@@ -307,7 +308,7 @@ fn the_other_players_are_told_that_a_server_is_gone() {
         let [mut first, mut second] = kept;
         first.say("still here\n");
         assert_eq!(second.hear(), "still here");
-        // An offer of a server that is gone is passed over.
+        // Later players skip an offer of a server that is gone.
         drop((first, second));
         let at = |number: usize| servers[number].as_ref().unwrap();
         let [mut first, mut second] = pair(at(safe), at(other));
@@ -333,7 +334,7 @@ fn players_are_told_that_redis_is_away_and_come_back_with_it() {
         }
         assert_eq!(servers[1].talk().hear(), "* the store is unavailable");
     });
-    // These two have one group of tasks each, so that one client tells for all.
+    // These two servers have one group of tasks each, so that one client shows the state of all.
     for server in &servers[1..] {
         eventually("a client is let in", || {
             let mut visitor = server.talk();
@@ -412,7 +413,7 @@ fn a_server_that_is_cut_off_tells_its_own_members_only() {
         let mut servers =
             [serve("chat", &[architecture], &redis), serve("chat", &["epoll"], &redis)];
         let complaints = servers.each_mut().map(ServerProcess::complaints);
-        // The first to join is the first to subscribe.
+        // The first member to join is the first to subscribe.
         let [mut one, mut other] = servers.each_ref().map(Member::of);
         let subscribers = String::from_utf8(redis.ask("CLIENT LIST TYPE pubsub")).unwrap();
         let (_, first) = subscribers.split_once("id=").unwrap();
@@ -437,7 +438,7 @@ fn a_server_that_is_cut_off_tells_its_own_members_only() {
     }
 }
 
-/// The load generator checks the same, while a server is killed.
+/// The load generator checks the same properties, while a server is killed.
 #[test]
 fn a_load_over_three_servers_loses_the_members_of_one() {
     const DELIVERIES: u64 = 600_000;
@@ -450,7 +451,7 @@ fn a_load_over_three_servers_loses_the_members_of_one() {
     load.arg(format!("chat://{}", places.join(",")));
     let load = load.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     eventually("the members talk", || {
-        // Each member joins by one message, and says its lines of a round in another.
+        // Each member joins by one message, and sends its lines of a round in another message.
         (published(&redis) > 4 * 30).then_some(())
     });
     drop(servers.remove(1));

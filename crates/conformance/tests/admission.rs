@@ -1,5 +1,5 @@
-//! `--max-connections`: one connection too many is refused, in words that its protocol has for it,
-//! and the others do not notice.
+//! `--max-connections`: a server refuses a connection beyond the limit in the way of its protocol.
+//! Other connections see no change.
 
 use std::io::{Read, Write};
 use std::process::Command;
@@ -13,8 +13,9 @@ use duality_conformance::{PATIENCE, ServerProcess, architecture_called, eventual
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 const CLOSE: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 
-// Not iterative and prefork: their processes have one connection at a time and know of no other.
-// And not two cores, which divide the limit, while the kernel chooses the core.
+// The list leaves out iterative and prefork: their processes have one connection at a time and know
+// of no other. The list also leaves out two cores: the cores divide the limit, but the kernel
+// chooses the core.
 macro_rules! admission {
     ($($name:ident [$architecture:literal $(, $argument:literal)*])*) => {
         const LISTED: &[&str] = &[$($architecture),*];
@@ -67,9 +68,9 @@ fn every_architecture_that_counts_its_connections_is_listed() {
     }
 }
 
-/// A pool of one thread, which one client keeps by not reading: the list takes as many as it is
-/// told. The others are left to the kernel, where they cost the server no descriptor. They all have
-/// their turn in the end.
+/// One client holds the only thread of a pool by not reading. The list takes its given number of
+/// connections. Further connections stay in the kernel, without descriptors of the server. In the
+/// end, all connections have their turn.
 #[test]
 fn a_list_takes_no_more_than_it_has_room_for() {
     const CLIENTS: usize = 10;
@@ -102,7 +103,7 @@ fn count_of_a_server_without_clients() -> usize {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", "echo", "--listen=127.0.0.1:0", "--architecture=pool", "--workers=1"]);
     let server = ServerProcess::start(&mut command);
-    // Once it serves a client, it has all that it needs.
+    // A server that serves a client has all descriptors that it needs.
     let mut client = server.connect();
     client.write_all(b"hello").unwrap();
     client.read_exact(&mut [0; 5]).unwrap();
@@ -110,7 +111,8 @@ fn count_of_a_server_without_clients() -> usize {
 }
 
 fn one_too_many_is_refused(architecture: &[&str]) {
-    // No more than have a thread each: one that rests would give way to the next.
+    // At most as many connections as threads: an idle connection would give way to the next
+    // connection.
     let places = architecture_called(architecture[0]).places(&Options::default());
     let most = places.unwrap_or(3).min(3);
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
@@ -144,8 +146,8 @@ fn one_too_many_is_refused(architecture: &[&str]) {
     });
 }
 
-/// Five times as many clients as slots, each of which comes again as soon as it has been answered.
-/// Refusals must not keep the slots from those that are served.
+/// Five times as many clients as slots, and each client comes again as soon as it has an answer.
+/// Refusals must not take slots from served clients.
 fn a_crowd_that_comes_again_at_once_is_served(architecture: &[&str], when_full: &str) {
     const SLOTS: usize = 2;
     const WANTED: usize = 200;
@@ -158,7 +160,7 @@ fn a_crowd_that_comes_again_at_once_is_served(architecture: &[&str], when_full: 
     thread::scope(|scope| {
         for _ in 0..5 * SLOTS {
             scope.spawn(|| {
-                // A refused client keeps its connection until the next one has been answered. So
+                // A refused client keeps its connection until the next connection has an answer. So
                 // there are always more refused connections than slots.
                 let mut last = None;
                 while good.load(Ordering::Relaxed) < WANTED && Instant::now() < deadline {

@@ -1,5 +1,5 @@
-//! The blocks service under every architecture: over TCP, byte for byte against a model of its
-//! file, and injected without TCP.
+//! Tests the blocks service under every architecture. Over TCP, compares it byte for byte with a
+//! model of its file. The tests also inject requests without TCP.
 
 use std::fs;
 use std::process::Command;
@@ -52,14 +52,14 @@ fn replies_follow_from_the_file(architecture: &[&str]) {
         model[offset] = byte;
         assert_eq!(reply, [byte], "request {request}");
     }
-    // Less than a request is no request.
+    // The service ignores a part of a request.
     assert_eq!(server.ask(b"1234567"), b"");
     server.signal(Signal::TERM);
     assert_eq!(server.wait().0.code(), Some(0));
     assert_eq!(fs::read(path).unwrap(), model, "what the file holds at the end");
 }
 
-/// The report and the rows of a load of so many clients; none where the architecture takes
+/// The report and the rows of a load of `clients` clients. `None` if the architecture takes
 /// connections from a network only.
 fn inject(architecture: &[&str], clients: u64) -> Option<(Value, Vec<Vec<u64>>)> {
     let directory = tempfile::tempdir().unwrap();

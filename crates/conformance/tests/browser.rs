@@ -1,8 +1,7 @@
-//! The guestbook in a real browser: Chromium opens a page, submits its form, and is led to the
-//! result.
+//! Tests the guestbook in a real browser: Chromium opens a page, submits its form, and follows the
+//! redirect to the result.
 //!
-//! The page is a template that is dropped into the templates directory, with a form that submits
-//! itself.
+//! The page is a template in the templates directory, with a form that submits itself.
 
 use std::process::Command;
 
@@ -11,7 +10,7 @@ use duality_conformance::ServerProcess;
 /// The remark of a guest. The browser must show it as text.
 const REMARKS: &str = "fish & <chips>, naïve \"quotes\" +%41";
 
-/// A page that does what a guest does, and the form's fields as the built-in page has them.
+/// A page that acts like a guest. The form has the fields of the built-in page.
 const SIGN: &str = r#"<!doctype html><meta charset="utf-8"><title>sign</title>
 <form id="form" method="post" action="/guestbook">
 <input name="guest-name" value="Björn &amp; co"><textarea name="guest-remarks">fish &amp; &lt;chips&gt;, naïve "quotes" +%41</textarea>
@@ -43,13 +42,13 @@ fn a_remark_is_signed_and_shown(architecture: &str) {
     let remarks = "fish &amp; &lt;chips&gt;, naïve \"quotes\" +%41";
     assert!(shown.contains("Björn &amp; co") && shown.contains(remarks), "{shown}");
     assert!(!shown.contains("<chips>"), "{REMARKS} is text: {shown}");
-    // The page that the browser was led to has counted it as one visitor.
+    // The page after the redirect has counted the browser as one visitor.
     assert!(shown.contains("id=\"visitors\">1<"), "{shown}");
     let again = open(&format!("http://{}/guestbook", server.address()), directory.path());
     assert!(again.contains("id=\"visitors\">2<") && again.contains(remarks), "{again}");
 }
 
-/// The document that Chromium has in the end, as HTML.
+/// The final document of Chromium, as HTML.
 fn open(address: &str, directory: &std::path::Path) -> String {
     let profile = format!("--user-data-dir={}", directory.join("profile").display());
     let chromium = Command::new("timeout")

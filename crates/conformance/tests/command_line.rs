@@ -1,4 +1,5 @@
-//! Mistakes on the command line: one line each that names the place, exit code 2 or 1.
+//! Tests mistakes on the command line: each gives one line that names the place, and exit code 2 or
+//! 1.
 
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
@@ -55,7 +56,7 @@ fn the_last_of_a_repeated_flag_counts() {
         .output()
         .unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
-    // Wherever lines are broken.
+    // Ignore the places of line breaks.
     let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
     for text in [" 4 times", "--workers=9", "0.2 s that are measured"] {
         assert!(told.contains(text), "{text}: {told}");
@@ -106,8 +107,9 @@ fn failures_are_told_in_one_line() {
     refused(&["load", &format!("http://{address}/")], 1, "is the server running");
 }
 
-/// Loads an http server for a while, and something happens to it in the middle. Returns the exit
-/// code, standard output and standard error. What `happens` returns lives until the load ends.
+/// Loads an http server for a while, and calls `happens` with the server in the middle. Returns the
+/// exit code, standard output and standard error. The result of `happens` lives until the load
+/// ends.
 fn load_while<T>(happens: impl FnOnce(ServerProcess) -> T) -> (Option<i32>, String, String) {
     let served = || Command::new(env!("CARGO_BIN_EXE_served"));
     let server = ServerProcess::start(served().args([
@@ -154,7 +156,8 @@ fn a_load_whose_server_goes_away_fails_and_says_so() {
 fn a_server_that_stands_still_is_told() {
     let (_, told, said) = load_while(|server| {
         server.signal(Signal::STOP);
-        // Longer than the limit for standing still. A busy machine may make it longer still.
+        // The pause is longer than the limit for standing still. A busy machine may make the pause
+        // even longer.
         thread::sleep(Duration::from_millis(1200));
         server.signal(Signal::CONT);
         server

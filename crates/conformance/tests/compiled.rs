@@ -1,5 +1,5 @@
-//! `duality compare --binary … --compiled …`: one server natively, on the engine, and as `duality
-//! cc` compiled it.
+//! `duality compare --binary … --compiled …`: one server natively, on the engine, and compiled by
+//! `duality cc`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use duality_conformance::programs::{compile, copy_program, finish, folder};
 /// A program with the commands of `duality`.
 const DUALITY: &str = env!("CARGO_BIN_EXE_served");
 
-/// The example in a folder, as `server` and, by `duality cc`, as `server-cc`, with a site.
+/// Puts the example into a folder: as `server`, as `server-cc` by `duality cc`, and with a site.
 fn example(place: &Path) {
     let source = folder("../../examples/c/server.c");
     compile(std::slice::from_ref(&source), &["-pthread"], &place.join("server"));
@@ -47,7 +47,7 @@ fn measured(place: &Path, arguments: &[&str]) -> Vec<serde_json::Value> {
     results.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// Each way has the same number of measurements, all of them good.
+/// Checks that each way has the same number of measurements, and that all are good.
 fn each_way_was_measured(lines: &[serde_json::Value], cells: usize) {
     for way in ["native", "duality-run", "duality-cc"] {
         let own: Vec<_> = lines
@@ -85,7 +85,7 @@ fn a_compiled_server_is_the_third_way() {
     assert_eq!(peers[2]["environment"]["DUALITY_CORES"], "1");
 }
 
-/// Makes requests to a web server, each on a connection of its own.
+/// Makes requests to a web server, each on its own connection.
 const LOAD: &str = "import socket, sys\n\
     for _ in range(20):\n\
     \x20   s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n\
@@ -130,12 +130,12 @@ fn what_is_wrong_with_a_compiled_program_is_told_in_a_line() {
         .output()
         .expect("it runs");
     assert_eq!(alone.status.code(), Some(2), "{alone:?}");
-    // A native program is measured, with a line that says so.
+    // The command measures a native program, and prints a line about it.
     copy_program(&path("server"), &path("other"));
     let output = compare(place.path(), &["--check", "--compiled", "./other {port} site"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.success() && said.contains("has no runtime of `duality cc` in it"),
+        output.status.success() && said.contains("lacks the runtime of `duality cc`"),
         "{said}"
     );
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

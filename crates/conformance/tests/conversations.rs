@@ -1,5 +1,5 @@
-//! quote, game and chat under every architecture that can carry them; the others refuse in one
-//! line.
+//! Tests quote, game and chat under every architecture that can carry them. Other architectures
+//! refuse in one line.
 
 use std::process::Command;
 use std::thread;
@@ -42,7 +42,7 @@ macro_rules! conversations {
 
 for_every_architecture_of_straight_line_code!(conversations);
 
-/// Runs `body` where connections share memory; elsewhere, checks that the service is refused.
+/// Runs `body` if connections share memory. Otherwise checks that the service is refused.
 fn where_it_can_be_carried(service: &str, architecture: &[&str], body: fn(&ServerProcess)) {
     if !runs_here(architecture) {
         return;
@@ -61,7 +61,7 @@ fn where_it_can_be_carried(service: &str, architecture: &[&str], body: fn(&Serve
 #[test]
 fn what_is_not_written_by_hand_is_refused_by_handwritten() {
     for service in ["time", "guestbook", "quote", "phone", "game", "chat"] {
-        // The folder in which services with data may make their store.
+        // Services with data may make their store in this folder.
         let directory = tempfile::tempdir().unwrap();
         let mut command = command(service, &["handwritten"]);
         let refused = command.current_dir(directory.path()).output().unwrap();
@@ -75,7 +75,7 @@ fn what_is_not_written_by_hand_is_refused_by_handwritten() {
     }
 }
 
-/// The protocol's price of a symbol, from FNV-1a with 32 bits.
+/// The price of a symbol by the protocol, from FNV-1a with 32 bits.
 fn price(symbol: &str) -> String {
     let hash = symbol
         .bytes()
@@ -103,7 +103,7 @@ fn quotes_are_exact(server: &ServerProcess) {
 fn players_play(server: &ServerProcess) {
     for _ in 0..5 {
         let (mut one, mut other) = (server.talk(), server.talk());
-        // The server decides which of the two came first.
+        // The server decides which player came first.
         let roles = [one.hear(), other.hear()];
         assert!(roles == ["PLAY first", "PLAY second"] || roles == ["PLAY second", "PLAY first"]);
         for ball in 0..100 {
@@ -118,7 +118,7 @@ fn players_play(server: &ServerProcess) {
     }
 }
 
-/// Fewer than the workers of the pools.
+/// Members of the chat: fewer than the workers of the pools.
 const MEMBERS: usize = 6;
 const LINES: usize = 50;
 
@@ -153,7 +153,7 @@ fn everyone_hears(server: &ServerProcess) {
             })
         })
         .collect();
-    // None leaves before all have heard all.
+    // No member leaves before all members have received all lines.
     let members: Vec<_> = talking.into_iter().map(|member| member.join().unwrap()).collect();
     assert_eq!(members.len(), MEMBERS);
 }

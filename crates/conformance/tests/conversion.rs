@@ -1,7 +1,7 @@
 //! `plans/conversion.toml`: every subject of every experiment is built and serves.
 //!
-//! A subject may need clang 19, the pass of `duality cc`, its runtime or a library of Debian. If
-//! that is missing, the subject is left out, with a line that says so.
+//! A subject may need clang 19, the pass of `duality cc`, its runtime or a library of Debian.
+//! Without these, the test leaves the subject out, with a line about it.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn every_subject_of_the_plan_serves_its_requests() {
     let mut outcomes = BTreeMap::new();
     for entry in std::fs::read_dir(out.path()).expect("a folder") {
         let folder = entry.expect("readable").path();
-        // The index beside them is none.
+        // The index beside the experiments is no experiment.
         let Ok(results) = std::fs::read_to_string(folder.join("results.jsonl")) else { continue };
         let experiment = folder.file_name().expect("a name").to_string_lossy().into_owned();
         for line in results.lines() {

@@ -1,9 +1,9 @@
-//! A drain loses no request that has come before the signal. The request may be in a connection's
-//! buffer, or in that of a connection in the accept queue. Each reply comes whole. The connection
-//! then ends, without a reset.
+//! A drain loses no request that has come before the signal. The request may be in the buffer of a
+//! connection that is served, or of a connection in the accept queue. Each reply comes whole. The
+//! connection then ends, without a reset.
 //!
-//! `DUALITY_DRAINS=1000 cargo test -p duality-conformance --test drain mid_load` ends each server
-//! so many times.
+//! `DUALITY_DRAINS=1000 cargo test -p duality-conformance --test drain mid_load` repeats each drain
+//! 1,000 times.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -85,14 +85,14 @@ impl<'s> Stopped<'s> {
         Self { server, processes }
     }
 
-    /// Has the server drain, and go on.
+    /// Tells the server to drain, and lets it go on.
     fn drain(self) {
         self.server.signal(Signal::TERM);
         self.processes.iter().for_each(|&process| kill_process(process, Signal::CONT).unwrap());
     }
 }
 
-/// Reads a reply; whether it says that the connection ends.
+/// Reads a reply. Returns whether the reply announces the end of the connection.
 fn read_page(stream: &mut TcpStream) -> std::io::Result<bool> {
     let mut reply = Vec::new();
     let mut buffer = [0; 1024];
@@ -100,8 +100,8 @@ fn read_page(stream: &mut TcpStream) -> std::io::Result<bool> {
         match stream.read(&mut buffer) {
             Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => reply.extend_from_slice(&buffer[..count]),
-            // A read with a limit in time is not restarted, and the end of a ring that this process
-            // looked at interrupts its threads.
+            // The kernel does not restart a read with a time limit. The end of a ring that this
+            // process tried interrupts its threads.
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -111,7 +111,7 @@ fn read_page(stream: &mut TcpStream) -> std::io::Result<bool> {
     Ok(reply.contains("\r\nConnection: close\r\n"))
 }
 
-/// Reads to the end, which has to be one.
+/// Reads the last reply, and expects the end of the connection.
 fn expect_last(stream: &mut TcpStream, status: &[u8]) {
     let mut reply = Vec::new();
     stream.read_to_end(&mut reply).unwrap();
@@ -140,7 +140,7 @@ fn requests_that_have_come_are_answered(architecture: &[&str]) {
         read_page(client).unwrap();
     }
     let stopped = Stopped::new(&server);
-    // While the server ran, they would have the others give way.
+    // These clients connect now: while the server ran, others would give way to them.
     clients.extend((served..CLIENTS).map(|_| server.connect()));
     for client in &mut clients {
         client.write_all(GET).unwrap();
@@ -166,7 +166,7 @@ fn connections_in_the_accept_queue_are_answered(architecture: &[&str]) {
     expect_the_end(server);
 }
 
-/// Head and body come apart, and are there when the signal is.
+/// Head and body come separately, and both are there when the signal comes.
 fn forms_that_have_come_are_kept(architecture: &[&str]) {
     let folder = TempDir::new().unwrap();
     let store = format!("--store=sqlite:{}", folder.path().join("book").display());
@@ -202,7 +202,7 @@ fn a_signal_in_mid_load_loses_nothing_that_had_come(architecture: &[&str]) {
                     scope.spawn(move || ask_until_the_end(&mut stream))
                 })
                 .collect();
-            // Any moment is as good as another.
+            // The signal comes at any moment.
             for _ in 0..round * 7 % 100 {
                 thread::yield_now();
             }
@@ -218,8 +218,7 @@ fn a_signal_in_mid_load_loses_nothing_that_had_come(architecture: &[&str]) {
     }
 }
 
-/// Asks again and again. Returns when the request was sent that was not answered, and what came
-/// instead.
+/// Asks again and again. Returns the time of the request that got no answer, and the error.
 fn ask_until_the_end(stream: &mut TcpStream) -> Option<(Instant, String)> {
     loop {
         if stream.write_all(GET).is_err() {
@@ -228,7 +227,7 @@ fn ask_until_the_end(stream: &mut TcpStream) -> Option<(Instant, String)> {
         let sent = Instant::now();
         match read_page(stream) {
             Ok(false) => {}
-            // At a drain, or after 1,000 requests.
+            // A reply announces the end at a drain, or after 1,000 requests.
             Ok(true) => return None,
             Err(error) => return Some((sent, error.to_string())),
         }

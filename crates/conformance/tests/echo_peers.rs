@@ -1,7 +1,8 @@
-//! The echo servers of peers/ send back every byte, or nothing that is measured of them would mean
-//! anything.
+//! Tests that the echo servers of peers/ send back every byte. Otherwise measurements of them would
+//! mean nothing.
 //!
-//! `cargo xtask peers` builds them. A peer that is not built is skipped, with a line that says so.
+//! `cargo xtask peers` builds the servers. The tests skip a peer that is not built, with a line
+//! about it.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -13,13 +14,13 @@ use std::thread;
 
 use duality_conformance::{ServerProcess, eventually};
 
-/// Whether both queues of one end of a connection hold bytes. Its program has not read what was
-/// received, and its peer has no room for what it sends.
+/// Whether both queues of one end of a connection hold bytes. The program at this end has not read
+/// the received bytes, and the peer has no room for more.
 fn are_full(own: SocketAddr, peer: SocketAddr) -> bool {
     let [own, peer] = [own, peer].map(|address| format!(":{:04X}", address.port()));
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     table.lines().skip(1).any(|line| {
-        // Its number, the two addresses, the state, and the queues: to send, and received.
+        // The fields: number, two addresses, state, and the queues (to send, and received).
         let fields: Vec<&str> = line.split_whitespace().collect();
         let is_it = fields[1].ends_with(&own) && fields[2].ends_with(&peer);
         is_it && fields[4].split(':').all(|queue| queue != "00000000")
@@ -29,7 +30,7 @@ fn are_full(own: SocketAddr, peer: SocketAddr) -> bool {
 /// Calls `test` with each server that is built.
 fn every_server(test: fn(&ServerProcess)) {
     for name in ["echo_st", "echo_pth", "echo_pthreads", "echo_epoll"] {
-        // target/debug/served, and target/peers.
+        // The program is target/debug/served, and peers are in target/peers.
         let target = Path::new(env!("CARGO_BIN_EXE_served")).ancestors().nth(2).unwrap();
         let program = target.join("peers").join(name);
         if !program.exists() {
@@ -60,7 +61,7 @@ fn a_client_that_does_not_read_gets_everything_later() {
         let mut writer = stream.try_clone().unwrap();
         let is_enough = Arc::new(AtomicBool::new(false));
         let stop = is_enough.clone();
-        // How much the buffers hold depends on the kernel, so it writes until they are full.
+        // The size of the buffers depends on the kernel, so the client writes until they are full.
         let writing = thread::spawn(move || {
             let part: Vec<u8> = (0..PERIOD as u8).cycle().take(256 * PERIOD).collect();
             let mut sent = 0;

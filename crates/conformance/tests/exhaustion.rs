@@ -1,6 +1,6 @@
 //! Tests a server that runs out of descriptors, address space or stack, under every architecture.
-//! Clients wait, or the server says which stack was too small. It never fails them, and never dies
-//! without a word.
+//! Clients wait, or the server says which stack was too small. The server never fails clients, and
+//! never dies silently.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -82,16 +82,16 @@ fn limited(limit: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Has this process, too, hold so many connections.
+/// Lets this process, too, hold `count` connections.
 fn allow_descriptors(count: u64) {
     let most = getrlimit(Resource::Nofile).maximum;
     let enough = most.map_or(count, |most| most.min(count));
     setrlimit(Resource::Nofile, Rlimit { current: Some(enough), maximum: most }).unwrap();
 }
 
-/// Connects all clients, has each of them send `request`, and leave when `is_whole` says that its
-/// reply has come. They leave in the order of their replies: which of them has been accepted is the
-/// server's choice.
+/// Connects all clients. Each client sends `request`, and leaves when `is_whole` accepts its reply.
+/// Clients leave in the order of their replies, since the server chooses the clients that it
+/// accepts.
 fn replies(
     server: &ServerProcess,
     clients: usize,
@@ -118,7 +118,7 @@ fn replies(
                     count == 0
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => false,
-                // The end of a connection that the server has not waited to read from.
+                // The server ended the connection without reading all bytes.
                 Err(_) => true,
             };
             if has_ended || is_whole(reply) {
@@ -127,7 +127,7 @@ fn replies(
         }
         (waiting.is_empty(), moved)
     };
-    // As long as something comes, it goes on.
+    // The loop goes on as long as replies come.
     while !eventually("the next reply", || Some(round()).filter(|(all, moved)| *all || *moved)).0 {}
     replies
 }
@@ -162,7 +162,8 @@ fn files_are_sent_where_descriptors_are_few(architecture: &[&str], clients: usiz
 }
 
 fn in_little_address_space_clients_wait(architecture: &[&str]) {
-    // A process for each would be too much for a small machine, and there none shares its space.
+    // A process for each client would be too much for a small machine. Processes share no address
+    // space.
     let clients = if architecture[0] == "fork" { 50 } else { 1500 };
     allow_descriptors(4096);
     let request = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
@@ -183,7 +184,7 @@ fn in_little_address_space_clients_wait(architecture: &[&str]) {
 
 fn members_are_admitted_where_descriptors_are_few(architecture: &[&str]) {
     if matches!(architecture[0], "iterative" | "fork" | "prefork") {
-        return; // They share no memory.
+        return; // Processes share no memory.
     }
     let mut command = limited("ulimit -n 64", &["chat", "--architecture"]);
     let mut server = ServerProcess::start(command.args(architecture));
@@ -206,7 +207,7 @@ fn an_overflow_is_named(architecture: &[&str]) {
             Some(complaints.next("it is named")).filter(|line| !line.is_empty())
         });
         assert!(line.contains("overflowed its stack"), "{line}");
-        // The main thread's stack is the system's affair, and the others' sizes are told.
+        // The system sets the main thread's stack. For other stacks, the line has the size.
         assert!(line.contains("'main'") || line.contains(" KiB: "), "{line}");
         if matches!(architecture[0], "fork" | "prefork") {
             continue; // The child has died, and the server lives.
@@ -216,8 +217,8 @@ fn an_overflow_is_named(architecture: &[&str]) {
     }
 }
 
-/// Connections to a store need descriptors as well: more than are kept back, where each of many
-/// visitors has one.
+/// Connections to a store need descriptors as well. With one for each of many visitors, they need
+/// more than the server keeps back.
 #[test]
 fn a_store_in_redis_is_reached_where_descriptors_are_few() {
     let directory = TempDir::new().unwrap();
@@ -241,7 +242,7 @@ fn a_store_in_redis_is_reached_where_descriptors_are_few() {
     }
 }
 
-/// The ring begins to accept by itself, since a whole accept queue fits, and stops on the way.
+/// The ring begins to accept by itself, since a whole accept queue fits, and stops before the end.
 #[test]
 fn a_ring_stops_before_the_last_descriptors() {
     let architecture = ["uring", "--backlog=8"];
@@ -261,7 +262,7 @@ fn a_stack_that_is_too_small_is_refused_in_one_line() {
     assert!(said.lines().count() == 1 && said.contains("64K"), "{said}");
 }
 
-/// The registry's word is kept: on the least stack that it names, each service does its work.
+/// On the least stack that the registry names, each service does its work.
 #[test]
 fn the_least_stack_is_enough() {
     let questions: [(&str, &str, &[u8], &[u8]); 8] = [
@@ -314,9 +315,9 @@ fn without_descriptors_to_begin_with_a_server_says_so() {
             continue;
         }
         let is_a_loop = !matches!(architecture, "threads" | "pool");
-        // Three are standard input, output and errors; a loop needs more than six.
+        // Standard input, output and errors take three descriptors. A loop needs more than six.
         for count in 4..if is_a_loop { 7 } else { 6 } {
-            // Should it serve all the same, it is killed.
+            // A server that serves all the same is killed.
             let limit =
                 format!("ulimit -n {count}; set -- serve echo -l 127.0.0.1:0 -a {architecture}");
             let mut command = Command::new("sh");

@@ -1,4 +1,4 @@
-//! What goes wrong under every architecture: signals, panics, and limits that are reached.
+//! Tests faults under every architecture: signals, panics, and limits that are reached.
 
 use std::io::{Read, Write};
 use std::process::Command;
@@ -64,7 +64,7 @@ fn a_panic_ends_its_own_connection(architecture: &[&str]) {
     for _ in 0..3 {
         let mut stream = server.connect();
         stream.write_all(b"panic").unwrap();
-        // An end or a reset, but no hang.
+        // The read ends with an end or a reset, but must not hang.
         let _ = stream.read(&mut [0; 8]);
     }
     assert_eq!(server.ask(b"still there"), b"still there");
@@ -74,7 +74,7 @@ fn a_panic_ends_its_own_connection(architecture: &[&str]) {
 }
 
 fn without_descriptors_clients_wait(architecture: &[&str]) {
-    // The pool by threads that accept needs a descriptor for each.
+    // A pool of threads that accept needs a descriptor for each thread.
     let server = panicky(architecture, "ulimit -n 40;");
     let clients: Vec<_> = (0..60)
         .map(|_| {
@@ -83,7 +83,7 @@ fn without_descriptors_clients_wait(architecture: &[&str]) {
             stream
         })
         .collect();
-    // Each client is served once others have gone. On several cores, in any order.
+    // The server serves each client once others have gone, on several cores in any order.
     let waiting: Vec<_> = clients
         .into_iter()
         .map(|mut stream| thread::spawn(move || stream.read_exact(&mut [0; 5]).unwrap()))
@@ -92,8 +92,8 @@ fn without_descriptors_clients_wait(architecture: &[&str]) {
     assert_eq!(server.ask(b"still there"), b"still there");
 }
 
-/// A server that has a lack to report, and a panic, while its standard error is a full disk or a
-/// pipe without a reader.
+/// A server must report a lack and a panic while its standard error is a full disk or a pipe
+/// without a reader.
 fn what_cannot_be_said_ends_nothing(architecture: &[&str]) {
     // The reader of the pipe ends at once.
     for errors in ["2>/dev/full", "2> >(:)"] {
@@ -129,7 +129,7 @@ fn without_stacks_clients_wait() {
 }
 
 fn in_a_small_address_space_clients_wait(architecture: &str) {
-    // Stacks of 1 GiB in an address space of 6 GiB: no more than five of them.
+    // An address space of 6 GiB holds at most five stacks of 1 GiB.
     let mut server = panicky(&[architecture, "--stack-size=1G"], "ulimit -v 6291456;");
     let complaints = server.complaints();
     let clients: Vec<_> = (0..12)
@@ -139,7 +139,7 @@ fn in_a_small_address_space_clients_wait(architecture: &str) {
             stream
         })
         .collect();
-    // Before any of them leaves.
+    // The report comes before any client leaves.
     let first = complaints.next("the lack is reported");
     for mut stream in clients {
         stream.read_exact(&mut [0; 5]).unwrap();
@@ -163,8 +163,7 @@ fn a_killed_parent_leaves_no_children() {
     let child = children.trim().to_owned();
     assert!(!child.is_empty());
     server.signal(Signal::KILL);
-    // The connection ends with its process, which the kernel then forgets or leaves to init to
-    // reap.
+    // The connection ends with its process. Then the kernel forgets the process, or init reaps it.
     assert_eq!(stream.read(&mut [0; 8]).unwrap_or(0), 0);
     eventually("the child is gone", || {
         let status = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
@@ -174,14 +173,14 @@ fn a_killed_parent_leaves_no_children() {
 
 #[test]
 fn a_thousand_connections_are_held_and_served() {
-    // Neither a process for each connection, nor a bound of workers.
+    // The architecture has no process for each connection, and no bound of workers.
     let able = |architecture: &dyn Architecture| {
         architecture.gives().straight_line
             && !architecture.forks()
             && architecture.places(&Options::default()).is_none()
     };
     for architecture in architectures_that(able) {
-        // Standard descriptor limits are 1,024: this test needs both ends of 1,000 connections.
+        // The usual limit is 1,024 descriptors, and this test needs both ends of 1,000 connections.
         let server = panicky(&[architecture], "ulimit -n 4096 || true;");
         let _ = rustix::process::setrlimit(
             rustix::process::Resource::Nofile,

@@ -1,5 +1,5 @@
-//! The blocking graph of one service and one conversation. It is the same under every architecture,
-//! and a task that comes to a node leaves it.
+//! Tests the blocking graph of one service and one conversation. The graph is the same under every
+//! architecture, and a task that comes to a node leaves it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -25,7 +25,8 @@ macro_rules! graph {
 
 for_every_architecture_of_straight_line_code!(graph);
 
-/// The names of nodes, with how often tasks came to them; and edges by the names of their ends.
+/// The names of nodes, with the number of tasks that came to each, and the edges by the names of
+/// their ends.
 #[derive(Debug, PartialEq)]
 struct Graph {
     nodes: BTreeMap<String, u64>,
@@ -66,8 +67,7 @@ fn ask(stream: &mut TcpStream, request: &str) {
     let mut piece = [0; 4096];
     loop {
         let count = match stream.read(&mut piece) {
-            // A ring that another test of this process looked for interrupts system calls when it
-            // goes.
+            // The end of a ring that another test of this process tried interrupts system calls.
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             read => read.unwrap(),
         };
@@ -112,8 +112,8 @@ fn the_graph_is_that_of_threads(architecture: &[&str]) {
     assert_eq!(graph, *THREADS.get_or_init(|| conversation(&["threads"])), "{architecture:?}");
 }
 
-/// A task that comes to a node leaves it, except for the first and the last node. The expected
-/// nodes of the service are there.
+/// Checks that a task that comes to a node leaves it, except at the first and the last node. Checks
+/// that the graph has the expected nodes.
 fn flows(graph: &Graph) {
     let names: BTreeSet<&str> = graph.nodes.keys().map(String::as_str).collect();
     for (name, count) in &graph.nodes {

@@ -1,7 +1,7 @@
-//! A server is replaced while clients go on. The socket is passed from process to process, and no
-//! connection is refused, reset or left without a reply.
+//! Replaces a server while clients go on. Processes pass the socket on, and no connection is
+//! refused, reset or left without a reply.
 //!
-//! `scripts/handover.py` does the same with 100,000 requests.
+//! `scripts/handover.py` makes the same test with 100,000 requests.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -32,7 +32,7 @@ macro_rules! handovers {
 
 for_every_architecture!(handovers);
 
-/// The architectures wait in different ways at the one socket that they share.
+/// The architectures share one socket, and wait for it in different ways.
 #[test]
 fn the_next_server_may_have_another_architecture() {
     for (one, other) in

@@ -1,8 +1,9 @@
-//! `duality compare --host`: roles on hosts, by launchers that need neither root nor a daemon.
+//! `duality compare --host`: tests roles on hosts, by launchers that need neither root nor a
+//! daemon.
 //!
-//! A host is a process on this machine here: the launcher starts a shell with the host's name in
-//! its environment. `xtask/src/hosts` has hosts with networks of their own; docs/hosts.md tells
-//! what was tried on them.
+//! Here, a host is a process on this machine: the launcher starts a shell with the host's name in
+//! its environment. `xtask/src/hosts` makes hosts with their own networks; docs/hosts.md has the
+//! results on such hosts.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -17,10 +18,10 @@ use tempfile::TempDir;
 /// The launcher that starts a shell "on a host".
 const LAUNCHER: &str = "env DUALITY_TEST_HOST={host}";
 
-/// A comparison on hosts with names of its own.
+/// A comparison on its own hosts.
 struct Lab {
     directory: TempDir,
-    /// The end of every host's name.
+    /// The end of the name of every host.
     mark: String,
 }
 
@@ -55,7 +56,7 @@ impl Lab {
         results::read(&[self.directory.path().join("out/results.jsonl")]).unwrap()
     }
 
-    /// The processes of a host: those with its name in their environment.
+    /// The processes of a host: the processes with its name in their environment.
     fn processes(&self, name: &str) -> Vec<Pid> {
         let mark = format!("DUALITY_TEST_HOST={}", self.host(name));
         let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -139,7 +140,7 @@ fn the_program_is_sent_once_and_kept_by_its_hash() {
             fs::read_dir(lab.directory.path().join("cache/duality")).unwrap().flatten().collect();
         assert_eq!(cached.len(), 1, "{cached:?}");
     }
-    // One that was changed there is not started.
+    // The agent does not start a program that was changed on its host.
     let cached = fs::read_dir(lab.directory.path().join("cache/duality")).unwrap();
     let cached = cached.flatten().next().unwrap().path();
     fs::write(&cached, "#!/bin/sh\nexit 7\n").unwrap();
@@ -227,7 +228,7 @@ fn a_host_that_dies_is_named_and_the_rest_is_measured() {
         });
         let failed: Vec<&String> = failed.collect();
         assert!(failed.len() <= 2 && failed.iter().all(|why| why.contains(&host)), "{failed:?}");
-        // What failed is measured when it is asked for again.
+        // A failed cell is measured when the comparison is resumed.
         let output = lab.command(&TWO, &long("3")).arg("--resume").output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
         let (_, records) = lab.results();

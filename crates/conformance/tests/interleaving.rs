@@ -1,4 +1,5 @@
-//! Connections at the same time, where an architecture gives that: each goes on while others wait.
+//! Tests connections at the same time, if an architecture allows them: each goes on while others
+//! wait.
 
 use std::io::{Read, Write};
 use std::process::Command;
@@ -18,7 +19,7 @@ macro_rules! interleaving {
 
 for_every_architecture!(interleaving);
 
-/// Six connections from one client that serves each in turn, and so needs all of them to be served.
+/// Six connections of one client. The client uses each in turn, so the server must serve all six.
 fn connections_take_turns(architecture: &[&str]) {
     let given = duality_architectures::find(architecture[0]).expect("it is in the list").gives();
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));

@@ -1,5 +1,5 @@
-//! A limit on descriptors that is reached under every architecture: no client is refused, and it is
-//! told.
+//! Reaches a limit on descriptors under every architecture. The server refuses no client, and
+//! reports the lack.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -34,9 +34,10 @@ fn clients_beyond_the_limit_are_served_as_others_leave(architecture: &[&str]) {
     let mut server = ServerProcess::start(command.arg("--architecture").args(architecture));
     let complaints = server.complaints();
     let streams: Vec<TcpStream> = (0..CLIENTS).map(|_| server.connect()).collect();
-    // Where one process holds all connections; elsewhere, each process holds fewer than it may.
+    // The lack shows only if one process holds all connections. Otherwise each process holds fewer
+    // than it may.
     let ours = duality_architectures::find(architecture[0]).expect("it is in the registry");
-    // A pool takes all that come into a list, unless that has a bound or there is none.
+    // A pool takes all connections into a list, unless the list has a bound or there is no list.
     let has_list = |architecture: &[&str]| {
         !architecture.contains(&"--hand-over=accept") && !architecture.contains(&"--accept-queue=0")
     };
@@ -55,7 +56,7 @@ fn clients_beyond_the_limit_are_served_as_others_leave(architecture: &[&str]) {
     let (served, all_served) = channel();
     for mut stream in streams {
         let served = served.clone();
-        // Which of them has been accepted, and which waits, is the server's choice.
+        // The server chooses the clients that it accepts. Others wait.
         thread::spawn(move || {
             stream.write_all(b"hello").unwrap();
             let mut back = [0; 5];

@@ -12,7 +12,7 @@ use std::thread;
 use duality_conformance::{complaints_of_load, skip};
 use tempfile::TempDir;
 
-/// A short load, for what a window does not matter to.
+/// A short load, for tests that need no window.
 const SHORT: [&str; 4] = ["-c", "2", "-n", "200"];
 
 /// Runs `load`, and returns its exit code, standard output and standard error.
@@ -229,7 +229,7 @@ fn each_format_can_be_read() {
     assert!(run(&["--format", "text"]).contains("200 correct, none failed"));
 }
 
-/// The Prometheus project's own reading of a page.
+/// Checks a page with the Prometheus project's own reader.
 fn check_with_promtool(page: &str) {
     let mut command = Command::new("promtool");
     command.args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped());
@@ -242,7 +242,7 @@ fn check_with_promtool(page: &str) {
     assert!(output.status.success(), "{told}\n{page}");
 }
 
-/// The commands of a page: those in fences of a shell, and those in the cells of tables.
+/// The commands of a page: commands in fences of a shell, and in the cells of tables.
 fn commands(page: &str) -> Vec<String> {
     let mut commands = Vec::new();
     let mut is_shell = false;
@@ -268,11 +268,12 @@ fn every_command_of_the_page_works() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/requests.md");
     let commands = commands(&fs::read_to_string(page).unwrap());
     assert!(commands.len() >= 25, "{commands:#?}");
-    // Where the page's server listens.
+    // The address of the page's server.
     let written = ["127.0.0.1", "8080"].join(":");
     let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
     for command in commands {
-        // The same command on the test's server, and shorter: the last of a repeated flag counts.
+        // The command runs on the test's server, and for a shorter time: the last of a repeated
+        // flag counts.
         let local = command.replace(&written, &address.to_string());
         let length = if local.contains(" -n ") { "" } else { " -d 60ms" };
         let output = Command::new("sh")

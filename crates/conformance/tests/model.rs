@@ -1,5 +1,5 @@
-//! `duality model`, from its command line to its tables and its JSON, without a look at how large
-//! the times are.
+//! Tests `duality model`, from its command line to its tables and its JSON. The sizes of times
+//! decide no test.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,8 @@ fn told(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// A folder of peers. Its State Threads does everything in `nanoseconds`, and has no memory.
+/// A folder of peers. Its State Threads takes `nanoseconds` for every cost, and lacks the cost of
+/// memory.
 fn peers(nanoseconds: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let script = format!(
@@ -128,8 +129,7 @@ fn json_has_every_subject_with_a_figure_or_the_reason() {
     assert_eq!(subject(1, "go")["unavailable"], "not built: cargo xtask peers");
 }
 
-/// The programs that `cargo xtask peers` builds, where it has: each answers to every cost in the
-/// format.
+/// Each program that `cargo xtask peers` has built answers to every cost in the format.
 #[test]
 fn real_peers_answer_to_every_cost() {
     let executable = Path::new(env!("CARGO_BIN_EXE_served"));
@@ -153,8 +153,8 @@ fn real_peers_answer_to_every_cost() {
     }
 }
 
-/// The same price list, in which everything takes 100 ns for sure. A busy machine does not know its
-/// prices. An architecture with terms above its measured time is not modelled.
+/// The same price list, with exactly 100 ns for every cost. On a busy machine, measured prices are
+/// too uncertain. An architecture with terms above its measured time is not modelled.
 fn cheap(json: &str) -> String {
     let mut json: Value = serde_json::from_str(json).unwrap();
     for cost in json["costs"].as_array_mut().unwrap() {
@@ -167,7 +167,7 @@ fn cheap(json: &str) -> String {
     json.to_string()
 }
 
-/// Over real sockets: the number of operations of a request is known for these.
+/// Over real sockets, these architectures have a known number of operations for a request.
 #[test]
 fn a_model_counts_what_architectures_do() {
     let out = tempfile::tempdir().unwrap();
@@ -214,7 +214,7 @@ fn a_model_counts_what_architectures_do() {
     let page = fs::read_to_string(folder.join("model.html")).unwrap();
     assert!(page.matches("<svg").count() == 2 && !page.contains("<script"), "{page}");
 
-    // The cells have their counts, so that what `compare` writes feeds a model as well.
+    // The cells have their counts, so that a model can read the results of `compare`.
     let results = folder.join("echo-short/results.jsonl");
     one_for_each_request(&fs::read_to_string(&results).unwrap());
     let costs = costs.to_str().unwrap();
@@ -223,8 +223,8 @@ fn a_model_counts_what_architectures_do() {
     assert_eq!(again["workloads"][0]["architectures"], json["workloads"][0]["architectures"]);
 }
 
-/// A connection for each request, and so a thread, a process or a task. Server and load are not
-/// asked in the same moment, and a busy machine may have them answer far apart.
+/// Each request has a connection, and so a thread, a process or a task. Server and load are asked
+/// at different moments. On a busy machine these moments may be far apart.
 fn one_for_each_request(results: &str) {
     let lines = results.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let cells: Vec<Value> = lines.filter(|line| line["outcome"] == "measured").collect();
@@ -243,6 +243,6 @@ fn one_for_each_request(results: &str) {
     }
 }
 
-/// The unit costs that a model is made of, except the slow one of many descriptors.
+/// The unit costs that a model needs, except the slow cost of many descriptors.
 const NEEDED: &str =
     "spawn,yield-2,lock,contended,condition,offload,kernel,poller-50,poller-1000,poller-full";

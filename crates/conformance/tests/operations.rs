@@ -1,5 +1,5 @@
-//! Metrics, the access log, SIGHUP, and limits for each client address, under every architecture.
-//! docs/operations.md describes them.
+//! Tests metrics, the access log, SIGHUP, and limits for each client address, under every
+//! architecture. docs/operations.md describes them.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -66,7 +66,7 @@ fn serve(architecture: &[&str], more: &[&str]) -> ServerProcess {
     ServerProcess::start(command.args(architecture).args(more))
 }
 
-/// Asks at an address, and returns all that comes.
+/// Asks at an address, and returns the whole reply.
 fn ask(address: SocketAddr, request: &[u8]) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -85,7 +85,7 @@ fn metrics_address(server: &mut ServerProcess) -> SocketAddr {
     address.expect(&line).parse().unwrap()
 }
 
-/// The sum of the samples of that name.
+/// The sum of the samples of this name.
 fn sample(page: &str, name: &str) -> f64 {
     let samples = page.lines().filter(|line| line.starts_with(&format!("{name}{{")));
     samples.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
@@ -117,7 +117,7 @@ fn metrics_count_what_was_done(architecture: &[&str]) {
     assert_eq!(server.wait().0.code(), Some(0));
 }
 
-/// Prometheus's own checker has no complaint.
+/// Checks that Prometheus's own checker has no complaint.
 fn check_with_promtool(page: &str) {
     let mut command = Command::new("promtool");
     command.args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped());
@@ -130,12 +130,12 @@ fn check_with_promtool(page: &str) {
     assert!(checked.status.success() && said.is_empty(), "{said}\n{page}");
 }
 
-/// A page of queues, and the health of a server that drains.
+/// Tests the page of queues, and the health of a server that drains.
 #[test]
 fn queues_are_shown_and_a_drain_is_no_health() {
     let mut server = serve(&["staged"], &["--metrics=127.0.0.1:0"]);
     let metrics = metrics_address(&mut server);
-    // A drain waits for the first bytes of this one.
+    // A drain waits for the first bytes of this connection.
     let mut idle = server.connect();
     server.ask(LAST);
     let page = get(metrics, "/metrics");
@@ -143,7 +143,7 @@ fn queues_are_shown_and_a_drain_is_no_health() {
     assert!(page.contains("duality_queue_length{"), "{page}");
     check_with_promtool(page.split_once("\r\n\r\n").unwrap().1);
     server.signal(Signal::TERM);
-    // It may have ended before it is asked.
+    // The server may end before the question.
     let health = eventually("it drains", || {
         let health = ask(metrics, b"GET /healthz HTTP/1.1\r\n\r\n").unwrap_or_default();
         (!health.starts_with("HTTP/1.1 200 ")).then_some(health)
@@ -153,7 +153,7 @@ fn queues_are_shown_and_a_drain_is_no_health() {
     assert_eq!(server.wait().0.code(), Some(0));
 }
 
-/// A line of the log, without what differs between runs.
+/// A line of the log, without the parts that differ between runs.
 fn asked(line: &str) -> (u64, u64, String, u64) {
     let line: Value = serde_json::from_str(line).expect(line);
     let number = |name: &str| line[name].as_u64().unwrap_or_else(|| panic!("{name}: {line}"));
@@ -185,7 +185,7 @@ fn the_access_log_has_a_line_for_each_request(architecture: &[&str]) {
         })
     };
     lines(&log, 2);
-    // As logrotate(8) does it.
+    // Renames the log as logrotate(8) does.
     let old = folder.path().join("access.log.1");
     fs::rename(&log, &old).unwrap();
     server.signal(Signal::HUP);
@@ -201,7 +201,7 @@ fn the_access_log_has_a_line_for_each_request(architecture: &[&str]) {
     assert_eq!((asked[2].0, asked[2].1, &*asked[2].2), (1, 404, "GET /none"));
 }
 
-/// A full disk: requests are answered, and the operator is told.
+/// With a full disk, the server answers requests, and tells the operator.
 #[test]
 fn lines_that_cannot_be_written_are_told() {
     let mut server = serve(&["epoll"], &["--access-log=/dev/full"]);
@@ -256,7 +256,8 @@ fn an_address_has_no_more_connections_than_it_may(architecture: &[&str]) {
         return skip(format_args!("{}: too few connections at a time", architecture[0]));
     }
     let server = serve(architecture, &["--max-per-address=2"]);
-    // One after the other: two threads that meet a new address at once may count it apart.
+    // The connections come one after the other: two threads that meet a new address at once may
+    // count it separately.
     let kept = [(); 2].map(|()| {
         let mut stream = server.connect();
         stream.write_all(GET).unwrap();
@@ -300,7 +301,7 @@ fn an_address_opens_connections_no_faster_than_it_may(architecture: &[&str]) {
             reply.starts_with(&begin).then_some(())
         });
     };
-    // On a slow machine, a second may pass between two of them.
+    // On a slow machine, a second may pass between two requests.
     code("503");
     code("200");
 }
@@ -323,7 +324,7 @@ fn a_new_connection_may_send_its_request_during_a_drain(architecture: &[&str]) {
     assert_eq!((status.code(), said.as_str()), (Some(0), ""));
 }
 
-/// script(1) has a terminal for the server, which goes with it.
+/// script(1) gives the server a terminal, and the terminal ends with script(1).
 #[test]
 fn a_terminal_that_goes_away_drains() {
     let server = env!("CARGO_BIN_EXE_served");

@@ -1,5 +1,5 @@
-//! The commands of the pages on recorded loads and trials, as a reader types them: docs/trace.md,
-//! docs/replay.md and docs/trial.md. Those of docs/requests.md are in `load.rs`.
+//! Runs the commands of docs/trace.md, docs/replay.md and docs/trial.md, as a reader types them.
+//! `load.rs` runs the commands of docs/requests.md.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use duality_conformance::{ServerProcess, complaints_of_load};
 
-/// A folder with what the pages take for granted: the command, a log, a site.
+/// A folder with the files that the pages assume: the command, a log, a site.
 struct Reader {
     folder: tempfile::TempDir,
 }
@@ -42,7 +42,7 @@ impl Reader {
         command
     }
 
-    /// Types a line, which must succeed.
+    /// Types a command, which must succeed.
     fn types(&self, line: &str) {
         let output = self.shell(line).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -67,7 +67,7 @@ fn commands(page: &str) -> Vec<String> {
     commands
 }
 
-/// Where the servers of the pages listen.
+/// The address of the servers of the pages.
 fn written(host: &str) -> String {
     [host, "8080"].join(":")
 }
@@ -96,7 +96,7 @@ fn the_commands_of_the_page_on_traces_work() {
 #[test]
 fn the_commands_of_the_page_on_replays_work() {
     let reader = Reader::new();
-    // The recording that the page speaks of is longer than this test may last.
+    // The recording of the page is longer than this test may last.
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans/traces/nasa-1995.trace");
     let mut servers = Vec::new();
     let mut address = None;
@@ -111,7 +111,7 @@ fn the_commands_of_the_page_on_replays_work() {
             let plan = format!("duality compare {}/plans/replay.toml --check", plans.display());
             reader.types(&plan);
         } else if command.starts_with("duality compare ") {
-            // Whether there is a verdict is told by the exit code; a busy machine allows none.
+            // The exit code says whether there is a verdict. A busy machine allows no verdict.
             let short = "-a epoll --no-control --users 200 --repeats 1 --blocks 0 --window 300ms";
             let output = reader.shell(&format!("{command} {short}")).output().unwrap();
             let said = String::from_utf8_lossy(&output.stdout);
@@ -141,7 +141,7 @@ fn the_commands_of_the_page_on_trials_work() {
     let commands = commands("trial.md");
     assert!(commands.len() >= 4, "{commands:#?}");
     for command in commands {
-        // Without clients nothing is decided. Of a repeated flag, the last one counts.
+        // Without clients, the trial decides nothing. The last of a repeated flag counts.
         let line = format!("exec {command} --listen 127.0.0.1:0 --budget 300ms --then exit");
         let output = reader.shell(&line).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

@@ -1,8 +1,8 @@
-//! The http servers of peers/ answer right, or nothing that is measured beside them would mean
-//! anything.
+//! Tests that the http servers of peers/ answer right. Otherwise measurements beside them would
+//! mean nothing.
 //!
-//! `cargo xtask peers` builds them. A peer that is not built is skipped, with a line that says so.
-//! `http_cc` is `http_pthreads` as `duality cc` converts it.
+//! `cargo xtask peers` builds the servers. The tests skip a peer that is not built, with a line
+//! about it. `http_cc` is `http_pthreads` as `duality cc` converts it.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ macro_rules! every_server {
 
 every_server! { http_st, http_pth, http_pthreads, http_epoll, http_cc }
 
-/// The converted server, once for all tests.
+/// The converted server, built once for all tests.
 fn converted() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Result<(TempDir, PathBuf), String>> = OnceLock::new();
     let made = PROGRAM.get_or_init(|| {
@@ -87,7 +87,7 @@ fn start(name: &str) -> Option<ServerProcess> {
         let program = converted()?;
         return Some(ServerProcess::start(Command::new(program).args(["--listen", "127.0.0.1:0"])));
     }
-    // target/debug/served, and target/peers.
+    // The program is target/debug/served, and peers are in target/peers.
     let target = Path::new(env!("CARGO_BIN_EXE_served")).ancestors().nth(2).unwrap();
     let program = target.join("peers").join(name);
     if !program.exists() {
@@ -100,7 +100,7 @@ fn start(name: &str) -> Option<ServerProcess> {
     Some(ServerProcess::start(Command::new(program).args(["--listen", "127.0.0.1:0"])))
 }
 
-/// Head and body of all that comes back, which is one reply.
+/// Head and body of the reply, which must be the only one.
 fn reply(server: &ServerProcess, request: &str) -> (String, String) {
     let reply = String::from_utf8(server.ask(request.as_bytes())).unwrap();
     let (head, body) = reply.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{reply}"));
@@ -205,7 +205,7 @@ fn refusals(server: &ServerProcess) {
 }
 
 fn ending(server: ServerProcess) {
-    // With a connection that rests, and one with a request under way.
+    // The server has an idle connection, and a connection with a request under way.
     let mut resting = server.connect();
     resting.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     hear_page(&mut resting);

@@ -1,4 +1,4 @@
-//! `duality compare PLAN.toml`: real servers, real loads, small windows.
+//! `duality compare PLAN.toml`: with real servers, real loads and small windows.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use duality_lab::record::{Cell, Heading, Outcome, Records};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
 
-/// Two experiments, one of which needs a store.
+/// Two experiments; the second needs a store.
 const PLAN: &str = "title = 'Two questions'
 source = 'a test'
 [defaults]
@@ -53,13 +53,13 @@ impl Lab {
         command
     }
 
-    /// Any command, in the directory.
+    /// Runs any command in the directory.
     fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
         command.current_dir(self.directory.path()).args(arguments).output().unwrap()
     }
 
-    /// As [`compare`](Self::compare), which must succeed; returns standard output.
+    /// Calls [`compare`](Self::compare), which must succeed. Returns standard output.
     fn compared(&self, flags: &[&str]) -> String {
         let output = self.compare(flags);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -88,7 +88,7 @@ fn every_experiment_is_measured_and_has_its_place_in_the_index() {
         assert!(lab.read(format!("out/{name}/report.html")).contains("Two questions"));
         let (experiment, Records { cells, .. }) = lab.results(name);
         assert_eq!(experiment.plan.unwrap().experiment, name);
-        // Two architectures and the control, twice.
+        // There are two architectures and the control, twice.
         assert_eq!(experiment.design.control.as_deref(), Some("epoll (again)"));
         assert_eq!((&*experiment.design.service, cells.len()), (service, 6));
         assert_eq!(experiment.design.keep_alive, keep_alive);
@@ -110,7 +110,7 @@ fn the_pages_are_written_anew_from_the_results_alone() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let after = pages.map(|page| lab.read(page));
     assert_eq!(before[0], after[0]);
-    // A number that is read from JSON may differ from the written one in the last of seventeen
+    // A number that is read from JSON may differ from the written number in the last of seventeen
     // digits.
     let words = |page: &String| page.replace(|letter: char| letter.is_ascii_digit(), "");
     assert!(before.iter().map(words).eq(after.iter().map(words)), "a page differs");
@@ -122,8 +122,7 @@ fn the_pages_are_written_anew_from_the_results_alone() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("there is no results.jsonl"));
 }
 
-/// Whether the queue was the limit of a machine that does other things is not certain; that it
-/// overflowed is.
+/// The queue overflows for certain. On a busy machine the queue need not be the limit.
 #[test]
 fn a_listen_queue_that_overflows_is_known_and_named() {
     let lab = Lab::new(
@@ -152,7 +151,7 @@ fn resuming_measures_only_what_is_missing() {
     let path = lab.directory.path().join("out/book/results.jsonl");
     let whole = lab.read(&path);
     let lines: Vec<&str> = whole.lines().collect();
-    // As a crash leaves it: the last cell is torn.
+    // The file is as after a crash: the last cell is torn.
     fs::write(&path, format!("{}\n{}\n{{\"kind\":\"ce", lines[0], lines[1])).unwrap();
     let talk = lab.read("out/talk/results.jsonl");
     lab.compared(&["--repeats=1", "--no-control", "--resume"]);
@@ -162,13 +161,13 @@ fn resuming_measures_only_what_is_missing() {
     assert_eq!(resumed[..2], lines[..2]);
     assert_ne!(resumed[2], lines[2]);
     measured_once(&lab.results("book"), &resumed);
-    // Another question is not resumed, and nothing starts.
+    // The command does not resume another question, and starts nothing.
     let output = lab.compare(&["--repeats=2", "--resume"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("another experiment"));
 }
 
-/// Whether nothing that the results hold was measured twice, and no block is missing.
+/// Whether each result was measured once, and every block is there.
 fn measured_once((experiment, records): &(Heading, Records), lines: &[&str]) {
     let Records { cells, blocks } = records;
     assert_eq!(lines.len(), 1 + cells.len() + blocks.len());
@@ -195,7 +194,7 @@ fn a_lab_that_is_killed_thrice_measures_every_cell_once() {
     let mut kept = String::new();
     for kill in 1..=3 {
         let mut compare = lab.command().arg("--resume").spawn().unwrap();
-        // The experiment's own line, and two more cells each time, of twelve.
+        // The file has the experiment's own line, and two more of twelve cells each time.
         eventually("two more cells end", || (complete_lines(&path) > 2 * kill).then_some(()));
         compare.kill().unwrap();
         compare.wait().unwrap();
@@ -233,7 +232,7 @@ fn redis_is_started_for_each_cell_or_missed_by_name() {
     assert_eq!(lab.results("b").1.cells[0].outcome, Outcome::Unavailable { reason });
 }
 
-/// A plan with a peer of its own, which is this program, and leaves its number in a file.
+/// A plan with this program as its own peer. The peer writes its process identifier to a file.
 fn plan_with_peer(window: &str) -> String {
     let served = env!("CARGO_BIN_EXE_served");
     format!(
@@ -272,8 +271,7 @@ fn peers_are_measured_beside_architectures_and_never_recommended() {
     );
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("mine (peer)"), "{said}");
-    // Peers are no candidates, so there is one candidate at most. So there is no choice, whatever
-    // the load was.
+    // Peers are no candidates, so there is at most one candidate, and no choice under any load.
     assert!(said.contains("No recommendation") && !said.contains("Choose "), "{said}");
     assert!(lab.read("out/beside/report.html").contains("mine (peer)"));
     let (experiment, Records { cells, .. }) = lab.results("beside");
@@ -310,7 +308,7 @@ fn ready_made_peers_are_measured_or_missed_by_name() {
             _ => served_well(cell),
         }
     }
-    // The lab knows before anything starts which cells the servers cannot serve.
+    // Before any start, the lab knows the cells that the servers cannot serve.
     let lab = Lab::new("title = 'a'\n[[experiment]]\nname = 'b'\nservice = 'echo'\nrepeats = 1");
     lab.compared(&[&flag, "--concurrency=1", "--architectures=epoll", "--window=300ms"]);
     let (_, Records { cells, .. }) = lab.results("b");
@@ -364,7 +362,7 @@ fn a_plan_that_is_wrong_starts_nothing() {
     }
 }
 
-/// A cell that has figures, and no wrong answer in them.
+/// Checks that a cell has figures and no wrong answers.
 fn served_well(cell: &Cell) {
     match &cell.outcome {
         Outcome::Measured(figures) => {

@@ -1,7 +1,7 @@
-//! What a server may do that its caller may not: nothing of the caller's is loaded, and root
-//! becomes the user that was named.
+//! Tests the privileges of a server: a privileged program loads no library of its caller, and root
+//! becomes the named user.
 //!
-//! These need root; elsewhere they are skipped, with a line.
+//! The tests need root. Without root they are skipped, with a line.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -27,7 +27,7 @@ fn is_root() -> bool {
     root
 }
 
-/// A folder into which everybody may write, with the program, which everybody may run.
+/// A folder that every user may write to, with the program, which every user may run.
 fn open_folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("root may");
@@ -37,8 +37,8 @@ fn open_folder() -> TempDir {
     folder
 }
 
-/// Has another user list the architectures, with a library of that user's; whether its constructor
-/// ran.
+/// Lists the architectures as another user, with a library of that user. Returns whether the
+/// library's constructor ran.
 fn runs_its_constructor(folder: &Path) -> bool {
     let marker = folder.join("marker");
     let _ = fs::remove_file(&marker);

@@ -1,6 +1,5 @@
-//! Architectures made of processes. The tests show what happens to a server when one of its
-//! processes is signalled, killed, or ends as soon as it has begun. They also show which programs
-//! may fork at all.
+//! Architectures made of processes. The tests show a server with a process that is signalled, that
+//! is killed, or that ends at once. Other tests show which programs may fork at all.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -52,7 +51,7 @@ fn a_worker_that_is_signalled_ends_alone_and_is_replaced() {
     }
 }
 
-/// A worker reloads with its parent, and not by itself.
+/// A worker reloads only together with its parent.
 #[test]
 fn a_worker_ignores_the_signal_for_a_reload() {
     let server = serve(&["prefork", "--workers=4"]);
@@ -89,7 +88,7 @@ fn workers_that_end_at_once_are_replaced_slowly_and_not_for_ever() {
         last.contains("prefork: cannot serve: ") && last.contains("killed by signal 9"),
         "{said}"
     );
-    // A parent that does not slow down makes thousands.
+    // A parent that does not slow down makes thousands of workers.
     assert!(killed.len() < 200, "{} workers were started", killed.len());
 }
 
@@ -104,7 +103,8 @@ fn a_server_outlives_its_killed_processes() {
                     while !over.load(Ordering::Relaxed) {
                         let mut stream = server.connect();
                         let mut back = [0; 5];
-                        // A connection may end with its process; another must be had at once.
+                        // A connection may end with its process, but the server must accept another
+                        // at once.
                         if stream.write_all(b"hello").is_ok()
                             && stream.read_exact(&mut back).is_ok()
                         {

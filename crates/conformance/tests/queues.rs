@@ -1,5 +1,5 @@
-//! The gauges of queues. Pools of a staged server grow under a step of load, and shrink after it. A
-//! work pool's blocks are counted.
+//! Tests the gauges of queues. Pools of a staged server grow under a step of load, and shrink after
+//! it. A work pool counts its blocks.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -31,7 +31,7 @@ fn the_pools_of_a_staged_server_grow_and_shrink() {
     let directory = tempfile::tempdir().unwrap();
     let (stats, go) = (directory.path().join("stats"), directory.path().join("go"));
     let server = serve(env!("CARGO_BIN_EXE_spinning"), &["--architecture=staged"], &stats);
-    // Each holds a thread of the stage until the file is there.
+    // Each client holds a thread of the stage until the file exists.
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.write_all(format!("{}\n", go.display()).as_bytes()).unwrap();
@@ -68,7 +68,7 @@ fn a_work_pool_counts_its_blocks() {
             queue(&stats, "blocks").filter(|queue| queue["threads"] == 3)
         });
         assert_eq!(server.ask(b"hello"), b"hello");
-        // The block before the first stage, one for the bytes, and one for the end.
+        // The blocks are one before the first stage, one for the bytes, and one for the end.
         eventually("its blocks are counted", || {
             queue(&stats, "blocks").filter(|queue| queue["executed"].as_u64().unwrap() >= 3)
         });

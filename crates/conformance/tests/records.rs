@@ -1,5 +1,5 @@
-//! The records of requests, under every architecture. There are as many as answers, and each
-//! satisfies Truppel's definitions.
+//! Tests the records of requests, under every architecture. There are as many records as answers,
+//! and each record satisfies Truppel's definitions.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -83,8 +83,8 @@ impl Recorded {
     }
 }
 
-/// T, #B, TP and #CP follow from each row. They are possible values in a server of so many
-/// boundaries and clients.
+/// T, #B, TP and #CP follow from each row. Their values are possible in a server with `stages`
+/// boundaries and `connections` clients.
 fn check(rows: &[Row], stages: u64, connections: u64) {
     for row in rows {
         assert!(row.t1 <= row.t2, "T is no less than 0: {row:?}");
@@ -108,7 +108,7 @@ fn every_answer_has_a_record_that_satisfies_the_definitions(architecture: &[&str
     const REQUESTS: u64 = 4;
     let recorded = Recorded::start("echo", architecture, &[]);
     let mut streams: Vec<_> = (0..CONNECTIONS).map(|_| recorded.server.connect()).collect();
-    // All are there at once, and an architecture that serves one at a time gets to each.
+    // All clients are there at once, and an architecture that serves one at a time serves each.
     for mut stream in streams.drain(..) {
         for request in 0..REQUESTS as u8 {
             stream.write_all(&[request]).unwrap();
@@ -122,8 +122,7 @@ fn every_answer_has_a_record_that_satisfies_the_definitions(architecture: &[&str
     let (rows, stages, said) = recorded.end();
     assert_eq!((rows.len() as u64, said.as_str()), (CONNECTIONS * REQUESTS, ""));
     check(&rows, stages, CONNECTIONS);
-    // The first request of a connection comes with it, before the block that the connection begins
-    // with.
+    // The first request comes with its connection, before the first block of the connection.
     let firsts = rows.iter().filter(|row| row.blocks2 > row.blocks1).count() as u64;
     assert!(firsts >= CONNECTIONS, "{rows:?}");
 }
@@ -166,7 +165,7 @@ fn beyond_the_limit_requests_are_counted_and_not_kept(architecture: &[&str]) {
     let (rows, stages, said) = recorded.end();
     assert_eq!(rows.len(), 3);
     check(&rows, stages, 1);
-    assert!(said.contains("7 requests are not recorded, for --records-limit is 3"), "{said}");
+    assert!(said.contains("7 requests are not recorded, because --records-limit is 3"), "{said}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Plans of regimes from the command line: measured, resumed, reported. A cell that cannot be
+//! Measures, resumes and reports plans of regimes from the command line. A cell that cannot be
 //! measured has a reason, and is never a zero.
 
 use std::fs;
@@ -81,7 +81,7 @@ fn over_tcp_the_same_plan_includes_processes() {
     let lines = fs::read_to_string(path.join("run/regimes.jsonl")).unwrap();
     for line in lines.lines().skip(1) {
         let cell: Value = serde_json::from_str(line).unwrap();
-        // On a busy machine the load generator says that it was late, and nothing else may be
+        // On a busy machine the load generator may report that it was late. Nothing else may be
         // wrong.
         let reason = cell["reason"].as_str().unwrap_or("the figures are invalid");
         assert!(reason.contains("the figures are invalid"), "{line}");

@@ -1,6 +1,6 @@
-//! Every service of the registry under every architecture of the registry. It answers the load
-//! generator, which checks each reply, and drains; or it is refused in one line. So a new service
-//! or architecture is tested by being there.
+//! Runs every service of the registry under every architecture of the registry. The service answers
+//! the load generator, which checks each reply, and drains. Otherwise the service is refused in one
+//! line. So a new service or architecture is tested without further code.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,8 @@ use duality_services::Entry;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Clients; and requests, which in a chat are four lines of each member to each of the others.
+/// The numbers of clients and of requests. In a chat, the requests are four lines of each member to
+/// each other member.
 const CLIENTS: u32 = 4;
 const REQUESTS: u32 = 4 * CLIENTS * (CLIENTS - 1);
 
@@ -73,7 +74,7 @@ fn answers_and_drains(
     let clients = if given.concurrent_connections { CLIENTS } else { 1 };
     let mut load = Command::new(env!("CARGO_BIN_EXE_served"));
     load.args(["load", &format!("{}://{address}", entry.name), "--json"]);
-    // Whether the figures are valid is told by the exit code too; here the replies count.
+    // The exit code also says whether the figures are valid. This test checks only the replies.
     let load = load.args([format!("-c{clients}"), format!("-n{REQUESTS}")]).output().unwrap();
     let what = format!("{} under {architecture:?}", entry.name);
     let told = String::from_utf8_lossy(&load.stderr);

@@ -1,4 +1,4 @@
-//! Recorded loads, replayed on real servers: `duality load --trace` and `compare --load-from`.
+//! Replays recorded loads on real servers: `duality load --trace` and `compare --load-from`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -17,14 +17,14 @@ fn duality(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_served")).args(arguments).output().unwrap()
 }
 
-/// What a command printed, which must succeed.
+/// The output of a command, which must succeed.
 fn said(arguments: &[&str]) -> String {
     let output = duality(arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a load printed. Its figures may be invalid: a busy machine delays so short a load.
+/// The output of a load. Its figures may be invalid: a busy machine delays a short load.
 fn printed_by_load(arguments: &[&str]) -> String {
     let output = duality(arguments);
     let told = String::from_utf8(output.stderr).unwrap();
@@ -105,7 +105,7 @@ fn a_comparison_has_the_load_the_headroom_and_what_it_means() {
     let recording = heading.design.recording.unwrap();
     assert_eq!((recording.requests, recording.connections), (1250, 1250));
     assert_eq!(heading.design.concurrency, [1, 200]);
-    // At one user there is nothing to measure, and the cell says so.
+    // With one user there is nothing to measure, and the cell has this reason.
     for cell in &records.cells {
         match (&cell.outcome, cell.concurrency) {
             (Outcome::Unavailable { reason }, 1) => assert!(reason.contains("give more users")),
@@ -117,7 +117,7 @@ fn a_comparison_has_the_load_the_headroom_and_what_it_means() {
     }
     let blocks = records.blocks_at(200);
     assert!(blocks.len() >= 2);
-    // All servers are asked, twice.
+    // The load asks all servers twice.
     let slices = &blocks[0].slices;
     assert_eq!(slices.len(), 2 * 3, "threads, epoll and the control, twice");
     assert!(slices.iter().all(|slice| slice.requests > 0 && slice.server_cpu_us > 0.0));
@@ -127,7 +127,7 @@ fn a_comparison_has_the_load_the_headroom_and_what_it_means() {
     assert_eq!(headroom.len(), 2);
     assert!(headroom[0]["users_of_a_processor"].as_f64().unwrap() > 200.0, "{headroom:?}");
     let first = summary["recommendation"]["sentences"][0].as_str().unwrap();
-    assert!(first.starts_with("At your traffic (1.11 requests/s) it does not matter: "), "{first}");
+    assert!(first.starts_with("At your traffic (1.11 requests/s) any choice will do: "), "{first}");
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     for part in ["Your load", "Planned against sent", "Headroom", "<rect"] {
         assert!(page.contains(part), "{part}");

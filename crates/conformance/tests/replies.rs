@@ -8,7 +8,7 @@ use duality_conformance::{ServerProcess, for_every_architecture, runs_here};
 
 const PAGE: &str = include_str!("../../services/demo/index.html");
 
-/// Stands for the date, of the same length.
+/// The text in place of the date, of the same length.
 const DATE: &str = "Ddd, 00 Mmm 0000 00:00:00 GMT";
 
 macro_rules! replies {
@@ -131,7 +131,7 @@ fn pipelined_replies_are_exact_and_in_order(server: &ServerProcess) {
 fn a_request_split_anywhere_is_answered(server: &ServerProcess) {
     let request = get("/", "");
     let mut stream = server.connect();
-    // Every reply has been read before the next request, so each comes in two segments.
+    // The client reads every reply before the next request, so each reply comes in two segments.
     stream.set_nodelay(true).unwrap();
     for split in 1..request.len() {
         stream.write_all(&request.as_bytes()[..split]).unwrap();
@@ -142,7 +142,7 @@ fn a_request_split_anywhere_is_answered(server: &ServerProcess) {
     }
 }
 
-/// What follows comes before, while or after the connection ends, as it happens.
+/// The late bytes come before, during or after the end of the connection.
 fn the_last_reply_arrives_whatever_follows_its_request(server: &ServerProcess) {
     let last = |path| get(path, "Connection: close\r\n");
     let page = page_head("Connection: close\r\n") + PAGE;
@@ -155,12 +155,12 @@ fn the_last_reply_arrives_whatever_follows_its_request(server: &ServerProcess) {
     }
 }
 
-/// All that comes back when a request is sent, and after it some bytes, each by itself.
+/// Sends a request, and then some bytes one by one. Returns all bytes that come back.
 fn ask_and_go_on(server: &ServerProcess, request: &str, late: &str) -> Vec<u8> {
     let mut stream = server.connect();
     stream.set_nodelay(true).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
-    // Once the server has closed, none is taken.
+    // A closed server takes no bytes.
     let _ = late.bytes().try_for_each(|byte| stream.write_all(&[byte]));
     let mut reply = Vec::new();
     stream.read_to_end(&mut reply).unwrap();
@@ -197,7 +197,7 @@ fn tag() -> String {
     format!("\"{hash:016x}\"")
 }
 
-/// The reply with every date replaced by [`DATE`], once it is seen to be one.
+/// The reply with [`DATE`] in place of every date. Checks the form of each date.
 fn masked(reply: &[u8]) -> String {
     let text = std::str::from_utf8(reply).expect("these replies are text");
     let mut pieces = text.split("\r\nDate: ");

@@ -1,4 +1,5 @@
-//! `duality run`: the torture suite natively and on the engine, what is refused, and real programs.
+//! Tests `duality run`: limits of the torture suite natively and on the engine, refusals, and real
+//! programs.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -55,8 +56,8 @@ fn a_program_with_a_sanitizer_is_refused() {
         refused(&["--", name], sanitizer);
         refused(&["--check", name], sanitizer);
     }
-    // clang links the runtime into the program: the start of ThreadSanitizer's is one of its
-    // functions.
+    // clang links the runtime into the program: the start of ThreadSanitizer's runtime is one of
+    // its functions.
     std::fs::write(&file, "void __tsan_init(void) {}\nint main(void) { return 0; }\n")
         .expect("written");
     compile(&[file], &["-rdynamic"], &program);
@@ -130,8 +131,8 @@ fn a_thread_that_has_just_begun_its_turn_keeps_it() {
 
 #[test]
 fn threads_that_wake_go_before_those_that_compute() {
-    // Round trips through two pipes beside two threads that compute: without precedence, each way
-    // waits for their turns.
+    // Round trips through two pipes beside two threads that compute: without precedence, each
+    // direction waits for the turns of these threads.
     let program = Program::new("waking", &["-pthread", "-O1"]);
     let output = run(&["--stats", "--cores", "1", "--tick", "2ms", "--", program.name()]);
     let preemptions = preemptions(&output);
@@ -181,7 +182,7 @@ fn a_check_starts_nothing() {
 
 #[test]
 fn children_run_natively_unless_asked_otherwise() {
-    // The last command of a shell may replace the shell, and is the program then.
+    // The last command of a shell may replace the shell. That command would then be the program.
     let maps = "grep -c duality-text /proc/self/maps; true";
     for (options, natively) in [(&[][..], true), (&["--children"][..], false)] {
         let output = run(&[options, &["--", "sh", "-c", maps]].concat());
@@ -222,7 +223,7 @@ fn a_load_command_makes_the_load_and_the_lab_measures_the_server() {
         command.current_dir(place.path()).args(["compare", "--binary", "./server {port} site"]);
         finish(command.args(arguments))
     };
-    // Relative paths are those of the caller.
+    // Relative paths start at the caller's directory.
     let load = ["--load-command", "./load {port} {connections}", "-c", "5", "--tick", "2ms"];
     let output =
         compare(&[&load[..], &["--repeats", "1", "--blocks", "1", "--out", "out"]].concat());
@@ -269,7 +270,7 @@ fn a_load_command_makes_the_load_and_the_lab_measures_the_server() {
         (&["--load-command", "no-such-load {port}"][..], "no such program"),
         (&["--load-command", "sh {port}", "-c", "1,2"][..], "put {connections} into it"),
         (&["--load-command", "sh {port}", "--window", "1s"][..], "the load command decides that"),
-        (&["--workers", "3"][..], "--workers: this is about servers of ours"),
+        (&["--workers", "3"][..], "--workers: this flag is for Duality's own servers"),
     ] {
         let output = compare(&[arguments, &["--check"]].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -285,7 +286,8 @@ fn a_signal_lists_all_threads_with_their_stacks() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("4 threads"), "{said}");
     assert_eq!(said.matches("parked in read(").count(), 2, "{said}");
-    // Six of `deep` and one of `nap` in each, main's two, and two around the handler.
+    // Each thread has six calls of `deep` and one of `nap`. Main has two, and two more are around
+    // the handler.
     assert_eq!(said.matches("the program+0x").count(), 2 * 7 + 2 + 2, "{said}");
 }
 
@@ -329,10 +331,11 @@ fn a_program_ends_by_signals_as_natively() {
 #[test]
 fn limits_are_seen_as_natively() {
     let commands = [
-        // Few descriptors: the program gets as many as natively, and EMFILE.
+        // With few descriptors, the program gets as many as natively, and then EMFILE.
         "ulimit -Sn 24; {} limits_descriptors",
         "ulimit -Sn 256; {} limits_descriptors",
-        // Little memory: allocations fail with ENOMEM, and threads with EAGAIN; nothing dies.
+        // With little memory, allocations fail with ENOMEM and threads with EAGAIN, and the program
+        // goes on.
         "ulimit -v 3000000; {} limits_memory",
         "ulimit -v 400000; {} limits_memory",
         "ulimit -v 100000; {} limits_memory",

@@ -1,4 +1,4 @@
-//! Three services under every architecture, with slow, half-closing, resetting and pipelining
+//! Tests three services under every architecture, with slow, half-closing, resetting and pipelining
 //! clients.
 
 use std::io::{Read, Write};
@@ -107,7 +107,8 @@ fn echo_survives_a_reset(server: &ServerProcess) {
 }
 
 fn connections_do_not_mix(server: &ServerProcess) {
-    // Enough to overlap in all that overlap; the iterative server takes them one by one.
+    // Enough clients to overlap under every concurrent architecture. The iterative server takes
+    // them one by one.
     let clients: Vec<_> = (0..6u8)
         .map(|number| {
             let mut stream = server.connect();
@@ -172,7 +173,7 @@ fn a_slow_request_is_answered(server: &ServerProcess) {
     let mut reply = Vec::new();
     stream.read_to_end(&mut reply).unwrap();
     assert!(split(&reply).1 == PAGE);
-    // One that has sent all and closed its side still gets its reply.
+    // A client that has sent all and closed its side still gets its reply.
     assert!(split(&server.ask(GET)).1 == PAGE);
 }
 
@@ -256,7 +257,7 @@ fn files_come_whole(architecture: &[&str]) {
     assert_eq!(split(&ask("/small.txt")).1, b"small");
     assert!(split(&ask("/large.bin")).1 == large);
     assert!(ask("/leak").starts_with(b"HTTP/1.1 403 "));
-    // A slow reader, in pieces.
+    // A slow reader reads in pieces.
     let mut stream = server.connect();
     stream.write_all(b"GET /large.bin HTTP/1.0\r\n\r\n").unwrap();
     let mut reply = Vec::new();

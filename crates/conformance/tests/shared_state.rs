@@ -1,5 +1,5 @@
-//! A service with connections that share memory (`examples/key_value.rs`). It is served where they
-//! do, and refused where each is in a process of its own.
+//! A service with connections that share memory (`examples/key_value.rs`). An architecture with
+//! shared memory serves it. An architecture with a process for each connection refuses it.
 
 use std::io::Write;
 use std::process::{Command, Output};
@@ -20,7 +20,7 @@ fn sharing() -> Vec<&'static str> {
     })
 }
 
-/// The architectures that serve each connection in a process of its own.
+/// The architectures that serve each connection in its own process.
 fn separate() -> Vec<&'static str> {
     architectures_that(|architecture| {
         let gives = architecture.gives();

@@ -1,5 +1,5 @@
-//! The end of a server under every architecture: what the first signal ends, and what a second
-//! signal cuts off.
+//! Tests the end of a server under every architecture: the effects of the first signal, and of a
+//! second signal.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -84,7 +84,7 @@ fn a_second_signal_cuts_off_what_would_not_end(architecture: &[&str]) {
     });
     let (status, said) = server.wait();
     assert_eq!(status.code(), Some(1), "{said}");
-    // A third may find another kernel thread before the process has ended.
+    // A third signal may reach another kernel thread before the process has ended.
     let expected = "duality: a second signal: exiting at once";
     assert!(!said.is_empty() && said.lines().all(|line| line == expected), "{said}");
 }
@@ -132,7 +132,7 @@ fn a_reload_keeps_connections(architecture: &[&str]) {
     assert_eq!(server.wait().0.code(), Some(0));
 }
 
-/// A server that sends the file `long`, and its client, which has not read all that was sent.
+/// A server that sends the file `long`, and its client, which has not read all bytes.
 fn in_mid_reply(
     architecture: &[&str],
     root: &TempDir,
@@ -146,8 +146,8 @@ fn in_mid_reply(
     (server, stream)
 }
 
-/// A file that is far longer than all that the kernel keeps for both ends of a connection. It is
-/// one hole, and costs nothing.
+/// A file that is far longer than the kernel's buffers of both ends of a connection. The file is
+/// one hole, and takes no space.
 fn endless() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     std::fs::File::create(root.path().join("long")).unwrap().set_len(1 << 30).unwrap();

@@ -1,5 +1,5 @@
-//! Clients that hold the threads of a server and do not use them. They are silent or idle, or send
-//! a byte now and then. Others are served all the same, within
+//! Tests clients that hold the threads of a server and do not use them. These clients are silent or
+//! idle, or send a byte now and then. The server still serves other clients within
 //! [`PATIENCE`](duality_conformance::PATIENCE). The services alone would wait far longer.
 
 use std::io::{self, Read, Write};
@@ -38,7 +38,7 @@ macro_rules! silence {
 
 for_every_architecture_of_straight_line_code!(silence);
 
-/// A server with few places, and how many those are.
+/// A server with few places, and the number of its places.
 fn serve(service: &str, architecture: &[&str]) -> (ServerProcess, usize) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_served"));
     command.args(["serve", service, "--listen=127.0.0.1:0", "--architecture"]).args(architecture);
@@ -59,7 +59,7 @@ fn ask(stream: &mut TcpStream) {
     expect_pages(stream, 1);
 }
 
-/// A read with a limit in time is not restarted, and the end of a ring that this process looked at
+/// The kernel does not restart a read with a time limit. The end of a ring that this process tried
 /// interrupts its threads.
 fn uninterrupted(mut read: impl FnMut() -> io::Result<usize>) -> usize {
     loop {
@@ -102,7 +102,7 @@ fn silent_connections_without_a_time_limit_give_way(architecture: &[&str]) {
 
 fn idle_connections_give_way(architecture: &[&str]) {
     let (server, places) = serve("http", architecture);
-    // None closes before all have been answered.
+    // No client closes before all clients have answers.
     let mut clients = Vec::new();
     for _ in 0..places + CROWD / 2 {
         let mut client = server.connect();
@@ -121,7 +121,7 @@ fn connections_that_drip_give_way(architecture: &[&str]) {
             let mut heads = GET[..GET.len() - 2].iter().chain(b"X: y".iter().cycle());
             while ended.recv_timeout(Duration::from_millis(500)) == Err(RecvTimeoutError::Timeout) {
                 let byte = *heads.next().unwrap();
-                // The server ends them.
+                // The server ends these connections.
                 drips.iter_mut().for_each(|drip| drop(drip.write_all(&[byte])));
             }
         });
@@ -130,8 +130,8 @@ fn connections_that_drip_give_way(architecture: &[&str]) {
     });
 }
 
-/// The client does not read, and there is more for it than its own buffers hold. So the server has
-/// written all and waits for the next request, but the client has not got all.
+/// The client does not read, and its reply is longer than the client's own buffers. So the server
+/// has written the reply and waits for the next request, while bytes are still on their way.
 fn a_reply_on_its_way_keeps_its_place(architecture: &[&str]) {
     const PAGES: usize = 900;
     let (server, places) = serve("http", architecture);
@@ -140,7 +140,7 @@ fn a_reply_on_its_way_keeps_its_place(architecture: &[&str]) {
     }
     let mut client = server.connect();
     client.write_all(&GET.repeat(PAGES)).unwrap();
-    // It is being served before the others come.
+    // The server serves this client before the others come.
     uninterrupted(|| client.peek(&mut [0]));
     let _silent: Vec<_> = (0..places + CROWD).map(|_| server.connect()).collect();
     ask(&mut server.connect());

@@ -1,5 +1,5 @@
-//! The services with a store when something is wrong with it, or with a client that takes more than
-//! its share.
+//! Tests the services with a store under faults of the store, and with a client that takes more
+//! than its share.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -27,11 +27,12 @@ fn serve(service: &str, architecture: &[&str], store: &str) -> ServerProcess {
     ServerProcess::start(&mut command(service, architecture, store))
 }
 
-/// A client that sends entries without end gets them in turn with another client's one.
+/// A client sends entries without end. The server takes turns between these entries and the entry
+/// of another client.
 ///
-/// The order is the server's own, since the other client sends its three requests at once. The
-/// number under `turn` tells how many entries of the endless client were kept before and after its
-/// own.
+/// The server alone decides the order, since the other client sends its three requests at once. The
+/// numbers under `turn` tell how many entries of the endless client were stored before and after
+/// the other client's entry.
 fn a_client_that_pipelines_leaves_others_their_turn(architecture: &[&str]) {
     const MOST_IN_BETWEEN: u64 = 1000;
     if !runs_here(architecture) {
@@ -45,7 +46,8 @@ fn a_client_that_pipelines_leaves_others_their_turn(architecture: &[&str]) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            // Many at a time, so that the server never has to wait for the next.
+            // The client sends many entries at a time, so that the server never has to wait for the
+            // next.
             let blocks = (0..).map(|block| {
                 let entry = |number| format!("ADD turn {number}\n");
                 (block * 1000..(block + 1) * 1000).map(entry).collect::<String>()
@@ -84,7 +86,7 @@ fn log(book: &Path) -> PathBuf {
     book.with_extension("sqlite-wal")
 }
 
-/// The result of starting a service anew on a harmed file.
+/// The result of starting a service again on a harmed file.
 #[derive(Clone, Copy)]
 enum Start {
     /// The service does not start, and says why.
@@ -95,8 +97,8 @@ enum Start {
     WithSome,
 }
 
-/// A running service keeps nothing more, and says why, once its file is harmed. After a `kill -9`
-/// it does not begin anew as if nothing had been there.
+/// A running service with a harmed file stores no more entries, and reports the reason. After a
+/// `kill -9`, the service does not start with an empty store.
 fn a_harmed_file_takes_no_more(harm: fn(&Path), refused: &str, start: Start) {
     const ENTRIES: usize = 1500;
     let directory = tempfile::tempdir().unwrap();
@@ -117,7 +119,7 @@ fn a_harmed_file_takes_no_more(harm: fn(&Path), refused: &str, start: Start) {
     }
     let said = complaints.next("the reason is said");
     assert!(said.contains("is unavailable") && said.contains(refused), "{said}");
-    // SIGKILL.
+    // The drop sends SIGKILL.
     drop(server);
     assert_eq!(complaints.rest().collect::<Vec<_>>(), [""; 0], "it is said once");
     if let Start::Refused(reason) = start {
@@ -175,14 +177,15 @@ harms! {
     }, "its log", Start::WithAll;
 }
 
-/// With one helper thread, a file is sent while another process holds the lock of the store.
+/// With one helper thread, the server sends a file while another process holds the lock of the
+/// store.
 fn a_lock_holds_up_no_file(architecture: &[&str]) {
     if !runs_here(architecture) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     let root = tempfile::tempdir().unwrap();
-    // Longer than what is sent from memory.
+    // The file is longer than files that are sent from memory.
     fs::write(root.path().join("long.txt"), vec![b'x'; 70_000]).unwrap();
     let book = book(directory.path());
     let store = format!("sqlite:{}", book.display());
@@ -208,15 +211,14 @@ fn a_lock_holds_up_no_file(architecture: &[&str]) {
     });
 }
 
-/// A store that comes and goes many times a second is told of in a few lines, by all processes
-/// together.
+/// All processes together report in a few lines that a store comes and goes many times a second.
 fn a_flapping_store_is_told_of_in_a_few_lines(architecture: &[&str]) {
     const LINES: usize = 2;
     const QUIET: Duration = Duration::from_secs(10);
     if !runs_here(architecture) {
         return;
     }
-    // Every other connection is closed at once.
+    // The listener closes half of the connections at once.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let store = format!("redis://{}", listener.local_addr().unwrap());
     thread::spawn(move || {
@@ -278,7 +280,7 @@ on! { a_flapping_store_is_told_of_in_a_few_lines:
     prefork ["prefork", "--workers=8"];
 }
 
-/// No client has asked for anything yet; a store that comes later is used.
+/// Before the first request, the store may be missing. The service uses a store that comes later.
 #[test]
 fn a_store_that_is_away_is_told_at_the_start() {
     let directory = tempfile::tempdir().unwrap();

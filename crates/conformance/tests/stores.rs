@@ -1,5 +1,5 @@
-//! phone and guestbook under every architecture: what was acknowledged is kept, and a store that
-//! goes away is missed politely and found again.
+//! Tests phone and guestbook under every architecture. Acknowledged entries are kept. Without its
+//! store a service reports an error, and it finds the store again.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ fn serve(service: &str, architecture: &[&str], store: &str) -> ServerProcess {
     ServerProcess::start(command.args(architecture))
 }
 
-/// A store in a directory of its own.
+/// A store in its own directory.
 fn file() -> (TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", directory.path().join("store.sqlite").display());
@@ -62,7 +62,7 @@ fn entries_outlive_a_killed_server(architecture: &[&str]) {
         }
         assert_eq!(client.ask("FIND nobody"), "NONE nobody");
         assert!(client.ask("ADD nobody").starts_with("ERROR "));
-        // SIGKILL, by the drop.
+        // The drop sends SIGKILL.
         drop(server);
     }
 }
@@ -133,7 +133,7 @@ fn remarks_are_kept_and_shown(architecture: &[&str], store: &str) {
     let page = get(&server);
     assert!(page.contains("Björn &amp; co"), "{page}");
     assert!(!page.contains("<script>1"), "what guests write is escaped: {page}");
-    // Another server finds what this one kept.
+    // Another server finds the entries of this server.
     drop(server);
     let server = serve("guestbook", architecture, store);
     let page = get(&server);
@@ -159,7 +159,7 @@ fn a_store_that_was_away_is_found_again(architecture: &[&str]) {
         assert!(post(&guestbook, "guest-name=a&guest-remarks=b").starts_with("HTTP/1.1 503 "));
         assert_eq!(client.ask("FIND ada"), "ERROR the store is unavailable");
     });
-    // The same connections find it again within a back-off, without a restart.
+    // The same connections find the store again within a back-off, without a restart.
     let found = eventually("the store is found again", || {
         Some(client.ask("FIND ada")).filter(|reply| !reply.starts_with("ERROR "))
     });

@@ -1,5 +1,5 @@
-//! The torture suite (`torture/`), natively and on the engine of `duality run`: every kind of
-//! workers, ticks and pollers.
+//! Runs the torture suite (`torture/`) natively and on the engine of `duality run`, with every kind
+//! of workers, ticks and pollers.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -9,18 +9,18 @@ use std::thread;
 
 use duality_conformance::programs::{Program, finish, torture};
 
-/// Tests of the suite at a time; most of them sleep.
+/// The number of tests of the suite at a time. Most tests sleep.
 const AT_A_TIME: usize = 8;
 
 /// A program with the commands of `duality`.
 const DUALITY: &str = env!("CARGO_BIN_EXE_served");
 
-/// Runs every test of the suite with `options` of `duality run`, or natively; panics with all that
-/// failed.
+/// Runs every test of the suite with `options` of `duality run`, or natively. Panics with the names
+/// of all failed tests.
 fn suite(options: Option<&[&str]>) {
     let listed = finish(&mut Command::new(torture()));
     let text = String::from_utf8(listed.stdout).expect("names");
-    // What spins until another thread acts needs preemption.
+    // A test that spins until another thread acts needs preemption.
     let without_ticks = options.is_some_and(|options| options.contains(&"--no-preempt"));
     let needs_ticks = |name: &str| name.starts_with("preempt_") || name.contains("compute");
     let names: Vec<&str> =
@@ -102,7 +102,7 @@ fn kernel_threads_of_busy_threads(options: &[&str]) -> usize {
         .spawn()
         .expect("it can be started");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    // Each line is another sleep of the main thread, beside four that compute.
+    // Each line is another sleep of the main thread, beside four threads that compute.
     for _ in 0..20 {
         lines.next().expect("a line").expect("text");
     }
@@ -134,8 +134,8 @@ fn the_torture_suite_passes_on_the_ring_with_ticks_of_a_millisecond() {
     suite(Some(&["--poller", "uring", "--cores", "2", "--tick", "1ms"]));
 }
 
-/// Not a test of the suite: natively, whether the main thread goes on depends on how fast the
-/// machine is.
+/// The suite cannot have this test: natively, the speed of the machine decides whether the main
+/// thread goes on.
 #[test]
 fn a_timer_that_its_own_handler_sets_again_leaves_the_program_time() {
     let program = Program::new("timer_again", &["-lrt"]);
@@ -146,8 +146,9 @@ fn a_timer_that_its_own_handler_sets_again_leaves_the_program_time() {
     }
 }
 
-/// The handler of a fast timer does nothing, a thousand times. Each time the engine enters and
-/// leaves the handler. One signal may interrupt the engine then, and not all that come meanwhile.
+/// The handler of a fast timer does nothing, a thousand times. Each time, the engine enters and
+/// leaves the handler. Only one signal may interrupt the engine meanwhile, not all signals that
+/// come.
 #[test]
 fn signals_do_not_interrupt_the_engine_again_and_again() {
     let program = Program::new("often", &["-lrt"]);

@@ -1,4 +1,5 @@
-//! Trials on live traffic: real processes and sockets, and clients that count every answer.
+//! Tests trials on live traffic, with real processes and sockets, and with clients that count every
+//! answer.
 //!
 //! The service `uneven` is worse under some architectures by more than any noise, so that no timing
 //! decides these tests.
@@ -15,11 +16,11 @@ use duality_conformance::{PATIENCE, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// A trial takes some seconds.
+/// The longest wait for a trial, which takes some seconds.
 const LONG: Duration = Duration::from_secs(120);
 const CLIENTS: usize = 4;
 
-/// A trial that prints what happens as JSON.
+/// A trial that prints its events as JSON.
 struct Trial {
     child: Child,
     address: SocketAddr,
@@ -60,7 +61,7 @@ impl Trial {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// The processes of candidates with that architecture.
+    /// The processes of candidates with this architecture.
     fn candidates(&self, architecture: &str) -> Vec<Pid> {
         let pid = self.child.id();
         let read = |file: String| std::fs::read_to_string(file).unwrap_or_default();
@@ -78,7 +79,7 @@ impl Trial {
             .collect()
     }
 
-    /// Waits for the end, and returns what was said on standard error.
+    /// Waits for the end, and returns the exit status and standard error.
     fn end(mut self) -> (ExitStatus, String) {
         let mut said = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
@@ -94,7 +95,7 @@ impl Drop for Trial {
     }
 }
 
-/// Asks in a connection of its own.
+/// Asks on a new connection.
 fn ask(address: SocketAddr, request: &[u8], end: &str) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     answer(&mut stream, request, end)
@@ -115,7 +116,7 @@ fn how(address: SocketAddr) -> io::Result<()> {
     ask(address, b"how?\n", "well\n")
 }
 
-/// Clients that ask again and again while `body` runs: how many requests were answered, and the
+/// Runs `body` while clients ask again and again. Returns the number of answered requests, and the
 /// errors.
 fn with_clients<T>(
     request: impl Fn() -> io::Result<()> + Sync,
@@ -176,7 +177,7 @@ fn the_better_one_wins_and_goes_on_serving() {
     assert_eq!(status.code(), Some(0), "{said}");
 }
 
-/// So few blocks never decide anything. `duality-lab` tests what many do.
+/// A few blocks never decide. `duality-lab` tests the decision of many blocks.
 #[test]
 fn equal_candidates_are_not_told_apart() {
     let arguments = "http --candidates a=epoll,b=epoll --slot 100ms --budget 3s --then exit";
@@ -184,7 +185,7 @@ fn equal_candidates_are_not_told_apart() {
     let address = trial.address;
     let get =
         || ask(address, b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n", "</p>\n");
-    // Clients stop before the trial ends in order.
+    // Clients stop before the regular end of the trial.
     let (verdict, _, lost) =
         with_clients(get, |_| (0..3).map(|_| trial.event("block")).next_back());
     assert!(lost.is_empty() && verdict.is_some(), "{lost:?}");
@@ -217,7 +218,7 @@ fn a_candidate_that_fails_is_out() {
     assert_eq!(trial.end().0.code(), Some(0));
 }
 
-/// Each request is answered, but some answers say that the service has failed.
+/// The service answers each request, but some answers report a failure.
 #[test]
 fn a_candidate_that_answers_with_failures_is_out() {
     let arguments = "--candidates epoll,poll --by connection --slot 100ms";
@@ -230,7 +231,7 @@ fn a_candidate_that_answers_with_failures_is_out() {
     assert_eq!(trial.end().0.code(), Some(0));
 }
 
-/// Connections that a dead server had accepted are lost with it. All others are answered.
+/// Connections that a dead server had accepted are lost with it. All other connections get answers.
 #[test]
 fn a_candidate_that_dies_is_started_again_once() {
     let trial = Trial::start(UNEVEN, "--candidates epoll,uthreads --slot 100ms --budget 60s");
@@ -252,7 +253,7 @@ fn a_candidate_that_dies_is_started_again_once() {
             );
             let verdict = trial.event("decided");
             assert_eq!(verdict["finding"]["finding"], "last_one", "{verdict}");
-            // The last one is started again, however often it dies.
+            // The trial starts the last candidate again each time that it dies.
             let found = trial.candidates("epoll")[0];
             kill_process(found, Signal::KILL).unwrap();
             assert_eq!(trial.event("restarted")["candidate"], "epoll");
@@ -275,7 +276,7 @@ fn a_signal_in_mid_load_loses_nothing() {
         let (address, ended) = (trial.address, AtomicBool::new(false));
         let request = || match TcpStream::connect_timeout(&address, PATIENCE) {
             Ok(mut stream) => answer(&mut stream, b"how?\n", "well\n"),
-            // The address is closed.
+            // The trial has closed the address.
             Err(_) if ended.load(Ordering::Relaxed) => Ok(()),
             Err(error) => Err(error),
         };

@@ -1,4 +1,4 @@
-//! Tests the visible state of a server. Counters equal what was done. Dumps have each task and its
+//! Tests the visible state of a server. Counters equal the work done. Dumps list each task and its
 //! wait. Stalls name the task that held the loop. The server goes on serving.
 
 use std::fs;
@@ -35,7 +35,7 @@ macro_rules! visibility {
 
 for_every_architecture_of_straight_line_code!(visibility);
 
-/// The server has no tasks. Flags about tasks are refused, and the signal does no harm.
+/// The server has no tasks. The server refuses flags about tasks, and the signal does no harm.
 #[test]
 fn handwritten_has_nothing_to_tell() {
     for flag in [
@@ -77,7 +77,7 @@ fn counter(line: &str, name: &str) -> u64 {
     digits.unwrap().parse().unwrap()
 }
 
-/// Asks for the page and reads the whole reply; returns its length.
+/// Asks for the page and reads the whole reply. Returns its length.
 fn get(stream: &mut TcpStream) -> u64 {
     stream.write_all(REQUEST).unwrap();
     let mut reply = Vec::new();
@@ -124,14 +124,14 @@ fn counters_equal_what_was_done(architecture: &[&str]) {
     assert!(count("tasks_created") >= CONNECTIONS);
     assert_eq!(count("read_bytes"), CONNECTIONS * REQUESTS * REQUEST.len() as u64);
     assert_eq!(count("written_bytes"), written);
-    // A read and a write for each request, if the reads were not cut, and the reads that saw the
-    // end.
+    // The attempts are a read and a write for each request, if the reads were not cut, and the
+    // reads that saw the end.
     assert!(count("attempts") >= CONNECTIONS * (2 * REQUESTS + 1), "{line}");
-    // A stage for each request, one for the end, and one for the first reply of a connection: later
-    // replies repeat it. The architecture has stages of its own.
+    // The stages are one for each request, one for the end, and one for the first reply of a
+    // connection. Later replies repeat this stage. The architecture has further stages.
     assert!(count("stages") >= CONNECTIONS * (REQUESTS + 2), "{line}");
     assert!(count("task_state_allocated_bytes") > 0, "{line}");
-    // How often a loop found nothing to do depends on how quick its clients are.
+    // The speed of the clients decides how often a loop finds no work.
     for name in ["switches", "poller_rounds"] {
         assert_eq!(count(name) > 0, has_loop(architecture), "{name} in {line}");
     }
@@ -147,7 +147,7 @@ fn a_dump_names_a_connection_that_waits(architecture: &[&str]) {
     let mut stream = server.connect();
     get(&mut stream);
     let client = stream.local_addr().unwrap();
-    // The server may not have come to wait again.
+    // The server may not wait again yet.
     let found = eventually("the connection is seen to wait", || {
         let dump = dump(&server, &file);
         let waits = |line: &&str| {
@@ -157,7 +157,7 @@ fn a_dump_names_a_connection_that_waits(architecture: &[&str]) {
     });
     let (line, dump) = found;
     assert!(line.contains(" descriptor "), "{dump}");
-    // Another process's sockets may be out of sight.
+    // The dump may not see the sockets of another process.
     let kind = architecture_called(architecture[0]);
     let forks = kind.forks();
     assert!(forks || line.contains(&format!("({client})")), "{client}: {dump}");
@@ -179,7 +179,7 @@ fn has_loop(architecture: &[&str]) -> bool {
     architecture_called(architecture[0]).poller(&Options::default()).is_some()
 }
 
-/// Asks for a dump and returns it.
+/// Asks for a dump, and returns the text.
 fn dump(server: &ServerProcess, file: &Path) -> String {
     let before = fs::read_to_string(file).unwrap().len();
     server.signal(Signal::USR1);
@@ -206,7 +206,7 @@ fn the_server_survives_any_number_of_dumps(architecture: &[&str]) {
     assert_eq!((status.code(), said.as_str()), (Some(0), ""));
 }
 
-/// To look at a stack takes some room on it. A stack without that room is not looked at.
+/// A walk along a stack needs some room on that stack. A full stack gets no walk.
 #[test]
 fn a_dump_leaves_small_stacks_whole() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! On a kernel that refuses io_uring, as the system call filters of containers do. A variant that
-//! needs a ring is unavailable, and says why. A variant that can do without a ring does, and says
-//! so.
+//! Tests a kernel that refuses io_uring, as the system call filters of containers do. A variant
+//! that needs a ring is unavailable, with the reason. A variant that can work without a ring does
+//! so, and reports it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,7 +18,8 @@ const REFUSED: &str = "the kernel refuses uring here";
 const SETUP: i64 = 425;
 const ENTER: i64 = 426;
 
-/// `act` in a thread that may make no ring, nor may the processes that it starts (seccomp(2)).
+/// Calls `act` in a thread that may not make a ring. The processes that it starts may not either
+/// (seccomp(2)).
 fn without_a_ring<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     without(SETUP, act)
 }
@@ -86,7 +87,7 @@ fn who_asks_for_a_ring_is_told_where_to_look() {
     }
 }
 
-/// A ring can be made there, and does nothing.
+/// On this kernel a program can make a ring, but the ring does nothing.
 #[test]
 fn a_filter_that_refuses_to_enter_a_ring_is_told_of_as_well() {
     let start = || served().args(["serve", "echo", "--architecture=uring"]).output().unwrap();
@@ -100,7 +101,7 @@ fn a_filter_that_refuses_to_enter_a_ring_is_told_of_as_well() {
 fn the_list_of_architectures_tells_it() {
     let (output, _) = run(&["architectures"]);
     let list = String::from_utf8(output.stdout).unwrap();
-    // An entry goes on in lines that begin with a space.
+    // Further lines of an entry begin with a space.
     let entry = |name: &str| {
         let own = list.lines().skip_while(|line| !line.starts_with(name));
         let more = own.clone().skip(1).take_while(|line| line.starts_with(' '));
@@ -132,7 +133,7 @@ fn a_comparison_does_without_it() {
     let table = String::from_utf8(output.stdout).unwrap();
     let row = table.lines().find(|line| line.trim_start().starts_with("uring")).unwrap();
     assert!(row.contains("unavailable"), "{table}");
-    // A later reader of the results can see it, too.
+    // The results contain the reason, too.
     let results = fs::read_to_string(format!("{out}/results.jsonl")).unwrap();
     assert!(results.contains("--poller=epoll") && results.contains(REFUSED));
 }

@@ -1,6 +1,7 @@
-/* Every call that waits, under the same five conditions. It returns once what it waits for comes,
- * and other threads go on meanwhile. A handler without SA_RESTART interrupts it, and one with
- * SA_RESTART does not (where the kernel restarts the call). pthread_cancel ends it. */
+/* Tests every call that waits, under the same five conditions. The call returns once its event
+ * comes, and other threads go on meanwhile. A handler without SA_RESTART interrupts the call. A
+ * handler with SA_RESTART does not, if the kernel restarts the call. pthread_cancel ends the
+ * call. */
 #include "test.h"
 #include <mqueue.h>
 #include <sys/file.h>
@@ -25,7 +26,7 @@ struct scene {
 
 struct call {
     void (*prepare)(struct scene *);
-    /* Returns 0, or an error number. */
+    /* Makes the call. Returns 0, or an error number. */
     int (*wait)(struct scene *);
     void (*release)(struct scene *);
 };
@@ -444,7 +445,7 @@ static int is_interrupted(const struct call *call) {
     sigaction(SIGUSR1, &action, NULL);
     struct waiter waiter;
     pthread_t thread = enter(&waiter, call);
-    /* Once may be too early: the thread may not have reached the call. */
+    /* The first signal may be too early: the thread may not have reached the call. */
     for (int turn = 0; turn < 200 && !waiter.returned; turn++) {
         pthread_kill(thread, SIGUSR1);
         sleep_ms(10);

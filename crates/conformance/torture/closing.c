@@ -10,7 +10,7 @@ struct wait {
     void (*call)(struct wait *wait);
     volatile pid_t id;
     volatile int result;
-    /* The result of a poll or a select for the descriptor. */
+    /* The events that a poll or a select reported for the descriptor. */
     volatile int said;
     struct sockaddr_in address;
 };
@@ -22,7 +22,7 @@ static void *wait_in_call(void *argument) {
     return NULL;
 }
 
-/* Starts a thread in the call, and returns when it sleeps there. */
+/* Starts a thread in the call, and returns when the thread sleeps in the call. */
 static pthread_t enter(struct wait *wait) {
     wait->result = -2;
     pthread_t thread = start(wait_in_call, wait);
@@ -38,7 +38,7 @@ static pthread_t enter(struct wait *wait) {
     return thread;
 }
 
-/* The number is closed, or another file's from now on. */
+/* Closes the number, or makes it refer to another file. */
 static int end_number(int number, int other) {
     return other < 0 ? close(number) : dup2(other, number) != number;
 }
@@ -60,7 +60,7 @@ static void call_select(struct wait *wait) {
     wait->result = result;
 }
 
-/* What they report in the end is about the file that the number refers to by then. */
+/* At the end the calls report the state of the file that the number then refers to. */
 static int several_keep(void (*call)(struct wait *), int other, int said) {
     enum { WAITS = 3 };
     int ends[2];
@@ -73,14 +73,14 @@ static int several_keep(void (*call)(struct wait *), int other, int said) {
     }
     CHECK(!end_number(ends[0], other));
     sleep_ms(30);
-    /* The file is writable, and none of them asked for that. */
+    /* The file is writable, and no call asked for this event. */
     for (int index = 0; index < WAITS; index++) CHECK(waits[index].result == -2);
     CHECK(write(ends[1], "a", 1) == 1);
     for (int index = 0; index < WAITS; index++) {
         join(threads[index]);
         CHECK(waits[index].result == 1 && waits[index].said == said);
     }
-    /* The last one has closed the file. */
+    /* The last call has closed the file. */
     CHECK(write(ends[1], "b", 1) == -1 && errno == EPIPE);
     return 0;
 }
@@ -105,7 +105,7 @@ TEST(poll_keeps_a_file_through_close_range) {
     return 0;
 }
 
-/* Their end by a signal or by time gives the file back too. */
+/* A call that ends by a signal or by time gives the file back too. */
 static void ignore(int number) { (void)number; }
 TEST(poll_gives_its_file_back_when_a_signal_comes) {
     int ends[2];
@@ -115,7 +115,7 @@ TEST(poll_gives_its_file_back_when_a_signal_comes) {
     pthread_t thread = enter(&wait);
     CHECK(!close(ends[0]) && !pthread_kill(thread, SIGUSR1));
     join(thread);
-    /* The number says that it is closed, or else the signal is told. */
+    /* The call reports the closed number, or the signal. */
     CHECK(wait.result == 1 || wait.result == -1);
     CHECK(write(ends[1], "a", 1) == -1 && errno == EPIPE);
     return 0;
@@ -140,7 +140,7 @@ TEST(select_tells_of_a_closed_number_when_its_time_is_over) {
     return 0;
 }
 
-/* A child has no part in what its parent's calls keep. */
+/* A child does not share the files that its parent's calls keep. */
 TEST(a_child_keeps_no_file_of_its_parents_calls) {
     int ends[2], ready[2];
     CHECK(signal(SIGPIPE, SIG_IGN) != SIG_ERR && !pipe(ends) && !pipe(ready));

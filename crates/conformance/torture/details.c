@@ -1,5 +1,5 @@
-/* Details that the test suites of POSIX, glibc and the kernel look at. Examples are what
- * comes first, the error number, and what a process leaves. */
+/* Tests details that the test suites of POSIX, glibc and the kernel check: orders, error numbers,
+ * and the remains of a process. */
 #include "test.h"
 #include <dirent.h>
 #include <linux/futex.h>
@@ -15,7 +15,7 @@ static void *pause_forever(void *argument) {
     return argument;
 }
 
-/* The exit status of a process; 128 and the signal if it was killed. */
+/* The exit status of a process, or 128 plus the signal that killed it. */
 static int status_of(pid_t child) {
     int status;
     if (waitpid(child, &status, 0) != child) return -1;
@@ -27,7 +27,7 @@ TEST(pending_signals_come_in_the_order_of_their_numbers) {
     sigemptyset(&set);
     for (int number = SIGRTMIN; number < SIGRTMIN + 4; number++) sigaddset(&set, number);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    /* Some for the thread, some for the process. */
+    /* Some signals are for the thread, and some for the process. */
     CHECK(!raise(SIGRTMIN + 2) && !raise(SIGRTMIN) && !raise(SIGRTMIN + 1));
     for (int number = SIGRTMIN; number < SIGRTMIN + 3; number++) CHECK(sigwaitinfo(&set, NULL) == number);
     CHECK(!kill(getpid(), SIGRTMIN + 3) && !kill(getpid(), SIGRTMIN + 1));
@@ -76,7 +76,7 @@ TEST(users_change_once_for_all_threads) {
     if (!child) {
         for (int index = 0; index < 3; index++) start(pause_forever, NULL);
         uid_t real, effective, saved;
-        /* With the saved user it becomes root again, but the real one stays. */
+        /* With the saved user the process becomes root again, but the real user stays. */
         if (setresuid(65534, 65534, 0) || setuid(0) || getresuid(&real, &effective, &saved)) _exit(2);
         if (real != 65534 || effective != 0 || saved != 0) _exit(3);
         if (setresuid(65534, 65534, 65534) || setuid(0) != -1 || errno != EPERM) _exit(4);
@@ -112,8 +112,8 @@ static void *lock_and_stay(void *argument) {
     sem_post(&shared->locked);
     return pause_forever(NULL);
 }
-/* A process dies with the mutex: its main thread's, or that of another thread; by itself, or
- * killed. */
+/* A process dies while its main thread or another thread holds the mutex. The process ends by
+ * itself, or is killed. */
 static int die_with_mutex(bool in_thread, bool killed) {
     struct shared *shared = share(PTHREAD_MUTEX_NORMAL, true, PTHREAD_PRIO_NONE);
     pid_t child = fork();
@@ -203,7 +203,7 @@ static int count_tasks(const char *path, pid_t sought) {
         count++;
         found += atoi(entry->d_name) == sought;
     }
-    /* Once more from the start. */
+    /* Read the folder again from the start. */
     rewinddir(folder);
     int again = 0;
     while (readdir(folder)) again++;
@@ -404,7 +404,8 @@ static void *wait_for_one_event(void *argument) {
     return NULL;
 }
 
-/* A call that waits has the file, not its number: it goes on when the descriptor is closed. */
+/* A call that waits keeps the file, not its number: the call goes on after the descriptor is
+ * closed. */
 static int read_after(int other) {
     int ends[2];
     CHECK(!pipe(ends));
@@ -418,7 +419,7 @@ static int read_after(int other) {
     CHECK(write(ends[1], "abc", 3) == 3);
     for (int index = 0; index < 3; index++) join(threads[index]);
     for (int index = 0; index < 3; index++) CHECK(readers[index].result == 1);
-    /* The last one has closed the file. */
+    /* The last call has closed the file. */
     signal(SIGPIPE, SIG_IGN);
     CHECK(write(ends[1], "d", 1) == -1 && errno == EPIPE);
     return 0;
@@ -472,7 +473,7 @@ static void *select_both(void *argument) {
     *(volatile int *)argument = select(100, &set, NULL, NULL, &time) >= 1 && FD_ISSET(pair_to_wake[0], &set);
     return NULL;
 }
-/* A loop that waits for many is not disturbed when another thread closes one of them. */
+/* A close by another thread does not disturb a loop that waits for many descriptors. */
 static int close_one_of(void *(*wait_for_both)(void *)) {
     volatile int result = -2;
     CHECK(!pipe(pair_to_close) && !pipe(pair_to_wake));
@@ -603,7 +604,7 @@ static void *compute_and_yield(void *argument) {
     }
     return argument;
 }
-/* Signals on the smallest stacks: nothing is written beneath them. */
+/* With signals on the smallest stacks, the engine writes nothing beneath the stacks. */
 TEST(signals_on_small_stacks_that_compute) {
     enum { BELOW = 8192, COUNT = 4 };
     static char smallest[256 << 10] __attribute__((aligned(4096)));
@@ -611,13 +612,13 @@ TEST(signals_on_small_stacks_that_compute) {
     pthread_attr_init(&attributes);
     pthread_t probe;
     size_t size = 16384;
-    /* What libc itself needs depends on the program's thread-local variables; a handler needs some
+    /* The program's thread-local variables decide how much libc itself needs. A handler needs some
      * 4 KiB natively too. */
     for (; pthread_attr_setstack(&attributes, smallest, size) || pthread_create(&probe, &attributes, nothing, NULL); size += 4096) {
     }
     join(probe);
-    /* Two of this processor's signal frames: the engine keeps the vector registers once for the
-     * handler, and once for a call that the handler makes. */
+    /* Two of this processor's signal frames must fit. The engine keeps the vector registers once
+     * for the handler, and once for a call that the handler makes. */
     size += (2 * getauxval(AT_MINSIGSTKSZ) + 4095) & ~(size_t)4095;
     struct sigaction action = {.sa_handler = post_it, .sa_flags = SA_RESTART};
     sigaction(SIGUSR1, &action, NULL);

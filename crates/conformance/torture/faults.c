@@ -1,13 +1,13 @@
-/* Where a program meets limits of its own making: timers without a pause, tiny stacks for handlers,
- * words that it moves. */
+/* Tests programs at limits that they set themselves: timers without a pause, tiny stacks for
+ * handlers, moved words. */
 #include "test.h"
 #include <linux/futex.h>
 #include <sys/prctl.h>
 #include <sys/uio.h>
 
-/* A thread may have the kernel clear another word when it ends, and put the old one back: stress-ng
- * does. Without an emulated PR_GET_TID_ADDRESS, it gets the word of the main thread, and the join
- * never ends. */
+/* A thread may tell the kernel to clear another word at its end, and then restore the old word, as
+ * stress-ng does. Without an emulated PR_GET_TID_ADDRESS, the thread would get the word of the main
+ * thread, and the join would never end. */
 static void *move_word(void *argument) {
     int *word = NULL, other = 0;
     (void)argument;
@@ -32,8 +32,8 @@ static void count_expiration(int number) {
     if (++expirations == 300) timer_settime(storm, 0, &never, NULL);
 }
 
-/* A timer that is due again before its signal has been dealt with. Without a storm's end in the
- * engine (`signals::endure`), the engine is interrupted for ever. */
+/* A timer that is due again before the engine has handled its signal. Without an end of the storm
+ * (`signals::endure`), signals would interrupt the engine for ever. */
 TEST(a_timer_without_a_pause) {
     struct sigaction action = {.sa_handler = count_expiration};
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN};
@@ -88,12 +88,12 @@ static void *on_small_stack(void *argument) {
     return argument;
 }
 
-/* Ticks while handlers run on stacks that hold one frame and little else. The engine's own frame
- * has no room there. */
+/* Ticks come while handlers run on stacks that hold little more than one frame. Such a stack has no
+ * room for the engine's own frame. */
 TEST(handlers_compute_on_tiny_stacks) {
     struct sigaction action = {.sa_handler = compute_in_handler, .sa_flags = SA_ONSTACK};
     pthread_t threads[4];
-    now_ms(); /* To bind the function later needs room, too. */
+    now_ms(); /* Binding the function later would need room, too. */
     CHECK(!sigaction(SIGUSR1, &action, NULL));
     for (int index = 0; index < 4; index++) threads[index] = start(on_small_stack, NULL);
     for (int index = 0; index < 4; index++) CHECK(join(threads[index]) == 0);
@@ -124,9 +124,9 @@ TEST(handlers_do_not_go_down_the_stack) {
     return 0;
 }
 
-/* Every call that the engine answers, with an address where nothing is: EFAULT, as from the kernel.
- * Where the engine reads or writes the program's memory by itself, it uses an access that may fault
- * (`user.rs`). A plain access would end the program. */
+/* Every call that the engine answers returns EFAULT for a bad address, as from the kernel. If the
+ * engine itself reads or writes the program's memory, it uses an access that may fault (`user.rs`).
+ * A plain access would end the program. */
 TEST(bad_addresses_in_every_call) {
     const long bad = 0x1000, nowhere = (long)UINT64_C(0xffff800000000000);
     int ends[2], pair[2], peer[2];

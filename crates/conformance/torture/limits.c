@@ -1,8 +1,8 @@
-/* What a program sees at its limits. `tests/run.rs` sets the limits, and compares what these tests
- * print with what they print natively. Without limits they pass at once. */
+/* Tests a program at its limits. `tests/run.rs` sets the limits, and compares the output of these
+ * tests with their native output. Without limits the tests pass at once. */
 #include "test.h"
 
-/* For signals from outside: SIGTERM, SIGKILL and their likes, with threads under way. */
+/* For signals from outside, such as SIGTERM and SIGKILL, which come while threads run. */
 static void *wait_in_pipe(void *argument) {
     char byte;
     return (void *)read(*(int *)argument, &byte, 1);
@@ -24,7 +24,7 @@ static int use_up(int (*open_one)(void), const char *what) {
     while (count < 1 << 16 && (taken[count] = open_one()) >= 0) count++;
     printf("%d %s, then %s\n", count, what, strerror(errno));
     join(start(nothing, NULL));
-    /* What blocks, blocks and wakes with no descriptor left. */
+    /* A call that blocks can block and wake with no descriptor left. */
     sleep_ms(2);
     while (count > 0) close(taken[--count]);
     return 0;
@@ -36,7 +36,7 @@ static int open_epoll(void) { return epoll_create1(0); }
 static int open_copy(void) { return dup(0); }
 
 TEST(limits_descriptors) {
-    /* As many as the limit allows, if it is not large. */
+    /* Starts as many as the limit allows, if the limit is not large. */
     struct {
         const char *name;
         int (*function)(void);
@@ -64,7 +64,7 @@ TEST(limits_memory) {
     while (count > 0) munmap(blocks[--count], size);
     for (int index = 0; index < started; index++) CHECK(write(ends[1], "x", 1) == 1);
     while (started > 0) CHECK(join(threads[--started]) == 1);
-    /* It has recovered. */
+    /* The program has recovered. */
     for (int index = 0; index < 50; index++) join(start(nothing, NULL));
     return 0;
 }

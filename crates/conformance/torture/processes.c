@@ -1,4 +1,4 @@
-/* Processes, signals, descriptors and memory, which the engine emulates in part. */
+/* Tests processes, signals, descriptors and memory, which the engine emulates in part. */
 #include "test.h"
 #include <sys/un.h>
 #include <dlfcn.h>
@@ -451,8 +451,8 @@ TEST(a_process_may_use_our_memory) {
     CHECK(join(start(give_seven, NULL)) == 7);
     return 0;
 }
-/* A program's own system call: not libc's, and in a function with vector registers that are alive
- * across the call. */
+/* A system call of the program itself, outside libc, in a function with vector registers that are
+ * alive across the call. */
 struct birth {
     bool newer, vfork, stack;
     int (*life)(void);
@@ -495,7 +495,7 @@ static void *give_births(void *unused) {
     (void)unused;
     for (int which = 0; which < 3 * 8; which++) {
         struct birth birth = {which & 1, which & 2, which & 4, all[which / 8]};
-        /* Two processes on one stack at once would be the program's mistake. */
+        /* A program must not run two processes on one stack at once. */
         if (!birth.vfork && !birth.stack) continue;
         int before = lives, status;
         long child = give_birth(&birth, stack, sizeof stack);

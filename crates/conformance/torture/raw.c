@@ -1,4 +1,4 @@
-/* System calls that libc does not wrap, or that a program makes by itself. */
+/* Tests system calls that libc does not wrap, or that a program makes by itself. */
 #include "test.h"
 #include <linux/aio_abi.h>
 #include <linux/futex.h>
@@ -90,8 +90,8 @@ TEST(futex_times_out) {
     return 0;
 }
 
-/* A ring with one read of a pipe under way. Where the kernel forbids rings, the test waits for the
- * pipe alone. */
+/* A ring with one read of a pipe under way. If the kernel forbids rings, the test waits only for
+ * the pipe. */
 struct ring {
     int ring, in, out;
 };
@@ -149,14 +149,14 @@ static int others_go_on_with(uint32_t flags) {
 
 TEST(others_go_on_while_a_ring_is_waited_for) { return others_go_on_with(0); }
 
-/* The kernel would post the completion when the thread enters it. On the engine, the thread sleeps
- * in epoll. */
+/* The kernel would post the completion when the thread enters the kernel. On the engine, the thread
+ * sleeps in epoll. */
 TEST(a_ring_may_post_when_it_is_entered) {
     enum { COOP_TASKRUN = 1 << 8, TASKRUN_FLAG = 1 << 9 };
     return others_go_on_with(COOP_TASKRUN | TASKRUN_FLAG);
 }
 
-/* A ring of one kernel thread. On the engine, the thread that submits and the one that waits may
+/* A ring of one kernel thread. On the engine, the thread that submits and the thread that waits may
  * differ. */
 static void *use_ring_of_its_own(void *argument) {
     enum { SINGLE_ISSUER = 1 << 12, DEFER_TASKRUN = 1 << 13 };

@@ -1,6 +1,5 @@
 /* Threads wait for bytes while something happens to the thread, the socket, the descriptor or the
- * process. No byte is lost, none comes twice, and none is written to memory that the reader has
- * left. */
+ * process. No byte is lost or comes twice, and no byte goes to memory that the reader has left. */
 #include "test.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -16,7 +15,7 @@ static void handle(int number, int flags) {
     sigaction(number, &action, NULL);
 }
 
-/* Reads until the end; the bytes count upwards. */
+/* Reads until the end, and expects bytes that count upwards. */
 struct reader {
     volatile bool done;
     volatile long bytes, interruptions, timeouts, wrong;
@@ -79,8 +78,8 @@ TEST(receive_all_through_timeouts) {
         struct timespec pause = {.tv_nsec = 900000 + sent * 1000};
         nanosleep(&pause, NULL);
     }
-    /* Nothing comes any more, so the reader times out, however late it is. The limit of the whole
-     * test ends a wait in vain. */
+    /* No more bytes come, so the reader times out, perhaps late. The limit of the whole test ends a
+     * wait in vain. */
     while (!reader.timeouts) sleep_ms(1);
     close(sockets[1]);
     join(thread);
@@ -88,7 +87,7 @@ TEST(receive_all_through_timeouts) {
     return 0;
 }
 
-/* The reader's stack is used by others as soon as it is gone. */
+/* Other threads use the reader's stack as soon as the reader is gone. */
 static void *read_one(void *result) {
     char byte = 0;
     long count = read(sockets[0], &byte, 1);
@@ -109,10 +108,10 @@ TEST(receive_nothing_after_a_cancellation) {
     return 0;
 }
 
-/* The number means another file before the kernel has heard of the wait. The wait is for the first
+/* The number refers to another file before the kernel knows of the wait. The wait is for the first
  * file. A reader in the middle of fget() holds the first file for an instant and then looks again.
- * What is written in that instant is lost, natively as well. So a few such rounds are no
- * mistake. */
+ * Bytes that are written in that instant are lost, natively as well. So a few rounds may lose
+ * bytes. */
 static int number_changes(bool replaced) {
     enum { LOST_AT_MOST = 5 };
     int lost = 0;
@@ -129,7 +128,7 @@ static int number_changes(bool replaced) {
         else CHECK(!close(sockets[0]));
         bool was_waiting = write(sockets[1], "a", 1) == 1;
         if (!was_waiting) {
-            /* Here the reader came too late. */
+            /* In this round the reader came too late. */
             CHECK(errno == EPIPE);
             if (replaced) CHECK(write(other[1], "b", 1) == 1);
             join(thread);
@@ -184,7 +183,7 @@ TEST(receive_by_many_from_one_socket) {
     return 0;
 }
 
-/* A thread with poll(2) and one with read(2) wait for the same socket. */
+/* A thread waits in poll(2) and another in read(2) for the same socket. */
 static void *poll_it(void *count) {
     struct pollfd polled = {.fd = sockets[0], .events = POLLIN};
     while (poll(&polled, 1, -1) == 1 && !(polled.revents & POLLHUP)) {
@@ -218,7 +217,7 @@ TEST(receive_after_a_fork_amid_waits) {
         if (round % 5 == 0) sleep_ms(1);
         pid_t child = fork();
         if (!child) {
-            /* The child waits for sockets of its own, and the parent's byte is not for it. */
+            /* The child waits for its own sockets, and the parent's byte is not for the child. */
             close(sockets[0]);
             close(sockets[1]);
             char own = 0;
@@ -237,7 +236,7 @@ TEST(receive_after_a_fork_amid_waits) {
     return 0;
 }
 
-/* A program that allows itself what the manual says, and no io_uring. */
+/* A program that allows itself the calls of the manual, and no io_uring. */
 TEST(receive_after_a_filter_without_io_uring) {
     char first = 0, second = 0;
     struct sock_filter rules[] = {

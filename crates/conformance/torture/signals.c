@@ -1,4 +1,4 @@
-/* Signals that come while the handlers of others are being entered. */
+/* Tests signals that come while the engine enters the handlers of other signals. */
 #include "test.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -16,7 +16,7 @@ static void count_user(int number) {
     users++;
 }
 
-/* What the first handler returns to is whole, whenever the second one comes. */
+/* The first handler returns to an intact state, at any time of the second signal. */
 TEST(handlers_of_two_signals_nest) {
     enum { SENT = 10000 };
     const struct itimerval often = {{0, 50}, {0, 50}}, never = {{0, 0}, {0, 0}};
@@ -37,7 +37,7 @@ static void *count_and_call(void *argument) {
     while (!stop_it) getppid();
     return argument;
 }
-/* The same from outside, on an alternate stack and among threads. */
+/* The signals come from outside, on an alternate stack and among threads. */
 TEST(preempt_handlers_of_signals_from_two_processes_nest) {
     pid_t senders[2];
     static char stack[64 << 10];
@@ -72,7 +72,7 @@ TEST(preempt_handlers_of_signals_from_two_processes_nest) {
     return 0;
 }
 
-/* A sandbox that emulates a call: the handler of SIGSYS sets what the trapped call returns. */
+/* A sandbox that emulates a call: the handler of SIGSYS sets the result of the trapped call. */
 static volatile int trapped;
 static void emulate(int number, siginfo_t *info, void *context) {
     trapped = number == SIGSYS && info->si_code == 1 ? info->si_syscall : -1;
@@ -98,7 +98,7 @@ static int trap(bool handled) {
 }
 static void *trap_in_thread(void *argument) { return (void *)(long)trap(argument); }
 TEST(trapped_calls_are_emulated_by_their_handler) { return trap(true); }
-/* Among threads: the main one blocks the signal meanwhile. */
+/* With several threads, the main thread blocks the signal meanwhile. */
 TEST(trapped_calls_of_a_thread_are_emulated_by_their_handler) {
     struct ticker ticker;
     ticker_start(&ticker);
@@ -119,7 +119,7 @@ TEST(trapped_call_without_a_handler_is_the_end) {
     return 0;
 }
 
-/* Sets of the kernel before real-time signals are shorter. */
+/* Sets of signals from before real-time signals are shorter. */
 TEST(pending_signals_in_a_short_set) {
     uint32_t set[2] = {0, 0x5a5a5a5a};
     sigset_t blocked;

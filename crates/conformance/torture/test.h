@@ -1,5 +1,5 @@
-/* A test is a function that returns 0; CHECK returns 1 and says where. `torture` lists the tests,
- * `torture NAME` runs one. */
+/* A test is a function that returns 0. CHECK returns 1 and prints its place. `torture` lists the
+ * tests, and `torture NAME` runs one test. */
 #ifndef TEST_H
 #define TEST_H
 #define _GNU_SOURCE
@@ -53,7 +53,7 @@ static inline long now_ms(void) {
     return time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-/* So many milliseconds from now, of the clock. */
+/* The time of the clock in `ms` milliseconds. */
 static inline struct timespec from_now(clockid_t clock, long ms) {
     struct timespec time;
     clock_gettime(clock, &time);
@@ -85,7 +85,7 @@ static inline long join(pthread_t thread) {
     return (long)result;
 }
 
-/* A thread that counts, to see whether others go on while one waits. */
+/* A thread that counts, and so shows whether other threads go on while one waits. */
 struct ticker {
     pthread_t thread;
     volatile pid_t id;
@@ -110,13 +110,13 @@ static inline void ticker_start(struct ticker *ticker) {
     ticker->thread = start(ticker_loop, ticker);
 }
 
-/* The kernel's number of the thread, as it sees itself. */
+/* The kernel's number of the ticker's thread, as this thread sees it. */
 static inline pid_t ticker_id(struct ticker *ticker) {
     while (!ticker->id) sleep_ms(1);
     return ticker->id;
 }
 
-/* Waits until the others have gone on for a while; the limit of the whole test ends a wait in
+/* Waits until other threads have gone on for a while. The limit of the whole test ends a wait in
  * vain. */
 static inline void ticker_wait(struct ticker *ticker) {
     for (long before = ticker->ticks; ticker->ticks < before + 3;) sleep_ms(5);

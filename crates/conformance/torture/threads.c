@@ -1,4 +1,4 @@
-/* Threads, their locks, their storage, their ends. */
+/* Tests threads, their locks, their storage and their ends. */
 #include "test.h"
 #include <fenv.h>
 #include <sys/prctl.h>
@@ -288,8 +288,8 @@ static void *compute(void *argument) {
     return NULL;
 }
 TEST(vector_registers_survive_preemption) {
-    /* Each thread adds in registers while the others interrupt it; the same sum again shows that
-     * none is lost. */
+    /* Each thread adds in registers while other threads interrupt it. An equal second sum shows
+     * that no register is lost. */
     double expected = 0, again = 0;
     for (long step = 1; step < 20000000; step++) expected += 1.0 / (double)(step % 1000 + 1);
     pthread_t threads[3];
@@ -327,7 +327,7 @@ static void *cancel_me(void *argument) {
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
     return spin_until_set(argument);
 }
-/* Threads that wake go before one that computes, but not for ever. */
+/* Threads that wake run before a thread that computes, but not for ever. */
 static int there[2], back[2];
 static volatile bool counted;
 static void *count_far(void *argument) {
@@ -393,8 +393,8 @@ static int end_detached(int count) {
 }
 TEST(detached) { return end_detached(300); }
 
-// A deadline that comes while a worker waits for a later one. That worker must hear of it, though
-// another worker looks meanwhile.
+// A new deadline comes while a worker waits for a later deadline. That worker must learn of the new
+// deadline, even if another worker polls meanwhile.
 TEST(workers_earlier_deadlines_are_heard_of) {
     for (int round = 0; round < 25; round++)
         if (end_detached(300)) return 1;

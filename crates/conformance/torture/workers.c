@@ -1,4 +1,5 @@
-/* What several kernel threads could get wrong: events, flags, signals and forks that cross. */
+/* Tests possible mistakes of several kernel threads: events, flags, signals and forks that
+ * cross. */
 #include "test.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -6,7 +7,7 @@
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 
-/* Some work that no call interrupts, of a length that varies. */
+/* Some work without calls, of a random length. */
 static void work(unsigned *seed) {
     *seed = *seed * 1103515245 + 12345;
     for (volatile unsigned left = *seed >> 20; left > 0; left--) {
@@ -43,7 +44,7 @@ static void *send_words(void *argument) {
     return NULL;
 }
 
-/* No edge of a socket is lost between an attempt and the wait after it. */
+/* The engine loses no edge of a socket between an attempt and the wait after it. */
 static int ping_pong(int pairs, int rounds) {
     struct pair all[64];
     pthread_t threads[128];
@@ -104,7 +105,7 @@ static int answered_by(void *(*answer)(void *)) {
 TEST(workers_poll) { return answered_by(poll_words); }
 TEST(workers_epoll) { return answered_by(epoll_words); }
 
-/* Readers of one pipe: each byte is read once, and all readers come to an end. */
+/* Many readers share one pipe. Each byte is read once, and all readers end. */
 static void *count_bytes(void *argument) {
     long count = 0;
     char byte;
@@ -126,7 +127,7 @@ TEST(workers_share_a_pipe) {
     return 0;
 }
 
-/* Several threads accept. Each connection goes to one, and none of them holds up a kernel
+/* Several threads accept. Each connection goes to one thread, and no thread holds up a kernel
  * thread. */
 static int listener;
 static volatile int accepted;
@@ -181,7 +182,7 @@ TEST(workers_share_a_listener) {
     return 0;
 }
 
-/* sendfile and F_GETFL from two threads: the flag that the first may need is never seen. */
+/* sendfile and F_GETFL from two threads: F_GETFL never shows the flag that sendfile may need. */
 static volatile bool stop;
 
 static void *look_at_flags(void *argument) {
@@ -220,7 +221,8 @@ TEST(preempt_flags_stay) {
     return 0;
 }
 
-/* A signal for one thread reaches that one, wherever it runs; `preempt_`: the thread computes. */
+/* A signal for one thread reaches that thread on any kernel thread. In the test with `preempt_`,
+ * the thread computes. */
 static volatile pthread_t handled_by;
 static volatile int handled;
 
@@ -259,7 +261,8 @@ TEST(preempt_cancel_threads_that_compute) {
     for (int index = 0; index < 4; index++) threads[index] = start(compute, (void *)&end);
     sleep_ms(20);
     for (int index = 0; index < 4; index++) {
-        /* Asynchronous cancellation is off: they end by the flag, with the request pending. */
+        /* Asynchronous cancellation is off: the threads end by the flag, with the request
+         * pending. */
         CHECK(!pthread_cancel(threads[index]));
     }
     end = true;
@@ -267,7 +270,8 @@ TEST(preempt_cancel_threads_that_compute) {
     return 0;
 }
 
-/* What every thread blocks waits for signalfd, although several kernel threads could take it. */
+/* A signal that every thread blocks waits for signalfd, although several kernel threads could take
+ * it. */
 static void *sleep_long(void *argument) {
     while (!*(volatile bool *)argument) sleep_ms(1);
     return NULL;
@@ -326,7 +330,7 @@ TEST(preempt_forks) {
     return 0;
 }
 
-/* The processor that a thread is told is one. */
+/* sched_getcpu returns a valid processor. */
 static void *ask_processor(void *argument) {
     (void)argument;
     for (int round = 0; round < 100; round++) {
@@ -345,7 +349,7 @@ TEST(workers_processor) {
     return 0;
 }
 
-/* The user of the process is that of all its threads, those that compute included. Needs root. */
+/* All threads have the user of the process, even threads that compute. Needs root. */
 static void *ask_user(void *argument) {
     while (!*(volatile bool *)argument) sched_yield();
     for (int round = 0; round < 50; round++) {

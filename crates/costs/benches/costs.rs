@@ -1,8 +1,8 @@
-//! `cargo bench -p duality-costs [NAME…]`: measures the costs of `duality model --costs`, by the
-//! same functions.
+//! `cargo bench -p duality-costs [NAME…]`: measures the costs of `duality model --costs` by the
+//! functions of that command.
 //!
-//! Each measurement runs in its own process. So with `--measure` this program measures one of our
-//! own subjects, as `duality model --measure` does.
+//! Each measurement runs in its own process. So with `--measure` this program measures a subject of
+//! ours, as `duality model --measure` does.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "what it prints is its result")]
 

@@ -1,7 +1,8 @@
 //! The cost of the conversion for a call that never waits: an async function against a plain one.
 //!
-//! Neither is inlined, as calls across crates are not. A call of the async function has two steps:
-//! its state machine is made, and then polled. The compiler is kept from merging them.
+//! The compiler inlines neither function, as with calls across crates. A call of the async function
+//! has two steps: its state machine is made, and then polled. `black_box` keeps the compiler from
+//! merging the two steps.
 
 use std::future::{Future, poll_fn};
 use std::hint::black_box;
@@ -21,7 +22,7 @@ pub(crate) async fn plain(count: u64) -> io::Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Calls a converted one.
+/// Calls a converted function.
 pub(crate) async fn converted(count: u64) -> io::Result<Duration> {
     let start = Instant::now();
     let mut number = 0;

@@ -1,9 +1,9 @@
 //! The kernel's costs for architectures: a system call, an attempt that would block, a registration
 //! with epoll, a switch to another kernel thread, a process.
 //!
-//! Only differences between architectures count, so operations that all of them do are left out. No
-//! bytes move, except the one byte of a switch. The two system calls for that byte are measured
-//! separately and subtracted.
+//! Only differences between architectures count, so operations that all architectures do are left
+//! out. No bytes move, except the one byte of a switch. The reading leaves out the two system calls
+//! for that byte, which are measured separately.
 //!
 //! All times are processor time of this process and its children. Elapsed time would include other
 //! programs' use of the processor, which can be larger than these differences.
@@ -32,7 +32,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{Reading, Unit};
 
-/// A system call that does next to nothing: getppid(2).
+/// A system call with almost no work: getppid(2).
 pub(crate) fn call(count: u64) -> io::Result<Reading> {
     time(count, || {
         black_box(getppid());
@@ -86,9 +86,10 @@ pub(crate) fn register(count: u64) -> io::Result<Reading> {
 /// processor (six on x86). A ring has more members, as a server has.
 const MEMBERS: usize = 16;
 
-/// The first rounds of a ring. After them, all members have touched the memory that they use.
+/// The first rounds of a ring. After these rounds, all members have touched the memory that they
+/// use.
 const FIRST_ROUNDS: u64 = 2;
-/// Fewer rounds would take less time than the start of the members varies by.
+/// The time of fewer rounds would be lost in the variation of the members' starts.
 const FEWEST_ROUNDS: u64 = 100;
 
 /// A switch from one kernel thread to another of the same process. Each waits to read from a pipe.
@@ -107,7 +108,7 @@ pub(crate) fn switch(count: u64) -> io::Result<Reading> {
                 gates.push(go);
             }
             for go in gates {
-                // Opens the gate of each member, which waits only for this.
+                // Opens the gate of each member, which waits only for its gate.
                 let _ = go.send(());
             }
             pass_on(ring, 0, rounds)
@@ -115,7 +116,7 @@ pub(crate) fn switch(count: u64) -> io::Result<Reading> {
     })
 }
 
-/// The same between processes, each with an address space of its own.
+/// A switch from one process to another, each with its own address space.
 pub(crate) fn process_switch(count: u64) -> io::Result<Reading> {
     switches(count, |ring, rounds| {
         let mut children = Children::new()?;
@@ -131,8 +132,8 @@ pub(crate) fn process_switch(count: u64) -> io::Result<Reading> {
     })
 }
 
-/// Only the switches: the time of a ring for so many, minus the time to begin and end, minus the
-/// system calls.
+/// The switches alone: the time of a ring for `count` switches, minus the time to begin and end,
+/// minus the system calls.
 fn switches(
     count: u64,
     go_round: impl Fn(&[(OwnedFd, OwnedFd)], u64) -> io::Result<()>,
@@ -157,7 +158,7 @@ fn rounds(count: u64) -> u64 {
     count.div_ceil(MEMBERS as u64).max(FEWEST_ROUNDS)
 }
 
-/// The loop of a member, which hands on the byte that it reads. The first member begins.
+/// The loop of a member. A member hands on the byte that it reads, and the first member begins.
 fn pass_on(ring: &[(OwnedFd, OwnedFd)], member: usize, rounds: u64) -> io::Result<()> {
     let (own, next) = (&ring[member].0, &ring[(member + 1) % MEMBERS].1);
     for _ in 0..rounds {
@@ -186,8 +187,8 @@ pub(crate) fn process(count: u64) -> io::Result<Reading> {
 
 /// A page of memory that a child process writes to for the first time, so that it is copied.
 pub(crate) fn fault(count: u64) -> io::Result<Reading> {
-    /// As many pages as a server's child copies. They are few enough to be in a cache, as the
-    /// parent's pages are.
+    /// The number of pages that a server's child copies. These pages stay in a cache, as the
+    /// parent's pages do.
     const PAGES: u64 = 48;
     let page = page_size();
     // The parent has written to all pages, so that they exist.
@@ -204,16 +205,17 @@ pub(crate) fn fault(count: u64) -> io::Result<Reading> {
     Ok(Reading { count: children.max(1) * PAGES, ..faults })
 }
 
-/// A thread that sleeps on another processor is woken. The reading is the extra time of an answer
-/// over loopback if the asking thread sleeps until it comes, and its processor too. It contains the
-/// interrupt (through the host, on a virtual machine) and the cost of both sides' rest.
+/// The wake of a thread that sleeps on another processor. The reading is the extra time of an
+/// answer over loopback if the asking thread and its processor sleep until the answer comes. The
+/// reading contains the interrupt (through the host, on a virtual machine) and the cost of both
+/// sides' rest.
 pub(crate) fn wake(count: u64) -> io::Result<Reading> {
     let count = count.clamp(BUSY, MOST_RESTS);
     Ok(less(answers(count, 1, Asks::Asleep)?, answers(count, 1, Asks::Paced)?))
 }
 
-/// One of several threads of a busy processor waits for a byte. It is woken from another processor,
-/// which interrupts the running thread. The reading is the extra time of an answer over loopback,
+/// One of several threads of a busy processor waits for a byte. Another processor wakes it, and so
+/// interrupts the running thread. The reading is the extra time of an answer over loopback,
 /// compared with a thread that need not wait.
 pub(crate) fn woken(count: u64) -> io::Result<Reading> {
     /// Enough threads that one is always running while others are woken.
@@ -222,33 +224,33 @@ pub(crate) fn woken(count: u64) -> io::Result<Reading> {
     Ok(less(answers(count, THREADS, Asks::Each)?, answers(count, 1, Asks::Often)?))
 }
 
-/// An answer over loopback takes longer if its processor had nothing to do before. The thread goes
-/// to sleep and is woken from another processor. Its own processor wakes from its rest, with caches
-/// that others have used. The asking thread is awake, so no answer wakes it: [`wake`] measures
-/// that.
+/// An answer over loopback takes longer if its processor had nothing to do before. The answering
+/// thread goes to sleep, and another processor wakes it. Its own processor wakes from its rest,
+/// with caches that others have used. The asking thread is awake, so no answer wakes it. [`wake`]
+/// measures an asking thread that sleeps.
 pub(crate) fn rest(count: u64) -> io::Result<Reading> {
     let count = count.clamp(BUSY, MOST_RESTS);
     Ok(less(answers(count, 1, Asks::Paced)?, answers(count, 1, Asks::Often)?))
 }
 
-/// The most rests in a batch. Each of them takes time.
+/// The most rests in a batch. Each rest takes time.
 const MOST_RESTS: u64 = 300;
 
-/// The number of questions under way at once. There is always another question.
+/// The number of questions under way at once. Another question always waits.
 const BUSY: u64 = 16;
 
-/// How questions come.
+/// The order and the pace of questions.
 #[derive(Clone, Copy, PartialEq)]
 enum Asks {
-    /// There is always another question, from a thread that never sleeps.
+    /// Another question always waits. The asking thread never sleeps.
     Often,
-    /// One at a time on each connection, as soon as there is an answer, from a thread that never
+    /// Each connection has one question at a time, sent after each answer. The asking thread never
     /// sleeps.
     Each,
-    /// One at a time, after a pause in which the answering thread sleeps. The asking thread does
+    /// A question comes after a pause in which the answering thread sleeps. The asking thread does
     /// not sleep.
     Paced,
-    /// One at a time, as soon as there is an answer. The asking thread sleeps until then.
+    /// A question comes after each answer. The asking thread sleeps until then.
     Asleep,
 }
 
@@ -264,12 +266,12 @@ impl Asks {
     }
 }
 
-/// The time of `threads` threads. Each answers bytes by bytes on its own connection. There are
-/// `count` answers in all.
+/// The time of `threads` threads. Each answers bytes with bytes on its own connection. The threads
+/// give `count` answers in all.
 fn answers(count: u64, threads: usize, asks: Asks) -> io::Result<Reading> {
-    /// Answers before the timed ones. There are no more of them for a reason. After some hundred
-    /// exchanges with sleep on both sides, each further exchange takes 8 µs more here, whatever
-    /// answers. Most connections of servers see fewer exchanges.
+    /// The number of answers before the timed answers. More would distort the reading. After some
+    /// hundred exchanges with sleep on both sides, each further exchange takes 8 µs more on our
+    /// machine, with any server. Most connections of servers see fewer exchanges.
     const WARM_UP: u64 = 100;
     let (warm_up, each) = (WARM_UP.div_ceil(threads as u64), count.div_ceil(threads as u64));
     let all = warm_up + each;
@@ -282,8 +284,8 @@ fn answers(count: u64, threads: usize, asks: Asks) -> io::Result<Reading> {
     let used = thread::scope(|scope| {
         let processor = sched_getcpu();
         let (here, there): (Vec<_>, Vec<_>) = connections.into_iter().unzip();
-        // An end that fails or cannot be started drops its side of the connection. This ends the
-        // other end.
+        // An end that fails or cannot be started drops its side of the connection. The other end
+        // then ends too.
         let asking = thread::Builder::new().spawn_scoped(scope, move || {
             leave_processor(processor)?;
             question(there, all, asks)
@@ -411,7 +413,7 @@ fn since(start: u64, count: u64) -> Reading {
     Reading::new(count.max(1), u128::from(used() - start) * 1000, Unit::Nanoseconds)
 }
 
-/// `whole` minus `part`, but at least a nanosecond in all, since clocks are coarse.
+/// `whole` minus `part`, but at least a nanosecond, since clocks are coarse.
 pub(crate) fn less(whole: Reading, part: Reading) -> Reading {
     Reading { total: whole.total.saturating_sub(part.total).max(1), ..whole }
 }

@@ -1,4 +1,5 @@
-//! Unit costs: the time to start a task, to switch to another, to lock, to notify, to ask a poller.
+//! Unit costs: the time to start a task, to switch to another task, to lock, to notify, to ask a
+//! poller.
 //!
 //! A *cost* ([`Cost`], listed in [`ALL`]) is measured for *subjects*. Subjects are our three
 //! worlds, our pollers, and the peers (State Threads, GNU Pth, pthreads, Go), which are separate
@@ -11,9 +12,9 @@
 //!     alternates)         └▶ peers/go switch 200000 ────────────────────┘   ns" (line.rs)
 //! ```
 //!
-//! So a measurement leaves nothing behind for the next one (heap, stacks, branch predictors), and
-//! peers have no disadvantage. Our fresh process runs [`measure`], and tests call it. [`run::run`]
-//! is the driver, and [`table`] shows the results.
+//! So a measurement leaves nothing behind for the next measurement (heap, stacks, branch
+//! predictors), and peers have no disadvantage. Our fresh process runs [`measure`], and tests call
+//! [`measure`]. [`run::run`] is the driver, and [`table`] shows the results.
 
 #![forbid(unsafe_code)]
 
@@ -37,35 +38,35 @@ use duality_poller::Kind;
 pub use line::{Malformed, Reading, Unit};
 pub use world::World;
 
-/// One cost: its name, what is measured, and how.
+/// A cost: its name, its operation, and the way to measure it.
 pub struct Cost {
     /// The name on the command line, for the peers and in tables. The part before a `-` names its
     /// group.
     pub name: &'static str,
-    /// What one operation is, for the reader of the table.
+    /// The description of one operation, for the reader of the table.
     pub about: &'static str,
     /// The unit of the cost.
     pub unit: Unit,
     measure: Measure,
 }
 
-/// How a cost is measured. This decides which subjects a cost is measured for.
+/// The way to measure a cost. It decides which subjects have the cost.
 #[derive(Clone, Copy)]
 enum Measure {
-    /// In a world, so many times.
+    /// In a world; the number is the count of operations.
     World(fn(World, u64) -> io::Result<Reading>),
-    /// In a world, for an operation that only this runtime has. Peers are not asked.
+    /// In a world, for an operation that only this runtime has, and no peer.
     OurWorld(fn(World, u64) -> io::Result<Reading>),
-    /// With a poller: so many descriptors are registered, and so many of them are ready.
+    /// With a poller: the number of registered descriptors, and the number of ready descriptors.
     Poller(usize, usize),
-    /// An operation of the kernel, so many times, whatever the world.
+    /// An operation of the kernel, in any world; the number is the count of operations.
     Kernel(fn(u64) -> io::Result<Reading>),
 }
 
 /// The subject of costs that do not depend on a world.
 const KERNEL: &str = "kernel";
 
-/// Every cost, in the order of the table.
+/// All costs, in the order of the table.
 pub const ALL: &[Cost] = &[
     time("spawn", "a task that does nothing: started, run and joined", |world, count| {
         world.time(count, tasks::spawn(count))
@@ -73,11 +74,7 @@ pub const ALL: &[Cost] = &[
     time("switch", "a round trip: two tasks wake each other, and wait", |world, count| {
         world.time(count, tasks::switch(count))
     }),
-    time(
-        "alternate",
-        "a round trip: two tasks take turns, by the cheapest way that there is",
-        tasks::alternate,
-    ),
+    time("alternate", "a round trip: two tasks take turns in the cheapest way", tasks::alternate),
     time("yield-2", "one of 2 tasks lets the other run, through the run queue", |world, count| {
         tasks::yields(world, 2, count)
     }),
@@ -111,16 +108,16 @@ pub const ALL: &[Cost] = &[
     kernel("kernel-in-vain", "recv(2) of a connection on which nothing has come", kernel::in_vain),
     kernel("kernel-register", "a registration with epoll, and its end", kernel::register),
     kernel("kernel-switch", "a switch from one kernel thread to another", kernel::switch),
-    kernel("kernel-switch-process", "the same between processes", kernel::process_switch),
+    kernel("kernel-switch-process", "a switch from one process to another", kernel::process_switch),
     kernel(
         "kernel-wake",
-        "an answer that wakes the asking thread, on another processor: how much longer",
+        "the extra time of an answer that wakes the asking thread on another processor",
         kernel::wake,
     ),
     kernel("kernel-woken", "a thread that waits, woken from another processor", kernel::woken),
     kernel(
         "kernel-rest",
-        "an answer after its processor has rested: how much longer",
+        "the extra time of an answer after its processor has rested",
         kernel::rest,
     ),
     kernel("kernel-fault", "a page of memory that a child writes to, and so copies", kernel::fault),
@@ -134,13 +131,18 @@ pub const ALL: &[Cost] = &[
         "a store's file: opened by a process, before its first call; without page faults",
         store::open,
     ),
-    poller("poller-50", "a round of a poller that watches 50, of which one is ready", 50, 1),
-    poller("poller-1000", "the same, of 1,000", 1000, 1),
-    poller("poller-15000", "the same, of 15,000", 15_000, 1),
-    poller("poller-full", "the same, of 50 of which all are ready", 50, 50),
+    poller("poller-50", "a round of a poller with 50 descriptors, one of them ready", 50, 1),
+    poller("poller-1000", "a round of a poller with 1,000 descriptors, one of them ready", 1000, 1),
+    poller(
+        "poller-15000",
+        "a round of a poller with 15,000 descriptors, one of them ready",
+        15_000,
+        1,
+    ),
+    poller("poller-full", "a round of a poller with 50 descriptors, all of them ready", 50, 50),
     Cost {
         name: "memory",
-        about: "a task that is parked: memory of the process (not the kernel's for it)",
+        about: "a parked task: memory of the process, without the kernel's memory for the task",
         unit: Unit::Bytes,
         measure: Measure::World(memory::parked),
     },
@@ -175,7 +177,7 @@ const fn poller(name: &'static str, about: &'static str, watched: usize, ready: 
 }
 
 impl Cost {
-    /// Whether `name` means this cost, alone or as one of its group.
+    /// Whether `name` is the name of this cost or of its group.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.group() == name
     }
@@ -203,11 +205,11 @@ impl Cost {
 /// The owner of a cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The worlds'.
+    /// The worlds own the cost.
     Worlds,
-    /// The kernel's, whatever the world.
+    /// The kernel owns the cost, in any world.
     Kernel,
-    /// The pollers'.
+    /// The pollers own the cost.
     Pollers,
 }
 
@@ -222,13 +224,13 @@ pub fn subjects(cost: &Cost) -> Vec<&'static str> {
     }
 }
 
-/// Measures `cost` of `subject` (a world, a poller or the kernel) in this process, by `count`
+/// Measures `cost` of `subject` (a world, a poller or the kernel) in this process, over `count`
 /// operations.
 ///
 /// # Errors
 ///
-/// [`Trouble::Unknown`] for an unknown name. [`Trouble::Unavailable`] if this machine lacks
-/// something.
+/// Returns [`Trouble::Unknown`] for an unknown name. Returns [`Trouble::Unavailable`] if this
+/// machine lacks something.
 pub fn measure(subject: &str, cost: &str, count: u64) -> Result<Reading, Trouble> {
     let found = ALL.iter().find(|known| known.name == cost);
     let Some(cost) = found else { return Err(Trouble::Unknown(format!("cost `{cost}`"))) };
@@ -255,12 +257,12 @@ pub fn measure(subject: &str, cost: &str, count: u64) -> Result<Reading, Trouble
     }
 }
 
-/// Why there is no reading.
+/// The reason for a missing reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// There is no such cost or subject.
+    /// The cost or the subject is unknown.
     Unknown(String),
-    /// It cannot be measured here, for this reason.
+    /// The cost cannot be measured here, for this reason.
     Unavailable(String),
 }
 

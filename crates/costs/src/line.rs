@@ -6,7 +6,7 @@
 //!   unavailable no header st.h        why it cannot be measured
 //! ```
 //!
-//! peers/README.md documents it for authors of peers.
+//! peers/README.md documents the line for authors of peers.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// How it is written.
+    /// The symbol of the unit.
     pub const fn symbol(self) -> &'static str {
         match self {
             Unit::Nanoseconds => "ns",
@@ -39,9 +39,9 @@ impl Unit {
 pub struct Reading {
     /// The number of operations; at least one.
     pub count: u64,
-    /// What all operations took together.
+    /// The sum over all operations.
     pub total: u64,
-    /// In what.
+    /// The unit of `total`.
     pub unit: Unit,
 }
 
@@ -50,18 +50,18 @@ impl Reading {
         Self { count, total: u64::try_from(total).unwrap_or(u64::MAX), unit }
     }
 
-    /// What one operation took.
+    /// The mean of one operation.
     pub fn each(self) -> f64 {
         self.total as f64 / self.count as f64
     }
 
-    /// The line that tells it.
+    /// The line that states the reading.
     pub fn line(self, cost: &str) -> String {
         format!("{cost} {} {} {}", self.count, self.total, self.unit.symbol())
     }
 }
 
-/// A line that is not of the format.
+/// A line that breaks the format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed(String);
 
@@ -77,7 +77,7 @@ impl std::error::Error for Malformed {}
 ///
 /// # Errors
 ///
-/// The error of the text: it is not one line of the format, or it is about another cost.
+/// Returns the error of the text: the text is not one line of the format, or is about another cost.
 pub(crate) fn read(cost: &str, text: &str) -> Result<Result<Reading, Trouble>, Malformed> {
     let wrong = |what: &str| Malformed(format!("{what} in the answer `{}`", shortened(text)));
     let line = text.strip_suffix('\n').unwrap_or(text);
@@ -104,7 +104,7 @@ pub(crate) fn read(cost: &str, text: &str) -> Result<Result<Reading, Trouble>, M
     Ok(Ok(Reading { count, total, unit }))
 }
 
-/// As much of the text as a message should have, in printable characters.
+/// The beginning of the text for a message, in printable characters.
 fn shortened(text: &str) -> String {
     text.trim().chars().take(200).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,6 +1,6 @@
-//! Memory of a parked task: the growth of the process when many tasks are started and all wait.
+//! The memory of a parked task: the growth of the process when many tasks start and all wait.
 //!
-//! Only the process's own anonymous memory counts, so a stack counts with its touched pages. The
+//! Only the process's own anonymous memory counts, so only the touched pages of a stack count. The
 //! kernel's memory for a kernel thread (a kernel stack of some 16 KiB) or for page tables does not
 //! count.
 
@@ -14,7 +14,8 @@ use duality_runtime::task;
 
 use crate::{Reading, Unit, World};
 
-/// The most kernel threads that are started. Their limits are far below those of other tasks.
+/// The most kernel threads that are started. The limits of kernel threads are far below the limits
+/// of other tasks.
 const KERNEL_THREADS: u64 = 4000;
 
 /// Parks `count` tasks, or as many as possible. The reading tells the number.
@@ -24,7 +25,7 @@ const KERNEL_THREADS: u64 = 4000;
 pub(crate) fn parked(world: World, count: u64) -> io::Result<Reading> {
     let count = if world == World::Block { count.min(KERNEL_THREADS) } else { count };
     world.run(async move {
-        // One-time allocations for the first task are no cost of a task.
+        // One-time allocations for the first task do not count as the cost of a task.
         park(16).await;
         let before = own_memory()?;
         let parked = park(count).await;

@@ -1,10 +1,10 @@
-//! One round of a poller that watches many descriptors. One of them is ready, or all are.
+//! One round of a poller that watches many descriptors. One descriptor is ready, or all are.
 //!
 //! A round does what an event loop does: it waits (though some descriptors are ready already), and
-//! arms reported descriptors again. Two system calls between rounds make the next descriptor
-//! ready, and take the byte of the last one. They are not counted; one reading of the clock (some
-//! 25 ns) is. The result is the median round, because an interrupted round shows the work of other
-//! programs.
+//! arms reported descriptors again. Two system calls between rounds make the next descriptor ready,
+//! and take the byte of the last descriptor. The result excludes these two calls, and includes one
+//! reading of the clock (some 25 ns). The result is the median round, because an interrupted round
+//! shows the work of other programs.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,11 +17,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{Reading, Unit};
 
-/// Descriptors that the process needs beside the watched ones.
+/// Descriptors that the process needs beside the watched descriptors.
 const OTHERS: usize = 32;
 
-/// Does `count` rounds with a poller. `watched` descriptors are registered, and `ready` of them are
-/// ready.
+/// Does `count` rounds with a poller. `watched` descriptors are registered, and `ready` descriptors
+/// are ready.
 pub(crate) fn round(kind: Kind, watched: usize, ready: usize, count: u64) -> io::Result<Reading> {
     allow_descriptors(watched + OTHERS)?;
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -34,8 +34,8 @@ pub(crate) fn round(kind: Kind, watched: usize, ready: usize, count: u64) -> io:
     let mut events = Vec::new();
     let mut rounds = Vec::new();
     for turn in 0..count {
-        // This stride meets all descriptors, so that a scan which stops at the ready one is not
-        // always lucky.
+        // This stride meets all descriptors. Otherwise a scan that stops at the ready descriptor
+        // could always be lucky.
         let first = (turn.wrapping_mul(7919) % watched as u64) as usize;
         for place in 0..ready {
             write(&descriptors[(first + place) % watched], &1u64.to_ne_bytes())?;

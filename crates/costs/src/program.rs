@@ -1,7 +1,7 @@
 //! The programs that measure: this executable for our own subjects, and the peers.
 //!
-//! Each is called with a cost and a count, and answers with one line (`line.rs`). A peer is not our
-//! program, so its output is bounded in length and time.
+//! Each program gets a cost and a count, and answers with one line (`line.rs`). A peer is not our
+//! program, so the length and the time of its output are bounded.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::{Reading, Trouble, line};
 
-/// How long one batch may take before it is given up. Batches are a few hundredths of a second
-/// long. But GNU Pth keeps its queues as lists, and is slow with a thousand threads.
+/// The time after which a batch is given up. Batches are a few hundredths of a second long, but GNU
+/// Pth keeps its queues as lists: it is slow with a thousand threads.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A package that is not ours.
@@ -22,11 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Peer {
     /// The name of its program in the folder of peers, and of its column.
     pub name: &'static str,
-    /// What it is.
+    /// The description of the package.
     pub about: &'static str,
 }
 
-/// All of them.
+/// All peers.
 pub const PEERS: &[Peer] = &[
     Peer { name: "st", about: "State Threads" },
     Peer { name: "pth", about: "GNU Pth" },
@@ -45,7 +45,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Has the program measure `cost` by `count` operations, if there is time for it before
+    /// Tells the program to measure `cost` over `count` operations, if there is time before
     /// `until`.
     pub(crate) fn ask(
         &self,
@@ -60,7 +60,7 @@ impl Program {
         let (executable, arguments) = self.command.split_first().expect("a command has a name");
         let mut command = Command::new(executable);
         command.args(arguments).arg(cost).arg(count.to_string());
-        // Its complaints go to our standard error, where the user reads them.
+        // The program's complaints go to our standard error, for the user to read.
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let name = Path::new(executable).display();
         let fault = |what: String| Trouble::Unavailable(format!("{name}: {what}"));
@@ -70,8 +70,8 @@ impl Program {
     }
 }
 
-/// The output of `child`, if it comes within `patience` and `child` succeeds. In any case `child`
-/// has ended afterwards.
+/// The output of `child`, if it comes within `patience` and `child` succeeds. `child` has ended
+/// when this function returns.
 fn answer(mut child: Child, patience: Duration) -> io::Result<String> {
     let output = child.stdout.take().expect("its standard output is a pipe");
     let (sender, receiver) = mpsc::channel();
@@ -119,7 +119,8 @@ mod tests {
         assert!(told("exit 3").contains("exit status: 3"));
         assert!(told("echo switch 1 5 ns; exit 1").contains("exit status: 1"));
         assert!(told("echo nonsense").contains("not four words"));
-        // We stop reading its endless output. It fails because of that, or because of its output.
+        // The driver stops reading this endless output. The program fails at that moment, or
+        // because of its output.
         assert!(!told("exec yes").is_empty());
         assert_eq!(told("echo unavailable no threads"), "no threads");
         let absent = Program { command: vec!["/nowhere/st".into()] };

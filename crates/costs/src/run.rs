@@ -1,13 +1,13 @@
-//! The driver. It finds for each subject how many operations can be timed well, and then measures
-//! the subjects in turns.
+//! For each subject, the driver finds the number of operations that can be timed well. Then it
+//! measures the subjects in turns.
 //!
 //! ```text
 //!   for each cost:   calibrate park, st, go …      a count whose batch is long enough to time
 //!                    park st go   st go park   …   batches; the first one changes with each turn
 //! ```
 //!
-//! A machine's speed changes within seconds. Since subjects take turns, a change meets all of them
-//! alike.
+//! A machine's speed changes within seconds. Since subjects take turns, a change affects all
+//! subjects alike.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,20 +18,20 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::program::{NOT_BUILT, PEERS, Program};
 use crate::{Cost, Trouble, Unit};
 
-/// How many tasks are parked to measure the memory of one. A peer may choose a lower count.
+/// The number of parked tasks in a measurement of memory. A peer may choose a lower count.
 const PARKED: u64 = 100_000;
 
-/// What to measure, and how well.
+/// The costs to measure, and the effort.
 pub struct Plan {
-    /// Which costs.
+    /// The costs to measure.
     pub costs: Vec<&'static Cost>,
-    /// How well.
+    /// The effort of the measurement.
     pub effort: Effort,
     /// The command that measures our own subjects. A subject, a cost and a count follow it.
     pub own: Vec<OsString>,
     /// The peers to measure beside our own subjects.
     pub peers: Peers,
-    /// When to stop: later results stay unknown. `None` means no limit.
+    /// The time to stop at: later results stay unknown. `None` means no limit.
     pub until: Option<Instant>,
 }
 
@@ -45,25 +45,26 @@ pub enum Peers {
     Nobody,
 }
 
-/// How well to measure.
+/// The effort of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// How many batches each subject has.
+    /// The number of batches of each subject.
     pub batches: usize,
-    /// How long a batch should be.
+    /// The target time of a batch.
     pub batch: Duration,
-    /// How often the memory of parked tasks is measured.
+    /// The number of measurements of the memory of parked tasks.
     pub memory_batches: usize,
-    /// How many of them.
+    /// The number of parked tasks.
     pub parked: u64,
 }
 
 impl Effort {
-    /// For publishable figures: intervals of a few per cent on a quiet machine, in about a minute.
+    /// The effort for publishable figures: intervals of a few per cent on a quiet machine, in about
+    /// a minute.
     pub const FULL: Effort =
         Effort { batches: 40, batch: Duration::from_millis(8), memory_batches: 3, parked: PARKED };
 
-    /// For a quick look: a few seconds.
+    /// The effort for a quick look: a few seconds.
     pub const QUICK: Effort = Effort {
         batches: 15,
         batch: Duration::from_millis(1),
@@ -84,16 +85,16 @@ pub struct Row {
 pub struct Cell {
     /// The subject.
     pub subject: &'static str,
-    /// The cost of one operation in each batch, in the cost's unit. Or the reason why it is
+    /// The cost of one operation in each batch, in the cost's unit, or the reason why the cost is
     /// unknown.
     pub outcome: Result<Vec<f64>, String>,
     /// The number of operations in each batch.
     pub count: u64,
 }
 
-/// Binds this process, and so the programs that it will start, to one processor. It is the last of
-/// the processors that it may use, since devices prefer the first. If the kernel does not allow
-/// this, nothing happens.
+/// Binds this process, and so the programs that it will start, to one processor. The processor is
+/// the last that the process may use, since devices prefer the first. If the kernel refuses, the
+/// process stays unbound.
 pub fn pin() {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     if let Some(last) = (0..CpuSet::MAX_CPU).rev().find(|&cpu| allowed.is_set(cpu)) {
@@ -178,8 +179,8 @@ impl Running {
         let mut count = 16;
         while let Some(each) = self.ask(cost, count, plan.until) {
             let fitting = (wanted / each.max(0.01)).max(1.0);
-            // A short batch overstates an operation, so its result is trusted only for similar
-            // counts.
+            // A short batch overstates an operation. So the driver trusts its result only for
+            // similar counts.
             if fitting <= count as f64 * 3.0 {
                 self.cell.count = fitting as u64;
                 return;
@@ -197,7 +198,7 @@ impl Running {
         }
     }
 
-    /// What one operation takes. After a failure the subject is not asked again.
+    /// The cost of one operation. After a failure the subject is not asked again.
     fn ask(&mut self, cost: &Cost, count: u64, until: Option<Instant>) -> Option<f64> {
         if self.cell.outcome.is_err() {
             return None;

@@ -1,4 +1,5 @@
-//! What a store costs a process: before its first call it opens the file and reads the schema.
+//! The cost of a store for a process: before its first call, the process opens the file and reads
+//! the schema.
 
 use std::io;
 
@@ -13,8 +14,8 @@ use crate::kernel::{fault, less, reap, time};
 use crate::{Reading, Unit};
 
 /// The extra time of a call that opens the file in a new process, compared with a process that has
-/// the file open. Page faults do not count. Another process has the file open all the while, as in
-/// a server, so no measured process is the last to close it.
+/// the file open. Page faults do not count. As in a server, another process keeps the file open, so
+/// no measured process is the last to close the file.
 pub(crate) fn open(count: u64) -> io::Result<Reading> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("store.db");
@@ -27,7 +28,7 @@ pub(crate) fn open(count: u64) -> io::Result<Reading> {
     let mut holder = Children::new()?;
     let mut ends = Some((opened, go));
     holder.start(|| {
-        // The child drops its copy of `go`; otherwise it would wait for ever.
+        // The child drops its copy of `go`. Otherwise the child would wait for ever.
         let (opened, _) = ends.take().expect("taken in the child only");
         if call().is_ok() && rustix::io::write(&opened, b"x").is_ok() {
             let _ = read(&stays, &mut [0; 1]);

@@ -13,8 +13,8 @@ use crate::{Owner, Unit, World};
 /// The bootstrap draws the same numbers each time, so equal results give equal tables.
 const SEED: u64 = 1978;
 
-/// Pairs of our subjects and the peers that they are compared with. Either their tasks are of the
-/// same kind, or the state machines compete with the peer.
+/// Our subjects, each with its peer for comparison. The two have tasks of the same kind, or our
+/// state machines compete with the peer.
 const PAIRS: [(&str, &str); 6] = [
     ("block", "pthreads"),
     ("park", "st"),
@@ -27,7 +27,7 @@ const PAIRS: [(&str, &str); 6] = [
 /// The tables for a reader: costs of tasks and of pollers, and our costs as shares of the peers'.
 pub fn text(rows: &[Row]) -> String {
     let mut text = String::from(
-        "What the quickest tenth of short batches takes at most; ± is half of the 95 % interval, as a share of it.\n",
+        "The time within which the quickest tenth of short batches ends; ± is half of the 95 % interval, as a share of it.\n",
     );
     for owner in [Owner::Worlds, Owner::Kernel, Owner::Pollers] {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.cost.owner() == owner).collect();
@@ -121,7 +121,7 @@ fn shares(rows: &[Row]) -> String {
     if lines.len() == 1 { String::new() } else { format!("\n{}", aligned(&lines)) }
 }
 
-/// The meaning of the names, and the reason for each missing figure.
+/// The meanings of the names, and the reason for each missing figure.
 fn remarks(rows: &[Row]) -> String {
     let mut text = String::from("\n");
     for row in rows {
@@ -184,11 +184,12 @@ fn aligned(lines: &[Vec<String>]) -> String {
     text
 }
 
-/// `12.3 ±2%`: the value that stands for some batches. For time it is a low quantile of the
-/// batches. The hypervisor and other programs make batches longer and never shorter. For memory it
-/// is their median.
+/// `12.3 ±2%`: the value that stands for some batches. For time, this value is a low quantile of
+/// the batches: the hypervisor and other programs make batches longer and never shorter. For
+/// memory, the value is the median of the batches.
 fn typical(unit: Unit, batches: &[f64]) -> Option<Estimate> {
-    /// The lowest tenth. In the very shortest batch, a reading of the clock may have been early.
+    /// The low quantile: the lowest tenth. In the shortest batch of all, a reading of the clock may
+    /// have been early.
     const LOW: f64 = 0.1;
     match unit {
         Unit::Nanoseconds => low_quantile(batches, LOW),

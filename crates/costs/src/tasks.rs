@@ -1,7 +1,7 @@
-//! What tasks do with one another: start, take turns, lock, notify.
+//! The costs between tasks: start, take turns, lock, notify.
 //!
-//! Each function does its operation `count` times and returns how long that took. The peers'
-//! programs (`peers/`) do the same operations under the same names.
+//! Each function does its operation `count` times and returns the time. The peers' programs
+//! (`peers/`) do the same operations under the same names.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -46,7 +46,7 @@ pub(crate) async fn switch(count: u64) -> io::Result<Duration> {
     .await
 }
 
-/// Which of two tasks has the turn, and how to wake them.
+/// The turn of two tasks: the task that has it, and the wakers of both.
 #[derive(Default)]
 struct Turns {
     whose: AtomicUsize,
@@ -70,7 +70,7 @@ impl Turns {
     }
 }
 
-/// `count` yields in all, by `tasks` tasks that do nothing else.
+/// `count` yields in all, by `tasks` tasks that only yield.
 pub(crate) fn yields(world: World, tasks: u64, count: u64) -> io::Result<Reading> {
     let each = count.div_ceil(tasks);
     let elapsed = world.run(together(tasks as usize, move |_, gate| async move {
@@ -83,8 +83,8 @@ pub(crate) fn yields(world: World, tasks: u64, count: u64) -> io::Result<Reading
     Ok(Reading::new(each * tasks, elapsed.as_nanos(), Unit::Nanoseconds))
 }
 
-/// Round trips of two tasks that only take turns. They yield, since in all worlds two yields are
-/// cheaper than two wakes.
+/// Round trips of two tasks that only take turns. The tasks yield, since two yields are cheaper
+/// than two wakes in all worlds.
 pub(crate) fn alternate(world: World, count: u64) -> io::Result<Reading> {
     let yields = yields(world, 2, 2 * count)?;
     Ok(Reading::new(count, yields.total.into(), Unit::Nanoseconds))
@@ -100,7 +100,7 @@ pub(crate) async fn lock(count: u64) -> io::Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Two tasks, each of which yields while it holds the lock, so that the other always finds it
+/// Two tasks that each yield while they hold the lock, so that the other task always finds the lock
 /// taken. Each yields again after the unlock, so that the other gets the lock.
 pub(crate) async fn contended(count: u64) -> io::Result<Duration> {
     let number = Arc::new(Mutex::new(0u64));
@@ -121,7 +121,7 @@ pub(crate) async fn contended(count: u64) -> io::Result<Duration> {
     .await
 }
 
-/// Two tasks that notify each other by [`Notify`], which is this runtime's condition variable.
+/// Two tasks that notify each other by [`Notify`], the condition variable of this runtime.
 pub(crate) async fn condition(count: u64) -> io::Result<Duration> {
     let conditions = Arc::new([Notify::new(), Notify::new()]);
     together(2, |me, gate| {
@@ -153,9 +153,9 @@ pub(crate) async fn offload(count: u64) -> io::Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Runs `count` tasks, each made by `body` from its number. Returns the time from when all have
-/// started until the last of them has ended. A task begins by waiting at the gate, and gives the
-/// time at its end. A wrapper could do both, but it would slow each turn of the task.
+/// Runs `count` tasks, each made by `body` from its number. Returns the time from the start of all
+/// tasks to the end of the last task. A task begins by waiting at the gate, and gives the time at
+/// its end. A wrapper around the task could do both, but would slow each turn of the task.
 async fn together<F>(
     count: usize,
     mut body: impl FnMut(usize, Arc<Gate>) -> F,

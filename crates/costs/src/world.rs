@@ -10,11 +10,11 @@ use duality_runtime::event_loop::{EventLoop, LoopWorld};
 
 use crate::{Reading, Unit};
 
-/// The stack of a user-level thread, in bytes: enough for what is measured, and as large as the
+/// The stack of a user-level thread, in bytes: enough for the measurements, and as large as the
 /// peers' default.
 const STACK: usize = 64 * 1024;
 
-/// How a task waits.
+/// The way in which a task waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum World {
     /// Tasks are kernel threads.
@@ -26,7 +26,7 @@ pub enum World {
 }
 
 impl World {
-    /// All of them.
+    /// All worlds.
     pub const ALL: [World; 3] = [World::Block, World::Park, World::Suspend];
 
     /// The name on the command line and in tables.
@@ -38,7 +38,7 @@ impl World {
         }
     }
 
-    /// What its tasks are.
+    /// The kind of the world's tasks.
     pub const fn tasks(self) -> &'static str {
         match self {
             World::Block => "kernel threads",

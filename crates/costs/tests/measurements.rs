@@ -1,9 +1,9 @@
-//! Each measurement, briefly: it must end and give a figure in its unit. The size of a figure
+//! Runs each measurement briefly: each must end and give a figure in its unit. The size of a figure
 //! decides no test.
 //!
-//! Each measurement runs in its own process, as under the command. Some of them fork, which a
-//! process with the threads of a test harness cannot do. So this program has no such threads, and
-//! starts itself for each measurement.
+//! Each measurement runs in its own process, as under the command. Some measurements fork, and a
+//! process with the threads of a test harness must not fork. So this program has no test harness,
+//! and starts itself for each measurement.
 
 #![expect(clippy::print_stdout, reason = "what a test program says")]
 
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
 ///
 /// # Panics
 ///
-/// If there is no figure, or if the figure is no time.
+/// Panics if there is no figure, or if the figure is no time.
 fn check(subject: &str, cost: &str) {
     let what = format!("{cost} of {subject}");
     let reading: Reading = match measure(subject, cost, COUNT) {

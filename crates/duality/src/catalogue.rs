@@ -21,6 +21,8 @@ pub(crate) struct Listed {
     pub(crate) name: String,
     pub(crate) summary: String,
     pub(crate) needs: Needs,
+    /// Whether it can be served with TLS.
+    pub(crate) tls: bool,
     /// Whether the service is a program's own, and not part of Duality.
     pub(crate) is_own: bool,
     /// Whether one connection can carry more than one request.
@@ -75,6 +77,7 @@ impl Catalogue {
                     name: entry.name.to_owned(),
                     summary: entry.summary.to_owned(),
                     needs: needs(entry),
+                    tls: entry.tls,
                     is_own: false,
                     persistent: entry.persistent,
                     store: entry.keeps,
@@ -88,6 +91,7 @@ impl Catalogue {
                 name: service.served.name().to_owned(),
                 summary: "this program's own service".to_owned(),
                 needs: service.served.needs(),
+                tls: true,
                 is_own: true,
                 persistent: true,
                 store: false,
@@ -150,7 +154,7 @@ impl Catalogue {
         let needs = self.look_up(name, setup).map_err(flag)?.needs;
         let entry = match self {
             Self::Own(service) => return Ok(service.served.clone()),
-            Self::BuiltIn => find(name).expect("it has been looked up"),
+            Self::BuiltIn => find(name).expect("the service has been looked up"),
         };
         let handler = (entry.open)(setup).map_err(|error| failed(&error))?;
         let served = Served::new(name, needs, handler).with_descriptors(entry.descriptors);

@@ -20,7 +20,7 @@ fn commands(page: &str) -> Vec<String> {
     lines.filter(|line| line.starts_with("duality ")).map(str::to_owned).collect()
 }
 
-/// A folder with what the pages take for granted: the command, a server, two runs.
+/// A folder with the files that the pages assume: the command, a server, two runs.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let link = |from: &Path, to: &str| {
@@ -62,7 +62,7 @@ fn the_commands_of_the_guide_are_understood() {
             let output = shell.output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(!said.contains("argument"), "{page}: {line}: {said}");
-            // Whether a report finds a regression is told by its exit code.
+            // The exit code says whether a report finds a regression.
             let is_fine = output.status.success() || line.contains("--fail-on-regression");
             assert!(is_fine, "{page}: {line}: {said}");
         }

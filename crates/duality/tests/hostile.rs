@@ -1,5 +1,5 @@
-//! Values that make no sense: each flag refuses them in one line, before anything starts. And a run
-//! that was cut short is told what to do: that is accepted.
+//! Values that make no sense: each flag refuses them in one line, before anything starts. A run
+//! that was cut short prints a command line, and that line is accepted.
 
 use std::fs;
 use std::io::Write;
@@ -103,7 +103,7 @@ fn a_plan_of_regimes_refuses_the_flags_that_it_does_not_have() {
     assert_eq!(duality(directory.path(), &["compare", "regimes.toml", "--check"]).0, 0);
 }
 
-/// clap waives that a flag needs another where that other would conflict with a third.
+/// clap does not require a flag if the required flag would conflict with a third one.
 #[test]
 fn a_flag_that_belongs_to_another_is_refused_without_it() {
     let directory = tempfile::tempdir().unwrap();
@@ -124,7 +124,7 @@ fn a_flag_that_belongs_to_another_is_refused_without_it() {
     );
 }
 
-/// A budget may run out on a slow machine, which is exit code 1: here it only must not be misuse.
+/// A budget may run out on a slow machine, with exit code 1. The test only excludes misuse.
 #[test]
 fn a_run_that_was_cut_short_goes_on_with_any_budget() {
     let directory = tempfile::tempdir().unwrap();

@@ -31,8 +31,8 @@ fn kept(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The first sentence of the answer: what to choose, or why nothing can be. The page goes to a
-/// folder of its own.
+/// The first sentence of the answer: the choice, or the reason why there is none. The page goes to
+/// a folder of its own.
 fn answer(run: &Path, pages: &Path) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_duality"))
         .arg("report")

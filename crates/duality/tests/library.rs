@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use duality::{Handle, Needs, Options, Service};
 
-/// Longer than anything takes that works.
+/// Longer than any working operation takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 const ANY_PORT: &str = "127.0.0.1:0";
 
@@ -22,7 +22,7 @@ async fn echo(mut stream: duality::net::TcpStream) -> io::Result<()> {
     }
 }
 
-/// Runs `body`, and fails where it takes too long.
+/// Runs `body`, and fails if it takes too long.
 fn in_time<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = channel();
     thread::spawn(move || sender.send(body()));
@@ -58,7 +58,7 @@ fn echo_service() -> Service {
     Service::new("echo", echo)
 }
 
-/// Twice, so that nothing of the first server is in the way of the second one.
+/// The test runs twice, so that leftovers of the first server would show.
 fn answers_and_ends(architecture: &'static str) {
     if !echo_service().architectures().contains(&architecture) {
         // io_uring is refused by many containers.
@@ -140,7 +140,7 @@ fn a_server_that_is_shut_down_at_once_ends() {
     });
 }
 
-/// What a task of the block world spawns is a thread of the same server.
+/// A task of the block world spawns a thread of the same server.
 #[test]
 fn a_drain_reaches_what_a_connection_has_spawned() {
     in_time(|| {
@@ -222,7 +222,7 @@ fn each_error_is_told_to_the_hook() {
         });
         for architecture in service.architectures() {
             let handle = serve(&service, architecture);
-            // More than the log would name.
+            // More errors than the log would name.
             for _ in 0..7 {
                 let mut client = connect(handle.local_address());
                 client.write_all(b"work").unwrap();

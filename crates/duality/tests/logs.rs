@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Nothing here takes so long.
+/// No step of these tests takes so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 const CONNECTIONS: usize = 12;
 const REQUESTS: usize = 15;
 /// Bytes of the page that is asked for.
 const PAGE: usize = 3000;
 
-/// A server with its configuration, in which `{port}` and `{folder}` stand for what they say.
+/// A server with its configuration, in which `{port}` and `{folder}` are filled in.
 struct Server {
     name: &'static str,
     command: &'static [&'static str],

@@ -1,5 +1,5 @@
-//! What scripts read is as the JSON Schemas in `schemas/` say: kept results of every version, and
-//! what the commands print today. `kept_runs.rs` checks the summaries of all kept runs.
+//! The JSON that scripts read fits the schemas in `schemas/`: kept results of every version, and
+//! today's output of the commands. `kept_runs.rs` checks the summaries of all kept runs.
 
 mod schema;
 
@@ -16,7 +16,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What a command prints as JSON.
+/// The JSON output of a command.
 fn printed(arguments: &[&str]) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_duality")).args(arguments).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);

@@ -173,7 +173,7 @@ fn a_proxy_records_what_passes() {
     ask(port, 200);
     let crowd: Vec<_> = (0..20).map(|_| thread::spawn(move || ask(port, 50))).collect();
     crowd.into_iter().for_each(|client| client.join().unwrap());
-    // One that is silent, and one that is open at the end.
+    // One connection is silent, and one is open at the end.
     let _silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut open = TcpStream::connect(("127.0.0.1", port)).unwrap();
     open.write_all(b"a request\n").unwrap();
@@ -215,7 +215,7 @@ fn packets_of_an_interface_are_recorded() {
     ask(port, 100);
     let crowd: Vec<_> = (0..10).map(|_| thread::spawn(move || ask(port, 20))).collect();
     crowd.into_iter().for_each(|client| client.join().unwrap());
-    // Another server is none of its business.
+    // Traffic of another server does not count.
     ask(server(), 5);
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert!(child.wait().unwrap().success());

@@ -11,8 +11,8 @@ use crate::switch::{self, StackPointer};
 /// Runs `body` on the stack from which the running fiber was resumed. Outside every fiber, just
 /// calls `body`.
 ///
-/// That stack is in the cache, since all fibers come back to it. Most often it is deep: the kernel
-/// thread's own.
+/// All fibers come back to that stack, so it is in the cache. That stack is usually deep: the
+/// kernel thread's own stack.
 ///
 /// # Panics
 ///
@@ -33,8 +33,8 @@ pub fn below<R>(body: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Calls `body` on the stack that was left at `place`. The bounds are first those of this stack,
-/// then those of the other one.
+/// Calls `body` on the stack that was left at `place`. The arguments are the bounds of this stack,
+/// then the bounds of the other stack.
 #[inline]
 fn call_on<R, F: FnOnce() -> R>(
     body: F,
@@ -48,9 +48,9 @@ fn call_on<R, F: FnOnce() -> R>(
     }
     /// # Safety
     ///
-    /// `call` points to a `Call<F, R>` that nothing else uses meanwhile.
+    /// `call` points to a `Call<F, R>` that no other code uses during the call.
     unsafe extern "C" fn function<R, F: FnOnce() -> R>(call: *mut ()) {
-        // SAFETY: the caller below has just made this call, and waits for it to return.
+        // SAFETY: the caller below has just made this call, and waits for the call to return.
         let call = unsafe { &mut *call.cast::<Call<F, R>>() };
         Left::never().back();
         let body = call.body.take();

@@ -1,9 +1,9 @@
-//! Fibers: a stack of one's own, and the switch to it and back.
+//! Fibers: functions with their own stack, and the switch to that stack and back.
 //!
-//! A fiber is the *mechanism* under a user-level thread; it knows nothing of descriptors, timers or
-//! queues. The park world of `duality-runtime` resumes fibers from its loop. A fiber that must wait
-//! switches to the next ready fiber. When none is ready, it suspends itself, which returns to the
-//! loop.
+//! A fiber is the *mechanism* under a user-level thread. A fiber knows nothing of descriptors,
+//! timers or queues. The park world of `duality-runtime` resumes fibers from its loop. A fiber that
+//! must wait switches to the next ready fiber. When no fiber is ready, the waiting fiber suspends
+//! itself, which returns to the loop.
 //!
 //! ```text
 //!   kernel thread's stack              a fiber's stack (Stack)           another's
@@ -13,8 +13,8 @@
 //!     └────────────────────────────────── switch ────────────────────────────┘
 //! ```
 //!
-//! Stacks of one size come from a [`StackPool`], which carves them from *slabs*, so that a million
-//! of them are a handful of mappings:
+//! Stacks of one size come from a [`StackPool`]. The pool carves them from *slabs*, so that a
+//! million stacks are a handful of mappings:
 //!
 //! ```text
 //!   slab, one mapping: ├ guard │ ◀── stack ┼ guard │ ◀── stack ┼ guard │ ◀── stack ┼ …

@@ -9,10 +9,10 @@
 //!
 //! The handler knows the running fiber of its kernel thread, and so the only guard that can have
 //! been hit. If [`run_watched`] runs the thread, the handler also knows the thread's own stack.
-//! Every other fault goes to the handler that was there before. That is the kernel's default, or
-//! std's, which knows the main thread and the threads that std has made.
+//! Every other fault goes to the previous handler. The previous handler is the kernel's default, or
+//! std's handler. Std's handler knows the main thread and the threads that std has made.
 //!
-//! A watched kernel thread has its signal stack within its own stack, at the far end from its
+//! A watched kernel thread has its signal stack within its own stack, at the far end from the
 //! guard:
 //!
 //! ```text
@@ -20,12 +20,13 @@
 //!   low addresses
 //! ```
 //!
-//! So it costs one system call, and no memory unless a signal comes.
+//! So a signal stack costs one system call, and no memory unless a signal comes.
 //!
-//! What it cannot see: a *system call* that is given a buffer in a guard fails with `EFAULT` ("Bad
-//! address") and raises no signal. This is rare: the calls that lead to it write to the stack below
-//! the buffer, and the handler sees such a write. If it happens, the operation returns that error.
-//! Nothing else is harmed, since the kernel has written nothing beyond the stack.
+//! The handler cannot see one case. A *system call* with a buffer in a guard fails with `EFAULT`
+//! ("Bad address") and raises no signal. The case is rare: the calls that lead to the system call
+//! write to the stack below the buffer, and the handler sees these writes. In the rare case, the
+//! operation returns that error. Nothing else is harmed, since the kernel has written nothing
+//! beyond the stack.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -53,12 +54,12 @@ pub type Name = fn(&mut dyn Write) -> fmt::Result;
 ///
 /// # Safety
 ///
-/// `name` runs in a signal handler. It must be async-signal-safe (signal-safety(7)): no allocation,
-/// no lock, no wait, no panic.
+/// `name` runs in a signal handler. `name` must be async-signal-safe (signal-safety(7)): no
+/// allocation, no lock, no wait, no panic.
 ///
 /// # Errors
 ///
-/// The errors of mmap(2) and sigaltstack(2), if memory is lacking.
+/// Returns the errors of mmap(2) and sigaltstack(2), if memory is lacking.
 pub unsafe fn watch(name: Name) -> io::Result<Watch> {
     let stack = if has_signal_stack()? { None } else { Some(SignalStack::new()?) };
     NAME.get_or_init(|| name);
@@ -73,12 +74,12 @@ pub struct KernelStack {
     pub owner: &'static str,
     /// The bytes for calls.
     pub size: usize,
-    /// What to do about an overflow.
+    /// The remedy for an overflow.
     pub remedy: &'static str,
 }
 
 impl KernelStack {
-    /// How many bytes the stack needs beside its guard and those for calls.
+    /// The bytes that the stack needs beside its guard and the bytes for calls.
     #[must_use]
     pub fn beside_calls() -> usize {
         within_stack_size() + MARGIN
@@ -89,19 +90,18 @@ impl KernelStack {
 /// the thread.
 const MARGIN: usize = 4096;
 
-/// Runs `body`, which is all that this kernel thread does, and reports an overflow of its stack.
+/// Runs `body`, the whole work of this kernel thread, and reports an overflow of its stack.
 ///
 /// # Safety
 ///
 /// The thread has just begun, and less than 2 KiB of its stack are in use. The stack has room for
-/// `stack.size` bytes and [`beside_calls`](KernelStack::beside_calls). A panic does not come out of
-/// `body`.
+/// `stack.size` bytes and [`beside_calls`](KernelStack::beside_calls). `body` does not panic.
 pub unsafe fn run_watched<F: FnOnce()>(stack: KernelStack, body: F) {
     /// # Safety
     ///
-    /// `body` points to an `Option<F>` that nothing else uses meanwhile.
+    /// `body` points to an `Option<F>` that no other code uses during the call.
     unsafe extern "C" fn call<F: FnOnce()>(body: *mut ()) {
-        // SAFETY: the caller promises that it points to an option.
+        // SAFETY: the caller promises that `body` points to an option.
         let body = unsafe { (*body.cast::<Option<F>>()).take() };
         if let Some(body) = body {
             body();
@@ -118,27 +118,28 @@ pub unsafe fn run_watched<F: FnOnce()>(stack: KernelStack, body: F) {
     let lowest = ptr::with_exposed_provenance_mut::<u8>(here - size);
     OWN.set(Some(Own { stack, top: here }));
     let signals = libc::stack_t { ss_sp: lowest.cast(), ss_flags: 0, ss_size: size };
-    // SAFETY: the caller promises that the range is a part of this thread's stack. It is below all
-    // present frames and above all later ones, since the calls of `body` begin below it. The signal
-    // stack ends with the thread. If the kernel refuses it, an overflow is not reported. `call`
-    // does not unwind: it is `extern "C"`.
+    // SAFETY: the caller promises that the range is a part of this thread's stack. The range is
+    // below all present frames and above all later frames, since the calls of `body` begin below
+    // the range. The signal stack ends with the thread. If the kernel refuses the signal stack, an
+    // overflow is not reported. `call` does not unwind: it is `extern "C"`.
     unsafe {
         libc::sigaltstack(&raw const signals, ptr::null_mut());
         call_on((&raw mut body).cast(), call::<F>, lowest);
     }
 }
 
-/// An address below the frame of the caller, a multiple of 16. The words that the next call pushes
-/// lie above it.
+/// Returns an address below the frame of the caller, a multiple of 16. The words that the next call
+/// pushes lie above it.
 #[inline(never)]
 fn below_the_caller() -> usize {
-    /// More than the frame of this function, or of a function that is about to switch stacks.
+    /// Larger than the frame of this function, and than the frame of a function that is about to
+    /// switch stacks.
     const PUSHED: usize = 256;
     let here = 0_u8;
     (std::hint::black_box(&raw const here).expose_provenance() - PUSHED) & !15
 }
 
-/// What the handler knows of a kernel thread's own stack.
+/// A kernel thread's own stack, as the handler knows it.
 #[derive(Clone, Copy)]
 struct Own {
     stack: KernelStack,
@@ -150,7 +151,7 @@ impl Own {
     /// Whether a fault at `address` is an overflow of this stack. Only the stack's guard is
     /// inaccessible.
     fn is_hit(&self, address: usize) -> bool {
-        // The guard, and what rounding to pages adds.
+        // The length includes the guard, and the bytes that rounding to pages adds.
         let length = self.stack.size + KernelStack::beside_calls() + 2 * page_size();
         (self.top.saturating_sub(length)..self.top).contains(&address)
     }
@@ -161,7 +162,7 @@ thread_local! {
     static OWN: Cell<Option<Own>> = const { Cell::new(None) };
 }
 
-/// This kernel thread's overflows are reported while this lives.
+/// Overflows of this kernel thread are reported while this value lives.
 #[must_use]
 pub struct Watch {
     _stack: Option<SignalStack>,
@@ -177,20 +178,21 @@ impl fmt::Debug for Watch {
 
 static NAME: OnceLock<Name> = OnceLock::new();
 static INSTALLED: Once = Once::new();
-/// What was installed before.
+/// The handler that was installed before.
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
 fn install() {
     let mut previous = MaybeUninit::uninit();
-    // SAFETY: the action is written to, and nothing is installed. It fails for bad arguments only.
+    // SAFETY: the call writes to the action, and installs nothing. The call fails for bad arguments
+    // only.
     let previous = unsafe {
         libc::sigaction(libc::SIGSEGV, ptr::null(), previous.as_mut_ptr());
         previous.assume_init()
     };
     PREVIOUS.get_or_init(|| previous);
     let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_fault;
-    // SAFETY: all of it may be zero: no flags, an empty mask. The handler has the signature that
-    // SA_SIGINFO asks for, and does only what is safe in one.
+    // SAFETY: all of the action may be zero: no flags, an empty mask. The handler has the signature
+    // that SA_SIGINFO asks for, and does only what is safe in a handler.
     unsafe {
         let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
         action.sa_sigaction = handler as usize;
@@ -213,13 +215,13 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     pass_on(previous, signal, info, context, sent);
 }
 
-/// The requested stack size, in whole pages, of the fiber that runs or that a function runs on top
-/// of. `None` if `address` is not in the guard of that stack.
+/// The requested stack size, in whole pages. The fiber is the running fiber, or the fiber that a
+/// function runs on top of. `None` if `address` is not in the guard of that stack.
 fn overflowed_size(address: usize) -> Option<usize> {
     let here = HERE.with(|here| [here.running.get(), here.on_top_of.get()]);
     let fiber = here.into_iter().find(|fiber| !fiber.is_null())?;
-    // SAFETY: the fiber is alive. Its resumer, or a function on top of it, borrows it. So does its
-    // drop, which is the last to run a function there.
+    // SAFETY: the fiber is alive. The fiber's resumer, or a function on top of the fiber, borrows
+    // the fiber. The drop, which runs the last function on the stack, borrows the fiber too.
     let stack = unsafe { &(*fiber).stack };
     let guard = stack.guard();
     (guard..guard + page_size()).contains(&address).then(|| stack.size())
@@ -232,7 +234,7 @@ fn report_fiber(size: usize) -> ! {
     })
 }
 
-/// What to do about an overflow of a stack of configurable size.
+/// The remedy for an overflow of a stack of configurable size.
 pub const LARGER: &str = "give it a larger one (--stack-size)";
 
 fn report(size: usize, remedy: &str, name: impl FnOnce(&mut dyn Write) -> fmt::Result) -> ! {
@@ -245,11 +247,11 @@ fn report(size: usize, remedy: &str, name: impl FnOnce(&mut dyn Write) -> fmt::R
     // SAFETY: descriptor 2 is standard error or its replacement. If it is closed, the write returns
     // an error.
     let _ = rustix::io::write(unsafe { BorrowedFd::borrow_raw(2) }, text);
-    // SAFETY: it is safe in a handler, and does not return.
+    // SAFETY: abort(3) is safe in a handler, and does not return.
     unsafe { libc::abort() }
 }
 
-/// Does what happened before this handler was installed.
+/// Passes the signal on to the handler that was installed before.
 fn pass_on(
     previous: &libc::sigaction,
     signal: c_int,
@@ -260,8 +262,8 @@ fn pass_on(
     match previous.sa_sigaction {
         libc::SIG_IGN if sent => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: it is valid to restore the default. A fault happens again as soon as the
-            // handler returns; a signal from another process must be sent again.
+            // SAFETY: restoring the default is valid. A fault happens again as soon as the handler
+            // returns. A signal from another process must be sent again.
             unsafe {
                 libc::signal(signal, libc::SIG_DFL);
                 if sent {
@@ -270,20 +272,21 @@ fn pass_on(
             }
         }
         handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
-            // SAFETY: the code that installed it with SA_SIGINFO promised this signature.
+            // SAFETY: the code that installed the handler with SA_SIGINFO promised this signature.
             let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
                 unsafe { transmute(handler) };
             handler(signal, info, context);
         }
         handler => {
-            // SAFETY: the code that installed it without SA_SIGINFO promised this signature.
+            // SAFETY: the code that installed the handler without SA_SIGINFO promised this
+            // signature.
             let handler: extern "C" fn(c_int) = unsafe { transmute(handler) };
             handler(signal);
         }
     }
 }
 
-/// A line that is composed without allocating. It leaves room for its end.
+/// A line that is composed without allocating. The line leaves room for its end.
 struct Line {
     text: [u8; 256],
     length: usize,
@@ -318,7 +321,7 @@ impl SignalStack {
         unsafe { mprotect(lowest, page, MprotectFlags::empty())? };
         let usable =
             libc::stack_t { ss_sp: lowest.wrapping_byte_add(page), ss_flags: 0, ss_size: usable };
-        // SAFETY: the memory stays mapped until the drop takes it out of service.
+        // SAFETY: the memory stays mapped until the drop takes the signal stack out of service.
         match unsafe { libc::sigaltstack(&raw const usable, ptr::null_mut()) } {
             0 => Ok(stack),
             _ => Err(io::Error::last_os_error()),
@@ -329,8 +332,9 @@ impl SignalStack {
 impl Drop for SignalStack {
     fn drop(&mut self) {
         let none = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
-        // SAFETY: the stack is this kernel thread's, since the watch stays on it, and it is not in
-        // use: no handler is below us. Out of service, it can be unmapped, which cannot fail.
+        // SAFETY: the signal stack is this kernel thread's, since the watch stays on the thread.
+        // The stack is not in use: no handler is below us. A stack out of service can be unmapped,
+        // and unmapping cannot fail.
         unsafe {
             libc::sigaltstack(&raw const none, ptr::null_mut());
             let _ = munmap(self.lowest, self.length);
@@ -340,34 +344,34 @@ impl Drop for SignalStack {
 
 fn has_signal_stack() -> io::Result<bool> {
     let mut current = MaybeUninit::uninit();
-    // SAFETY: the state is written to, and nothing is changed.
+    // SAFETY: the call writes to the state, and changes nothing.
     match unsafe { libc::sigaltstack(ptr::null(), current.as_mut_ptr()) } {
-        // SAFETY: it was written to.
+        // SAFETY: the call has written to `current`.
         0 => Ok(unsafe { current.assume_init() }.ss_flags & libc::SS_DISABLE == 0),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// What the kernel pushes, and 16 KiB.
+/// Room for what the kernel pushes, and 16 KiB.
 fn signal_stack_size() -> usize {
     pushed_by_the_kernel() + 16 * 1024
 }
 
-/// What the kernel pushes, and as much as std's signal stacks leave to a handler. More would cost
-/// memory: when a thread ends, glibc keeps the first 16 KiB of its stack for the next thread. The
-/// calls of both threads should lie in these 16 KiB.
+/// Room for what the kernel pushes, and as much as std's signal stacks leave to a handler. More
+/// would cost memory: when a thread ends, glibc keeps the first 16 KiB of its stack for the next
+/// thread. The calls of both threads should lie in these 16 KiB.
 fn within_stack_size() -> usize {
     (pushed_by_the_kernel() + 4608).max(8 * 1024).next_multiple_of(16)
 }
 
-/// It grows with the vector registers of the machine.
+/// This number of bytes grows with the vector registers of the machine.
 fn pushed_by_the_kernel() -> usize {
     /// A constant of getauxval(3), which the `libc` crate has only for other systems.
     const AT_MINSIGSTKSZ: libc::c_ulong = 51;
     if cfg!(miri) {
         return libc::MINSIGSTKSZ;
     }
-    // SAFETY: the call has no preconditions. It returns 0 for an unknown type.
+    // SAFETY: the call has no preconditions. The call returns 0 for an unknown type.
     let pushed = unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize;
     pushed.max(libc::MINSIGSTKSZ)
 }

@@ -1,8 +1,9 @@
 //! A pool of stacks of one size, last in, first out.
 //!
-//! The stack that was used last has warm pages and cache lines. To reuse it costs tens of
-//! nanoseconds; to map, guard and touch a new one costs microseconds. So reuse makes no system
-//! call, with one exception. After the load has gone down, the pool returns the memory of the peak.
+//! The stack that was used last has warm pages and cache lines. Reusing a stack costs tens of
+//! nanoseconds; mapping, guarding and touching a new stack costs microseconds. So reuse makes no
+//! system call, with one exception: after the load has gone down, the pool returns the memory of
+//! the peak.
 //!
 //! ```text
 //!   slabs:  64 stacks │ 64 │ 128 │ 256 │ …        each as large as all before it, up to 1 GiB
@@ -13,9 +14,9 @@
 //! ```
 //!
 //! Spare stacks beyond the warm part give their memory back (`MADV_DONTNEED`, 1 µs, and 1.2 µs at
-//! the next touch), the coldest first. The bound follows what is in use. So a load that varies by
-//! half does not fault each time, and a finished load leaves only a few MiB. A fixed bound would be
-//! too small for the varying load or too large after the finished one.
+//! the next touch), the coldest first. The warm part grows with the number of stacks in use. So a
+//! load that varies by half does not fault each time, and a finished load leaves only a few MiB. A
+//! fixed bound would be too small for a varying load or too large after a finished load.
 
 use std::fmt;
 use std::io;
@@ -34,9 +35,9 @@ pub struct StackPool {
     slabs: Vec<Arc<Slab>>,
     /// Stacks that are not in use, in the order in which they were put back.
     spare: Vec<Stack>,
-    /// How many of the first spare stacks have given their memory back.
+    /// The number of the first spare stacks that have given their memory back.
     cold: usize,
-    /// How many stacks there were, spare or in use, when the last new one was made.
+    /// The number of stacks, spare or in use, when the last new stack was made.
     made: usize,
 }
 
@@ -50,15 +51,15 @@ impl fmt::Debug for StackPool {
     }
 }
 
-/// How many stacks the first slab has.
+/// The number of stacks in the first slab.
 const FIRST_SLAB: usize = 64;
-/// How many bytes of address space a slab has at the most, unless a single stack is larger.
+/// The most bytes of address space that a slab has, unless a single stack is larger.
 const LARGEST_SLAB: usize = 1 << 30;
-/// How many spare stacks may always keep their memory.
+/// The number of spare stacks that may always keep their memory.
 const WARM: usize = 1024;
 
 impl StackPool {
-    /// A pool that makes stacks of at least `size` usable bytes; it starts empty.
+    /// Makes an empty pool, for stacks of at least `size` usable bytes.
     pub const fn new(size: usize) -> Self {
         Self {
             size,
@@ -70,12 +71,13 @@ impl StackPool {
         }
     }
 
-    /// A spare stack, or a new one.
+    /// Returns a spare stack, or a new stack.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if address space is used up. Before Linux 6.13, also [`io::ErrorKind::OutOfMemory`]
-    /// with the remedy, if the process has only a reserve of mappings left (`vm.max_map_count`).
+    /// Returns `ENOMEM` if address space is used up. Before Linux 6.13, also returns
+    /// [`io::ErrorKind::OutOfMemory`] with the remedy, if the process has only a reserve of
+    /// mappings left (`vm.max_map_count`).
     #[inline]
     pub fn take(&mut self) -> io::Result<Stack> {
         self.take_leaving(0)
@@ -86,7 +88,7 @@ impl StackPool {
     ///
     /// # Errors
     ///
-    /// The errors of [`take`](StackPool::take).
+    /// Returns the errors of [`take`](StackPool::take).
     #[inline]
     pub fn take_leaving(&mut self, reserve: usize) -> io::Result<Stack> {
         match self.spare.pop() {
@@ -103,7 +105,7 @@ impl StackPool {
     pub fn put(&mut self, stack: Stack) {
         self.spare.push(stack);
         let in_use = self.made.saturating_sub(self.spare.len());
-        // The loop runs at most twice: one stack more is spare, and one less is in use.
+        // The loop runs at most twice: one more stack is spare, and one fewer is in use.
         while self.spare.len() - self.cold > in_use.max(WARM) {
             self.spare[self.cold].forget_contents();
             self.cold += 1;
@@ -123,7 +125,7 @@ impl StackPool {
     #[cold]
     fn make(&mut self, reserve: usize) -> io::Result<Stack> {
         loop {
-            // The last slab is the largest; the others have room only where a stack was dropped.
+            // The last slab is the largest. Other slabs have room only where a stack was dropped.
             for index in (0..self.slabs.len()).rev() {
                 let slab = self.slabs[index].clone();
                 if let Some(stack) = self.carve(&slab)? {
@@ -139,7 +141,8 @@ impl StackPool {
         }
     }
 
-    /// A stack of this slab. `None` if all are taken, or if its kind of guard is not available.
+    /// Takes a stack of this slab. `None` if all stacks are taken, or if the slab's kind of guard
+    /// is not available.
     fn carve(&mut self, slab: &Arc<Slab>) -> io::Result<Option<Stack>> {
         if slab.guards() != self.guards {
             return Ok(None);
@@ -154,7 +157,7 @@ impl StackPool {
         }
     }
 
-    /// A slab as large as all present slabs together, or as large as address space allows.
+    /// Makes a slab as large as all present slabs together, or as large as address space allows.
     fn next_slab(&self, reserve: usize) -> io::Result<Slab> {
         let size = self.rounded_size()?;
         let count = self.slabs.iter().map(|slab| slab.count()).sum::<usize>().max(FIRST_SLAB);
@@ -185,22 +188,23 @@ mod tests {
     use super::*;
 
     impl StackPool {
-        /// A pool as on a kernel without guard marks in page tables.
+        /// A pool that behaves as on a kernel without guard marks in page tables.
         fn protected(size: usize) -> Self {
             Self { guards: Guards::Protected, ..Self::new(size) }
         }
     }
 
-    /// Whether this page is in memory, hence accessible too.
+    /// Whether this page is in memory, and so accessible.
     fn resident(address: usize) -> bool {
         let mut state = 0;
         let page = ptr::with_exposed_provenance_mut(address);
-        // SAFETY: it writes one byte for one page, and looks at the range without touching it.
+        // SAFETY: mincore(2) writes one byte for one page, and does not touch the range.
         let outcome = unsafe { libc::mincore(page, page_size(), &raw mut state) };
         outcome == 0 && state & 1 == 1
     }
 
-    /// Whether the kernel can write there: a guard is `EFAULT` to it and not a signal.
+    /// Whether the kernel can write at `address`: for a guard it returns `EFAULT`, without a
+    /// signal.
     fn writable(address: usize) -> bool {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         rustix::io::write(&writer, b"!").unwrap();
@@ -221,7 +225,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// No byte belongs to two stacks, in whatever order stacks are taken, put back and dropped.
+        /// No byte belongs to two stacks, for any order in which stacks are taken, put back and
+        /// dropped.
         #[test]
         fn no_stack_is_given_out_twice(
             pages in 1_usize..6,
@@ -261,7 +266,7 @@ mod tests {
                 assert!(!writable(lowest - 1) && !writable(stack.limit()));
             };
             stacks.iter().for_each(check);
-            // Its guard stays when its memory goes.
+            // A stack keeps its guard when its memory goes.
             for mut stack in stacks {
                 stack.forget_contents();
                 check(&stack);
@@ -276,14 +281,14 @@ mod tests {
         stacks.iter().for_each(touch);
         let tops: Vec<_> = stacks.iter().map(highest_page).collect();
         let kept = |tops: &[usize]| tops.iter().filter(|top| resident(**top)).count();
-        // Half of them: as many are spare as are in use, and all keep their memory.
+        // Puts half of the stacks back: as many are spare as in use, and all keep their memory.
         for stack in stacks.split_off(3 * WARM / 2) {
             pool.put(stack);
         }
         assert_eq!(kept(&tops), 3 * WARM);
         stacks.drain(..).for_each(|stack| pool.put(stack));
         assert_eq!(kept(&tops), WARM);
-        // The stacks that were put back last are the warm ones.
+        // The stacks that were put back last are warm.
         assert_eq!(kept(&tops[WARM / 2..3 * WARM / 2]), WARM);
         let taken = pool.take().unwrap();
         assert_eq!(highest_page(&taken), tops[3 * WARM / 2 - 1]);
@@ -297,7 +302,7 @@ mod tests {
         touch(&stacks[7]);
         let top = highest_page(&stacks[7]);
         assert!(resident(top));
-        // On another kernel thread, because a loop may end there.
+        // The drop is on another kernel thread, because a loop may end there.
         std::thread::spawn(|| drop(stacks)).join().unwrap();
         assert!(!resident(top));
         assert_eq!(slab.taken(), 0);
@@ -305,7 +310,7 @@ mod tests {
         assert_eq!(pool.slabs.len(), 1);
     }
 
-    /// In a child process, because it uses up all mappings of its process.
+    /// The test runs in a child process, because it uses up all mappings of its process.
     #[test]
     fn protected_stacks_end_before_the_mappings_do() {
         let test = "pool::tests::protected_stacks_end_before_the_mappings_do";
@@ -330,7 +335,7 @@ mod tests {
         // There is room for other mappings: threads map their stacks and signal stacks.
         let threads: Vec<_> = (0..50).map(|_| std::thread::spawn(|| vec![1_u8; 1 << 20])).collect();
         threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap().len(), 1 << 20));
-        // And room for a stack as soon as one is gone.
+        // There is room for a stack as soon as another is gone.
         stacks.pop();
         pool.take().unwrap();
     }
@@ -341,7 +346,7 @@ mod tests {
         const HALF: usize = 1 << 46;
         let mut pool = StackPool::new(page_size());
         let _stack = pool.take_leaving(HALF).unwrap();
-        // Stacks that are there already need no new slab.
+        // Existing stacks need no new slab.
         let _others: Vec<_> =
             (1..FIRST_SLAB).map(|_| pool.take_leaving(4 * HALF).unwrap()).collect();
         let error = pool.take_leaving(4 * HALF).err().unwrap();

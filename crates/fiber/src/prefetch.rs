@@ -1,15 +1,16 @@
-//! Asking for memory before it is touched: the mechanism. The runtime's loop decides which fiber's
-//! memory it asks for, and when. `event_loop/prefetch.rs` notes the gain of both.
+//! The mechanism that asks for memory before the memory is touched. The runtime's loop decides
+//! which fiber's memory it asks for, and when. `event_loop/prefetch.rs` notes the gain of both
+//! decisions.
 
 use std::ptr;
 
 use crate::{Fiber, LINE};
 
-/// The approximate bytes of stack of the calls that begin a fiber. They return only when the fiber
-/// ends.
+/// The approximate bytes of stack that the calls that begin a fiber take. These calls return only
+/// when the fiber ends.
 const BEGINNING: usize = 4 * LINE;
 
-/// Asks for the cache line at `address`, without waiting for it. Any address will do.
+/// Asks for the cache line at `address`, without waiting for it. Any address is allowed.
 #[inline]
 pub fn prefetch(address: usize) {
     let address = ptr::without_provenance::<i8>(address);
@@ -27,8 +28,8 @@ pub fn prefetch(address: usize) {
 
 impl Fiber {
     /// Asks for the memory that the next switch to the fiber touches first, without waiting for it.
-    /// That is the beginning of the fiber's value, and at most `most` cache lines from where the
-    /// fiber was left. Calls may return to these lines before the fiber ends.
+    /// This memory is the beginning of the fiber's value, and at most `most` cache lines from where
+    /// the fiber was left. Calls may return to these lines before the fiber ends.
     #[inline]
     pub fn prefetch(&self, most: usize) {
         let (base, left_at) = (self.stack.base(), self.left_at.get().addr());

@@ -1,4 +1,4 @@
-//! AddressSanitizer, told of every switch: which stack the kernel thread is on.
+//! Tells AddressSanitizer at every switch on which stack the kernel thread is.
 //!
 //! Without the feature `sanitizer` this module does nothing: a stack's bounds are a type without
 //! values to store. With the feature, the program links only under `-Zsanitizer=address`, which
@@ -8,7 +8,7 @@ pub(crate) use told::{Bounds, Left, left_for_good, vacated};
 
 #[cfg(not(feature = "sanitizer"))]
 mod told {
-    /// The lowest address of a stack, and how many bytes it has.
+    /// The lowest address of a stack, and its number of bytes.
     #[derive(Clone, Copy)]
     pub(crate) struct Bounds;
 
@@ -22,7 +22,7 @@ mod told {
         }
     }
 
-    /// A stack that has been left for another one, until it runs again.
+    /// A stack that has been left for another stack, until it runs again.
     pub(crate) struct Left;
 
     impl Left {
@@ -78,7 +78,7 @@ mod told {
             Self(Some(bounds()))
         }
 
-        /// These bounds, or those of the kernel thread's own stack.
+        /// These bounds, or the bounds of the kernel thread's own stack.
         fn get(self) -> (*const c_void, usize) {
             let (lowest, size) = self.0.unwrap_or_else(of_kernel_thread);
             (ptr::with_exposed_provenance(lowest), size)
@@ -88,8 +88,8 @@ mod told {
     fn of_kernel_thread() -> (usize, usize) {
         let mut attributes = MaybeUninit::uninit();
         let (mut lowest, mut size) = (ptr::null_mut(), 0);
-        // SAFETY: the attributes are written by the first call, read by the second, and given back
-        // by the third.
+        // SAFETY: the first call writes the attributes, the second reads them, and the third gives
+        // them back.
         unsafe {
             libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr());
             libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut lowest, &raw mut size);
@@ -104,7 +104,7 @@ mod told {
         pub(crate) fn here_for(next: Bounds) -> Self {
             let mut fake_stack = ptr::null_mut();
             let (lowest, size) = next.get();
-            // SAFETY: it may be called before any switch of stacks.
+            // SAFETY: the function may be called before any switch of stacks.
             unsafe { __sanitizer_start_switch_fiber(&raw mut fake_stack, lowest, size) };
             Self(fake_stack)
         }
@@ -114,24 +114,24 @@ mod told {
         }
 
         pub(crate) fn back(self) {
-            // SAFETY: it gets the value that it gave when the stack was left.
+            // SAFETY: the function gets the value that it gave when the stack was left.
             unsafe { __sanitizer_finish_switch_fiber(self.0, ptr::null_mut(), ptr::null_mut()) };
         }
     }
 
     pub(crate) fn left_for_good(next: Bounds) {
         let (lowest, size) = next.get();
-        // SAFETY: it may be called before any switch of stacks. Without a place to keep it, the
-        // fake stack is freed. No switch comes back to this stack.
+        // SAFETY: the function may be called before any switch of stacks. Without a place for the
+        // fake stack, the sanitizer frees it. No switch comes back to this stack.
         unsafe { __sanitizer_start_switch_fiber(ptr::null_mut(), lowest, size) };
     }
 
-    /// Clears the marks of a stack on which nothing runs. The last functions there did not return,
-    /// so their marks are still there.
+    /// Clears the marks of a stack on which nothing runs. The last functions on the stack did not
+    /// return, so their marks are still there.
     pub(crate) fn vacated(bounds: Bounds) {
         let (lowest, size) = bounds.get();
-        // SAFETY: the memory is a stack of ours. Only its guard is not to be touched, and the guard
-        // protects itself.
+        // SAFETY: the memory is a stack of ours. Only the stack's guard must not be touched, and
+        // the guard protects itself.
         unsafe { __asan_unpoison_memory_region(lowest, size) };
     }
 }

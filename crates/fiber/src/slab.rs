@@ -9,13 +9,14 @@
 //!   one page   grows downwards
 //! ```
 //!
-//! The mapping is reserved, not committed: a stack costs the pages that its calls have touched. It
-//! refuses huge pages: a first touch of one stack would make 2 MiB of stacks resident.
+//! The mapping is reserved, not committed: a stack costs the pages that its calls have touched. The
+//! mapping refuses huge pages: the first touch of a stack would make 2 MiB of stacks resident.
 //!
-//! A guard is a mark in the page table where the kernel has it (`MADV_GUARD_INSTALL`, Linux 6.13).
-//! Then a million stacks are a handful of mappings. On older kernels a guard is a page without
-//! access (mprotect(2)), which cuts the mapping in two. There the stacks of a process are limited
-//! to well below `vm.max_map_count`: with no mapping left, every later malloc(3) fails as well.
+//! A guard is a mark in the page table if the kernel has such marks (`MADV_GUARD_INSTALL`, Linux
+//! 6.13). Then a million stacks are a handful of mappings. On older kernels a guard is a page
+//! without access (mprotect(2)), and cuts the mapping in two. Older kernels limit the stacks of a
+//! process to well below `vm.max_map_count`: with no mapping left, every later malloc(3) fails as
+//! well.
 
 use std::ffi::c_void;
 use std::io;
@@ -30,7 +31,7 @@ use rustix::mm::{
 };
 use rustix::param::page_size;
 
-/// How the page below a stack is made inaccessible.
+/// The way to make the page below a stack inaccessible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guards {
     /// By a mark in the page table.
@@ -47,7 +48,7 @@ pub(crate) struct Slab {
     guards: Guards,
     /// Bit s of word w: stack 64·w + s is vacant. Stacks are dropped on any thread.
     vacant: Box<[AtomicU64]>,
-    /// The words before this one have no bit set.
+    /// The words before this word have no bit set.
     first: AtomicUsize,
 }
 
@@ -57,7 +58,7 @@ impl Slab {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` when there is no address space, or no mapping, for so many.
+    /// Returns `ENOMEM` when there is no address space, or no mapping, for the stacks.
     pub(crate) fn new(
         size: usize,
         count: usize,
@@ -90,11 +91,11 @@ impl Slab {
         Ok(Self { lowest, stride, count, guards, vacant, first: AtomicUsize::new(0) })
     }
 
-    /// Takes a vacant stack and guards it; `None` when all are taken.
+    /// Takes a vacant stack and guards it. `None` when all stacks are taken.
     ///
     /// # Errors
     ///
-    /// [`GuardError`], when it cannot be guarded.
+    /// Returns a [`GuardError`] when the stack cannot be guarded.
     pub(crate) fn take(&self) -> Result<Option<usize>, GuardError> {
         let first = self.first.swap(self.vacant.len(), Ordering::Relaxed);
         for (number, word) in self.vacant.iter().enumerate().skip(first) {
@@ -127,11 +128,12 @@ impl Slab {
         self.set_vacant(index);
     }
 
-    /// Returns the memory of a stack on which nothing runs to the kernel. Its guard stays.
+    /// Returns the memory of a stack to the kernel. Nothing runs on the stack, and the stack's
+    /// guard stays.
     pub(crate) fn forget_contents(&self, index: usize) {
         let lowest = self.guard_page(index).wrapping_byte_add(page_size());
-        // SAFETY: the range is a stack of this slab, and the caller says that nothing uses it. It
-        // fails only for locked memory (mlock), which then stays.
+        // SAFETY: the range is a stack of this slab, and the caller promises that nothing uses the
+        // stack. The call fails only for locked memory (mlock), and that memory stays.
         let _ = unsafe { madvise(lowest, self.size(), Advice::LinuxDontNeed) };
     }
 
@@ -140,7 +142,7 @@ impl Slab {
         self.stride - page_size()
     }
 
-    /// Bytes from a stack to the next one, guard included.
+    /// Bytes from a stack to the next stack, guard included.
     pub(crate) fn stride(&self) -> usize {
         self.stride
     }
@@ -156,17 +158,17 @@ impl Slab {
         (address - self.lowest.get()) / self.stride
     }
 
-    /// How its stacks are guarded.
+    /// The way in which the slab's stacks are guarded.
     pub(crate) fn guards(&self) -> Guards {
         self.guards
     }
 
-    /// How many stacks there are, vacant and taken.
+    /// The number of stacks, vacant and taken.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// How many stacks are taken.
+    /// The number of taken stacks.
     pub(crate) fn taken(&self) -> usize {
         let vacant = self.vacant.iter().map(|word| word.load(Ordering::Relaxed).count_ones());
         self.count - vacant.sum::<u32>() as usize
@@ -210,16 +212,16 @@ impl Slab {
 impl Drop for Slab {
     fn drop(&mut self) {
         let address = ptr::with_exposed_provenance_mut(self.lowest.get());
-        // SAFETY: the mapping is this slab's own, and no stack of it is left: each holds the slab.
-        // Unmapping a whole mapping cannot fail.
+        // SAFETY: the mapping is this slab's own, and no stack of the slab is left: each stack
+        // holds the slab. Unmapping a whole mapping cannot fail.
         let _ = unsafe { munmap(address, self.stride * self.count) };
     }
 }
 
-/// Why a stack has no guard.
+/// The reason why a stack has no guard.
 #[derive(Debug)]
 pub(crate) enum GuardError {
-    /// This kernel has no guard marks in page tables, or none for locked memory (mlockall(2)).
+    /// This kernel has no guard marks in page tables, or no marks for locked memory (mlockall(2)).
     CannotMark,
     /// No memory or no mapping is left for the guard.
     Refused(io::Error),
@@ -237,11 +239,11 @@ impl GuardError {
 /// `MADV_GUARD_INSTALL` of madvise(2), which the `libc` crate does not have yet.
 const GUARD_INSTALL: i32 = 102;
 
-/// How many stacks of this process are guarded by protection.
+/// The number of stacks of this process that are guarded by protection.
 static PROTECTED: AtomicUsize = AtomicUsize::new(0);
 
-/// The most stacks that may be guarded by protection. Each takes two mappings, and the rest of the
-/// process needs some.
+/// The most stacks that may be guarded by protection. Each stack takes two mappings, and the rest
+/// of the process needs some.
 fn protected_limit() -> usize {
     const RESERVE: usize = 4096;
     /// The kernel's default.

@@ -6,11 +6,11 @@
 //!   low addresses                              one cache line
 //! ```
 //!
-//! The *header* says where the guard and the slab are. So a signal handler can know them, and a
-//! fiber need not store them, which keeps it small.
+//! The *header* says where the guard and the slab are. So a signal handler finds both, and a fiber
+//! need not store them. A fiber stays small.
 //!
-//! The *value* is the one that the fiber was made with, such as the future that it runs. It lies
-//! next to the frames that use it, and so needs no page of its own.
+//! The *value* comes from the maker of the fiber, for example the future that the fiber runs. The
+//! value lies next to the frames that use it, so it needs no page of its own.
 //!
 use std::fmt;
 use std::io;
@@ -27,7 +27,8 @@ use crate::{LINE, StackPool};
 
 /// A stack for a [`Fiber`](crate::Fiber), with a guard page below it.
 ///
-/// Dropping it returns its memory to the kernel; [`StackPool::put`] keeps it for another fiber.
+/// Dropping a stack returns its memory to the kernel. [`StackPool::put`] keeps the stack for
+/// another fiber.
 pub struct Stack {
     limit: NonZeroUsize,
     slab: Arc<Slab>,
@@ -41,19 +42,19 @@ impl fmt::Debug for Stack {
 
 /// The least room for calls, in bytes.
 pub(crate) const MIN_STACK_SIZE: usize = 4096;
-/// Bytes of the header. It ends a cache line.
+/// Bytes of the header. The header ends a cache line.
 const HEADER: usize = size_of::<StackHeader>();
 
 impl Stack {
     /// The most that lies above the base of a stack, in bytes.
     pub(crate) const ABOVE_BASE: usize = HEADER;
 
-    /// Maps a stack of at least `size` usable bytes, alone in a slab. Many of them come from a
+    /// Maps a stack of at least `size` usable bytes, alone in a slab. For many stacks, use a
     /// [`StackPool`].
     ///
     /// # Errors
     ///
-    /// The errors of [`StackPool::take`].
+    /// Returns the errors of [`StackPool::take`].
     pub fn new(size: usize) -> io::Result<Self> {
         StackPool::new(size).take_alone()
     }
@@ -68,12 +69,12 @@ impl Stack {
         self.slab.forget_contents(self.index());
     }
 
-    /// Where calls begin.
+    /// The address at which calls begin.
     pub(crate) fn base(&self) -> usize {
         self.limit() + self.slab.stride() - HEADER
     }
 
-    /// Where the guard begins.
+    /// The address at which the guard begins.
     pub(crate) fn limit(&self) -> usize {
         self.limit.get()
     }
@@ -85,7 +86,8 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // No fiber runs on it any more: a fiber owns its stack and ends before it drops it.
+        // No fiber runs on the stack any more: a fiber owns its stack, and ends before it drops the
+        // stack.
         self.slab.give_back(self.index());
     }
 }
@@ -93,11 +95,11 @@ impl Drop for Stack {
 /// The header above the base of a stack that has a fiber.
 struct StackHeader {
     limit: NonZeroUsize,
-    /// What `Arc::into_raw` gave.
+    /// The result of `Arc::into_raw`.
     slab: *const Slab,
 }
 
-/// A stack that belongs to a fiber. It is one word, since its header has all else.
+/// A stack that belongs to a fiber. This type is one word, since the header has everything else.
 pub(crate) struct Occupied {
     base: NonZeroUsize,
 }
@@ -105,11 +107,11 @@ pub(crate) struct Occupied {
 impl Occupied {
     /// Leaves `room` bytes free above the header, aligned like a cache line; see
     /// [`Occupied::room`]. Below the header there are at least `beginning` bytes for the fiber's
-    /// first frame, and the least that calls need.
+    /// first frame, and the least bytes that calls need.
     ///
     /// # Panics
     ///
-    /// If the stack is too small.
+    /// Panics if the stack is too small.
     pub(crate) fn new(stack: Stack, room: usize, beginning: usize) -> Self {
         let guard = stack.limit();
         vacated(Bounds::new(|| (guard, stack.base() + HEADER - guard)));
@@ -123,8 +125,8 @@ impl Occupied {
         // SAFETY: the stack is never dropped, so only this copy of its slab's `Arc` is used.
         let slab = Arc::into_raw(unsafe { ptr::read(&raw const stack.slab) });
         let occupied = Self { base };
-        // SAFETY: `new_in` has left room for it, in the highest page, and nothing runs on the
-        // stack.
+        // SAFETY: `new_in` has left room for the header, in the highest page, and nothing runs on
+        // the stack.
         unsafe { occupied.header().write(StackHeader { limit: stack.limit, slab }) };
         occupied
     }
@@ -139,15 +141,15 @@ impl Occupied {
         ptr::with_exposed_provenance_mut(self.base.get() + HEADER)
     }
 
-    /// Where calls begin: a multiple of 16.
+    /// The address at which calls begin, a multiple of 16.
     #[inline]
     pub(crate) fn base(&self) -> usize {
         self.base.get()
     }
 
-    /// Where the guard begins.
+    /// The address at which the guard begins.
     pub(crate) fn guard(&self) -> usize {
-        // SAFETY: `new` wrote the header.
+        // SAFETY: `new` has written the header.
         unsafe { (*self.header()).limit.get() }
     }
 
@@ -157,14 +159,14 @@ impl Occupied {
         Bounds::new(|| (self.guard(), self.base() + HEADER - self.guard()))
     }
 
-    /// The size that was asked for, in bytes, rounded to whole pages.
+    /// The requested size, in bytes, rounded to whole pages.
     pub(crate) fn size(&self) -> usize {
         // SAFETY: `new` wrote the header, and keeps the slab.
         let size = unsafe { (*(*self.header()).slab).size() };
         (size - Stack::ABOVE_BASE) / page_size() * page_size()
     }
 
-    /// May be called once.
+    /// Call this once only.
     fn read(&self) -> Stack {
         // SAFETY: `new` wrote the header, which no other code knows of, and leaked the slab.
         unsafe {

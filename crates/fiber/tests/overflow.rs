@@ -1,6 +1,7 @@
-//! Overflows end the process by name; other faults end it as they always did.
+//! Overflows end the process by name; other faults end it as without a watch.
 //!
-//! Each case runs in a child process: this very test, told by an environment variable to misbehave.
+//! Each case runs in a child process. The child is the same test, and an environment variable tells
+//! it to misbehave.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -15,7 +16,7 @@ const CASE: &str = "DUALITY_FIBER_FAULT";
 /// Drops a fiber, instead of running a function on top of it.
 const DROPS: &str = "DUALITY_FIBER_DROPS";
 
-/// Runs the test `test` again, in a child process where [`told_to`] is true for it.
+/// Runs the test `test` again, in a child process in which [`told_to`] is true.
 fn child(test: &str) -> Output {
     command(test).output().unwrap()
 }
@@ -35,7 +36,7 @@ fn name(line: &mut dyn Write) -> std::fmt::Result {
 }
 
 fn watch() -> std::io::Result<overflow::Watch> {
-    // SAFETY: `name` only formats a number into the line that it is given.
+    // SAFETY: `name` only formats a number into the given line.
     unsafe { overflow::watch(name) }
 }
 
@@ -83,7 +84,7 @@ fn an_overflow_is_reported_by_name() {
     assert_reported(test);
 }
 
-/// The fiber does not run while a function runs on top of it, nor in its drop.
+/// The fiber does not run while a function runs on top of it, and not in its drop.
 #[test]
 fn an_overflow_on_the_stack_of_a_fiber_that_does_not_run_is_reported_too() {
     struct Descends;
@@ -111,7 +112,7 @@ fn an_overflow_on_the_stack_of_a_fiber_that_does_not_run_is_reported_too() {
     assert_output(&command(test).env(DROPS, "").output().unwrap());
 }
 
-/// `pthread_create(3)` gives no signal stack, where `std::thread` does.
+/// A thread of `pthread_create(3)` has no signal stack; a thread of `std::thread` has one.
 #[test]
 fn a_kernel_thread_without_a_signal_stack_is_given_one() {
     extern "C" fn main(_: *mut libc::c_void) -> *mut libc::c_void {
@@ -148,14 +149,14 @@ fn a_kernel_threads_own_overflow_is_still_std_s() {
     assert!(said.contains("has overflowed its stack\n"), "{said}");
 }
 
-/// A fault elsewhere, by a fiber or outside, kills by SIGSEGV and says nothing.
+/// A fault elsewhere, by a fiber or outside, ends the process by SIGSEGV and prints nothing.
 #[test]
 fn another_fault_of_a_fiber_is_a_plain_one() {
     let test = "another_fault_of_a_fiber_is_a_plain_one";
     if told_to(test) {
         let _watch = watch().unwrap();
         let fiber = Fiber::new(Stack::new(64 << 10).unwrap(), || {
-            // SAFETY: none: it is to fault.
+            // SAFETY: none: the write must fault.
             unsafe { ptr::write_volatile(black_box(64) as *mut u8, 1) };
         });
         fiber.resume();
@@ -176,9 +177,9 @@ fn the_guard_of_another_is_a_plain_fault() {
         let mut pool = StackPool::new(64 << 10);
         let fiber = Fiber::new(pool.take().unwrap(), || {
             let here = black_box(0_u8);
-            // Upwards: beyond the top of this stack is the guard of the next.
+            // The guard of the next stack is beyond the top of this stack.
             let above = (&raw const here).addr().next_multiple_of(4096);
-            // SAFETY: none: it is to fault.
+            // SAFETY: none: the read must fault.
             unsafe { ptr::read_volatile(ptr::with_exposed_provenance::<u8>(above)) };
         });
         let _above = pool.take().unwrap();
@@ -191,8 +192,8 @@ fn the_guard_of_another_is_a_plain_fault() {
     assert!(!said.contains("overflowed"), "{said}");
 }
 
-/// The watch changes nothing here. std's handler takes the first signal for a fault and removes
-/// itself before the second one.
+/// In this case the watch changes nothing. Std's handler takes the first signal for a fault, and
+/// removes itself before the second signal.
 #[test]
 fn a_signal_that_was_sent_goes_the_way_it_went() {
     fn status(watched: bool) -> Option<i32> {
@@ -203,7 +204,7 @@ fn a_signal_that_was_sent_goes_the_way_it_went() {
     }
     if told_to("a_signal_that_was_sent_goes_the_way_it_went") {
         let _watch = (env::var_os("WATCHED").unwrap() == "yes").then(watch);
-        // SAFETY: it is to kill this process, at once or the second time.
+        // SAFETY: the signal must kill this process, at once or the second time.
         unsafe {
             libc::raise(libc::SIGSEGV);
             libc::raise(libc::SIGSEGV);

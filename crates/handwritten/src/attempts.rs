@@ -1,4 +1,4 @@
-//! A machine's view of its socket: attempts that move the present bytes and never wait.
+//! A machine's view of its socket: attempts to move bytes, which never wait.
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
@@ -10,18 +10,18 @@ use rustix::fs::sendfile;
 use rustix::io::{Errno, writev};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
 
-/// How many attempts a machine may make before others have their turn. A task of the runtime may
-/// make as many.
+/// How many attempts a machine may make before others have their turn. The runtime allows its tasks
+/// the same number.
 pub(crate) const BUDGET: u32 = 64;
 
 /// The most that one `sendfile(2)` is asked for, so that a large file shares the loop.
 const SEND_FILE_CHUNK: u64 = 1 << 20;
 
-/// The state of a socket, which tells which attempts are not worth their system call.
+/// The state of a socket. It shows which attempts are not worth their system call.
 pub(crate) struct Readiness {
     /// The last read took all bytes, so the next one would block until an event comes.
     read_exhausted: bool,
-    /// The last write filled all the room.
+    /// The last write filled the socket's buffer.
     write_exhausted: bool,
     /// The client has closed, or the socket has failed. No further event may come, so every attempt
     /// is made.
@@ -41,7 +41,7 @@ impl Readiness {
         self.is_new
     }
 
-    /// Takes note of an event.
+    /// Notes an event.
     pub(crate) fn note(&mut self, event: &Event) {
         self.hangup |= event.hangup;
         self.read_exhausted &= !event.readable;
@@ -49,8 +49,8 @@ impl Readiness {
     }
 }
 
-/// The attempts that a machine can make while it is called. They return how many bytes have moved,
-/// or `None` if the machine must wait.
+/// The attempts that a called machine can make. They return how many bytes have moved, or `None` if
+/// the machine must wait.
 pub(crate) struct Attempts<'c> {
     socket: BorrowedFd<'c>,
     readiness: &'c mut Readiness,
@@ -75,14 +75,15 @@ impl<'c> Attempts<'c> {
         self.now.checked_add(limit)
     }
 
-    /// Whether the machine waits only to give others their turn.
+    /// Whether the machine waits only because its turn was cut short.
     pub(crate) fn was_cut_short(&self) -> bool {
         self.cut_short
     }
 
-    /// Reads the present bytes. 0 is the end; a drain with no bytes present is an end too.
+    /// Reads the present bytes. 0 is the end of the stream. During a drain, the absence of bytes is
+    /// an end too.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        // At a drain, bytes are read even if their event has not come.
+        // During a drain, the machine reads bytes even before their event has come.
         if !self.readiness.read_exhausted || self.draining {
             let room = buffer.len();
             let read = self.attempt(|socket| {
@@ -90,7 +91,7 @@ impl<'c> Attempts<'c> {
             })?;
             if let Some(count) = read {
                 self.readiness.is_new = false;
-                // A count of 0 does not mean that the next read blocks: it meets the end again.
+                // A count of 0 does not mean that the next read blocks: it returns the end again.
                 let short = count != 0 && count < room;
                 self.readiness.read_exhausted = short && !self.readiness.hangup;
                 return Ok(Some(count));
@@ -104,8 +105,7 @@ impl<'c> Attempts<'c> {
         self.attempt_write(bytes.len(), |socket| send(socket, bytes, SendFlags::NOSIGNAL))
     }
 
-    /// Writes some of these bytes. If it writes all of them, they leave together with the end of
-    /// our side.
+    /// Writes some of these bytes. If all bytes fit, they leave together with the end of our side.
     pub(crate) fn write_last(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
         let written = self.attempt_write(bytes.len(), |socket| send(socket, bytes, flags))?;
@@ -115,13 +115,13 @@ impl<'c> Attempts<'c> {
         Ok(written)
     }
 
-    /// Writes some of these bytes, which follow one another.
+    /// Writes some of the bytes of `first` followed by `second`.
     pub(crate) fn write_both(&mut self, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
         let pieces = [IoSlice::new(first), IoSlice::new(second)];
         self.attempt_write(first.len() + second.len(), |socket| writev(socket, &pieces))
     }
 
-    /// Sends some of so many bytes of a file.
+    /// Sends up to so many bytes of a file.
     pub(crate) fn send_file(
         &mut self,
         file: &File,
@@ -129,24 +129,23 @@ impl<'c> Attempts<'c> {
         length: u64,
     ) -> io::Result<Option<usize>> {
         let chunk = length.min(SEND_FILE_CHUNK) as usize;
-        // If less than the chunk was sent, the file or the room may have ended. The next attempt
-        // tells.
+        // A short count may mean the end of the file or of the room. The next attempt tells which.
         self.attempt_write(0, |socket| sendfile(socket, file, Some(&mut offset), chunk))
     }
 
-    /// Says that nothing more will be written.
+    /// Shuts down our side of the connection.
     pub(crate) fn shut_down_writing(&self) -> io::Result<()> {
         Ok(shutdown(self.socket, Shutdown::Write)?)
     }
 
-    /// Has the kernel end the connection if the client takes nothing for so long.
+    /// Makes the kernel end the connection if the client takes nothing for so long.
     pub(crate) fn set_taking_limit(&self, limit: Duration) {
         let milliseconds = limit.as_millis().try_into().unwrap_or(u32::MAX);
         // If this fails, the connection has ended already.
         let _ = sockopt::set_tcp_user_timeout(self.socket, milliseconds);
     }
 
-    /// Makes the close a reset, so that the kernel does not go on sending to a client that takes
+    /// Makes the close a reset. Otherwise the kernel would go on sending to a client that takes
     /// nothing.
     pub(crate) fn reset(&self) {
         // If this fails, the connection has ended already.

@@ -1,9 +1,9 @@
 //! The loop that calls the machines: epoll, timers, and a slab of connections.
 //!
-//! All of it belongs to one kernel thread. The loop calls a machine from where it finds the
-//! machine's event, and the machine goes on until it has to wait. So there is no queue of ready
-//! tasks. The events of one round are all the work that is under way, so there is no accept queue
-//! like that of the runtime's loop.
+//! The loop and its parts belong to one kernel thread. When the loop finds an event, it calls the
+//! machine directly, and the machine goes on until it has to wait. So there is no queue of ready
+//! tasks. The events of one round are all the work under way. So this loop needs no accept queue,
+//! unlike the runtime's loop.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -41,20 +41,20 @@ pub(crate) struct CallbackLoop<M: StateMachine> {
     addresses: Addresses,
     /// Connections that wait for a slot.
     line: Line<Accepted>,
-    /// How many of the connections are being refused. They have no slot.
+    /// The number of connections that are being refused. They have no slot.
     refusing: usize,
     poller: Box<dyn Poller>,
     timers: Timers,
     wakeup: Wakeup,
     listener: Option<Listener>,
     connections: Slab<Connection<M>>,
-    /// Machines with a turn that was cut short to give others their turn.
+    /// Machines that used up their turn and have more to do.
     cut_short: Vec<usize>,
     /// The results of helper threads, each with its connection. `None` if the helper panicked.
     found: FoundBox<M>,
     now: Instant,
     draining: bool,
-    /// When a drain ends new connections that have sent nothing.
+    /// The time at which a drain ends new connections that have sent nothing.
     first_bytes_until: Instant,
 }
 
@@ -64,7 +64,7 @@ struct Listener {
     socket: TcpListener,
     admission: Admission,
     pressure: Pressure,
-    /// Whether an attempt is worth its system call.
+    /// Whether an attempt to accept is worth its system call.
     ready: bool,
     /// Whether a resource for a connection was lacking at the last attempt.
     lacking: bool,
@@ -80,7 +80,7 @@ impl Listener {
 /// An accepted connection.
 struct Accepted {
     socket: OwnedFd,
-    /// Counts it for its address, where that is limited.
+    /// Counts the connection for its address, if addresses are limited.
     counted: Option<Box<Counted>>,
 }
 
@@ -100,7 +100,7 @@ enum WaitsFor {
     Read,
     Write,
     Helper,
-    /// The next turn.
+    /// The connection's next turn.
     Turn,
 }
 
@@ -134,7 +134,7 @@ impl<M: StateMachine> CallbackLoop<M> {
         let pressure = Pressure::new(&Connections::default());
         self.listener = Some(Listener { socket, admission, pressure, ready: true, lacking: false });
         let (mut events, mut fired) = (Vec::with_capacity(256), Vec::new());
-        // A drain that was requested before the loop had its wakeup has sent no wakeup.
+        // A drain that was requested before the loop had its wakeup has woken nothing.
         if drain::requested_before_wakeup() {
             self.drain();
         }
@@ -201,7 +201,7 @@ impl<M: StateMachine> CallbackLoop<M> {
     fn time_out(&mut self, id: u32) {
         match Token(id) {
             LISTENER => return self.try_again(),
-            // The timer of the drain.
+            // The drain's timer has expired.
             WAKEUP => return self.wake_readers(),
             _ => {}
         }
@@ -260,8 +260,7 @@ impl<M: StateMachine> CallbackLoop<M> {
         }
     }
 
-    /// Begins an accepted connection, lets it wait for a slot, or refuses it because of its
-    /// address.
+    /// Begins an accepted connection, queues it for a slot, or refuses it because of its address.
     fn arrive(&mut self, socket: OwnedFd) {
         let counted = match self.count(&socket) {
             Ok(counted) => counted.map(Box::new),
@@ -285,7 +284,7 @@ impl<M: StateMachine> CallbackLoop<M> {
         if !self.addresses.are_limited() {
             return Ok(None);
         }
-        // A client that has reset the connection has no address any more.
+        // A client that has reset the connection no longer has an address.
         let peer = getpeername(socket).ok().flatten();
         let address = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
         address.map_or(Ok(None), |address| self.addresses.count(address.ip()))
@@ -331,13 +330,13 @@ impl<M: StateMachine> CallbackLoop<M> {
 
     // A connection's turn.
 
-    /// Calls the machines with a turn that was cut short.
+    /// Calls the machines that were cut short.
     fn give_turns(&mut self) {
         let waiting = self.cut_short.len();
         for index in 0..waiting {
             self.wake(self.cut_short[index], Why::Ready);
         }
-        // The calls may have added others.
+        // The calls may have added more machines.
         self.cut_short.drain(..waiting);
     }
 
@@ -436,7 +435,7 @@ impl<M: StateMachine> CallbackLoop<M> {
         self.wake_readers();
     }
 
-    /// Has connections that wait for their client find out that the loop drains.
+    /// Wakes connections that wait for their client, so that they notice the drain.
     fn wake_readers(&mut self) {
         let waits_for_input = |connection: &Connection<M>| connection.waits_for == WaitsFor::Read;
         let readers: Vec<usize> = (self.connections.iter())

@@ -6,16 +6,16 @@
 //!            end ◀─┘  └────────────── all of it has left ────┘
 //! ```
 //!
-//! All connections of a loop read into one buffer. When a callback returns, only bytes that could
-//! not leave at once remain, and the connection keeps only these. The service does the same with an
-//! `Input` of the runtime, which has memory only while it holds bytes.
+//! All connections of a loop read into one buffer. When a callback returns, the connection keeps
+//! only the bytes that could not leave at once. The service uses an `Input` of the runtime, which
+//! has memory only while it holds bytes.
 
 use std::io;
 
 use crate::attempts::Attempts;
 use crate::{Next, StateMachine, Why};
 
-/// Bytes that are read at once, as many as the service reads.
+/// The most bytes of one read, as in the service.
 pub(crate) const BUFFER: usize = 4096;
 
 /// One connection.
@@ -61,7 +61,7 @@ impl Echo {
             }
             match attempts.read(buffer)? {
                 None => {
-                    // Frees the memory after a client was slow once.
+                    // Frees the memory that a slow client needed.
                     self.unsent = Vec::new();
                     return Ok(Next::Read(None));
                 }

@@ -1,4 +1,4 @@
-//! Http by hand: `duality_services::http` does the same in one function from top to bottom.
+//! Http by hand: `duality_services::http` does the same in one function.
 //!
 //! ```text
 //!                 ┌──────────── answered, goes on ────────────┐
@@ -13,8 +13,8 @@
 //!                                                └──▶ Discard ─▶ closed
 //! ```
 //!
-//! Replies leave before the connection waits for bytes. So any stage except Disk may have to wait
-//! for room instead. The stage begins again when there is room.
+//! The connection sends its replies before it waits for bytes. So any stage except Disk may have to
+//! wait for room first. When there is room, the stage begins again.
 
 use std::io;
 use std::sync::Arc;
@@ -31,10 +31,10 @@ use crate::attempts::Attempts;
 use crate::output::Output;
 use crate::{Next, StateMachine, Why};
 
-/// The result of a helper thread that looked on the disk.
+/// The result of a helper thread that looked for a page on the disk.
 type Found = Result<Arc<Page>, Reply>;
 
-/// `Ok`: the machine goes on. `Err`: the wait that is needed.
+/// `Ok`: the machine goes on. `Err`: the machine must wait for this.
 type Step = Result<(), Next<Found>>;
 
 /// State that the connections of one loop share.
@@ -69,17 +69,17 @@ struct Desk {
 
 /// What the connection is doing.
 enum Stage {
-    /// A head is read. It has a deadline from its first byte on.
+    /// The machine reads a head, which has a deadline from its first byte on.
     Head { deadline: Option<Option<Instant>> },
-    /// A body is read.
+    /// The machine reads a body.
     Body(Box<Incoming>),
     /// A helper thread looks for the page.
     Disk(Box<Sought>),
-    /// The last reply leaves.
+    /// The machine sends the last reply.
     End,
-    /// The last reply leaves, within this time. The client may still be sending.
+    /// The machine sends the last reply within this time. The client may still be sending.
     Linger(Duration),
-    /// The last reply has left. Further bytes are read and dropped.
+    /// The last reply has left. The machine reads further bytes and drops them.
     Discard { until: Option<Instant> },
 }
 
@@ -119,7 +119,8 @@ impl StateMachine for Conversation {
 
     fn refused(common: &Common) -> Option<Self> {
         let linger = common.http.limits().linger_time.min(REFUSAL_TIME);
-        // The request is read only so that the reply is not lost.
+        // The machine reads the request only because a close with unread bytes could destroy the
+        // reply.
         let input = Input::new(REFUSAL_ROOM);
         let stage = Stage::Linger(linger);
         let mut refused = Self { input, desk: Desk::default(), requests_left: 0, stage };
@@ -165,7 +166,7 @@ impl Conversation {
     }
 }
 
-// The stages.
+// One function for each stage.
 
 impl Conversation {
     fn take_head(&mut self, attempts: &mut Attempts<'_>, http: &Http) -> Step {
@@ -222,7 +223,7 @@ impl Conversation {
             }
             BodyPlan::Leave => self.answer(&head, &[], Persistence::Close, false, http),
             BodyPlan::Read { room } => {
-                // A client that has begun to send the body does not wait for leave.
+                // A client that has begun to send the body does not wait for "100 Continue".
                 if request.expects_continue && self.input.is_empty() {
                     self.desk.output.gathered.extend_from_slice(CONTINUE);
                 }
@@ -256,7 +257,7 @@ impl Conversation {
         self.reject_with(bad, is_head, limits)
     }
 
-    /// The last reply leaves together with the end of our side, if no tail follows.
+    /// Sends the last reply together with the end of our side, if no tail follows.
     fn end(&mut self, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
         if self.desk.output.send_last(attempts)? {
             return Err(Next::End);
@@ -267,7 +268,7 @@ impl Conversation {
 
     /// Sends the last reply and the end of our side.
     ///
-    /// To close a socket that has unread bytes makes the kernel send a reset, which can destroy the
+    /// If a socket with unread bytes is closed, the kernel sends a reset. The reset can destroy the
     /// reply before the client has read it.
     fn linger(&mut self, limit: Duration, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
         self.desk.send(attempts, limits)?;
@@ -282,7 +283,7 @@ impl Conversation {
     fn drop_input(&mut self, attempts: &mut Attempts<'_>, limits: &Limits) -> Step {
         let Stage::Discard { until } = self.stage else { return Err(Next::End) };
         self.input.consume(self.input.unused().len());
-        // The reply is out. Later errors are no failure.
+        // The reply is out. Later errors do not count as failures.
         self.fill(until, attempts, limits).map_err(|next| match next {
             Next::Failed(_) => Next::End,
             next => next,
@@ -364,7 +365,7 @@ impl Conversation {
         }
     }
 
-    /// Has a helper thread look for a page.
+    /// Makes a helper thread look for a page.
     fn seek(&mut self, errand: Errand, http: &Http, sought: Sought) -> Step {
         self.stage = Stage::Disk(Box::new(sought));
         let http = http.clone();
@@ -402,8 +403,8 @@ impl Conversation {
 }
 
 impl Stage {
-    /// After a request that has been read to its end and answered. `is_quiet` says that nothing
-    /// followed the request and nothing is likely to.
+    /// The stage after a request has been read to its end and answered. `is_quiet`: nothing
+    /// followed the request, and nothing is likely to follow.
     fn after(persistence: Persistence, is_quiet: bool, limits: &Limits) -> Self {
         match persistence {
             Persistence::Implied | Persistence::Announced => NEXT_HEAD,
@@ -414,8 +415,8 @@ impl Stage {
 }
 
 impl Desk {
-    /// Answers a request, and returns what the reply says about the connection. `Err`: an errand to
-    /// do first, and the second for which the answer will hold.
+    /// Answers a request, and returns whether the connection persists. `Err`: an errand to do
+    /// first, and the second for which the answer will hold.
     fn answer(
         &mut self,
         request: &Request<'_>,

@@ -1,4 +1,4 @@
-//! Echo and http as state machines that a person wrote, to price the ones that the compiler makes.
+//! Echo and http as state machines written by hand, to price the compiler's state machines.
 //!
 //! ```text
 //!                 ┌────────────────────── one round ──────────────────────┐
@@ -12,15 +12,15 @@
 //! ```
 //!
 //! A service of `crates/services` is an `async fn`. Under the architecture `epoll` the compiler
-//! turns it into a state machine that the runtime polls. This crate does without such a compiler. A
-//! `StateMachine` is a struct with the data that outlive a wait, and a callback that goes on from
-//! there. The parsers, pages and replies are those of the services. So are buffer sizes, limits,
-//! socket options, the poller and the timers. Two things differ: the state machine is written by
-//! hand, and a loop that knows it calls it directly, without a task.
+//! turns it into a state machine that the runtime polls. This crate does not use that conversion. A
+//! `StateMachine` is a struct with the data that outlive a wait, and a callback that continues
+//! after the wait. Parsers, pages, replies, buffer sizes, limits and socket options are those of
+//! the services. The poller and the timers are those of `epoll`. Two things differ: the state
+//! machine is written by hand, and the loop calls the machine directly, without a task.
 //!
-//! The architecture `handwritten` runs [`echo`] and [`http`], and no other service is written this
-//! way. Two are enough to know the price. The service http shows its order of events from top to
-//! bottom. Here a reader must find the order in the stages of `http.rs`.
+//! The architecture `handwritten` runs [`echo`] and [`http`], and no other service. Two are enough
+//! to know the price. The code of the service http shows the order of events from top to bottom.
+//! Here, the order is spread over the stages of `http.rs`.
 
 #![forbid(unsafe_code)]
 
@@ -44,7 +44,7 @@ use callback_loop::CallbackLoop;
 /// Sets up a state machine.
 pub type Open = fn(&Setup) -> Result<ByHand, SetupError>;
 
-/// Every service that is also written by hand: its name, and the function that sets it up.
+/// Every service that is also written by hand, by name, with the function that sets up its machine.
 pub const ALL: &[(&str, Open)] = &[
     (services::echo::ENTRY.name, |_| Ok(echo())),
     (services::http::ENTRY.name, |setup| Ok(http(Http::set_up(setup)?))),
@@ -62,7 +62,7 @@ pub fn echo() -> ByHand {
     by_hand::<echo::Echo>(|| Box::new([0; echo::BUFFER]))
 }
 
-/// The http service, with all that `http` is set up with.
+/// The http service, set up like the service `http`.
 #[must_use]
 pub fn http(http: Http) -> ByHand {
     by_hand::<http::Conversation>(move || http::Common::new(http.clone()))
@@ -89,8 +89,7 @@ trait StateMachine: Sized + 'static {
     /// A machine that refuses a connection. `None` closes the connection without a message.
     fn refused(common: &Self::Common) -> Option<Self>;
 
-    /// The callback: goes on until there is something to wait for. The first call is
-    /// [`Why::Ready`].
+    /// The callback: works until the machine must wait. The first call has [`Why::Ready`].
     fn wake(
         &mut self,
         why: Why<Self::Found>,
@@ -101,7 +100,7 @@ trait StateMachine: Sized + 'static {
 
 /// Why a machine is called.
 enum Why<F> {
-    /// The wait may be over. The call may be spurious.
+    /// The wait may be over, or the call is spurious.
     Ready,
     /// The deadline of its wait has passed.
     TimedOut,
@@ -115,7 +114,7 @@ enum Next<F> {
     Read(Option<Instant>),
     /// Room for bytes to its client, until a deadline.
     Write(Option<Instant>),
-    /// A helper thread that does this.
+    /// A helper thread that runs this function.
     Helper(Box<dyn FnOnce() -> F + Send>),
     /// Nothing: the connection closes.
     End,

@@ -16,20 +16,20 @@ use crate::attempts::Attempts;
 #[derive(Default)]
 pub(crate) struct Output {
     pub(crate) gathered: Vec<u8>,
-    /// The last read took all that had come, and nothing has been sent since, as in the service.
+    /// The last read took all present bytes, and nothing has been sent since.
     pub(crate) is_quiet: bool,
-    /// The kernel has been told how long the client may take nothing.
+    /// The kernel knows for how long the client may take nothing.
     is_watched: bool,
     /// How many of the gathered bytes have left.
     sent: usize,
     tail: Tail,
-    /// The deadline for all bytes, once some did not leave at once.
+    /// The deadline for all bytes, set when some did not leave at once.
     deadline: Option<Option<Instant>>,
     /// The deadline for the next bytes.
     patience: Option<Option<Instant>>,
 }
 
-/// Bytes that follow the gathered ones, and are too long to be copied.
+/// Bytes after the gathered ones, too many to be copied.
 #[derive(Default)]
 enum Tail {
     #[default]
@@ -41,21 +41,21 @@ enum Tail {
 }
 
 impl Output {
-    /// Gathers in the memory of `spare`, unless this already has memory.
+    /// Uses the memory of `spare`, unless this output already has memory.
     pub(crate) fn borrow_from(&mut self, spare: &mut Vec<u8>) {
         if self.gathered.capacity() == 0 {
             std::mem::swap(&mut self.gathered, spare);
         }
     }
 
-    /// Gives the memory back to `spare`, if no bytes are left in it.
+    /// Gives the memory back to `spare` if all bytes have left.
     pub(crate) fn give_back_to(&mut self, spare: &mut Vec<u8>) {
         if self.gathered.is_empty() && self.gathered.capacity() > 0 {
             *spare = std::mem::take(&mut self.gathered);
         }
     }
 
-    /// Whether all has left.
+    /// Whether all bytes have left.
     pub(crate) fn is_empty(&self) -> bool {
         self.left() == 0
     }
@@ -99,7 +99,7 @@ impl Output {
         }
     }
 
-    /// Sends all output. If bytes are left, returns what to wait for, or the error.
+    /// Sends all output. If bytes are left, returns the wait, or the error.
     pub(crate) fn send<F>(
         &mut self,
         attempts: &mut Attempts<'_>,
@@ -129,14 +129,14 @@ impl Output {
         if !self.gathered.is_empty() {
             self.gathered.clear();
             (self.sent, self.tail, self.deadline) = (0, Tail::Nothing, None);
-            // An idle connection shall not cost two descriptors.
+            // Otherwise an idle connection would hold two descriptors.
             memo.release_file();
         }
         Ok(())
     }
 
-    /// Sends all of it together with the end of our side, in one packet. True if the connection may
-    /// be closed then; false if it has to linger.
+    /// Sends all output together with the end of our side, in one packet. True: the connection may
+    /// be closed. False: it has to linger.
     pub(crate) fn send_last<F>(&mut self, attempts: &mut Attempts<'_>) -> Result<bool, Next<F>> {
         let is_short = !self.gathered.is_empty() && matches!(self.tail, Tail::Nothing);
         if !(self.is_quiet && is_short) {
@@ -165,7 +165,7 @@ impl Output {
             (Tail::Page(part), Some(Content::File(file))) => {
                 attempts.send_file(file, part.offset, part.length)?
             }
-            // The memo keeps the page for as long as a tail of it is left.
+            // The memo keeps the page while a tail of the page is left.
             (Tail::Page(_), None) => return Err(Next::End),
         })
     }

@@ -1,5 +1,5 @@
-//! Standard error tells of a client that does not take its reply, as it does for the service. There
-//! is one test, because standard error belongs to the process.
+//! Tests that a client that does not take its reply is reported on standard error. There is one
+//! test, because standard error belongs to the process.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};

@@ -1,6 +1,6 @@
-//! Tests what only the loop can break. A client that never rests leaves room for others. Repeated
-//! requests cost the heap nothing. A drain ends the loop. It is one test, because a drain applies
-//! to the whole process.
+//! Tests promises that only the loop can break. A client that never rests leaves room for others.
+//! Repeated requests cost the heap nothing. A drain ends the loop. There is one test, because a
+//! drain applies to the whole process.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -45,7 +45,7 @@ fn floods_leave_room_and_requests_allocate_nothing_until_a_drain_ends_all() {
     assert_eq!(client.read(&mut [0]).unwrap(), 0, "it sees the end");
     echo_server.join().unwrap();
     let (allocations, elapsed) = http_server.join().unwrap();
-    // The buffers of the loop and of the connection, and in each new second a look at the page.
+    // Allows for the buffers of the loop and the connection, and one look at the page each second.
     let allowed = 20 * (2 + elapsed.as_secs());
     assert!(allocations <= allowed, "{allocations} allocations");
 }

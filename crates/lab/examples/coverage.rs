@@ -7,7 +7,7 @@
 //!
 //! Repeats are drawn from one distribution. *Held* is how many of 100 intervals of an estimate hold
 //! the true median. *Ties* is how many of 100 ratios of two such samples have the number one in
-//! their interval. Beside them stands the percentile bootstrap. Its value is the median, and its
+//! their interval. The table also has the percentile bootstrap. Its value is the median, and its
 //! intervals are 95 % in both cases.
 
 #![expect(clippy::print_stdout, reason = "what it prints is its result")]

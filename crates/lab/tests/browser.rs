@@ -1,5 +1,5 @@
-//! The report in a browser, as people use it: on a phone, in the dark, by keyboard, to take its
-//! figures along.
+//! The report in a browser, as people use it: on a phone, in dark mode, by keyboard, and to
+//! download its figures.
 
 mod chromium;
 mod fixtures;
@@ -73,7 +73,7 @@ fn a_phone_never_scrolls_the_page_sideways() {
     let Some((_directory, mut page)) = open(&heading, &cells, 320) else { return };
     assert_eq!(page.value("innerWidth"), 320);
     assert_eq!(page.value("document.documentElement.scrollWidth"), 320);
-    // What is wider scrolls within itself.
+    // Wider elements scroll within themselves.
     let table = "document.querySelector('#cells').closest('.scroll')";
     assert_eq!(page.value(&format!("{table}.scrollWidth > {table}.clientWidth")), true);
     let wide = "[...document.querySelectorAll('.plot svg')].every(svg => svg.clientWidth <= 320)";
@@ -178,7 +178,7 @@ fn each_figure_leads_to_the_line_that_it_was_made_from() {
 fn plots_and_figures_can_be_taken_along() {
     let (heading, cells) = fixtures::comparison();
     let Some((_directory, mut page)) = open(&heading, &cells, 1280) else { return };
-    // What is downloaded is caught on its way.
+    // The test catches downloads on their way.
     page.value(
         "window.taken = new Promise(done => { window.done = done; });
          HTMLAnchorElement.prototype.click = function () { done([this.download, this.href]); };",

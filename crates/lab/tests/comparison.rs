@@ -1,5 +1,4 @@
-//! Two made-up runs laid over each other: what is called faster, slower, level, and what CI is
-//! told.
+//! Compares two made-up runs: which cells are faster, slower or level, and the exit code for CI.
 
 mod fixtures;
 mod trials;
@@ -61,8 +60,7 @@ fn what_did_not_change_is_level() {
 fn cells_without_figures_are_no_obstacle() {
     let run = fixtures::comparison();
     let comparison = Comparison::of(&run, &run).unwrap();
-    // Nine architectures at four loads, but for fork's that failed and select's that is
-    // unavailable.
+    // Nine architectures at four loads. A cell of fork failed, and a cell of select is unavailable.
     assert_eq!(comparison.pairs.len(), 34);
     assert!(comparison.only_before.is_empty() && comparison.regressions(0.0).is_empty());
     let starved = "iterative at 10 connections: both leave connections without any reply";
@@ -110,7 +108,7 @@ fn moody(seed: u64, times: f64, mood: [f64; 2]) -> Run {
     };
     let mut trial = Trial::new(&names, &[10, 100], 2, 12, 0.01, seed, shape);
     for block in &mut trial.records.blocks {
-        // Of one session of epoll, its server has had bad luck with its memory.
+        // In one session, epoll's server got unlucky memory.
         let luck = if (block.concurrency, block.session) == (100, 0) { 0.7 } else { 1.0 };
         for slice in &mut block.slices {
             let by = mood[block.session] * if slice.subject == "epoll" { luck } else { 1.0 };
@@ -138,7 +136,7 @@ fn where_both_runs_have_blocks_their_slices_are_compared() {
             assert!(interval.contains(true_ratio), "{place}");
         }
     }
-    // The same twice is level, though one of the two was slower as a whole.
+    // A run compared with itself is level, though one of the two was slower as a whole.
     let again = Comparison::of(&one, &moody(3, 1.0, [0.96, 1.02])).unwrap();
     let changes = || again.pairs.iter().flat_map(|pair| pair.change(Metric::Rate));
     assert!(changes().all(|change| change.verdict == Direction::Level), "{}", again.render_text());

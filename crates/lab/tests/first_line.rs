@@ -64,7 +64,10 @@ fn what_is_sure_is_said_where_none_can_be_chosen() {
     let out = "Worse for sure at 100 connections, by processor time for a request: threads +1";
     assert!(says(&said, out, "]."), "{said:#?}");
     let found = "Differences above ";
-    assert!(says(&said, found, "a run four times as long (--budget) halves that."), "{said:#?}");
+    assert!(
+        says(&said, found, "a run four times as long (--budget) halves this difference."),
+        "{said:#?}"
+    );
     let text = trial.summary().render_text(&said, None);
     assert!(!text.contains("No recommendation"), "{text}");
 }
@@ -87,14 +90,16 @@ fn who_serves_more_than_the_best_is_explained() {
         "{limited}"
     );
     assert!(
-        limited.ends_with("for the load generator was the limit of epoll: its rate may be higher."),
+        limited.ends_with(
+            "because the load generator was the limit of epoll: its rate may be higher."
+        ),
         "{limited}"
     );
     let moved = explained(20.0, 30_000.0);
     assert!(moved.contains(" of its own time for a request beside "), "{moved}");
     let idle = explained(15.0, 30_000.0);
     assert!(
-        idle.contains("epoll used 3") && idle.ends_with("what is left could serve more."),
+        idle.contains("epoll used 3") && idle.ends_with("the rest could serve more."),
         "{idle}"
     );
     let mut shared = trial(&names, &[100], |name, _| match name {
@@ -110,7 +115,7 @@ fn who_serves_more_than_the_best_is_explained() {
     assert!(agreed.starts_with("At 100 connections it takes "), "{agreed}");
 }
 
-/// A latency of an invalid window is none: no limit is kept by it, and none is broken.
+/// A latency of an invalid window does not count: it neither keeps nor breaks a limit.
 #[test]
 fn nothing_follows_from_the_latencies_of_invalid_windows() {
     let names = ["threads", "epoll"];
@@ -139,8 +144,8 @@ fn nothing_follows_from_the_latencies_of_invalid_windows() {
         assert!(all.refused.is_empty() && all.doubts.is_empty(), "{all:#?}");
     }
     let one = asked(&["epoll"], "p99=1s");
-    let told = "It is not known whether epoll keeps p99 ≤ 1.0 s at 100 connections, for the load generator could not do its work in \
-                their windows (✗): no choice there.";
+    let told = "It is not known whether epoll keeps p99 ≤ 1.0 s at 100 connections, because the load generator could not do its \
+                work in their windows (✗): no choice there.";
     assert!(text(&one).contains(&told), "{one:#?}");
     assert_eq!(one.architecture, None);
     let broken = asked(&[], "p99=1us");

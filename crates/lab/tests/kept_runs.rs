@@ -1,5 +1,5 @@
-//! The runs that are kept in `runs/`, judged by the method of today: each says what is sure of it,
-//! or why nothing is.
+//! The runs that are kept in `runs/`, judged by the method of today. Each answer says what is sure,
+//! or why nothing is sure.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn said(path: &Path) -> Recommendation {
     recommend(&Summary::of(&heading, &records), &heading, &records)
 }
 
-/// Whether there is more in a verdict than it says.
+/// Whether a verdict has more findings than its answer says.
 fn hides_something(verdict: &Verdict) -> bool {
     let Finding::Withheld { cause } = &verdict.finding else { return false };
     let one_round = verdict.evidence.sessions < 2;

@@ -28,7 +28,8 @@ fn one_is_the_best_everywhere() {
         says(&said, "There its p99 latency is ", "4.0 MiB (the least: 3.0 MiB of threads)."),
         "{said:#?}"
     );
-    let found = "; a run four times as long (--budget) halves that.".trim_start_matches("; ");
+    let found =
+        "; a run four times as long (--budget) halves this difference.".trim_start_matches("; ");
     assert!(says(&said, "Differences above ", found), "{said:#?}");
     assert!(said.crossovers.is_empty() && said.disturbance.is_empty());
 }
@@ -145,7 +146,7 @@ fn what_the_machine_did_is_told_first() {
             "The hypervisor took more than a tenth of a processor (up to 31 % of processor 0) in or around 3 of 21 blocks, which do \
              not count; 0 were measured again.",
             "Other processes used more than a tenth of a processor of the measurement in 1 of 21 blocks, up to 50 %: processor times \
-             allow for that, rates and latencies suffer. End them, or measure on other processors (--server-cpus, --client-cpus).",
+             allow for them, rates and latencies suffer. End them, or measure on other processors (--server-cpus, --client-cpus).",
         ]
     );
     let text = trial.summary().render_text(&said(&trial), None);
@@ -183,8 +184,8 @@ fn work_that_moved_is_told() {
         _ => Shape { server_us: 23.6, client_us: 23.9, rate: 39_000.0 },
     });
     let said = said(&trial);
-    let told = "Not ranked by the server's time alone: over loopback the kernel's work for a connection can be done by either \
-                end, and it moved: at 1,000 connections epoll takes 1";
+    let told = "Not ranked by the server's time alone: over loopback either end may do the kernel's work for a \
+                connection, and this work moved: at 1,000 connections epoll takes 1";
     assert!(says(&said, told, "."), "{said:#?}");
 }
 
@@ -226,7 +227,7 @@ fn what_disqualifies_is_told_and_changes_the_choice() {
     let said = said(&trial);
     assert_eq!(said.architecture.as_deref(), Some("pool"));
     let why =
-        "Not a choice, since connections got no reply at all: epoll (998 connections of 1,000).";
+        "No choice, because connections got no reply at all: epoll (998 connections of 1,000).";
     assert!(text(&said).contains(&why), "{said:#?}");
 }
 
@@ -239,7 +240,8 @@ fn the_yardstick_is_not_chosen() {
         _ => busy(15.0),
     }));
     assert_eq!(said.architecture.as_deref(), Some("epoll"));
-    let yardstick = "handwritten is a yardstick and no choice: it runs no other code.";
+    let yardstick =
+        "handwritten is a yardstick and no choice: only hand-written services run on it.";
     assert!(text(&said).contains(&yardstick), "{said:#?}");
 }
 
@@ -297,7 +299,7 @@ fn a_whole_comparison_in_the_terminal() {
     assert_eq!(shown, include_str!("fixtures/comparison.txt"));
 }
 
-/// What is said under constraints of architectures of which epoll has the shorter tail.
+/// The sentences under constraints, for architectures of which epoll has the shorter tail.
 fn constrained(slo: &[&str], memory: Option<u64>) -> Recommendation {
     let mut trial = trial(&["threads", "pool", "epoll"], &[100, 1000], |name, _| match name {
         "epoll" => Shape { rate: 60_000.0, ..busy(12.0) },
@@ -338,7 +340,7 @@ fn who_breaks_a_limit_is_excluded_and_the_nearest_named() {
     assert!(text(&said)[0].contains("no architecture keeps p50 ≤ 1.0 µs and memory"), "{said:?}");
 }
 
-/// Asks of `run` and `cc` what they are beside `native`.
+/// Compares `run` and `cc` with `native`.
 fn asking(mut trial: Trial) -> Trial {
     let peer =
         |name: &str| Peer { name: name.to_owned(), ..ReadyMade::named("nginx").unwrap().peer() };
@@ -394,7 +396,7 @@ fn a_large_difference_is_an_answer_where_small_ones_cannot_be_seen() {
         _ => busy(20.0),
     })));
     assert_eq!(told.architecture.as_deref(), Some("cc"));
-    // What is answered comes first.
+    // The answer comes first.
     let first = text(&told)[0];
     assert!(first.starts_with("Should you convert it? Yes at 100 connections"), "{told:#?}");
     assert!(says(&told, "Choose cc: it is the best at 100 connections.", ""), "{told:#?}");

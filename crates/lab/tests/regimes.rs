@@ -120,6 +120,6 @@ fn a_phone_never_scrolls_the_page_of_regimes_sideways() {
         ),
         true
     );
-    // What others have written is text.
+    // Text of other authors is escaped.
     assert_eq!(page.value("document.body.textContent.includes('<libdispatch> is missing')"), true);
 }

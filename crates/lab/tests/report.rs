@@ -35,7 +35,7 @@ fn reasons_and_warnings_stand_beside_their_cells() {
     assert!(!markup.contains("partial:"));
 }
 
-/// Found by the fuzz target results: anybody may have written the file.
+/// The fuzz target `results` found this case: the file may come from any author.
 #[test]
 fn numbers_beyond_all_bounds_are_no_obstacle() {
     let (mut heading, mut cells) = fixtures::comparison();
@@ -107,8 +107,8 @@ fn it_draws_all_charts_in_a_browser() {
     }
 }
 
-/// A latency of an invalid window is drawn hollow and is no part of a line. A rate of blocks is a
-/// sound one, whatever disturbed the window.
+/// A latency of an invalid window is drawn hollow and is no part of a line. A rate of blocks is
+/// sound, whatever disturbed the window.
 #[test]
 fn invalid_cells_are_not_drawn_like_valid_ones() {
     let mut trial =

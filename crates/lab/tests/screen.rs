@@ -1,4 +1,4 @@
-//! The first screen of made-up experiments: whatever happened, it fits, and says what is sure.
+//! The first screen of made-up experiments always fits, and says what is sure.
 
 mod fixtures;
 mod trials;
@@ -24,7 +24,7 @@ fn screen(trial: &Trial) -> String {
     text
 }
 
-/// The line of the table that begins so.
+/// The line of the table with this beginning.
 fn line<'a>(screen: &'a str, begin: &str) -> &'a str {
     let found = screen.lines().find(|line| line.starts_with(begin));
     found.unwrap_or_else(|| panic!("no line begins with {begin:?}:\n{screen}"))

@@ -13,7 +13,7 @@ use duality_lab::record::results;
 const TRIALS: usize = 1000;
 const BLOCKS: usize = 80;
 
-/// Nothing is level, so that a trial of equal servers goes on to its last block.
+/// With this margin no server is level, so a trial of equal servers goes on to its last block.
 const STRICT: Rule = Rule { promise: PROMISE, margin: 1e-9 };
 
 /// Random numbers for noise.

@@ -1,5 +1,4 @@
-//! What is said of how much figures are worth: the control, noise, trends, and cells that are
-//! invalid.
+//! The report's words on the soundness of figures: the control, noise, trends, and invalid cells.
 
 mod fixtures;
 
@@ -9,7 +8,7 @@ use duality_lab::tell::data;
 use duality_lab::tell::recommendation::recommend;
 use duality_lab::tell::summary::Summary;
 
-/// Noise that is the same each time: by how much a repeat is off, of five.
+/// Fixed noise: the deviation of each of five repeats.
 const WOBBLE: [f64; 5] = [0.004, -0.006, 0.0, 0.009, -0.003];
 
 /// Epoll at 50,000 requests/s, threads at a share of that, and epoll again at another share.
@@ -105,7 +104,8 @@ fn invalid_repeats_are_left_out_and_invalid_rows_are_not_compared() {
         most.contains("only threads was measured and can be chosen") && most.contains('✗'),
         "{most}"
     );
-    let why = "Not compared, since the load generator could not do its work there: epoll (at 100).";
+    let why =
+        "Not compared, because the load generator could not do its work there: epoll (at 100).";
     assert!(most.contains(why), "{most}");
     let (heading, mut records) = starve(0);
     records.cells.retain(|cell| cell.subject == "epoll");

@@ -1,5 +1,5 @@
-//! The verdict on made-up experiments: what is told from the best, what is not, and when nothing is
-//! said.
+//! The verdict on made-up experiments: which subjects it tells from the best, and when it is
+//! withheld.
 
 mod fixtures;
 mod trials;
@@ -82,8 +82,8 @@ fn equal_subjects_are_seldom_put_out_and_never_win_alone() {
     assert_eq!(alone, 0);
 }
 
-/// Few and noisy blocks, as on a shared machine, show no small differences. What is told must be
-/// true all the same, and large differences must be told.
+/// Few and noisy blocks, as on a shared machine, show no small differences. The verdict must be
+/// true all the same, and must tell large differences.
 #[test]
 fn what_is_put_out_is_worse_for_sure_however_coarse_the_rest_is() {
     type Spoil = fn(Trial) -> Trial;
@@ -172,7 +172,7 @@ fn the_rate_decides_only_where_servers_wait_or_have_several_processors() {
     let names = ["threads", "epoll"];
     let at_rest = trial(&names, &[1], |_, _| waiting);
     assert_eq!(at_rest.verdict().metric, Metric::Rate);
-    // One that waits does not make it the rate: it is one thing for all.
+    // One waiting server does not make the rate the metric: one metric decides for all.
     let three = ["threads", "epoll", "uring"];
     let mixed = trial(&three, &[1], |name, _| if name == "uring" { waiting } else { busy(12.0) });
     assert_eq!(mixed.verdict().metric, Metric::ServerCpu);
@@ -215,7 +215,7 @@ fn blocks_with_steal_are_dropped_with_those_around_them() {
     assert_eq!((verdict.evidence.dropped, verdict.evidence.blocks), (3, 18));
     assert_eq!((verdict.evidence.stolen, verdict.evidence.stolen_cpu), (0.36, Some(1)));
     assert_eq!(verdict.finding, Finding::Best { subject: "epoll".into() });
-    // Less does no harm, and a session does not spoil the next.
+    // Less steal does no harm, and a session does not spoil the next.
     trial.records.blocks[10].disturbance.processors[1].stolen = 0.05;
     assert_eq!(trial.verdict().evidence.dropped, 0);
     trial.records.blocks[7].disturbance.processors[1].stolen = 0.6;
@@ -235,7 +235,7 @@ fn it_says_nothing_when_there_is_too_little() {
     assert_eq!(cause(&few), Cause::FewBlocks { needed: 15 });
     let sessions = Trial::new(&names, &[100], 2, 20, 0.02, 1, level);
     assert_eq!(cause(&sessions), Cause::FewBlocks { needed: 15 });
-    // What one process got at its start is not told from what the architecture does.
+    // Luck of one process at its start cannot be told from the architecture's effect.
     let one = Trial::new(&names, &[100], 1, 20, 0.02, 1, shape);
     assert_eq!(cause(&one), Cause::FewBlocks { needed: 15 });
     let noisy = Trial::new(&names, &[100], 3, 6, 0.5, 1, shape);
@@ -279,7 +279,7 @@ fn a_control_that_differs_from_itself_withholds_the_verdict() {
     assert_eq!(cause(&trial(&names, &[100], shape).with_control("epoll", 1.2)), Cause::Control);
 }
 
-/// What the others of a leader that the generator limited are left out for must be their own doing.
+/// If the generator limited the leader, others are left out only for causes of their own.
 #[test]
 fn nobody_is_left_out_for_what_another_did() {
     let verdict = trial(&["threads", "epoll", "uring"], &[100], |name, _| match name {
@@ -334,11 +334,11 @@ fn a_wrong_reply_counts_wherever_it_came() {
     let again = trial(&names, &[100], shape).with_control("epoll", 1.0);
     let control = again.heading.design.control.clone().unwrap();
     assert!(is_out(&again.with_failures(&control, 5, "wrong-status", 1)));
-    // What was written before kinds were is not known to be harmless.
+    // Warnings from before there were kinds are not known to be harmless.
     let mut old = trial(&names, &[100], shape).with_failures("epoll", 5, "wrong-bytes", 1);
     old.records.blocks[5].slices.iter_mut().for_each(|slice| slice.errors.clear());
     assert!(is_out(&old));
-    // A connection that was cut is told, and is no wrong reply.
+    // A cut connection is reported, and is no wrong reply.
     let cut = trial(&names, &[100], shape).with_failures("epoll", 5, "reset", 1);
     assert_eq!(cut.verdict().finding, Finding::Best { subject: "epoll".into() });
 }
@@ -372,7 +372,7 @@ fn work_that_moved_to_the_client_is_no_victory() {
     let verdict = moved.verdict();
     assert_eq!(verdict.finding, Finding::NoDifference, "{verdict:?}");
     assert!(verdict.standings[1].work_moved);
-    // What is worse in both, and in their sum, is worse.
+    // A subject that is worse at both ends, and in their sum, is worse.
     let worse = trial(&names, &[1000], |name, _| match name {
         "epoll" => Shape { server_us: 16.4, client_us: 20.0, rate: 40_000.0 },
         _ => Shape { server_us: 23.6, client_us: 24.0, rate: 38_000.0 },

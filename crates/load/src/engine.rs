@@ -179,7 +179,7 @@ impl Engine {
     async fn reach(&self) -> Result<TcpStream, Failure> {
         let Options { target, reply_timeout, .. } = &self.options;
         let connect = |place: &Place| {
-            let route = Route::new(place.clone(), 1);
+            let route = self.options.way_to(place, 1);
             async move { route.connect(*reply_timeout).await }
         };
         if !target.has_alternatives() {

@@ -55,6 +55,12 @@ pub struct Replayed {
     pub users: usize,
     /// The factor of the recording's speed.
     pub speed: f64,
+    /// The number of users that come at the same time. `None` as recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bunch: Option<usize>,
+    /// The most bytes a second that a client takes. `None` as recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_rate: Option<u64>,
     /// The place in the recording. `None` for any place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,

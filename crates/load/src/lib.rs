@@ -62,6 +62,7 @@ mod report;
 mod request;
 mod sources;
 mod target;
+mod tls;
 mod unanswered;
 
 use std::io;
@@ -89,6 +90,7 @@ pub use relay::{Relay, Slice};
 pub use report::{HistogramError, Latency, OpenLoop, Report, Warning, WarningKind};
 pub use sources::Sources;
 pub use target::{Target, TargetError};
+pub use tls::Trust;
 
 use announce::{Announcer, EdgeAnnouncer};
 use counters::{Counters, Meanwhile};
@@ -129,6 +131,8 @@ pub struct Options {
     pub sources: Sources,
     /// Connections beside the measured ones. By default there are none.
     pub crowd: Crowd,
+    /// The certificates that a load of `https://` trusts.
+    pub trust: Trust,
     /// The piece that the pattern [`Pattern::Trace`] replays. See [`Options::replaying`].
     pub replay: Option<Arc<Piece>>,
 }
@@ -162,6 +166,7 @@ impl Options {
             seed: 1,
             sources: Sources::Automatic,
             crowd: Crowd::default(),
+            trust: Trust::default(),
             replay: None,
         }
     }
@@ -219,6 +224,7 @@ impl Options {
         } else if let Some(problem) = self.target.misfit(self) {
             problem
         } else {
+            self.target.handshakes(&self.trust)?;
             return Ok(self.target.check()?);
         };
         Err(Error::Options(problem))
@@ -237,7 +243,14 @@ impl Options {
     fn route_to(&self, place: &Place) -> Route {
         let connections = self.connections_in_all();
         let stays = self.keep_alive && self.requests_per_connection.is_none();
-        Route::new(place.clone(), self.sources.count(place, connections, stays))
+        self.way_to(place, self.sources.count(place, connections, stays))
+    }
+
+    /// The way to a server of the target from `sources` addresses.
+    fn way_to(&self, place: &Place, sources: u32) -> Route {
+        // [`check`](Self::check) has refused authorities that cannot be read.
+        let handshakes = self.target.handshakes(&self.trust).ok().flatten();
+        Route::new(place.clone(), sources).with(handshakes)
     }
 
     /// The measured connections that may be open at once, and the crowd.

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::place::Place;
+use crate::tls::Handshakes;
 
 /// The number of connections for each address, well below half of its ports.
 const SHARE: usize = 10_000;
@@ -82,6 +83,8 @@ impl Sources {
 pub(crate) struct Route {
     place: Place,
     sources: u32,
+    /// The handshakes of its connections, if the server speaks TLS.
+    handshakes: Option<Handshakes>,
 }
 
 /// The next turn. All loads of a process share it, since any order will do.
@@ -89,7 +92,12 @@ static TURN: AtomicU32 = AtomicU32::new(0);
 
 impl Route {
     pub(crate) fn new(place: impl Into<Place>, sources: u32) -> Self {
-        Self { place: place.into(), sources }
+        Self { place: place.into(), sources, handshakes: None }
+    }
+
+    /// The same way, with TLS if there are `handshakes`.
+    pub(crate) fn with(self, handshakes: Option<Handshakes>) -> Self {
+        Self { handshakes, ..self }
     }
 
     /// The server's place.
@@ -122,6 +130,9 @@ impl Route {
         };
         let connected = connected.map_err(|_| Failure::ConnectTimeout)?;
         let mut stream = connected.map_err(Failure::from_connect)?;
+        if let Some(handshakes) = &self.handshakes {
+            stream = Box::pin(handshakes.make(stream, limit)).await.map_err(Failure::Connect)?;
+        }
         stream.set_read_timeout(Some(limit)).map_err(Failure::Io)?;
         stream.set_write_timeout(Some(limit)).map_err(Failure::Io)?;
         Ok(stream)

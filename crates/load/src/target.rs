@@ -20,6 +20,7 @@ use crate::client::{ALL, Entry, Protocol};
 use crate::crowd::Question;
 use crate::engine::{Engine, Loading};
 use crate::place::Place;
+use crate::tls::{Handshakes, Trust};
 
 /// The beginning of an http target at a Unix socket, and the `Host` of its requests.
 const UNIX: &str = "http+unix://";
@@ -37,6 +38,8 @@ pub struct Target {
     places: Vec<Place>,
     /// Whether one of these places is enough, because they belong to one host name.
     alternatives: bool,
+    /// Whether the server speaks TLS.
+    secure: bool,
     protocol: Arc<dyn Protocol>,
 }
 
@@ -105,7 +108,22 @@ impl Target {
 
     /// A target at one address.
     fn new(address: SocketAddr, protocol: Arc<dyn Protocol>) -> Self {
-        Self { places: vec![address.into()], alternatives: false, protocol }
+        Self { places: vec![address.into()], alternatives: false, secure: false, protocol }
+    }
+
+    /// The handshakes of its connections. `None` if the server does not speak TLS.
+    ///
+    /// # Errors
+    ///
+    /// [`TargetError`], if the authorities cannot be read, or this build has no TLS.
+    pub(crate) fn handshakes(&self, trust: &Trust) -> Result<Option<Handshakes>, TargetError> {
+        let Some(page) = self.page().filter(|_| self.secure) else { return Ok(None) };
+        let host = match page.host.rfind(':') > page.host.rfind(']') {
+            true => page.host.rsplit_once(':').map_or(&*page.host, |(host, _)| host),
+            false => &page.host,
+        };
+        let made = Handshakes::new(host, trust);
+        made.map(Some).map_err(|problem| TargetError { target: self.to_string(), problem })
     }
 
     /// The page of a target of `service` that names no page. `None` if the service has no pages, or
@@ -192,7 +210,8 @@ impl fmt::Display for Target {
                 write!(formatter, "{UNIX}{}:{path}", socket.display())
             }
             (Some(Page { host, path }), place) => {
-                write!(formatter, "{}://{host}{path}", self.service())?;
+                let secure = if self.secure { "s" } else { "" };
+                write!(formatter, "{}{secure}://{host}{path}", self.service())?;
                 match place {
                     Place::Internet(_) => Ok(()),
                     Place::Unix(socket) => write!(formatter, " at {}", socket.display()),
@@ -218,8 +237,9 @@ impl FromStr for Target {
     type Err = TargetError;
 
     /// Reads `SERVICE://HOST:PORT[/PATH]`. `HOST:PORT[/PATH]` means http, and a port alone also
-    /// means 127.0.0.1. Servers of one chat or game are `chat://HOST:PORT,HOST:PORT`. An http
-    /// server at a Unix socket is `http+unix:///PATH/TO.SOCK:/URL`.
+    /// means 127.0.0.1. `https` is http by TLS, on port 443 if none is given. Servers of one chat
+    /// or game are `chat://HOST:PORT,HOST:PORT`. An http server at a Unix socket is
+    /// `http+unix:///PATH/TO.SOCK:/URL`.
     ///
     /// Host names are looked up here. A load of http goes to all of its addresses. Other loads go
     /// to its first IPv4 address, if it has one. The default port of services with pages is 80. The
@@ -247,6 +267,8 @@ pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
         Some(parts) => parts,
         None => ("http", without_scheme(text)?),
     };
+    let secure = scheme == "https";
+    let scheme = if secure { http::ENTRY.name } else { scheme };
     let (authority, path) = http::authority_and_path(rest);
     let authorities: Vec<String> = authority.split(',').map(complete).collect();
     let authority = &*authorities[0];
@@ -262,11 +284,12 @@ pub(crate) fn parse(text: &str, look_up: LookUp) -> Result<Target, String> {
     if entry.page.is_none() && !path.is_empty() {
         return Err(format!("{scheme} has no path; write {scheme}://{authority}"));
     }
-    let found = authorities.iter().map(|place| resolve(place, entry, look_up));
+    let port = if secure { Some(443) } else { entry.port };
+    let found = authorities.iter().map(|place| resolve(place, entry, port, look_up));
     let places = found.collect::<Result<Vec<_>, _>>()?.concat();
     let page = Page { host: authority.to_owned(), path: http_path(path)? };
     let alternatives = entry.uses_all_addresses;
-    Ok(Target { places, alternatives, protocol: (entry.read)(page) })
+    Ok(Target { places, alternatives, secure, protocol: (entry.read)(page) })
 }
 
 /// The target of `/PATH/TO.SOCK:/URL`.
@@ -279,13 +302,11 @@ fn local(text: &str) -> Result<Target, String> {
     let path = path.split('#').next().unwrap_or_default();
     let page = Page { host: LOCAL_HOST.to_owned(), path: http_path(path)? };
     let places = vec![Place::unix(Path::new(socket))?];
-    Ok(Target { places, alternatives: false, protocol: (http::ENTRY.read)(page) })
+    let protocol = (http::ENTRY.read)(page);
+    Ok(Target { places, alternatives: false, secure: false, protocol })
 }
 
 fn no_client(scheme: &str) -> String {
-    if scheme == "https" {
-        return "TLS is not spoken here; load the server's http:// address".to_owned();
-    }
     let names: Vec<&str> = ALL.iter().map(|entry| entry.name).collect();
     format!("no client for {scheme:?}; there is one for each of {}", names.join(", "))
 }
@@ -310,7 +331,12 @@ fn complete(authority: &str) -> String {
 }
 
 /// The addresses of `HOST:PORT`, `HOST` or `[IPv6]:PORT` to which a service's connections go.
-fn resolve(authority: &str, entry: &Entry, look_up: LookUp) -> Result<Vec<Place>, String> {
+fn resolve(
+    authority: &str,
+    entry: &Entry,
+    port: Option<u16>,
+    look_up: LookUp,
+) -> Result<Vec<Place>, String> {
     if authority.contains('@') {
         return Err("a target has no user names; write SERVICE://HOST:PORT, and give \
                     `load --user NAME:PASSWORD`"
@@ -318,7 +344,7 @@ fn resolve(authority: &str, entry: &Entry, look_up: LookUp) -> Result<Vec<Place>
     }
     // A colon within the brackets of an IPv6 address does not begin the port.
     let has_port = authority.rfind(':') > authority.rfind(']');
-    let with_port = match (has_port, entry.port) {
+    let with_port = match (has_port, port) {
         (true, _) => authority.to_owned(),
         (false, Some(port)) => format!("{authority}:{port}"),
         (false, None) => return Err("the port is missing; write SERVICE://HOST:PORT".to_owned()),
@@ -414,6 +440,7 @@ mod tests {
             "time://127.0.0.1:13",
             "echo://[::1]:7",
             "http://127.0.0.1:80/x",
+            "https://127.0.0.1:8443/x",
             "http+unix:///run/app/server.sock:/x?y",
             "quote://127.0.0.1:8080",
             "game://127.0.0.1:8080",
@@ -426,7 +453,8 @@ mod tests {
         ] {
             let target: Target = text.parse().unwrap();
             assert_eq!(target.to_string(), text);
-            assert_eq!(target.service(), text.split([':', '+']).next().unwrap());
+            let service = target.service();
+            assert!(text.starts_with(service), "{service}");
         }
     }
 
@@ -448,7 +476,6 @@ mod tests {
             ("localhost:http", "expected SERVICE://HOST:PORT"),
             ("echo", "expected SERVICE://HOST:PORT"),
             ("ftp://127.0.0.1:21", "there is one for each of http, echo, time, quote"),
-            ("https://127.0.0.1/", "http://"),
             ("echo://127.0.0.1", "the port is missing"),
             ("echo://127.0.0.1:7/x", "no path"),
             ("echo://127.0.0.1:7,127.0.0.1:8", "load one server; write echo://127.0.0.1:7"),

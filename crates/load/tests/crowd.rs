@@ -19,7 +19,7 @@ use duality_load::{Crowd, Fate, Options, Report, Sources, Stop, Target, run};
 
 use common::{http, http_server, load, options, read_request, reply, server};
 
-/// The connection that is the first member's.
+/// The connection of the first member.
 const FIRST: u64 = 2;
 
 /// Soon again.
@@ -111,7 +111,7 @@ fn an_idle_connection_that_the_server_ends_is_told_and_replaced() {
     let report = load_until(&seen, http(address), Crowd { idle: 3, ..Crowd::default() });
     let (kind, fate) = only_fate(&report);
     assert_eq!((kind, fate.members, fate.cut, fate.refused), ("idle", 3, 1, 0));
-    // The reply to the new one may not have been seen yet.
+    // The client may not have seen the reply to the new member yet.
     assert!((2..=3).contains(&fate.open) && (3..=4).contains(&fate.opened), "{fate:?}");
     let after = fate.cut_after_seconds.unwrap();
     assert!(after.min == after.max && after.max < 60.0, "{after:?}");
@@ -177,7 +177,7 @@ fn a_slow_reader_blocks_the_output_of_its_server_and_takes_all_in_the_end() {
             }
             assert!(sent < 200_000, "a slow reader took all of it at once");
         }
-        // And yet it takes more, if slowly.
+        // The client takes more all the same, slowly.
         stream.set_nonblocking(false).unwrap();
         let more = [b'x'; 150 * REPLY];
         sees.store(stream.write_all(&more).is_ok(), Ordering::Relaxed);
@@ -223,7 +223,7 @@ fn the_bytes_of_a_slow_sender_come_one_by_one() {
             let (mut request, mut pieces) = ([0; 5], 0);
             let mut filled = 0;
             while filled < 4 {
-                // Reads all that is there. That is never more than a request.
+                // Reads all bytes that are there, never more than a request.
                 match stream.read(&mut request[filled..]) {
                     Ok(count @ 1..) => filled += count,
                     _ => return,

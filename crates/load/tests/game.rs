@@ -31,7 +31,7 @@ fn game(pass: impl Fn(u64, String) -> String + Send + Sync + 'static) -> Target 
         }
         let mut from_first = BufReader::new(first.try_clone().unwrap()).lines();
         let mut from_second = BufReader::new(second.try_clone().unwrap()).lines();
-        // They take turns; so one that has left is noticed at its turn.
+        // The players take turns, so the server notices at its turn that a player has left.
         loop {
             for (from, to) in [(&mut from_first, &mut second), (&mut from_second, &mut first)] {
                 let Some(Ok(line)) = from.next() else {
@@ -88,7 +88,7 @@ fn a_ball_that_is_lost_is_waited_for_no_longer_than_asked() {
     let target = game(|number, line| if number == 50 { String::new() } else { line });
     let reply_timeout = Duration::from_millis(300);
     let report = load(&Options { reply_timeout, ..options(target, 2, 100) });
-    // Both wait; the one that gives up later may hear before that that the other has left.
+    // Both wait. The player that gives up later may hear first that the other has left.
     assert!((1..=2).contains(&report.errors["timed-out"]), "{:?}", report.errors);
     assert_eq!(report.requests + report.errors["timed-out"], 100);
 }

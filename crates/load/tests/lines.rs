@@ -34,7 +34,7 @@ fn phone(address: SocketAddr) -> Target {
     target("phone", address)
 }
 
-/// The price by the protocol, in another way than the client reckons it.
+/// The price by the protocol, computed in another way than by the client.
 fn price(symbol: &str) -> f64 {
     let mut hash: u64 = 2_166_136_261;
     for byte in symbol.bytes() {

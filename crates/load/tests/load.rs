@@ -1,4 +1,4 @@
-//! Loads against tiny servers of `std::net`, which answer rightly or wrongly as each test wants.
+//! Loads against tiny servers of `std::net`, which give right or wrong answers as each test asks.
 
 mod common;
 

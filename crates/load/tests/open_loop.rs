@@ -67,7 +67,7 @@ fn a_stall_is_in_the_corrected_latencies_and_not_in_the_raw_ones() {
     let open = report.open_loop.unwrap();
     assert_eq!((open.due, open.unsent), (1_000, 0));
     // The 300 that were due in the first three quarters of it have waited for at least 100 ms, on
-    // whatever machine. As many on one connection at 100 ms each, one by one, would take 30 s.
+    // whatever machine. On one connection at 100 ms each, they would take 30 s.
     let stall = 100_000.0;
     assert!(report.latency_us.p90 >= stall, "{:?}", report.latency_us);
     assert!(open.raw_latency_us.p90 < stall, "{:?}", open.raw_latency_us);
@@ -147,7 +147,8 @@ fn a_limit_that_cannot_be_kept_is_told() {
     let found =
         peak_goodput(&search_options(address), &slo, &mut (), &AtomicBool::new(false)).unwrap();
     assert_eq!((found.peak_per_second, found.report.is_some()), (None, false));
-    // On a busy machine the generator may be late, too, and then nothing is said of the server.
+    // On a busy machine the generator may be late too, and then the report says nothing of the
+    // server.
     let text = found.render_text();
     let lowest = || found.probes.iter().filter(|probe| probe.rate <= 10.0);
     match lowest().any(|probe| probe.client_was_limit && probe.failed == 0) {
@@ -170,7 +171,7 @@ fn a_failure_is_a_miss_however_fast_it_is() {
     assert!(found.probes.iter().all(|probe| !probe.met && probe.failed > 0), "{found:?}");
 }
 
-/// Interrupts the search after so many probes.
+/// Interrupts the search after this many probes.
 struct Impatient<'a>(usize, &'a AtomicBool);
 
 impl Observer for Impatient<'_> {

@@ -37,7 +37,7 @@ fn serial_has_one_request_under_way_at_a_time_on_each_connection_in_turn() {
         while read_ping(&mut stream) {
             assert_eq!(under_way.fetch_add(1, Ordering::SeqCst), 0);
             seen.lock().unwrap().push(connection);
-            // Gives any other client with a request to make the time to make it.
+            // Gives other clients time to make their requests.
             (0..20).for_each(|_| thread::yield_now());
             assert_eq!(under_way.fetch_sub(1, Ordering::SeqCst), 1);
             if stream.write_all(b"ping").is_err() {
@@ -69,9 +69,9 @@ fn limited_has_a_request_under_way_on_each_connection_and_reads_replies_in_order
         let mut streams: Vec<TcpStream> =
             (0..CONNECTIONS).map(|_| listener.accept().unwrap().0).collect();
         for round in 0..ROUNDS {
-            // Without a reply to any: all are under way at once.
+            // No request has a reply, so all are under way at once.
             assert!(streams.iter_mut().all(read_ping));
-            // The first is not answered yet, so the others, which are, do not ask again.
+            // The first request is not answered yet, so the answered connections do not ask again.
             let (first, others) = streams.split_first_mut().unwrap();
             others.iter_mut().rev().for_each(|stream| stream.write_all(b"ping").unwrap());
             thread::yield_now();

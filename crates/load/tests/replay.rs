@@ -35,7 +35,7 @@ fn trace(connections: &[Recorded], rate: Option<u64>) -> Arc<Trace> {
     Arc::new(Trace::new(head, connections.collect()))
 }
 
-/// The first so many milliseconds of a recording.
+/// The first milliseconds of a recording, up to this length.
 fn options(address: SocketAddr, trace: &Arc<Trace>, milliseconds: u64) -> Options {
     let length = Duration::from_millis(milliseconds);
     let cut = Cut { at: Some(At::Time(Duration::ZERO)), ..Cut::of(length) };
@@ -106,7 +106,7 @@ fn what_is_open_when_a_piece_begins_was_opened_before_and_does_not_count() {
     let replayed = report.replayed.as_ref().unwrap();
     assert_eq!((replayed.connections, replayed.open_before, replayed.left_waiting), (2, 2, 0));
     assert_eq!((report.requests, report.latency_us.p50 > 0.0), (1, true));
-    // The probe, two that open, and the one that counts.
+    // The probe, two requests that open connections, and the request that counts.
     assert_eq!(seen.lock().unwrap().len(), 4);
 }
 

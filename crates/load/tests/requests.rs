@@ -141,7 +141,7 @@ fn each_connection_has_a_row_of_values() {
 
 #[test]
 fn replies_without_a_body_end_with_their_head() {
-    // Each has a framing that would have a body follow, were it another reply.
+    // Each reply has a framing that announces a body in other replies.
     for (method, head) in [
         ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"),
         ("HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::{http, http_server, load, options, read_request, reply};
 
-/// Writes down what it hears.
+/// Records the announcements.
 #[derive(Default)]
 struct Diary {
     edges: Vec<&'static str>,

@@ -7,9 +7,9 @@ use core::ops::Range;
 /// A loaded segment.
 #[derive(Debug, Clone, Copy)]
 pub struct Segment<'a> {
-    /// The address of the first byte: in the process, or in the file if it is not loaded.
+    /// The address of the first byte: in the process, or in the file if the object is not loaded.
     pub address: u64,
-    /// What is there.
+    /// The bytes of the segment.
     pub bytes: &'a [u8],
     /// Whether the segment holds code.
     pub executable: bool,
@@ -21,14 +21,14 @@ impl Segment<'_> {
     }
 }
 
-/// An object: its segments, where its functions are listed, and whether it is libc.
+/// An object: its segments, the address of its function table, and whether it is libc.
 #[derive(Debug, Clone, Default)]
 pub struct Image<'a> {
     /// The segments, in any order.
     pub segments: Vec<Segment<'a>>,
     /// The address of the sorted table of functions (`PT_GNU_EH_FRAME`).
     pub functions: Option<u64>,
-    /// The object belongs to glibc, which is known to pass no vector register across a system call.
+    /// Whether the object belongs to glibc. Glibc passes no vector register across a system call.
     pub is_libc: bool,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Image<'a> {
 pub(crate) struct FunctionTable<'a> {
     /// The address of the header. Entries are relative to it.
     header: u64,
-    /// Pairs of signed 32-bit numbers: the function's start, its description's place.
+    /// Pairs of signed 32-bit numbers: the start of the function, and the place of its description.
     entries: &'a [u8],
 }
 
@@ -67,7 +67,7 @@ impl<'a> FunctionTable<'a> {
         /// Version 1; a pointer of any kind; a count of four bytes; entries relative to the header.
         const COUNT_IS_U32: u8 = 0x03;
         const ENTRIES_ARE_RELATIVE: u8 = 0x3b;
-        /// The pointer to `.eh_frame` as every linker writes it: four bytes.
+        /// Every linker writes the pointer to `.eh_frame` as four bytes.
         const PREFIX_BYTES: usize = 8;
         if bytes.len() < PREFIX_BYTES + 4
             || bytes[0] != 1
@@ -134,9 +134,9 @@ impl<'a> FunctionTable<'a> {
 /// The table's verdict about an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Place {
-    /// It is inside a function.
+    /// The address is inside a function.
     #[default]
     Function,
-    /// It is in no function: data, or code that no table describes.
+    /// The address is in no function: data, or code that no table describes.
     Between,
 }

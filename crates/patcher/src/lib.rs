@@ -7,12 +7,12 @@
 //!   stubs.rs     a site → five bytes of jump in the text, and a near stub into the dispatcher
 //! ```
 //!
-//! Nothing is patched by its bytes alone: a candidate counts only if decoding its function from the
-//! first instruction meets it at an instruction boundary. The crate changes no memory; it returns
-//! what to write. `duality run` applies it to the running process, `duality run --check` to files.
+//! No instruction is patched because of its bytes alone. A candidate counts only if decoding its
+//! function from the first instruction meets it at an instruction boundary. The crate changes no
+//! memory; it returns the bytes to write. `duality run` applies the crate to the running process,
+//! and `duality run --check` applies it to files.
 //!
-//! A system call clobbers `rcx` and `r11` and nothing else, so a stub may use these two and no
-//! other.
+//! A system call clobbers only `rcx` and `r11`, so a stub may use only these two registers.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

@@ -1,15 +1,18 @@
-//! Whether a vector register is alive across a system call: the dispatcher would clobber it.
+//! Finds out whether a vector register is alive across a system call. The dispatcher would clobber
+//! it.
 //!
-//! In libc, the code after the call is followed: a register that is read before it is written is
-//! alive. A function call ends the path, because no vector register survives a call. libc passes
-//! none across a system call. In other objects a compiler may have placed a system call anywhere.
-//! So there, a call counts if its function uses vector registers at all.
+//! In libc, the search follows the code after the call: a register that is read before it is
+//! written is alive. A function call ends the path, because no vector register survives a call.
+//! Libc passes no vector register across a system call. In other objects a compiler may have placed
+//! a system call anywhere. So in other objects, every call counts if its function uses vector
+//! registers at all.
 
 use alloc::vec::Vec;
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register};
 
-/// How many instructions are followed from one call. After that, a register counts as alive.
+/// The number of instructions that the search follows from one call. Beyond that number, a register
+/// counts as alive.
 const FARTHEST: usize = 400;
 
 /// Whether the instruction names a vector register.
@@ -23,7 +26,7 @@ pub(crate) fn uses_vectors(instruction: &Instruction) -> bool {
 /// Whether code after the instruction at `index` reads a vector register before it writes it.
 pub(crate) fn vectors_alive_after(instructions: &[Instruction], index: usize) -> bool {
     let mut factory = InstructionInfoFactory::new();
-    // Where to go on, and the bits of the registers that have been written by then.
+    // The places to go on at, and the bits of the registers that have been written by then.
     let mut open: Vec<(usize, u32)> = Vec::new();
     open.push((index + 1, 0));
     let mut seen: Vec<(usize, u32)> = Vec::new();
@@ -74,14 +77,14 @@ fn index_of(instructions: &[Instruction], address: u64) -> Option<usize> {
     instructions.binary_search_by_key(&address, Instruction::ip).ok()
 }
 
-/// The registers that have been written after the instruction. `None` if it reads one that has not
-/// been written.
+/// The registers that have been written after the instruction. `None` if the instruction reads a
+/// register that has not been written.
 fn effect(
     factory: &mut InstructionInfoFactory,
     instruction: &Instruction,
     written: u32,
 ) -> Option<u32> {
-    // `pxor %xmm0, %xmm0` reads nothing, whatever the encoding says.
+    // `pxor %xmm0, %xmm0` reads no register, although its encoding names one.
     let operands = instruction.op_count();
     let clears = operands >= 2 && {
         let first = instruction.op_register(operands - 1);

@@ -17,10 +17,10 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, 
 use crate::image::{FunctionTable, Image, Place, Segment};
 use crate::liveness::{uses_vectors, vectors_alive_after};
 
-/// Which neighbours of a `syscall` make room.
+/// The neighbours of a `syscall` that make room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The move of the number before it.
+    /// The instruction before it, which moves the number of the call.
     Number,
     /// One or more instructions before it.
     Before,
@@ -35,7 +35,7 @@ pub struct Site {
     pub syscall: u64,
     /// The bytes that the jump and its neighbours take.
     pub range: Range<u64>,
-    /// Which neighbours make room.
+    /// The neighbours that make room.
     pub kind: Kind,
     /// The number of the system call, if the code next to the instruction sets it.
     pub number: Option<u32>,
@@ -48,26 +48,26 @@ pub struct Site {
 /// Four bytes of an instruction that hold a distance from the instruction's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Relative {
-    /// Where the four bytes are.
+    /// The address of the four bytes.
     pub field: u64,
-    /// Where the instruction ends.
+    /// The address at which the instruction ends.
     pub end: u64,
-    /// What it refers to.
+    /// The address that the instruction refers to.
     pub target: u64,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings {
     /// The sites that can be replaced, in order of addresses.
     pub sites: Vec<Site>,
     /// Addresses of system-call instructions that cannot be replaced.
     pub unpatchable: Vec<u64>,
-    /// Candidates that turned out to be data, or to lie inside another instruction.
+    /// The number of candidates that are data, or that lie inside another instruction.
     pub false_candidates: usize,
 }
 
-/// The length of a jump to anywhere within two gibibytes.
+/// The length of a jump that reaches two gibibytes.
 pub(crate) const JUMP_BYTES: u64 = 5;
 const SYSCALL_BYTES: u64 = 2;
 /// The longest stretch without a table of functions that is decoded at a time.
@@ -108,8 +108,8 @@ fn search_segment(
         }
         match function.index_of(candidate) {
             None => findings.false_candidates += 1,
-            // Data between functions can look like a call. So there, a call counts only if its
-            // number is set before it.
+            // Data between functions can look like a call. So between functions, a call counts only
+            // if its number is set before it.
             Some(index)
                 if function.place == Place::Between && function.number_before(index).is_none() =>
             {
@@ -123,7 +123,7 @@ fn search_segment(
     }
 }
 
-/// Addresses of the bytes of a `syscall` instruction, wherever they are.
+/// Addresses of the bytes of a `syscall` instruction, anywhere in the segment.
 fn candidates<'a>(segment: &Segment<'a>) -> impl Iterator<Item = u64> + use<'a> {
     let (address, bytes) = (segment.address, segment.bytes);
     let mut from = 0;
@@ -139,7 +139,7 @@ fn candidates<'a>(segment: &Segment<'a>) -> impl Iterator<Item = u64> + use<'a> 
     })
 }
 
-/// The first place of `byte`, eight bytes at a time.
+/// Finds the first `byte`, eight bytes at a time.
 fn memchr(byte: u8, bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = 0x8080_8080_8080_8080;
@@ -165,8 +165,9 @@ fn sweep_around(candidate: u64, whole: &Range<u64>) -> Range<u64> {
     start..(start + SWEEP_BYTES).min(whole.end)
 }
 
-/// Where a function's first instruction is. For unwinders, the entry of glibc's `__restore_rt`
-/// starts one byte before it. Decoded from there, its instructions come out wrong.
+/// The address of a function's first instruction. For unwinders, the entry of glibc's
+/// `__restore_rt` starts one byte before the first instruction. Decoding from that byte would give
+/// wrong instructions.
 fn true_start(segment: &Segment<'_>, range: Range<u64>) -> Range<u64> {
     /// mov $15, %rax; syscall
     const RETURN_FROM_SIGNAL: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
@@ -185,13 +186,13 @@ struct Function<'a> {
     place: Place,
     code: &'a [u8],
     instructions: Vec<Instruction>,
-    /// The targets of its own branches.
+    /// The targets of the function's own branches.
     targets: Vec<u64>,
     vectors: bool,
 }
 
 impl<'a> Function<'a> {
-    /// Decodes another function, and reuses the memory of this one.
+    /// Decodes another function, and reuses the memory of this function.
     fn decode(mut self, segment: &Segment<'a>, range: Range<u64>) -> Self {
         let offset = |address: u64| (address - segment.address) as usize;
         let code = &segment.bytes[offset(range.start)..offset(range.end)];
@@ -243,8 +244,8 @@ impl<'a> Function<'a> {
         Some(Site { syscall, range, kind, number, vectors, relative })
     }
 
-    /// The number that the last move into `eax` before the call sets, if no branch leads in
-    /// between.
+    /// The number that the last move into `eax` before the call sets, if no branch leads between
+    /// the two.
     fn number_before(&self, index: usize) -> Option<u32> {
         for before in (index.saturating_sub(8)..index).rev() {
             if self.is_target(self.instructions[before + 1].ip()) {
@@ -261,8 +262,8 @@ impl<'a> Function<'a> {
         None
     }
 
-    /// Whether the instruction can be moved: it continues to the next one, and works elsewhere,
-    /// perhaps with an adjusted operand.
+    /// Whether the instruction can be moved: execution continues to the next instruction, and the
+    /// instruction works elsewhere, perhaps with an adjusted operand.
     fn movable(&self, instruction: &Instruction) -> bool {
         falls_through(instruction)
             && instruction.code() != Code::Syscall
@@ -287,7 +288,7 @@ impl<'a> Function<'a> {
         })
     }
 
-    /// Room among the instructions before the call, unless a branch leads between them.
+    /// The room among the instructions before the call, unless a branch leads between them.
     fn room_before(&self, index: usize) -> Option<(u64, Kind)> {
         let end = self.instructions[index].next_ip();
         let mut first = index;
@@ -305,7 +306,7 @@ impl<'a> Function<'a> {
         Some((self.instructions[first].ip(), kind))
     }
 
-    /// Room among the instructions after the call.
+    /// The room among the instructions after the call.
     fn room_after(&self, index: usize) -> Option<u64> {
         let start = self.instructions[index].ip();
         let mut last = index;
@@ -347,7 +348,7 @@ mod tests {
         find_sites(&Image { segments: alloc::vec![segment], functions: None, is_libc: false })
     }
 
-    /// Calls [`find`] with a table that says that the code is one function.
+    /// Calls [`find`] with a table that lists the code as one function.
     fn find_in_function(bytes: &[u8]) -> Findings {
         // A header at 0x2000: version 1, encodings, one entry, for 0x1000, described at 0x2020.
         let mut header = alloc::vec![1, 0x1b, 3, 0x3b, 0, 0, 0, 0, 1, 0, 0, 0];
@@ -363,7 +364,7 @@ mod tests {
 
     #[test]
     fn data_between_functions_is_no_call() {
-        // ret; what looks like a system call, with no number before it
+        // ret; the bytes of a system call, with no number before it
         assert_eq!(find(&[0xc3, 0x0f, 0x05, 0xc3]).sites.len(), 0);
     }
 
@@ -449,7 +450,8 @@ mod tests {
         assert!(!find(&[
             0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0x66, 0x0f, 0xef, 0xc0, 0x0f, 0x29, 0x04, 0x24, 0xc3,
         ]));
-        // mov $1,%eax; syscall; call; movaps %xmm0,(%rsp): a value after a call is not from before
+        // mov $1,%eax; syscall; call; movaps %xmm0,(%rsp): a value after a call does not come from
+        // before it
         assert!(!find(&[
             0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0xe8, 0, 0, 0, 0, 0x0f, 0x29, 0x04, 0x24, 0xc3,
         ]));

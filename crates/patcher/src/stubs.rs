@@ -11,20 +11,21 @@
 //!                          └────────────────────────  jmp end
 //! ```
 //!
-//! The dispatcher is entered with `rcx` at `after`. It reads the two addresses below it, and
-//! returns either to `after`, or to `raw` where the kernel itself must execute the call.
+//! A stub enters the dispatcher with `rcx` at `after`. The dispatcher reads the two addresses below
+//! `after`. The dispatcher returns to `after`, or to `raw` if the kernel itself must execute the
+//! call.
 
 use alloc::vec::Vec;
 
 use crate::image::Image;
 use crate::sites::{JUMP_BYTES, Kind, Site};
 
-/// No stub is longer.
+/// The length of the longest stub.
 pub const MAX_STUB_BYTES: usize = 96;
 /// Room for the two jumps to the entries, before the first stub.
 pub const THUNK_BYTES: usize = 32;
 
-/// Where stubs lead.
+/// The addresses that stubs lead to.
 #[derive(Debug, Clone, Copy)]
 pub struct Entries {
     /// The dispatcher, which keeps general registers.
@@ -33,12 +34,12 @@ pub struct Entries {
     pub vectors: u64,
 }
 
-/// What to write where.
+/// The bytes to write, and their addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Patch {
-    /// Bytes that replace bytes of the text, by address.
+    /// The bytes that replace bytes of the text, by address.
     pub writes: Vec<(u64, Vec<u8>)>,
-    /// The stubs. They must be placed at the address for which they were written.
+    /// The stubs. The stubs must be placed at the address for which they were written.
     pub stubs: Vec<u8>,
 }
 
@@ -72,7 +73,8 @@ fn append_stub(stubs: &mut Vec<u8>, site: &Site, code: &[u8], base: u64) -> Opti
     let thunk = base + if site.vectors { THUNK_BYTES as u64 / 2 } else { 0 };
     append_jump(stubs, base, thunk)?;
     let restart = if site.kind == Kind::Number { site.syscall } else { restart };
-    // If the instructions after the call have moved, the text has no address after the call.
+    // If the instructions after the call have moved, the text has no place after the call to return
+    // to.
     let returns_to = if site.kind == Kind::After { 0 } else { site.range.end };
     stubs.extend_from_slice(&restart.to_le_bytes());
     stubs.extend_from_slice(&returns_to.to_le_bytes());
@@ -83,8 +85,8 @@ fn append_stub(stubs: &mut Vec<u8>, site: &Site, code: &[u8], base: u64) -> Opti
     Some(())
 }
 
-/// Appends instructions of the text that stood at `from`, and adjusts the operands that depend on
-/// their address.
+/// Appends the instructions that stood at `from` in the text, and adjusts the operands that depend
+/// on their address.
 fn append_moved(stubs: &mut Vec<u8>, site: &Site, code: &[u8], from: u64, base: u64) -> Option<()> {
     let first = stubs.len();
     stubs.extend_from_slice(code);

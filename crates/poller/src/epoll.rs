@@ -10,16 +10,16 @@
 //!    every later arm ──▶ nothing to do
 //! ```
 //!
-//! A round costs O(ready descriptors). A descriptor is registered once in its life. To arm a
+//! A round costs O(ready descriptors). A descriptor is registered once in its life. Arming a
 //! registered descriptor costs no system call, and loses no report:
 //!
 //! * The kernel queues the descriptor each time bytes, room, an end or an error arrive. A
 //!   registration (ADD, MOD) queues it when something is there already.
-//! * The caller has attempted after the last report and found nothing left. So whatever makes the
-//!   descriptor ready arrives after that attempt, and its arrival queues the descriptor, whether
-//!   before `arm` or after.
-//! * A short read shows "nothing left" just as well, unless the end of the stream came with the
-//!   bytes. The end's edge is spent then, and no other follows. RDHUP tells, as
+//! * The caller has attempted after the last report and found nothing left. So the next bytes or
+//!   room come after that attempt. Their arrival queues the descriptor, whether before `arm` or
+//!   after.
+//! * A short read also shows that nothing is left, unless the end of the stream came with the
+//!   bytes. Then the end's edge is spent, and no other edge follows. RDHUP reports this case, as
 //!   [`Event::hangup`].
 //!
 //! Source: Davide Libenzi, Linux 2.5.44, 2002; epoll(7), "Questions and answers", 9.
@@ -45,12 +45,12 @@ const HANGUP: EventFlags = FAILED.union(EventFlags::RDHUP);
 /// Part of every registration.
 const ALWAYS: EventFlags = EventFlags::ET.union(EventFlags::RDHUP);
 
-/// Events taken in one round at most; the rest stay queued for the next one.
+/// The most events taken in one round. The rest stay queued for the next round.
 ///
-/// To report a socket, the kernel looks at it, and looks again when its bytes are taken. With
-/// thousands of sockets ready, a round of a thousand has left the second-level cache by then. A
-/// round of 64 has not. At 15,000 connections this saves 3 % of a request; a system call for each
-/// 64 costs some 5 ns.
+/// To report a socket, the kernel looks at it, and looks again when its bytes are taken. In a round
+/// of a thousand sockets, a socket has left the second-level cache before the second look. In a
+/// round of 64 it has not. At 15,000 connections this saves 3 % of a request. A system call for
+/// each 64 events costs some 5 ns.
 const BATCH: usize = 64;
 
 pub(crate) struct Epoll {
@@ -142,9 +142,9 @@ impl Epoll {
         let flags = EventFlags::from_bits_retain(u32::from(directions)) | ALWAYS;
         let add = || epoll::add(&self.descriptor, descriptor, data, flags);
         let modify = || epoll::modify(&self.descriptor, descriptor, data, flags);
-        // If the kernel's registration differs from ours, the kernel's counts. It differs if a file
-        // outlives its `forget`, because a forked child or a duplicate holds it, and then comes
-        // back under its old number.
+        // If the kernel's registration differs from ours, the kernel's counts. The two differ if a
+        // forked child or a duplicate keeps the file open after `forget`, and the file comes back
+        // under its old number.
         match if first { add() } else { modify() } {
             Err(Errno::EXIST) => modify(),
             Err(Errno::NOENT) => add(),
@@ -158,7 +158,8 @@ mod tests {
     use super::*;
     use std::os::fd::AsFd;
 
-    /// This breach of the contract need not be fatal: the kernel's ENOENT reveals it.
+    /// To close a descriptor without `forget` breaks the contract. But the kernel's ENOENT shows
+    /// it, and the poller recovers.
     #[test]
     fn a_token_whose_descriptor_was_closed_unsaid_is_registered_anew() -> io::Result<()> {
         let mut poller = Epoll::new()?;

@@ -1,7 +1,7 @@
 //! "Wake me when": readiness from select, poll, epoll or io_uring behind one trait, and timers.
 //!
-//! An event loop first *tries* its read or write. Only when the kernel answers "would block" does
-//! it ask a [`Poller`] to report the moment from which trying again makes sense:
+//! An event loop first *tries* its read or write. If the kernel answers "would block", the loop
+//! asks a [`Poller`] to report when another attempt makes sense:
 //!
 //! ```text
 //!    a task                     the loop                        the poller       the kernel
@@ -34,9 +34,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Each poller is one file; three have the same functions in the same order, so that two can be
-//! compared by eye. The fourth, [`Ring`], is a folder: it also performs operations. To add a
-//! poller, write a file, and add a variant, a row and a place in `ALL` to [`Kind`].
+//! Each poller is one file. Three of them have the same functions in the same order, so that a
+//! reader can compare two files. The fourth, [`Ring`], is a folder: it also performs operations. To
+//! add a poller, write a file, and add a variant, a row and a place in `ALL` to [`Kind`].
 //!
 //! System calls are made through rustix's raw Linux back-end. Nothing here prints, sleeps, starts a
 //! thread or has a thread-local, because a preloaded library that interposes such functions uses
@@ -67,26 +67,25 @@ use rustix::io::Errno;
 /// A poller belongs to one kernel thread. A descriptor has one token, from its first
 /// [`arm`](Poller::arm) to its [`forget`](Poller::forget), and a token has one descriptor.
 pub trait Poller {
-    /// Asks for a report once `descriptor` can be read or written.
+    /// Asks for a report when `descriptor` can be read or written.
     ///
     /// The caller has just attempted that direction, with no [`wait`](Poller::wait) in between, and
-    /// the attempt left nothing behind. That means that the attempt would have blocked, or that it
-    /// read fewer bytes than the buffer holds and no event has yet said [`hangup`](Event::hangup).
-    /// Then the poller reports at least one event with this token and direction, for readiness that
-    /// is there already or that comes later. One `arm` buys one report: the woken task attempts
-    /// again, and arms again where that would block. Arming again before the report changes
-    /// nothing.
+    /// the attempt left nothing behind. Either the attempt would have blocked, or it read fewer
+    /// bytes than the buffer holds and no event has yet said [`hangup`](Event::hangup). Then the
+    /// poller reports at least one event with this token and direction, for present or later
+    /// readiness. One `arm` gives one report. The woken task attempts again, and arms again if the
+    /// attempt would block. Arming again before the report changes nothing.
     ///
     /// Level-triggered pollers (select, poll) disarm the direction as they report it. The
-    /// edge-triggered one (epoll) keeps its registration for the descriptor's life, so that arming
-    /// again costs no system call; `epoll.rs` tells why that loses nothing.
+    /// edge-triggered poller (epoll) keeps a descriptor's registration until it closes, so that
+    /// arming again costs no system call. `epoll.rs` says why this loses no report.
     ///
     /// The descriptor must be a socket, a pipe, an eventfd or the like: epoll refuses regular
     /// files (EPERM).
     ///
     /// # Errors
     ///
-    /// The kernel's, from epoll_ctl(2) only: ENOMEM, or ENOSPC where the user has reached
+    /// The kernel's, from epoll_ctl(2) only: ENOMEM, or ENOSPC if the user has reached
     /// `/proc/sys/fs/epoll/max_user_watches`. Nothing is armed then.
     fn arm(
         &mut self,
@@ -97,18 +96,18 @@ pub trait Poller {
 
     /// Ends the watch over `descriptor`, in O(1); the caller closes it next.
     ///
-    /// Required before a descriptor that was ever armed is closed. Without it select fails with
-    /// EBADF, poll watches the next descriptor of that number, and epoll takes the token's next
+    /// Call it before you close a descriptor that was ever armed. Otherwise select fails with
+    /// EBADF, and poll watches the next descriptor of that number. epoll takes the token's next
     /// descriptor for registered. The close should drop the last reference to the open file, which
     /// ends epoll's registration without a system call. If a forked child holds another reference,
     /// the token may go on receiving spurious events.
     ///
-    /// The token may be used again at once. Events that were collected for it before then reach
-    /// its new user, as spurious ones.
+    /// The token may be used again at once. Events that were collected earlier reach the token's
+    /// new user as spurious events.
     fn forget(&mut self, descriptor: BorrowedFd<'_>, token: Token);
 
-    /// Like [`forget`](Poller::forget), for a descriptor with duplicates (by dup(2)): the close
-    /// will not drop the last reference to the open file. It costs epoll one more system call.
+    /// Like [`forget`](Poller::forget), for a descriptor with duplicates (by dup(2)). Its close
+    /// does not drop the last reference to the open file. epoll makes one more system call.
     fn forget_duplicate(&mut self, descriptor: BorrowedFd<'_>, token: Token) {
         self.forget(descriptor, token);
     }
@@ -117,9 +116,9 @@ pub trait Poller {
     /// replaces the contents of `events` by the reports.
     ///
     /// A token may appear more than once. epoll reports at most 64 events, and the rest in the next
-    /// round. The list is empty when the timeout passed or a signal came (EINTR). The timeout is
-    /// otherwise never cut short: epoll rounds it up to a millisecond, select and poll take it to
-    /// the nanosecond. A timeout of zero looks and does not sleep.
+    /// round. The list is empty if the timeout passed or a signal came (EINTR). Otherwise the wait
+    /// never ends early. epoll rounds the timeout up to a millisecond; select and poll take it to
+    /// the nanosecond. With a timeout of zero, `wait` does not sleep.
     ///
     /// # Errors
     ///
@@ -162,18 +161,19 @@ pub struct Event {
     /// The peer has shut down, or the connection failed: the end may follow directly after the
     /// bytes.
     ///
-    /// From here on a short read no longer proves that the descriptor is empty. So the reader must
-    /// go on to the end or to "would block" before it arms. This matters only to an edge-triggered
-    /// poller: this event may have been its one report of the end. A level-triggered poller reports
-    /// an end at every `arm`, and may leave this false. poll sets it because it knows; select
-    /// cannot tell.
+    /// After this event, a short read no longer proves that the descriptor is empty. So the reader
+    /// must go on to the end or to "would block" before it arms. The flag matters only to an
+    /// edge-triggered poller: this event may have been its one report of the end. A level-triggered
+    /// poller reports an end at every `arm`, and may leave the flag false. poll sets the flag;
+    /// select cannot know of a hang-up.
     pub hangup: bool,
 }
 
-/// The pollers there are.
+/// A kind of poller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// select(2), with bitmaps of any size: the kernel's call has no limit, libc's `fd_set` has.
+    /// select(2), with bitmaps of any size: libc's `fd_set` has a limit, the kernel's call has
+    /// none.
     Select,
     /// poll(2).
     Poll,
@@ -216,7 +216,7 @@ impl Kind {
     ///
     /// # Errors
     ///
-    /// The kernel's: EMFILE, ENFILE or ENOMEM from epoll_create1(2). Select and poll need nothing.
+    /// The kernel's: EMFILE, ENFILE or ENOMEM from epoll_create1(2). select and poll do not fail.
     pub fn open(self) -> io::Result<Box<dyn Poller>> {
         (self.row().open)()
     }

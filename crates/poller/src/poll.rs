@@ -1,4 +1,4 @@
-//! poll(2): a list of what is armed, handed to the kernel and scanned at every round.
+//! poll(2): the kernel gets the list of armed descriptors, and scans it in every round.
 //!
 //! ```text
 //!    token        0 1 2 …
@@ -10,9 +10,9 @@
 //!    watches    [ token  0 8 2 ]      the token of an entry, and what is armed
 //! ```
 //!
-//! A round costs O(armed descriptors), in the kernel and here, whatever their numbers. An entry
+//! A round costs O(armed descriptors), in the kernel and here, for any descriptor numbers. An entry
 //! leaves the lists with its last armed direction. The system call reports errors and hang-ups even
-//! of an entry that asks for nothing, so an entry left behind would make the loop spin.
+//! for an entry that asks for nothing. So an entry left behind would make the loop spin.
 //!
 //! Source: System V Release 3, 1986; poll(2).
 
@@ -28,10 +28,11 @@ use crate::{Direction, Event, Poller, Token, timespec};
 pub(crate) const SUMMARY: &str =
     "a list of what is armed; a round costs O(armed descriptors) (System V, 1986)";
 
-/// RDHUP rides with IN: an end of stream is readable, so both are disarmed by the same report.
+/// RDHUP goes with IN: an end of stream is readable, so one report disarms both.
 const READ: PollFlags = PollFlags::IN.union(PollFlags::RDHUP);
 const WRITE: PollFlags = PollFlags::OUT;
-/// What the kernel reports unasked. NVAL: closed without `forget`, the attempt will say EBADF.
+/// What the kernel reports unasked. NVAL: the descriptor was closed without `forget`, and the next
+/// attempt fails with EBADF.
 const FAILED: PollFlags = PollFlags::HUP.union(PollFlags::ERR).union(PollFlags::NVAL);
 const HANGUP: PollFlags = FAILED.union(PollFlags::RDHUP);
 
@@ -39,8 +40,8 @@ const HANGUP: PollFlags = FAILED.union(PollFlags::RDHUP);
 const NOWHERE: u32 = u32::MAX;
 
 pub(crate) struct Poll {
-    /// The entries that the kernel sees. `watches` runs parallel to them, and the kernel does not
-    /// see it.
+    /// The entries that the kernel sees. `watches` has the same order, and the kernel does not see
+    /// it.
     entries: Vec<PollFd<'static>>,
     watches: Vec<Watch>,
     /// The position of each token in those lists.
@@ -99,8 +100,8 @@ impl Poller for Poll {
             Err(Errno::INTR) => 0,
             Err(error) => return Err(error.into()),
         };
-        // Backwards: removing an entry moves the last one into its place, and the last one has been
-        // seen already.
+        // The loop goes backwards: removing an entry moves the last entry, which has been seen
+        // already, into its place.
         let mut position = self.entries.len();
         while ready > 0 {
             position -= 1;
@@ -123,7 +124,7 @@ impl Poller for Poll {
 }
 
 impl Poll {
-    /// Arms exactly the directions in `armed`; with none the entry goes.
+    /// Arms exactly the directions in `armed`; with none, removes the entry.
     fn set(&mut self, position: usize, armed: PollFlags) {
         if armed.is_empty() {
             self.entries.swap_remove(position);
@@ -143,9 +144,9 @@ impl Poll {
 /// The entry that asks the kernel about descriptor `number`.
 fn entry(number: RawFd, armed: PollFlags) -> PollFd<'static> {
     // SAFETY: the number came from a `BorrowedFd`, and `Poller::forget` removes the entry before
-    // that descriptor is closed. For a descriptor closed in breach of that, the kernel answers NVAL
-    // or looks at the readiness of its successor. It touches neither the successor's data nor our
-    // memory.
+    // that descriptor is closed. If a caller breaks this rule, the kernel answers NVAL or looks at
+    // the readiness of the descriptor's successor. The kernel touches neither the successor's data
+    // nor our memory.
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
     PollFd::from_borrowed_fd(descriptor, armed)
 }

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! A round costs O(highest descriptor), in the kernel and here, though 64 numbers share a word. The
-//! famous limit of 1,024 descriptors is libc's `fd_set`; the kernel takes bitmaps of any size, and
-//! so does this poller. The poller cannot tell a hang-up from data: [`Event::hangup`] stays false,
-//! which a level-triggered poller may do.
+//! known limit of 1,024 descriptors is that of libc's `fd_set`. The kernel takes bitmaps of any
+//! size, and this poller uses them. select(2) cannot tell a hang-up from data. So [`Event::hangup`]
+//! stays false, as it may with a level-triggered poller.
 //!
 //! Source: 4.2BSD, 1983; select(2).
 
@@ -32,7 +32,7 @@ pub(crate) const SUMMARY: &str =
 pub(crate) struct Select {
     read: Set,
     write: Set,
-    /// The token of each descriptor, by number. It has a meaning only if one of the sets has the
+    /// The token of each descriptor, by number. An entry is valid only if one of the sets has the
     /// descriptor's bit.
     tokens: Vec<Token>,
 }
@@ -128,8 +128,9 @@ fn select(
     write: &mut [FdSetElement],
     timeout: Option<Timespec>,
 ) -> rustix::io::Result<i32> {
-    // SAFETY: rustix asks that the descriptors be open. They are, because `Poller::forget` is
-    // called before a close. For one closed in breach of that, the kernel answers EBADF or looks at
-    // the readiness of its successor. It touches neither the successor's data nor our memory.
+    // SAFETY: rustix asks that the descriptors be open. The descriptors are open, because
+    // `Poller::forget` is called before a close. If a caller breaks this rule, the kernel answers
+    // EBADF or looks at the readiness of the descriptor's successor. The kernel touches neither the
+    // successor's data nor our memory.
     unsafe { rustix::event::select(bound, Some(read), Some(write), None, timeout.as_ref()) }
 }

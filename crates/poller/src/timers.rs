@@ -11,10 +11,10 @@
 //! ```
 //!
 //! A deadline's level is the highest digit, in base 64, in which it differs from the current tick.
-//! Its slot is that digit. So everything at a level comes before everything above it. The first
-//! slot to come up is the first occupied slot of the lowest occupied level. A bitmap for each level
-//! finds it, and empty slots cost nothing however long the loop slept. When a slot of an upper
-//! level comes up, its entries move down. Each entry does so at most once per level.
+//! Its slot is that digit. So everything at a level comes before everything above it. The next slot
+//! to come up is the first occupied slot of the lowest occupied level. A bitmap for each level
+//! finds that slot. Empty slots cost nothing, however long the loop slept. When a slot of an upper
+//! level comes up, its entries move down. An entry moves down at most once per level.
 //!
 //! A server moves its idle time-out forward at each request and hardly ever sees it expire, so the
 //! wheel is lazy. Moving a deadline further away only stores it, and clearing stores "never". The
@@ -57,7 +57,7 @@ pub struct Timers {
     occupied_slots: [u64; LEVELS],
     /// The first id in each slot.
     heads: [u32; LEVELS * SLOTS],
-    /// What is known of each id.
+    /// The entry of each id.
     entries: Vec<Entry>,
 }
 
@@ -107,7 +107,7 @@ impl Timers {
         }
     }
 
-    /// Gives `id` a deadline, in place of the one that it may have.
+    /// Gives `id` a deadline, in place of an earlier one.
     ///
     /// A deadline in the past fires at the next [`expire`](Timers::expire). A deadline more than
     /// 139 years away fires after that time.
@@ -121,13 +121,13 @@ impl Timers {
         }
     }
 
-    /// The deadline of `id`, rounded up to a tick, if it has one.
+    /// The deadline of `id`, if there is one, rounded up to a tick.
     pub fn deadline(&self, id: u32) -> Option<Instant> {
         let entry = self.entries.get(id as usize).filter(|entry| entry.deadline != NEVER)?;
         self.start.checked_add(Duration::from_millis(entry.deadline))
     }
 
-    /// Takes away the deadline of `id`, if it has one.
+    /// Clears the deadline of `id`, if there is one.
     #[inline]
     pub fn clear(&mut self, id: u32) {
         if let Some(entry) = self.entries.get_mut(id as usize) {
@@ -137,8 +137,8 @@ impl Timers {
 
     /// When to call [`expire`](Timers::expire) next; `None` when there is nothing to wait for.
     ///
-    /// It is never later than the first deadline, rounded up to its tick. It may be earlier. Then
-    /// the wheel moves entries, or finds a cleared or moved deadline, and fires nothing.
+    /// The instant is never later than the first deadline, rounded up to its tick. It may be
+    /// earlier: then `expire` only moves entries, or finds a cleared or moved deadline.
     #[inline]
     pub fn next_expiry(&self) -> Option<Instant> {
         self.first().map(|(turn, _)| self.start + Duration::from_millis(turn))
@@ -147,8 +147,8 @@ impl Timers {
     /// Replaces the contents of `fired` by the ids with expired deadlines, and clears these
     /// deadlines.
     ///
-    /// They come roughly in the order of their deadlines. The cost is proportional to the entries
-    /// of the slots that came up, however far `now` has moved.
+    /// The ids come roughly in the order of their deadlines. The cost is proportional to the
+    /// entries of the slots that came up, however far `now` has moved.
     pub fn expire(&mut self, now: Instant, fired: &mut Vec<u32>) {
         fired.clear();
         let now = self.tick_before(now);
@@ -199,7 +199,8 @@ impl Timers {
 
     /// Puts an unlinked entry at the head of the list of its slot.
     fn link(&mut self, id: u32, deadline: u64) {
-        // A deadline in the past comes up at once: the slot of the current tick is looked at again.
+        // A deadline in the past fires at the next `expire`, which looks at the current tick's slot
+        // again.
         let tick = deadline.max(self.current);
         let highest_difference = ((tick ^ self.current) | 1).ilog2();
         let level = highest_difference / SLOT_BITS;

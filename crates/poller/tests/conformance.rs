@@ -1,5 +1,5 @@
-//! One body of promises, kept by every poller: each test runs once per kind, and its name says
-//! which (`epoll::peer_close_is_reported`).
+//! The promises of every poller. Each test runs once per kind, and its name says which kind
+//! (`epoll::peer_close_is_reported`).
 
 mod common;
 
@@ -15,10 +15,10 @@ use rustix::net::{Shutdown, shutdown};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Long enough for any machine, short enough for a test that will fail anyway.
+/// The limit after which a wait counts as failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs each function of the body under each poller.
+/// Makes a test of each function under each poller.
 macro_rules! every_poller {
     ($($test:ident),* $(,)?) => {
         every_poller!(@module select, Kind::Select, $($test),*);
@@ -26,7 +26,7 @@ macro_rules! every_poller {
         every_poller!(@module epoll, Kind::Epoll, $($test),*);
         every_poller!(@module uring, Kind::Uring, $($test),*);
 
-        /// A poller in the registry must also stand in the list above.
+        /// The list above must name every poller of the registry.
         #[test]
         fn every_kind_is_tested() {
             assert_eq!(Kind::ALL, [Kind::Select, Kind::Poll, Kind::Epoll, Kind::Uring]);
@@ -120,14 +120,14 @@ fn writable_after_a_drain_by_a_peer_that_has_ended_its_side(
     Ok(())
 }
 
-/// Streams messages through one descriptor, as a connection does in its life.
+/// Sends many messages through one descriptor, as a long connection does.
 fn nothing_is_lost_over_many_rounds(mut poller: Box<dyn Poller>) -> io::Result<()> {
     const ROUNDS: usize = 2_000;
     let (near, far) = pair()?;
     let (mut sent, mut received) = (0, 0);
     for round in 0..ROUNDS {
         let message = &[7; 100][..1 + round % 100];
-        // The bytes come before arm in one half of the rounds, after it in the other.
+        // The bytes come before `arm` in half of the rounds, and after `arm` in the others.
         if round % 2 == 0 {
             sent += rustix::io::write(&far, message)?;
         }
@@ -171,7 +171,7 @@ fn peer_close_is_reported(mut poller: Box<dyn Poller>) -> io::Result<()> {
     Ok(())
 }
 
-/// The trap of the short read: the end came with the bytes, and its edge is spent.
+/// The end of the stream came with the bytes of a short read, so its edge is spent.
 fn peer_close_after_the_last_bytes_is_reported(mut poller: Box<dyn Poller>) -> io::Result<()> {
     let (near, far) = pair()?;
     poller.arm(near.as_fd(), Token(0), Direction::Read)?;
@@ -202,7 +202,7 @@ fn reset_is_reported_both_ways(mut poller: Box<dyn Poller>) -> io::Result<()> {
     Ok(())
 }
 
-/// A pipe tells a hang-up without IN, and an error without OUT: the report must imply them.
+/// A pipe reports a hang-up without IN, and an error without OUT. The poller must add them.
 fn a_broken_pipe_is_reported_both_ways(mut poller: Box<dyn Poller>) -> io::Result<()> {
     let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::NONBLOCK)?;
     poller.arm(reader.as_fd(), Token(0), Direction::Read)?;
@@ -229,7 +229,8 @@ fn one_arm_buys_one_report(mut poller: Box<dyn Poller>) -> io::Result<()> {
     Ok(())
 }
 
-/// poll(2) reports a hang-up even where nothing is asked: the entry must be gone by then.
+/// poll(2) reports a hang-up even if the entry asks for nothing. So the poller must remove the
+/// entry.
 fn an_idle_descriptor_whose_peer_left_does_not_spin(mut poller: Box<dyn Poller>) -> io::Result<()> {
     let (near, far) = pair()?;
     poller.arm(near.as_fd(), Token(0), Direction::Read)?;
@@ -239,7 +240,7 @@ fn an_idle_descriptor_whose_peer_left_does_not_spin(mut poller: Box<dyn Poller>)
     Ok(())
 }
 
-/// To report connections is not to accept them, whatever the poller can do by itself.
+/// A poller that reports connections must not accept them, even if it can.
 fn connections_stay_with_an_armed_listener(mut poller: Box<dyn Poller>) -> io::Result<()> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     listener.set_nonblocking(true)?;
@@ -294,7 +295,7 @@ fn forgetting_what_was_never_armed(mut poller: Box<dyn Poller>) -> io::Result<()
     Ok(())
 }
 
-/// The kernel's epoll still has this one, so that registering it anew says EEXIST.
+/// The kernel's epoll still has this descriptor, so a new registration fails with EEXIST.
 fn forgotten_but_still_open(mut poller: Box<dyn Poller>) -> io::Result<()> {
     let (near, far) = pair()?;
     poller.arm(near.as_fd(), Token(0), Direction::Read)?;
@@ -320,7 +321,7 @@ fn one_ready_among_many(mut poller: Box<dyn Poller>) -> io::Result<()> {
         while read_once(near, 10)?.is_some() {}
         poller.arm(near.as_fd(), Token(token), Direction::Read)?;
     }
-    // And all of them at once.
+    // Then all descriptors become ready at once.
     for (_, far) in &pairs {
         rustix::io::write(far, b"x")?;
     }
@@ -358,7 +359,7 @@ fn zero_timeout_looks_and_returns(mut poller: Box<dyn Poller>) -> io::Result<()>
     Ok(())
 }
 
-/// Only a lower bound: a loaded machine may wake us late.
+/// Checks a lower bound only: a loaded machine may wake the test late.
 fn timeouts_are_never_cut_short(mut poller: Box<dyn Poller>) -> io::Result<()> {
     let mut events = Vec::new();
     for timeout in [1, 300_000, 1_000_001, 2_500_000].map(Duration::from_nanos) {
@@ -388,14 +389,14 @@ fn names_are_parsed_and_printed() {
     assert_eq!(error.to_string(), problem);
 }
 
-/// What is ready now.
+/// Returns the events that are ready now.
 fn look(poller: &mut dyn Poller) -> io::Result<Vec<Event>> {
     let mut events = Vec::new();
     poller.wait(Some(Duration::ZERO), &mut events)?;
     Ok(events)
 }
 
-/// Waits for the report of `direction`, past the spurious ones.
+/// Waits for the report of `direction`, and skips spurious ones.
 fn await_report(poller: &mut dyn Poller, token: Token, direction: Direction) -> io::Result<Event> {
     let deadline = Instant::now() + PATIENCE;
     let mut events = Vec::new();
@@ -408,14 +409,14 @@ fn await_report(poller: &mut dyn Poller, token: Token, direction: Direction) -> 
     panic!("the report of {token:?}, {direction:?} is lost");
 }
 
-/// Raises the soft limit, often 1,024, for those tests that need more.
+/// Raises the soft limit, often 1,024, for tests that need more.
 fn allow_descriptors() -> io::Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
-/// Two ends of a loopback connection; only TCP can be reset.
+/// Two ends of a loopback connection; only TCP connections can be reset.
 fn tcp_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     let near = std::net::TcpStream::connect(listener.local_addr()?)?;

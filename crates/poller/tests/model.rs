@@ -21,11 +21,11 @@ enum Step {
     Drain(usize),
     /// The peer shuts down its sending direction.
     Shutdown(usize),
-    /// A task reads into a buffer of this size, until that comes up short; then it arms.
+    /// A task reads into a buffer of this size until a read is short, and then arms.
     Read(usize, usize),
-    /// A task writes until that would block; then it arms.
+    /// A task writes until a write would block, and then arms.
     Write(usize),
-    /// The connection is closed and another takes its token, and usually its number.
+    /// The connection closes. Another takes its token, and usually its number.
     Replace(usize),
     /// The loop collects events.
     Wait,
@@ -74,8 +74,7 @@ impl Connection {
         })
     }
 
-    /// A task's read. It reads to the end, to "would block", or to a short read where that is
-    /// enough.
+    /// Reads as a task does: to the end, to "would block", or to a short read if that is enough.
     fn read(&mut self, size: usize) -> io::Result<()> {
         loop {
             match read_once(&self.near, size)? {
@@ -107,7 +106,7 @@ impl Connection {
     }
 }
 
-/// Plays the steps; panics where the poller breaks a promise.
+/// Plays the steps. Panics if the poller breaks a promise.
 fn play(poller: &mut dyn Poller, steps: &[Step]) -> io::Result<()> {
     let mut connections =
         (0..CONNECTIONS).map(|_| Connection::new()).collect::<io::Result<Vec<_>>>()?;
@@ -161,7 +160,7 @@ fn token(which: usize) -> Token {
     Token(which as u32)
 }
 
-/// Plays under one kind, which may be missing here.
+/// Plays under one kind, if this machine can run it.
 fn play_under(kind: Kind, steps: &[Step]) {
     match kind.unavailable() {
         Some(reason) => {

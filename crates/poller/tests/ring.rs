@@ -1,4 +1,4 @@
-//! What a ring performs, besides reporting readiness as every poller does (`conformance.rs`).
+//! The operations of a ring. `conformance.rs` tests its reports of readiness.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use duality_poller::{Direction, Kind, Poller, Token};
 
-/// Long enough for any machine, short enough for a test that will fail anyway.
+/// The limit after which a wait counts as failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A ring, unless this machine has none.
@@ -61,10 +61,10 @@ fn try_receive(
     buffer: &mut [u8],
 ) -> io::Result<usize> {
     let mut room = vec![MaybeUninit::uninit(); buffer.len()];
-    // SAFETY: no test closes a descriptor before a wait has passed on what names it.
+    // SAFETY: no test closes a descriptor before a wait has passed on the requests that name it.
     let count = unsafe { poller.ring().unwrap().receive(descriptor.as_fd(), token, &mut room) }?;
     for (to, from) in buffer.iter_mut().zip(&room[..count]) {
-        // SAFETY: the ring has written so many.
+        // SAFETY: the ring has written so many bytes.
         *to = unsafe { from.assume_init() };
     }
     Ok(count)
@@ -79,7 +79,8 @@ fn send_all(
     while !bytes.is_empty() {
         let count = complete(poller, descriptor, token, Direction::Write, |poller| {
             let bytes = [IoSlice::new(bytes)];
-            // SAFETY: no test closes a descriptor before a wait has passed on what names it.
+            // SAFETY: no test closes a descriptor before a wait has passed on the requests that
+            // name it.
             unsafe {
                 let ring = poller.ring().unwrap();
                 ring.send(descriptor.as_fd(), token, &bytes)
@@ -112,11 +113,12 @@ fn a_ring_that_is_told_to_stop_accepts_no_more() -> io::Result<()> {
     let listener = OwnedFd::from(listener);
     let _first: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
     complete(&mut *poller, &listener, Token(0), Direction::Read, |poller| {
-        // SAFETY: no test closes a descriptor before a wait has passed on what names it.
+        // SAFETY: no test closes a descriptor before a wait has passed on the requests that name
+        // it.
         unsafe { poller.ring().unwrap().accept(listener.as_fd(), Token(0)) }
     })?;
     poller.ring().unwrap().stop_accepting(Token(0));
-    // The end of accepting is an event, as a connection is.
+    // The ring reports the end of accepting as an event.
     poller.wait(Some(PATIENCE), &mut Vec::new())?;
     let before = std::iter::from_fn(|| poller.ring().unwrap().accepted_before(Token(0))).count();
     assert_eq!(before, 19);
@@ -126,7 +128,7 @@ fn a_ring_that_is_told_to_stop_accepts_no_more() -> io::Result<()> {
     for _ in 0..5 {
         queue.accept()?;
     }
-    // From now on the ring says when there is one.
+    // From now on, the ring only reports connections.
     poller.arm(listener.as_fd(), Token(0), Direction::Read)?;
     let _last = TcpStream::connect(address)?;
     let mut events = Vec::new();
@@ -143,7 +145,8 @@ fn connections_are_accepted_one_after_the_other() -> io::Result<()> {
     let listener = OwnedFd::from(listener);
     let accept = |poller: &mut dyn Poller| {
         complete(poller, &listener, Token(0), Direction::Read, |poller| {
-            // SAFETY: no test closes a descriptor before a wait has passed on what names it.
+            // SAFETY: no test closes a descriptor before a wait has passed on the requests that
+            // name it.
             unsafe { poller.ring().unwrap().accept(listener.as_fd(), Token(0)) }
         })
     };
@@ -230,7 +233,7 @@ fn what_was_sent_arrives_before_the_end() -> io::Result<()> {
         });
         send_all(&mut *poller, &near, Token(5), &all)?;
         poller.ring().unwrap().close(near, Token(5));
-        // The end comes with the rounds that follow, or with that of the ring.
+        // The end comes in later rounds, or at the end of the ring.
         while !reading.is_finished() {
             poller.wait(Some(Duration::from_millis(10)), &mut Vec::new())?;
         }
@@ -252,7 +255,7 @@ fn the_last_words_are_sent_when_the_ring_ends() -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes for a token's last descriptor do not reach its next one.
+/// Bytes for a token's last descriptor do not reach its next descriptor.
 #[test]
 fn a_token_is_used_again() -> io::Result<()> {
     let Some(mut poller) = ring() else { return Ok(()) };
@@ -264,7 +267,7 @@ fn a_token_is_used_again() -> io::Result<()> {
         far.write_all(&[round])?;
         assert_eq!(receive(&mut *poller, &near, Token(0), &mut buffer)?, 1);
         assert_eq!(buffer[0], round);
-        // Comes too late for this one.
+        // These bytes come too late for this descriptor.
         far.write_all(b"late")?;
         poller.ring().unwrap().close(near, Token(0));
     }

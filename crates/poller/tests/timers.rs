@@ -1,4 +1,4 @@
-//! The timing wheel against a sorted map: never early, never lost, at most a tick late.
+//! Tests the timing wheel against a sorted map: never early, never lost, at most a tick late.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,11 +18,11 @@ enum Step {
     Clear(u32),
     /// Lets so much time pass, then expires.
     Advance(Duration),
-    /// Sleeps for as long as the wheel allows, then expires; so many times.
+    /// So many times: sleeps for as long as the wheel allows, then expires.
     Follow(usize),
 }
 
-/// Any duration up to two months, with a bias for the short and for the edges of slots. All the
+/// Any duration up to two months, with a bias for short ones and for the edges of slots. All the
 /// steps of a run together stay well within the wheel's horizon of 139 years.
 fn duration() -> impl Strategy<Value = Duration> {
     prop_oneof![
@@ -45,7 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The wheel, the map that says what it must do, and their common clock.
+/// The wheel, the map of expected deadlines, and their common clock.
 struct Pair {
     start: Instant,
     now: Instant,
@@ -85,7 +85,7 @@ impl Pair {
         self.check_next_expiry();
     }
 
-    /// Never late: to sleep until then must not miss the first deadline's tick.
+    /// A sleep until the next expiry must not miss the first deadline's tick.
     fn check_next_expiry(&self) {
         if let Some(&first) = self.model.values().min() {
             let next = self.timers.next_expiry().expect("there is a deadline to wait for");
@@ -124,7 +124,7 @@ proptest! {
                 }
             }
         }
-        // Whatever is left fires, after a bounded number of sleeps.
+        // All remaining timers fire after a bounded number of sleeps.
         let sleeps = 12 * 7 * 2;
         for _ in 0..sleeps {
             let Some(next) = pair.timers.next_expiry() else { break };
@@ -170,7 +170,8 @@ fn a_past_deadline_fires_at_the_next_expire() {
     assert_eq!(fired, [3]);
 }
 
-/// The idle time-out of a busy connection: moved at each request, looked at once a minute.
+/// The idle time-out of a busy connection: each request moves it, and the wheel looks at it once a
+/// minute.
 #[test]
 fn a_deadline_that_keeps_moving_away_is_left_in_peace() {
     let now = Instant::now();
@@ -218,7 +219,7 @@ fn slots_shared_by_many_ids_lose_nobody() {
     for id in 0..10_000 {
         timers.set(id, now + Duration::from_secs(u64::from(id % 7)));
     }
-    // Out of the tail, the middle and the head of the lists; the second time next to the first.
+    // Removes entries from the tail, the middle and the head of the lists.
     for remainder in [0, 2] {
         for id in (0..10_000).filter(|id| id % 3 == remainder) {
             timers.set(id, now);
@@ -237,7 +238,7 @@ fn slots_shared_by_many_ids_lose_nobody() {
     assert!(seen.iter().all(|&count| count == 1));
 }
 
-/// No number of days, and no leap over them, costs more than the entries involved.
+/// The cost depends on the entries involved, not on the days that pass.
 #[test]
 fn far_deadlines_and_long_sleeps() {
     let now = Instant::now();

@@ -84,7 +84,7 @@ fn measure_sleeps(threads: usize) {
 }
 
 struct Ring {
-    /// Wakes that are left in this run.
+    /// Wakes that remain in this run.
     left: AtomicU64,
     ended: AtomicU64,
     done: AtomicU64,
@@ -288,7 +288,7 @@ impl Bare {
     }
 }
 
-/// Sends the tokens round until so many wakes are done.
+/// Sends the tokens round until this many wakes are done.
 async fn round(ring: &Ring, first: &[Waker], wakes: u64) {
     let mut begun = false;
     poll_fn(|context| {

@@ -1,5 +1,5 @@
-//! What users of std and tokio expect beside streams, in every world: host names, halves, lines,
-//! datagrams, ticks, one value, aborted tasks.
+//! Conveniences that users of std and tokio expect beside streams, in every world: host names,
+//! halves, lines, datagrams, ticks, one value, aborted tasks.
 
 use std::net::{Shutdown, SocketAddr};
 

@@ -72,7 +72,7 @@ fn run_in(world: &str, body: impl Future<Output = ()> + 'static) {
     EventLoop::new(Kind::Epoll.open().unwrap(), world).unwrap().run(body);
 }
 
-/// Not a test by itself: what the processes of the tests run.
+/// No test by itself: the processes of the tests run this function.
 #[test]
 fn case() {
     let Ok(case) = std::env::var(CASE) else { return };

@@ -53,7 +53,7 @@ fn a_hundred_thousand_threads_are_alive_and_each_is_woken_once() {
         while turns.load(Ordering::Relaxed) < ALL {
             task::yield_now().await;
         }
-        // They have ended, so a late wake reaches neither them nor a task that came after them.
+        // The tasks have ended, so a late wake reaches neither them nor a later task.
         wakers.iter().for_each(Waker::wake_by_ref);
         task::yield_now().await;
         seen.set(turns.load(Ordering::Relaxed));

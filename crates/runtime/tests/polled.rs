@@ -82,7 +82,7 @@ async fn bytes_go_both_ways_by_polling() {
     join!(echo, ask, hear);
 }
 
-/// As a library does: it returns `Pending` to the task, and nothing is around it.
+/// Polls as a library does: it returns `Pending` to the task, without a wrapper.
 async fn a_poll_that_is_pending_is_woken_without_a_gather() {
     let (mut client, mut server) = pair().await;
     let write = task::spawn(async move {
@@ -99,7 +99,7 @@ async fn a_poll_that_is_pending_is_woken_without_a_gather() {
 async fn a_time_limit_counts_from_the_first_poll() {
     let (_client, mut server) = pair().await;
     server.set_read_timeout(Some(4 * MOMENT)).unwrap();
-    // It is polled more often than that, and ends nevertheless.
+    // The future is polled more often, and ends nevertheless.
     let kind = gather(async {
         let mut room = [0; 8];
         let mut ticks = pin!(async {
@@ -159,8 +159,8 @@ impl Raw for TcpStream {
     }
 }
 
-/// A drain ends a straight-line read of an accepted connection also within a gather. It ends no
-/// poll-style read, and tells what waits for it.
+/// A drain ends a straight-line read of an accepted connection also within a gather. The drain ends
+/// no poll-style read, and wakes the tasks that wait for it.
 async fn under_a_drain(scope: Scope) {
     let (mut client, mut straight) = pair().await;
     let (mut other, mut polled) = pair().await;

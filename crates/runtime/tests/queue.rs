@@ -74,8 +74,7 @@ async fn own_waker() -> Waker {
     poll_fn(|context| Poll::Ready(context.waker().clone())).await
 }
 
-/// They come to wait one by one, so that the queue is short all the while, and are woken all at
-/// once.
+/// The tasks come to wait one by one, so the queue stays short, and are woken all at once.
 #[test]
 fn many_that_are_woken_at_once_all_run() {
     const TASKS: usize = 5000;
@@ -122,7 +121,7 @@ fn a_yield_in_a_destructor_is_in_vain() {
     EventLoop::new(Kind::Epoll.open().unwrap(), LoopWorld::Suspend).unwrap().run(async move {
         for _ in 0..3 {
             let yields = Yields(vain.clone());
-            // The state is dropped with the task, and what it holds with it.
+            // The state is dropped with the task, and with all that it holds.
             let task = task::spawn(poll_fn(move |_| {
                 let _ = &yields;
                 Poll::Ready(())

@@ -107,7 +107,7 @@ async fn a_select_over_two_streams_loses_no_byte() {
             read = second.read(&mut there) => (read.unwrap(), &mut of_second, &there[..]),
         };
         list.extend_from_slice(&buffer[..count]);
-        // The end of one: all of the other is left.
+        // One stream has ended; the rest of the other stream follows.
         if count == 0 {
             break;
         }
@@ -288,7 +288,7 @@ async fn the_time_limit_of_a_stream_holds() {
     assert_eq!(kind, std::io::ErrorKind::TimedOut);
 }
 
-/// A million waits that lose are no million entries: they are gone when they are dropped.
+/// A million losing waits leave no million entries: each entry goes when its wait is dropped.
 async fn a_dropped_wait_is_forgotten() {
     for round in 0..3_000 {
         let is_first = select! {

@@ -1,5 +1,5 @@
-//! Which tasks the synchronisation primitives wake, whatever is begun, looked at, given up and
-//! told, and in whatever order.
+//! Tests which tasks the synchronisation primitives wake, under waits that begin, are polled, are
+//! given up and are notified in any order.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -25,7 +25,7 @@ const EVER: Duration = Duration::from_secs(20);
 #[derive(Clone, Debug)]
 enum Step {
     Begin,
-    /// Also without having been woken: a wake may be spurious.
+    /// The waiter is polled also without a wake: a wake may be spurious.
     Poll(Index),
     GiveUp(Index),
     /// Gives back a permit, or notifies one.
@@ -58,7 +58,7 @@ impl Wake for Woken {
 struct Waiter<'a, R> {
     number: usize,
     future: Pin<Box<dyn Future<Output = R> + 'a>>,
-    /// Since it was polled last.
+    /// Wakes since the last poll.
     woken: Arc<Woken>,
     has_waited: bool,
 }
@@ -111,7 +111,7 @@ impl<'a, R> Waiters<'a, R> {
         }
     }
 
-    /// A task gives up. True if it gives back what it was handed, and no other task waits for that.
+    /// A task gives up. Returns true if the task gives an object back, and no other task waits.
     fn give_up(&mut self, index: usize) -> bool {
         let waiter = self.all.remove(index);
         self.queue.retain(|number| *number != waiter.number);
@@ -390,7 +390,7 @@ fn a_mutex_excludes_kernel_threads() {
     assert_eq!(*NUMBER.try_lock().unwrap() + GIVEN_UP.load(Ordering::Relaxed), 8000);
 }
 
-/// Two that wait for one another's notification at each step: one that is lost holds up both.
+/// Two tasks wait for one another's notification at each step: a lost notification holds up both.
 #[test]
 fn kernel_threads_tell_each_other() {
     let (to, from) = (Notify::new(), Notify::new());

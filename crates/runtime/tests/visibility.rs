@@ -1,5 +1,5 @@
-//! Surveys of a loop from another kernel thread. Each task is told with its stage, what it waits
-//! for and, if it has a stack, where that stack stands. None is disturbed.
+//! Surveys of a loop from another kernel thread. A survey shows each task with its stage, its wait
+//! and, if it has a stack, the place of the stack. It disturbs no task.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel as std_channel;
@@ -54,7 +54,7 @@ fn every_task_is_told_with_what_it_waits_for() {
             let names = visibility::name_frames(asleep.trace.as_ref().unwrap()).join("\n");
             assert!(names.contains("a_function_that_sleeps"), "{names}");
         }
-        // As few as are asked for are told, and the others are counted.
+        // The survey shows only as many tasks as requested, and counts the others.
         let few = visibility::survey(2, PATIENCE);
         assert_eq!((few.answered[0].longest.len(), few.answered[0].tasks), (2, STAGES.len()));
         drop(go);
@@ -74,8 +74,8 @@ fn survey_until(mut is_enough: impl FnMut(&Survey) -> bool) -> Survey {
     }
 }
 
-/// The root task: has one task wait for each thing there is to wait for, ends them, and returns how
-/// many ended in order.
+/// The root task: has one task wait for each kind of wait, ends the tasks, and returns how many
+/// ended in order.
 async fn tasks(release: Arc<Notify>, gone: std::sync::mpsc::Receiver<()>) -> usize {
     task::stage("root").await;
     let lock = Arc::new(Mutex::new(()));

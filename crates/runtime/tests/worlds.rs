@@ -125,7 +125,8 @@ async fn a_megabyte_comes_back() {
     })
     .unwrap();
     let mut received = vec![0; sent.len()];
-    // In pieces that fit the socket buffers: the client must not write for ever without reading.
+    // The client writes pieces that fit the socket buffers, because it must not write for ever
+    // without reading.
     for (out, back) in sent.chunks(16 << 10).zip(received.chunks_mut(16 << 10)) {
         client.write_all(out).await.unwrap();
         client.read_exact(back).await.unwrap();

@@ -1,4 +1,4 @@
-//! The blocks service: a request of five stages. Two touch a file and one computes (Truppel &
+//! The blocks service: a request of five stages. Two stages use a file, and one computes (Truppel &
 //! Abreu, section II).
 //!
 //! ```text
@@ -7,12 +7,12 @@
 //!               offset they say  its bytes   same offset      the end
 //! ```
 //!
-//! A connection carries one request: a number of 8 bytes, little-endian. The offset is the number
-//! modulo the number of places where the file holds a whole read. The reply is one byte, and the
-//! connection ends.
+//! A connection carries one request: a number of 8 bytes, little-endian. The offset is that number
+//! modulo the number of offsets at which the file holds a whole read. The reply is one byte, and
+//! then the connection ends.
 //!
-//! There is no lock, as in the original: overlapping requests read what others write. A client that
-//! sends fewer than 8 bytes gets no reply. Neither does a client that sends nothing for 60 seconds.
+//! As in the original, there is no lock, so overlapping requests read what others write. A client
+//! gets no reply if it sends fewer than 8 bytes, or nothing for 60 seconds.
 
 use std::{io, time::Duration};
 
@@ -64,7 +64,7 @@ impl Blocks {
     ///
     /// # Errors
     ///
-    /// There is no such file, or it is shorter than a read.
+    /// The file does not exist, or is shorter than a read.
     pub fn open(setup: &Setup) -> Result<Self, SetupError> {
         let wrong = |flags, error| SetupError::Choice { flags, error };
         let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidInput, message);

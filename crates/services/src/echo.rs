@@ -1,4 +1,4 @@
-//! The echo service: whatever arrives goes back, until the client closes ([RFC
+//! The echo service: all bytes go back, until the client closes ([RFC
 //! 862](https://www.rfc-editor.org/rfc/rfc862)).
 
 use std::io;

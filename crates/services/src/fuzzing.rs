@@ -21,8 +21,8 @@ pub mod guestbook {
     pub use crate::guestbook::fuzzing::*;
 }
 
-/// The lines that come in `pieces`, up to the first that is longer than `longest` bytes; and
-/// whether there was a longer one.
+/// The lines in `pieces`, up to the first that is longer than `longest` bytes, and whether there
+/// was a longer line.
 #[must_use]
 pub fn lines(longest: usize, pieces: &[&[u8]]) -> (Vec<Vec<u8>>, bool) {
     duality_runtime::net::given_out(longest, pieces)
@@ -71,7 +71,7 @@ pub fn chat_message(message: &[u8]) -> Option<(u64, &[u8])> {
     across::decode(message)
 }
 
-/// A message between the servers of a game, as it is written if `message` is one.
+/// Decodes a message between the servers of a game, and encodes it again.
 #[must_use]
 pub fn game_message(message: &[u8]) -> Option<Vec<u8>> {
     Message::decode(message).map(|message| message.encode())
@@ -79,11 +79,11 @@ pub fn game_message(message: &[u8]) -> Option<Vec<u8>> {
 
 pub use redis_protocol::resp2::types::OwnedFrame as Reply;
 
-/// A reply of Redis and its length in bytes, if the whole of it is there.
+/// A reply of Redis and its length in bytes, if the reply is complete.
 ///
 /// # Errors
 ///
-/// The bytes are no reply, or beyond all bounds.
+/// The bytes are not a reply, or exceed the bounds.
 pub fn redis_reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>, ()> {
     codec::decode_reply(bytes).map_err(|_| ())
 }
@@ -96,13 +96,13 @@ pub fn redis_command(words: &[&[u8]]) -> Vec<u8> {
     command
 }
 
-/// The remark that an element of Redis' list stands for.
+/// Decodes a remark from an element of Redis's list.
 #[must_use]
 pub fn redis_remark(element: &[u8]) -> Option<Remark> {
     codec::decode_remark(element)
 }
 
-/// The element of Redis' list that stands for a remark.
+/// Encodes a remark as an element of Redis's list.
 #[must_use]
 pub fn redis_element(remark: &Remark) -> String {
     codec::encode_remark(remark)

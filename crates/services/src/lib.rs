@@ -1,22 +1,22 @@
 //! The services that ship with Duality, each written once as straight-line code.
 //!
-//! A service is what is done with one connection: an `async fn` that takes a [`TcpStream`] and
-//! returns when the connection has been served. It knows nothing of the architecture that runs it,
-//! and cannot name one: this crate depends on the runtime alone.
+//! A service handles one connection: it is an `async fn` that takes a [`TcpStream`] and returns
+//! when the connection has been served. A service cannot name an architecture, because this crate
+//! depends only on the runtime.
 //!
 //! To add a service, write one file (or folder) here that has
 //!
-//! * A header that says what the protocol is and where it is specified.
+//! * A header that describes the protocol and names its specification.
 //! * An `async` function or method `serve`, with a future that is `Send`. It takes a [`TcpStream`]
-//!   and whatever the connections share, and returns `io::Result<()>`. `Ok` means that the
-//!   conversation ended in order, maybe with an error reply. `Err` means that the connection broke
-//!   or ran out of time.
-//! * A bound on everything a client decides: lengths, counts, and the time it may take.
-//! * A constant `ENTRY: Entry`, which says what the service asks of an architecture and of its
-//!   user, and how it is opened. It goes into [`ALL`] as one line. The command line, the comparison
-//!   and the tests read it from there.
+//!   and the connections' shared state, and returns `io::Result<()>`. `Ok` means that the
+//!   connection ended in order, maybe with an error reply. `Err` means that the connection broke or
+//!   ran out of time.
+//! * A bound on everything that a client decides: lengths, counts and times.
+//! * A constant `ENTRY: Entry`, which says what the service needs of an architecture and of its
+//!   user, and how to open the service. Add it to [`ALL`], which the command line, the comparison
+//!   and the tests read.
 //!
-//! A protocol made of lines is also in `docs/protocols.md`, with a session to type.
+//! Describe a protocol of lines in `docs/protocols.md` too, with a session to type.
 //!
 //! [`TcpStream`]: duality_runtime::net::TcpStream
 
@@ -56,36 +56,36 @@ pub struct Entry {
     pub summary: &'static str,
     /// The document that specifies the protocol, or its content.
     pub protocol: &'static str,
-    /// Sets it up, and returns what is done with each connection. Called once in a server, before
-    /// there are tasks and child processes, which share what it opens.
+    /// Sets the service up, and returns its handler of connections. A server calls it once, before
+    /// there are tasks and child processes, which share the opened resources.
     pub open: fn(&Setup) -> Result<Handler, SetupError>,
     /// The settings of the service.
     pub settings: &'static [Setting],
-    /// Whether it keeps what it is told, in a store. If not, its [`Setting::Store`] only joins
-    /// servers.
+    /// Whether it keeps data in a store. If not, its [`Setting::Store`] only joins servers.
     pub keeps: bool,
     /// Whether one connection can carry more than one request.
     pub persistent: bool,
+    /// Whether it can be served with TLS. If not, a connection has two handles.
+    pub tls: bool,
     /// Whether its connections must be able to reach the same memory, and so the same process.
     pub shared_memory: bool,
     /// Whether more than one of its connections must be served at a time.
     pub concurrent_connections: bool,
-    /// Whether its requests can be injected without TCP: what it receives is 8 bytes, whatever they
-    /// are.
+    /// Whether its requests can be injected without TCP: a request is any 8 bytes.
     pub injectable: bool,
     /// Whether it describes its requests, for the access log.
     pub logs_requests: bool,
     /// The number of descriptors that a connection keeps, its own socket included. The server
     /// accepts correspondingly fewer connections.
     pub descriptors: usize,
-    /// The least stack that its connections can be served on, in bytes. It leaves room to spare in
-    /// a build of the dev profile, which has larger frames.
+    /// The least stack for its connections, in bytes. It has room to spare even in the dev profile,
+    /// which makes larger frames.
     pub stack: usize,
 }
 
 impl Entry {
-    /// What most services are: persistent, without settings and needs; one descriptor and 16 KiB of
-    /// stack.
+    /// The values of most services: persistent, without settings and needs, with one descriptor and
+    /// 16 KiB of stack.
     const PLAIN: Self = Self {
         name: "",
         summary: "",
@@ -94,6 +94,7 @@ impl Entry {
         settings: &[],
         keeps: false,
         persistent: true,
+        tls: true,
         shared_memory: false,
         concurrent_connections: false,
         injectable: false,
@@ -102,7 +103,7 @@ impl Entry {
         stack: 16 * 1024,
     };
 
-    /// Whether `setting` means something to the service.
+    /// Whether the service has this setting.
     #[must_use]
     pub fn has(&self, setting: Setting) -> bool {
         self.settings.contains(&setting)
@@ -153,7 +154,7 @@ mod tests {
                 entry.name
             );
             assert!(!entry.summary.ends_with('.'));
-            // Connections that need one another meet in the memory that they share.
+            // Connections that need one another need shared memory too.
             assert!(!entry.concurrent_connections || entry.shared_memory, "{}", entry.name);
         }
         assert!(find("gopher").is_none());

@@ -1,5 +1,5 @@
-//! A value for each event loop, and one for all tasks that are kernel threads: what the tasks of a
-//! loop share stays on it.
+//! A value for each event loop, which only the loop's tasks share. Tasks that are kernel threads
+//! share one value.
 
 use std::sync::{Arc, PoisonError, RwLock};
 

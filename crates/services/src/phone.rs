@@ -1,8 +1,8 @@
-//! The phone service: a telephone book that people add to and look into.
+//! The phone service: a telephone book with entries to add and to find.
 //!
-//! Each request is a line, and each reply is a line, in the order of the requests; a client may
-//! send many before it reads. A line ends with LF, and a CR before it is dropped; replies end with
-//! LF.
+//! Each request is a line, and each reply is a line, in the order of the requests. A client may
+//! send many requests before it reads. A line ends with LF, and a CR before the LF is dropped.
+//! Replies end with LF.
 //!
 //! ```text
 //! → ADD NAME NUMBER          NAME: 1 to 64 bytes of printable UTF-8 without spaces
@@ -14,12 +14,12 @@
 //! ```
 //!
 //! `ADD` replaces an earlier number. The reply `ADDED` means that the entry is kept in the
-//! [`Store`]: it survives `kill -9` (with `--durable`, a power cut too). While the store is away,
-//! the reply is `ERROR the store is unavailable`, and the connection goes on. The entry may have
-//! been kept nevertheless.
+//! [`Store`]: the entry survives `kill -9` (with `--durable`, a power cut too). If the store is
+//! unavailable, the reply is `ERROR the store is unavailable`, and the connection goes on. The
+//! entry may have been kept nevertheless.
 //!
-//! A line longer than 256 bytes is answered by a line that begins with `ERROR`, and then the
-//! connection ends. The connection also ends, without a word, after 60 seconds of silence.
+//! The reply to a line longer than 256 bytes begins with `ERROR`, and then the connection ends.
+//! After 60 seconds of silence, the connection ends without a reply.
 
 use std::{io, time::Duration};
 
@@ -51,7 +51,7 @@ pub const ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-/// Bytes in the longest line that is looked at.
+/// The most bytes in a request line.
 const LONGEST: usize = 256;
 
 /// Bytes in the longest name.
@@ -76,10 +76,10 @@ impl Phone {
         Self { store }
     }
 
-    /// Answers the requests on one connection.
+    /// Answers the requests of one connection.
     ///
-    /// Each reply leaves before the next request is looked at. So a kept entry is acknowledged at
-    /// once, however long the store takes over the rest.
+    /// Each reply leaves before the next request is read. So a kept entry is acknowledged at once,
+    /// even if later requests take long.
     ///
     /// # Errors
     ///
@@ -125,14 +125,14 @@ impl Phone {
 
     async fn find(&self, name: &str) -> Result<String, Unavailable> {
         Ok(match self.store.find_entry(name).await? {
-            // Entries that other programs have put into the store are held to the same rules.
+            // The same rules apply to entries that other programs have put into the store.
             Some(number) if is_number(&number) => format!("FOUND {name} {number}\n"),
             _ => format!("NONE {name}\n"),
         })
     }
 }
 
-/// The request in a line.
+/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request<'l> {
     Add { name: &'l str, number: &'l str },
@@ -143,7 +143,7 @@ pub(crate) enum Request<'l> {
 ///
 /// # Errors
 ///
-/// The mistake in the line.
+/// The line is wrong, as the message says.
 pub(crate) fn parse(line: &[u8]) -> Result<Request<'_>, &'static str> {
     let line = std::str::from_utf8(line).map_err(|_| "a line is UTF-8")?;
     let mut words = line.split(' ');
@@ -164,7 +164,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Request<'_>, &'static str> {
     }
 }
 
-/// White space is more than the space: a name is one word to every reader.
+/// No kind of white space is allowed, so that every reader sees one word.
 fn is_name(word: &str) -> bool {
     (1..=LONGEST_NAME).contains(&word.len())
         && !word.contains(|character: char| character.is_control() || character.is_whitespace())
@@ -238,7 +238,7 @@ mod tests {
             prop_assert_eq!(parse(line.as_bytes()), Ok(Request::Find { name: &name }));
         }
 
-        /// Whatever a line is, it is refused, or says what it was understood to say.
+        /// Any line is either refused, or is the text of the parsed request.
         #[test]
         fn a_line_is_refused_or_taken_at_its_word(
             line in prop_oneof![

@@ -1,8 +1,8 @@
-//! The quote service: a symbol, and its price comes back.
+//! The quote service: the reply to a symbol is its price.
 //!
-//! Each request is a line, and each reply is a line, in the order of the requests; a client may
-//! send many before it reads. A line ends with LF, and a CR before it is dropped; replies end with
-//! LF.
+//! Each request is a line, and each reply is a line, in the order of the requests. A client may
+//! send many requests before it reads. A line ends with LF, and a CR before the LF is dropped.
+//! Replies end with LF.
 //!
 //! ```text
 //! → ACME                     SYMBOL: 1 to 8 letters A to Z
@@ -11,8 +11,8 @@
 //! ← ERROR a symbol is 1 to 8 letters A to Z
 //! ```
 //!
-//! A line longer than 64 bytes is answered by a line that begins with `ERROR`, and then the
-//! connection ends. The connection also ends, without a word, after 60 seconds of silence.
+//! The reply to a line longer than 64 bytes begins with `ERROR`, and then the connection ends.
+//! After 60 seconds of silence, the connection ends without a reply.
 //!
 //! Prices are invented, but a client can check them. In cents, the price is 100 + (h mod 99 900).
 //! Here h is the 32-bit FNV-1a hash of the symbol
@@ -44,16 +44,16 @@ pub const ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-/// Bytes in the longest line that is looked at.
+/// The most bytes in a request line.
 const LONGEST: usize = 64;
 
 /// The time that a client may stay silent.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Bytes of replies that are gathered before they are sent.
+/// How many bytes of replies are gathered before they are sent.
 const GATHERED: usize = 4 << 10;
 
-/// Answers the requests on one connection. Replies to pipelined requests leave together once no
+/// Answers the requests of one connection. Replies to pipelined requests leave together when no
 /// whole request is left.
 ///
 /// # Errors
@@ -110,7 +110,7 @@ fn fnv1a(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// The vectors are those of the draft.
+    /// The test vectors are those of the draft.
     #[test]
     fn the_hash_is_fnv_1a() {
         for (text, hash) in [("", 0x811c_9dc5), ("a", 0xe40c_292c), ("foobar", 0xbf9c_f968)] {

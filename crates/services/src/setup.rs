@@ -9,10 +9,10 @@ use crate::{
     store::{Channel, InvalidLocation, Location, OpenError, Options, RedisCalls, Store},
 };
 
-/// The operator's choices. [`Default`] has the values without a choice.
+/// The operator's choices. [`Default`] means that nothing was chosen.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// The directory of the files to serve; without one, a few built-in pages are served.
+    /// The directory of the files to serve. `None`: a few built-in pages.
     pub root: Option<PathBuf>,
     /// The directory of templates. `None`: the built-in template.
     pub templates: Option<PathBuf>,
@@ -20,19 +20,19 @@ pub struct Setup {
     pub redis_calls: Option<RedisCalls>,
     /// The file that blocks reads and writes. `None`: the service makes one.
     pub data: Option<PathBuf>,
-    /// Bytes of that file.
+    /// The size of that file in bytes.
     pub data_size: Option<u64>,
-    /// Bytes that blocks reads for each request.
+    /// How many bytes blocks reads for each request.
     pub read_size: Option<u64>,
-    /// Where the store is. `None`: an SQLite file named after the service, in the working
-    /// directory. A service that keeps nothing is then of one process.
+    /// The location of the store. `None`: an SQLite file named after the service, in the working
+    /// directory. A service that keeps no data then has no store, and is not joined to other
+    /// servers.
     pub store: Option<Location>,
-    /// Whether an acknowledged write must survive a loss of power too, not only the end of the
-    /// process.
+    /// Whether an acknowledged write must survive a loss of power, not only the end of the process.
     pub durable: bool,
 }
 
-/// One of the things that can be chosen.
+/// A setting that the operator can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// [`Setup::root`].
@@ -95,7 +95,7 @@ impl Setting {
 }
 
 impl Setup {
-    /// Whether there is a choice for `setting`.
+    /// Whether the operator chose `setting`.
     #[must_use]
     pub fn has(&self, setting: Setting) -> bool {
         match setting {
@@ -115,8 +115,7 @@ impl Setup {
         http::Config { root: self.root.clone(), ..http::Config::default() }
     }
 
-    /// Sets up the store of the service called `name`. If the location was not chosen, says where
-    /// it is.
+    /// Sets up the store of the service called `name`. If the location was not chosen, prints it.
     pub(crate) fn open_store(&self, name: &str) -> Result<Store, SetupError> {
         let location = self.store.clone().unwrap_or_else(|| {
             let file = format!("{name}.sqlite");
@@ -131,7 +130,7 @@ impl Setup {
         };
         let redis_calls = self.redis_calls.unwrap_or_default();
         let store = Store::new(&location, Options { redis_calls, ..Options::default() })?;
-        // The operator has been told, and may start the store later.
+        // `reach` has told the operator, and the store may start later.
         let _ = store.reach();
         Ok(store)
     }
@@ -146,25 +145,25 @@ impl Setup {
             return Err(SetupError::Choice { flags: "--store", error });
         }
         let channel = Channel::new(location, name, Options::default())?;
-        // The operator has been told, and may start Redis later.
+        // `reach` has told the operator, and Redis may start later.
         let _ = channel.reach();
         Ok(Some(channel))
     }
 }
 
-/// The reason why a service cannot be opened.
+/// Why a service cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The chosen file or store does not exist, or has the wrong kind. The error names it, and the
-    /// remedy.
+    /// The chosen file or store does not exist, or has the wrong kind. The error names the place
+    /// and the remedy.
     #[error("{flags}: {error}")]
     Choice {
-        /// The flags that chose it.
+        /// The flags of the setting.
         flags: &'static str,
         /// The mistake in the setting.
         error: io::Error,
     },
-    /// The store cannot promise what `--durable` asks for.
+    /// The store cannot promise the durability of `--durable`.
     #[error("--durable: {0}")]
     NotDurable(InvalidLocation),
     /// The store cannot be set up.

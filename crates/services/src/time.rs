@@ -24,7 +24,7 @@ pub const ENTRY: Entry = Entry {
 /// Bytes in the reply, its CR and LF included.
 pub const LINE_LENGTH: usize = 22;
 
-/// Sends the line and the end of this side; the connection closes as the stream is dropped.
+/// Sends the line and the end of this side. Dropping the stream closes the connection.
 ///
 /// # Errors
 ///
@@ -66,7 +66,7 @@ fn line(seconds: u64) -> [u8; LINE_LENGTH] {
 
 /// Year, month and day of a number of days since 1 January 1970, in the Gregorian calendar.
 ///
-/// The count is moved to 1 March of the year 0, so the leap day is the last day of its year. Then
+/// The count begins at 1 March of the year 0, so the leap day is the last day of its year. Then
 /// every month's start is a linear function of its number. A cycle of 400 years has 146,097 days.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;

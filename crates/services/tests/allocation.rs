@@ -1,5 +1,5 @@
-//! The heap cost of requests and connections. A repeated request costs nothing. A connection costs
-//! a few blocks, which the next connection uses again.
+//! The heap cost of requests and connections. A repeated request allocates nothing. A connection
+//! allocates a few blocks, which the next connection reuses.
 
 #![expect(
     clippy::disallowed_types,
@@ -94,15 +94,15 @@ fn a_loop_that_is_gone_leaves_nothing() {
 
 const KIBIBYTE: u64 = 1 << 10;
 
-/// Lets one test at a time count. A process has tables that all its kernel threads share, such as
-/// the table of descriptors that end at a drain. If another test holds hundreds of connections,
-/// such a table grows. The growth would count for the thread that comes next.
+/// Lets one test at a time count. All kernel threads of a process share some tables, such as the
+/// table of descriptors that end at a drain. If another test holds hundreds of connections, the
+/// table grows, and the growth could count for this test.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A task's own part of its loop's table.
+/// The bytes of one task in its loop's table.
 const SLOT: u64 = 64;
 
 /// A request, and how its reply ends.
@@ -128,7 +128,7 @@ where
 {
     const REQUESTS: usize = 900;
     let (cost, seconds) = cost(world, serve, exchange, 1, REQUESTS);
-    // The loop and the buffers of the connection; and, in each new second, a look at the page.
+    // Allows for the loop, the connection's buffers, and one check of the page each second.
     let allowed = 40 + 10 * (1 + seconds);
     assert!(cost.count_total <= allowed, "{REQUESTS} requests in {seconds} s: {cost:?}");
 }
@@ -142,7 +142,8 @@ where
     let (cost, seconds) = cost(world, serve, exchange, CONNECTIONS, 2);
     let each = cost.count_total / CONNECTIONS as u64;
     assert!(each <= blocks, "{each} blocks for each of {CONNECTIONS} connections: {cost:?}");
-    // One connection at a time has its state and its buffers. The others leave nothing.
+    // Only one connection at a time has its state and its buffers. Earlier connections leave
+    // nothing.
     assert!(cost.bytes_max <= 16 << 10, "{cost:?} in {seconds} s");
 }
 
@@ -179,7 +180,7 @@ where
                 let task = Box::pin(async move { served.await.unwrap() });
                 event_loop::reserve().unwrap().spawn(task);
             }
-            // One more says that the others have been served.
+            // Another request shows that the earlier ones have been served.
             listener.accept().await.unwrap();
         };
         allocation_counter::measure(|| event_loop.run(served)).bytes_max
@@ -216,7 +217,7 @@ where
     let address = listener.local_addr().unwrap();
     let server = thread::spawn(move || {
         let world = match world {
-            // It counts on this thread alone.
+            // The test counts on this thread only.
             World::Block => {
                 let served = one_after_the_other(listener, connections, async |stream| {
                     serve(stream).await.unwrap();
@@ -230,7 +231,7 @@ where
         let served = one_after_the_other(listener, connections, async move |stream| {
             let (ended, served) = (Arc::new(Notify::new()), serve(stream));
             let end = ended.clone();
-            // As an architecture does it.
+            // Serves as an architecture does.
             event_loop::reserve().unwrap().spawn(Box::pin(async move {
                 served.await.unwrap();
                 end.notify_one();

@@ -1,4 +1,4 @@
-//! The http service over real sockets, in the block world: what a client sees, byte for byte.
+//! Tests the http service over real sockets, in the block world, byte for byte.
 
 #![expect(
     clippy::disallowed_types,
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use http_client::{Client, get, get_with, serve, serve_connections};
 
-/// The demonstration with a patience that no hold-up of the test machine exhausts.
+/// The demonstration, with time limits that no test machine reaches.
 fn serve_patiently() -> SocketAddr {
     let limits = Limits { linger_time: Duration::from_secs(60), ..Limits::default() };
     serve(Http::new(Config { root: None, limits }).unwrap())
@@ -133,8 +133,8 @@ fn files_are_served_and_changes_are_seen() {
     let first = client.ask(&get("/note.txt"));
     assert_eq!(first.body, b"first");
 
-    // At most a second later, by the server's clock, the change is seen; the deadline is the
-    // client's read time-out, not this loop.
+    // By its own clock, the server sees the change within a second. The client's read time-out ends
+    // this loop.
     fs::write(path("note.txt"), "second").unwrap();
     let second = loop {
         let reply = client.ask(&get("/note.txt"));
@@ -243,7 +243,7 @@ fn doubtful_requests_are_answered_and_end_the_connection() {
         (get_with("/", &"X: y\r\n".repeat(70)), 431),
     ] {
         let mut client = Client::connect(address);
-        // More than the server reads at once: the reply must arrive all the same.
+        // The body is longer than one read of the server. The reply must still arrive.
         client.send(request + &"y".repeat(30_000));
         let reply = client.receive(false);
         assert_eq!((reply.code, reply.field("Connection")), (code, Some("close")));
@@ -259,7 +259,7 @@ fn a_refusal_is_the_same_however_the_request_is_cut() {
     let replies = [1, 3, request.len()].map(|cut| {
         let mut client = Client::connect(address);
         client.send(&request[..cut]);
-        // In pieces or not: the first has been answered before the rest is sent.
+        // The server replies to the first bytes before the client sends the rest.
         let reply = client.receive(false);
         client.send(&request[cut..]);
         client.stream.shutdown(Shutdown::Write).unwrap();
@@ -273,7 +273,7 @@ fn a_refusal_is_the_same_however_the_request_is_cut() {
 fn a_connection_carries_a_bounded_number_of_requests() {
     let (_root, address) = serve_directory(Limits { requests: 3, ..Limits::default() });
     let mut client = Client::connect(address);
-    // Two more than are answered; what is left over must not cost the client the replies.
+    // The client sends two requests more than the server answers. It must still get all replies.
     client.send(get("/x").repeat(5));
     let fates: Vec<_> =
         (0..3).map(|_| client.receive(false).field("Connection").map(str::to_owned)).collect();
@@ -290,7 +290,7 @@ fn a_connection_too_many_is_told_so() {
         let http = http.clone();
         async move { http.refuse(stream).await }
     });
-    // Asked or not, and however much is sent.
+    // The reply is the same for no request, a short request and a long one.
     for request in [String::new(), get("/"), get_with("/", &format!("X: {}", "x".repeat(50_000)))] {
         let mut client = Client::connect(address);
         client.send(&request);
@@ -300,7 +300,7 @@ fn a_connection_too_many_is_told_so() {
         client.stream.shutdown(Shutdown::Write).unwrap();
         client.expect_end();
     }
-    // The test does not wait for a connection that stays.
+    // The test does not wait for the end of a connection that stays.
     let mut client = Client::connect(address);
     assert_eq!(client.receive(false).code, 503);
     client.expect_end();

@@ -1,4 +1,4 @@
-//! Our http service against the cases of `http_cases.toml`. That file describes them.
+//! Tests our http service against the cases of `http_cases.toml`, which describes them.
 
 mod http_client;
 
@@ -94,7 +94,7 @@ impl Case {
     }
 }
 
-/// Whether a sequence of codes is one that is allowed.
+/// Whether a sequence of codes is allowed.
 fn is_allowed(codes: &str, allowed: &str) -> bool {
     let (codes, allowed): (Vec<_>, Vec<_>) =
         (codes.split(' ').collect(), allowed.split(' ').collect());

@@ -1,5 +1,6 @@
-//! A drain while requests are being answered: their replies say that the connection ends, in every
-//! world. This file has one test, because a drain stops the whole process and cannot be undone.
+//! Tests a drain while requests are being answered: in every world, the replies say that the
+//! connection ends. There is one test, because a drain applies to the whole process and cannot be
+//! undone.
 
 mod http_client;
 
@@ -37,7 +38,8 @@ fn replies_during_a_drain_say_that_the_connection_ends() {
         })
         .collect();
     for (_, client) in &mut clients {
-        // The second is not answered: it follows a reply that says that it is the last.
+        // The second request is not answered, because the reply to the first says that it is the
+        // last.
         client.send(get("/gate") + &get("/missing"));
     }
     barrier.wait();

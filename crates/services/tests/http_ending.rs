@@ -1,5 +1,5 @@
-//! How a connection ends: the last reply arrives whole, whatever the client sends after its last
-//! request, in every world.
+//! Tests the end of a connection in every world. The last reply arrives whole, whatever the client
+//! sends after its last request.
 
 #![expect(clippy::disallowed_methods, reason = "the client is a plain blocking program")]
 
@@ -22,7 +22,7 @@ use http_client::{Client, World, get, serve_in};
 
 const ASKED: &str = "GET /gate HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
 
-/// A page that the test holds up. The page waits twice at the barrier before it answers.
+/// A page that waits twice at the test's barrier before it answers.
 struct Gate {
     barrier: Arc<Barrier>,
     length: usize,
@@ -42,7 +42,7 @@ impl Pages for Gate {
     }
 }
 
-/// A server of a page with so many bytes, and no limit that a test machine reaches.
+/// A server of a page of so many bytes, with limits that no test machine reaches.
 fn serve_gate(world: World, length: usize) -> (Arc<Barrier>, SocketAddr) {
     let barrier = Arc::new(Barrier::new(2));
     let gate = Gate { barrier: barrier.clone(), length };
@@ -54,7 +54,8 @@ fn patient() -> Limits {
     Limits { linger_time: Duration::from_secs(60), ..Limits::default() }
 }
 
-/// The request is read, then `late` comes, then the reply is sent, of `length` bytes.
+/// The server reads the request, then `late` comes, and then the server sends a reply of `length`
+/// bytes.
 fn reply_in_spite_of(world: World, request: &str, late: &[u8], length: usize) {
     let (barrier, address) = serve_gate(world, length);
     let mut client = Client::connect(address);
@@ -81,7 +82,7 @@ fn the_last_reply_arrives_though_bytes_follow_the_last_request() {
 
 #[test]
 fn a_long_last_reply_arrives_though_bytes_follow_the_last_request() {
-    // More than the kernel takes at once.
+    // The reply is longer than the kernel takes at once.
     const LENGTH: usize = 8 << 20;
     for world in World::ALL {
         reply_in_spite_of(world, ASKED, b"\r\n", LENGTH);

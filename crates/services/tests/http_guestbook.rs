@@ -1,4 +1,4 @@
-//! The guestbook over real sockets, in the block world, kept in a file.
+//! Tests the guestbook over real sockets, in the block world, with its store in a file.
 
 mod http_client;
 
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use http_client::{Client, Reply, get, get_with, serve_connections};
 
-/// A guestbook with a directory of templates, which has none yet.
+/// A guestbook with an empty directory of templates.
 struct Server {
     directory: TempDir,
     address: SocketAddr,
@@ -112,7 +112,7 @@ fn guests_are_counted_and_their_remarks_shown() {
 
     let head = client.ask("HEAD /guestbook HTTP/1.1\r\nHost: here\r\n\r\n");
     assert_eq!(head.code, 200);
-    // The files are there too.
+    // The server still serves the files.
     assert_eq!(client.ask(&get("/")).body.len(), 305);
     assert_eq!(client.ask(&get("/guestbook/")).code, 404);
     let refused = client.ask("DELETE /guestbook HTTP/1.1\r\nHost: here\r\n\r\n");
@@ -191,7 +191,7 @@ fn templates_are_dropped_in_and_changed() {
     fs::write(server.template("about.html"), "About <b>{{ visitors }}</b>").unwrap();
     assert_eq!(text(&client.ask(&get("/about"))), "About <b>1</b>");
     assert_eq!(client.ask("POST /about HTTP/1.1\r\nHost: h\r\n\r\n").code, 405);
-    // It shows nothing of the store, and so does not count the visitor.
+    // This template shows nothing of the store, so it does not count the visitor.
     fs::write(server.template("plain.html"), "{{ refusal }}Plain").unwrap();
     assert_eq!(text(&client.ask(&get("/plain"))), "Plain");
     assert_eq!(visitors(&client.ask(&get("/guestbook"))), 2);
@@ -205,8 +205,8 @@ fn templates_are_dropped_in_and_changed() {
         assert_ne!(client.ask(&get(outside)).code, 200, "{outside}");
     }
 
-    // A second later, by the server's clock, a change is seen; the deadline is the client's read
-    // time-out, not this loop.
+    // By its own clock, the server sees a change after a second. The client's read time-out ends
+    // this loop.
     let until = |target: &str, expected: &str| {
         loop {
             let reply = server.client().ask(&get_with(target, "Connection: close"));
@@ -228,7 +228,7 @@ fn templates_are_dropped_in_and_changed() {
 
 #[test]
 fn without_the_store_there_is_the_rest() {
-    // A port that is taken, without a listener.
+    // This port is taken, but has no listener.
     let holder = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     rustix::net::bind(&holder, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let name = rustix::net::getsockname(&holder).unwrap();

@@ -1,4 +1,4 @@
-//! Request bodies, and pages that are made for each request: what a client sees of both.
+//! Tests request bodies, and pages that are made for each request, as a client sees them.
 
 #![expect(clippy::disallowed_methods, reason = "the client is a plain blocking program")]
 
@@ -10,8 +10,8 @@ use duality_services::http::{Answer, Asked, Config, Http, Limits, Offer, Pages, 
 
 use http_client::{Client, get, get_with, serve};
 
-/// `/note` says what it was asked and takes up to 20 bytes that are not "secret"; `/shy` has second
-/// thoughts about being there.
+/// `/note` describes the request, and takes up to 20 bytes that are not "secret". `/shy` is
+/// offered, but then does not answer.
 struct Notes;
 
 impl Pages for Notes {
@@ -44,7 +44,7 @@ fn serve_notes(limits: Limits) -> std::net::SocketAddr {
     serve(Http::with_pages(Config { root: None, limits }, Notes).unwrap())
 }
 
-/// Limits that no hold-up of the test machine exhausts.
+/// Limits that no test machine reaches.
 fn patient() -> Limits {
     let long = Duration::from_secs(60);
     Limits { linger_time: long, body_time: long, ..Limits::default() }
@@ -67,7 +67,7 @@ fn a_page_gets_what_was_sent() {
 
     let reply = client.ask(&post("Content-Length: 5", "hello"));
     assert_eq!(reply.body, b"true note  hello");
-    // All chunks, whatever pieces they come in, and no more than them.
+    // The page gets all chunks, in whatever pieces they come, and nothing more.
     let chunks = "2\r\nhe\r\n3;x=\"y\"\r\nllo\r\n0\r\nA: b\r\n\r\n";
     for byte in post("Transfer-Encoding: chunked", chunks).bytes() {
         client.send([byte]);
@@ -93,7 +93,7 @@ fn a_page_says_what_may_be_asked_of_it() {
         assert_eq!((reply.code, reply.field("Allow")), (code, Some(allow)), "{method} {target}");
     }
     assert_eq!(client.ask("BREW /note HTTP/1.1\r\nHost: test\r\n\r\n").code, 501);
-    // A page that is not there after all makes way for the files.
+    // If a page does not exist after all, the server looks for a file.
     assert_eq!(client.ask(&get("/shy")).code, 404);
     let file = client.ask(&get("/hello.txt"));
     assert_eq!((file.code, file.field("Cache-Control")), (200, None));
@@ -112,7 +112,7 @@ fn a_client_that_waits_for_leave_gets_it_if_the_body_will_be_read() {
     client.expect_bytes(b"HTTP/1.1 100 Continue\r\n\r\n");
     client.send("1\r\nx\r\n0\r\n\r\n");
     assert_eq!(client.receive(false).body, b"true note  x");
-    // It did not wait; nothing is in doubt.
+    // The client did not wait for "100 Continue", so the connection can go on.
     client.send(expecting("Content-Length: 5") + "hello" + &get("/note"));
     assert_eq!(client.receive(false).body, b"true note  hello");
     assert_eq!(client.receive(false).body, b"false note  ");
@@ -160,7 +160,7 @@ fn bodies_that_cannot_be_read_are_answered_as_such() {
         (get_with("/hello.txt", "Content-Length: 70000"), 413),
     ] {
         let mut client = Client::connect(address);
-        // More than the server reads at once: the reply must arrive all the same.
+        // The body is longer than one read of the server. The reply must still arrive.
         client.send(request.clone() + &"y".repeat(70_000));
         let reply = client.receive(false);
         assert_eq!((reply.code, reply.field("Connection")), (code, Some("close")), "{request:?}");
@@ -180,7 +180,7 @@ fn bodies_that_do_not_come_are_not_waited_for() {
         assert_eq!((reply.code, reply.field("Connection")), (408, Some("close")));
         client.expect_end();
     }
-    // A client that leaves in the middle gets nothing.
+    // A client that leaves in the middle of a body gets no reply.
     let mut client = Client::connect(serve_notes(patient()));
     client.send(post("Content-Length: 5", "he"));
     client.stream.shutdown(Shutdown::Write).unwrap();

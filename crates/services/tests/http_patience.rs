@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use http_client::{Client, World, get, serve_in};
 
-/// Longer than any of these tests lasts, on whatever machine.
+/// A time limit that no test reaches on any machine.
 const EVER: Duration = Duration::from_secs(600);
 
 /// Long enough for many small steps of a client, and short enough to wait for.
@@ -26,7 +26,7 @@ const SHORT: Duration = Duration::from_millis(150);
 /// The wait between two bytes of a client that trickles.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// All the time that a client may want, so that each test cuts short what it is about.
+/// Long time limits. Each test shortens the limit that it tests.
 fn patient() -> Limits {
     let (head_time, body_time, idle_time) = (EVER, EVER, EVER);
     let (write_time, linger_time) = (EVER, EVER);
@@ -58,7 +58,7 @@ fn trickle(client: &mut Client, byte: u8) -> u16 {
     client.receive(false).code
 }
 
-/// Reads on until the end, and says how many bytes came, and whether a reset ended them.
+/// Reads until the end. Returns how many bytes came, and whether a reset ended them.
 fn drain(client: &mut Client) -> (u64, bool) {
     let (mut length, mut buffer) = (0, [0; 4096]);
     loop {
@@ -83,7 +83,7 @@ fn a_head_that_trickles_is_cut_short_as_a_whole() {
             assert_eq!(trickle(&mut client, b'a'), 408, "{world:?}: {start:?}");
             client.expect_end();
         }
-        // The time is the head's own, not the connection's.
+        // The limit applies to each head, not to the connection.
         let mut client = Client::connect(address);
         for _ in 0..3 {
             assert_eq!(client.ask(&get("/")).code, 200);
@@ -138,7 +138,7 @@ fn a_client_that_goes_on_sending_after_an_error_is_not_listened_to_for_long() {
         client.send("NONSENSE\r\n\r\n");
         assert_eq!(client.receive(false).code, 400);
         client.expect_end();
-        // It has been told, and its bytes are dropped; then the connection is gone.
+        // The client has got the reply, and the server drops its bytes. Then the connection ends.
         send_until_reset(&mut client, b"a");
     }
 }
@@ -147,7 +147,7 @@ fn a_client_that_goes_on_sending_after_an_error_is_not_listened_to_for_long() {
 fn a_client_that_takes_nothing_is_reset() {
     for world in World::ALL {
         let limits = Limits { write_time: SHORT, ..patient() };
-        // More than the sockets' buffers hold, from a file and from memory.
+        // The replies, from a file and from memory, are longer than the sockets' buffers.
         let (_root, files) = serve_zeros(world, 1 << 30, limits.clone());
         for (address, target) in [(files, "/zeros"), (demo(world, limits), "/large.txt")] {
             let requests = get(target).repeat(100);
@@ -157,7 +157,7 @@ fn a_client_that_takes_nothing_is_reset() {
 }
 
 /// Sends and takes nothing, until the connection is gone. The server does not read while it waits
-/// to write, and so the client waits too before long.
+/// to write, so the client soon waits too.
 fn send_until_reset(client: &mut Client, bytes: &[u8]) {
     client.stream.set_write_timeout(Some(Duration::from_secs(30))).unwrap();
     let error = loop {
@@ -170,7 +170,7 @@ fn send_until_reset(client: &mut Client, bytes: &[u8]) {
 
 #[test]
 fn a_client_that_takes_a_reply_too_slowly_is_reset() {
-    // The client cannot receive so much within the time, but no single write waits for as long.
+    // The client cannot receive so much within the limit, but each single write is faster.
     const LENGTH: u64 = 16 << 30;
     for world in World::ALL {
         let limits = Limits { write_time: SHORT, write_rate: u64::MAX, ..patient() };

@@ -1,5 +1,5 @@
-//! The services made of lines over real sockets: one body, every world. The name of a failing test
-//! says which world broke it.
+//! Tests the services made of lines over real sockets. Each test runs in every world, and its name
+//! says which.
 
 use std::{
     future::Future,
@@ -70,7 +70,7 @@ in_every_world! {
     one_that_takes_nothing_is_parted_with
 }
 
-/// Serves each connection to the address that it returns, for as long as the world lasts.
+/// Serves each connection for as long as the world lasts, and returns the address.
 fn server<S, F>(serve: S) -> SocketAddr
 where
     S: Fn(TcpStream) -> F + Send + 'static,
@@ -98,7 +98,7 @@ struct Client {
 impl Client {
     async fn connect(address: SocketAddr) -> Self {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        // Long enough never to pass in a test that works.
+        // A working test never reaches this limit.
         let ever = Some(Duration::from_secs(25));
         stream.set_read_timeout(ever).unwrap();
         stream.set_write_timeout(ever).unwrap();
@@ -109,7 +109,7 @@ impl Client {
         self.stream.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// The next line, its end included. If the connection ends before, the part that has come.
+    /// The next line, its end included. If the connection ends earlier, the part that has come.
     async fn line(&mut self) -> String {
         loop {
             if let Some(feed) = self.received.iter().position(|&byte| byte == b'\n') {
@@ -140,13 +140,13 @@ impl Client {
 async fn quotes_are_as_specified() {
     let mut client = Client::connect(server(quote::serve)).await;
     client.send("A\nACME\r\n").await;
-    // By hand: 0xc40bf6cc and 0x4adf3eef modulo 99,900, plus 100.
+    // Computed by hand: 0xc40bf6cc and 0x4adf3eef modulo 99,900, plus 100.
     client.expect("A 109.12\n").await;
     client.expect("ACME 21.23\n").await;
     client.send("acme\n\n").await;
     client.expect("ERROR a symbol is 1 to 8 letters A to Z\n").await;
     client.expect("ERROR a symbol is 1 to 8 letters A to Z\n").await;
-    // A line may come in pieces, and what is no line at the end is not answered.
+    // A line may come in pieces. An incomplete line at the end gets no reply.
     client.send("AC").await;
     client.send("ME\nACME").await;
     client.expect("ACME 21.23\n").await;
@@ -170,7 +170,7 @@ async fn pipelined_quotes_come_back_in_order() {
         assert!((1.0..1000.0).contains(&price.parse::<f64>().unwrap()), "{reply}");
         replies.push(reply);
     }
-    // One by one, the replies are the same.
+    // If the requests come one by one, the replies are the same.
     for (symbol, reply) in symbols.iter().zip(&replies).step_by(100) {
         other.send(&format!("{symbol}\n")).await;
         other.expect(reply).await;
@@ -204,7 +204,7 @@ fn game() -> SocketAddr {
     })
 }
 
-/// Two players that have been told to play, the first one first.
+/// Two players that have got PLAY. The first player comes first.
 async fn players(address: SocketAddr) -> [Client; 2] {
     let (mut one, mut other) = (Client::connect(address).await, Client::connect(address).await);
     // Tasks that are kernel threads may overtake each other.
@@ -224,7 +224,7 @@ async fn players_are_paired_and_hear_each_other() {
         second.send(&format!("pong {round}\n")).await;
         first.expect(&format!("pong {round}\n")).await;
     }
-    // Verbatim, but for a CR before the LF; and lines in one piece are as good as one by one.
+    // Lines arrive unchanged, except for a CR before the LF, in one piece or one by one.
     let longest = "\u{00e9}".repeat(512);
     first.send(&format!("\n PLAY first\t\r \r\n{longest}\r\nla")).await;
     first.send("st\n").await;
@@ -277,7 +277,7 @@ async fn one_who_leaves_takes_the_other_along() {
         other.expect("* the other has left\n").await;
         other.expect_end().await;
     }
-    // Both at once, with a move on its way: neither player waits for the other.
+    // Both players leave at once, with a move under way. Neither waits for the other.
     let [mut first, mut second] = players(address).await;
     for player in [&mut first, &mut second] {
         player.send("last move\n").await;
@@ -321,7 +321,7 @@ async fn a_long_move_ends_the_game() {
     second.expect_end().await;
 }
 
-/// The address of a chat service with members that may fall so many bytes behind.
+/// The address of a chat service with this backlog for its members.
 fn chat(backlog: usize) -> SocketAddr {
     let chat = Chat::with_backlog(backlog);
     server(move |stream| {
@@ -332,7 +332,7 @@ fn chat(backlog: usize) -> SocketAddr {
     })
 }
 
-/// So many members, in the order of their numbers, of a chat without members so far.
+/// Adds so many members to a chat without members. Returns them in the order of their numbers.
 async fn members(address: SocketAddr, count: usize) -> Vec<Client> {
     let mut members = Vec::new();
     for number in 1..=count {
@@ -411,7 +411,7 @@ async fn who_joins_hears_what_is_said_from_then_on() {
     late.expect("* you are 3\n").await;
     members[0].send("after\n").await;
     late.expect("1> after\n").await;
-    // Numbers are not given again.
+    // The chat does not reuse numbers.
     drop(late);
     let mut later = Client::connect(address).await;
     later.expect("* you are 4\n").await;
@@ -449,7 +449,7 @@ async fn a_slow_member_is_parted_with_and_slows_nobody() {
     let mut members = members(chat(64 << 10), 3).await;
     let mut slow = members.pop().unwrap();
     sockopt::set_socket_recv_buffer_size(&slow.stream, 16 << 10).unwrap();
-    // Block by block, so that the quick one keeps up by the rules of the test, not by luck.
+    // Lines go in blocks, and the quick member reads each block before the next.
     let blocks: Vec<Vec<String>> = (0..200)
         .map(|block| (0..100).map(|line| format!("{block} {line} {:90}\n", "")).collect())
         .collect();
@@ -472,8 +472,7 @@ async fn a_slow_member_is_parted_with_and_slows_nobody() {
     members[0].expect("2> who was that?\n").await;
 }
 
-/// The limit holds once, and does not begin anew with each byte of room that the kernel finds for
-/// it.
+/// The limit does not begin anew with each byte of room in the kernel's buffer.
 async fn one_that_takes_nothing_is_parted_with() {
     const LIMIT: Duration = Duration::from_secs(3);
     let chat = Chat::with_backlog(16 << 20).with_patience(LIMIT);
@@ -488,7 +487,8 @@ async fn one_that_takes_nothing_is_parted_with() {
     });
     let mut members = members(address, 2).await;
     let parted = timeout(LIMIT * 7 / 4, async {
-        // More than the kernel takes for the other one, and less than the backlog.
+        // The lines are longer than the other member's socket buffers, and shorter than the
+        // backlog.
         let lines = format!("{:999}\n", "").repeat(80);
         for _ in 0..100 {
             members[0].send(&lines).await;

@@ -1,4 +1,4 @@
-//! The echo and time services over real sockets, in the block world.
+//! Tests the echo and time services over real sockets, in the block world.
 
 #![expect(
     clippy::disallowed_types,
@@ -20,7 +20,7 @@ use duality_runtime::{
 };
 use duality_services::{echo, time};
 
-/// A client of a service that is run for this one connection.
+/// A client of a service that serves only this connection.
 fn client<F>(service: impl FnOnce(net::TcpStream) -> F + Send + 'static) -> TcpStream
 where
     F: Future<Output = std::io::Result<()>> + 'static,
@@ -55,7 +55,7 @@ fn echo_returns_every_byte_and_ends_with_the_client() {
     assert!(received == sent);
 }
 
-/// The line is sent although unread bytes are there, which make the close a reset.
+/// The line arrives although the server has unread bytes, which make the close a reset.
 #[test]
 fn time_is_told_whatever_the_client_sends() {
     let barrier = Arc::new(Barrier::new(2));

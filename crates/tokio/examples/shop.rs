@@ -1,4 +1,4 @@
-//! A shop, as one writes it with axum: state, JSON, middleware, a timer, a background task, and an
+//! A shop in the usual style of axum: state, JSON, middleware, a timer, a background task, and an
 //! outgoing request.
 //!
 //! ```sh
@@ -22,9 +22,9 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What all connections share.
+/// The state that all connections share.
 struct Shop {
-    /// Kept up to date by the background task.
+    /// The background task keeps this number up to date.
     stock: AtomicU64,
     sold: AtomicU64,
 }
@@ -72,7 +72,7 @@ async fn pay() -> &'static str {
     "paid"
 }
 
-/// Asks another server for the catalogue: this one.
+/// Asks a server for the catalogue: itself, in this example.
 async fn partner(headers: HeaderMap) -> Result<String, (StatusCode, String)> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     ask(host).await.map_err(|error| (StatusCode::BAD_GATEWAY, error.to_string()))

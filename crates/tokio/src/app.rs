@@ -1,4 +1,4 @@
-//! An application with a command line around it.
+//! An application with its command line.
 
 use std::error::Error;
 use std::fmt;
@@ -18,11 +18,11 @@ use crate::{layouts, ours};
 
 type AnyError = Box<dyn Error + Send + Sync>;
 
-/// An application of the ecosystem's: axum, hyper, or any service of tower's.
+/// An application of axum, of hyper, or any service of tower.
 ///
-/// It is given as a factory, which is called once for each runtime. Pools of clients belong to the
-/// runtime that they are made on, so the factory makes them, too. What all runtimes of a process
-/// share, the factory captures.
+/// An application is given as a factory, which is called once for each runtime. The factory also
+/// makes pools of clients, since a pool belongs to the runtime that it is made on. The factory
+/// captures the state that all runtimes of a process share.
 ///
 /// ```no_run
 /// use axum::{Router, routing::get};
@@ -43,9 +43,9 @@ pub struct App {
 }
 
 impl App {
-    /// An application of axum's, called `name`.
+    /// Makes an application of axum, called `name`.
     ///
-    /// One of tonic's is given as axum's, too: `Routes::into_axum_router`.
+    /// Use this for an application of tonic, too: `Routes::into_axum_router`.
     pub fn axum<F, M, E>(name: &str, factory: F) -> Self
     where
         F: Fn() -> M + Send + Sync + 'static,
@@ -55,7 +55,8 @@ impl App {
         Self::tower(name, factory)
     }
 
-    /// Any service of tower's that answers requests of hyper's. It is cloned for each connection.
+    /// Makes an application of any service of tower that answers requests of hyper. Each connection
+    /// has its own clone of the service.
     pub fn tower<F, M, S, B, E>(name: &str, factory: F) -> Self
     where
         F: Fn() -> M + Send + Sync + 'static,
@@ -73,8 +74,8 @@ impl App {
         Self::new(name, Form::new(factory, instance))
     }
 
-    /// A service of hyper's, such as `hyper::service::service_fn` makes. It is cloned for each
-    /// connection.
+    /// Makes an application of a service of hyper, such as the result of
+    /// `hyper::service::service_fn`. Each connection has its own clone of the service.
     pub fn hyper<F, M, S, B, E>(name: &str, factory: F) -> Self
     where
         F: Fn() -> M + Send + Sync + 'static,
@@ -92,18 +93,19 @@ impl App {
     }
 
     fn new(name: &str, form: Form) -> Self {
-        // What an application holds is shared, and it may send requests to itself.
+        // The connections of an application share its state, and an application may send requests
+        // to itself.
         let needs =
             Needs { straight_line: true, shared_memory: true, concurrent_connections: true };
         Self { name: name.to_owned(), form, needs, page: None }
     }
 
-    /// The request that `compare` makes, such as `GET /json`. Each reply must have the status 200,
-    /// and the body of the first reply. Without it, the request is `GET /`.
+    /// Sets the request that `compare` makes, such as `GET /json`. Each reply must have the status
+    /// 200, and the body of the first reply. The default is `GET /`.
     ///
     /// # Panics
     ///
-    /// If it is no GET of a path.
+    /// Panics if `line` is no GET of a path.
     pub fn request(mut self, line: &str) -> Self {
         let path = line.strip_prefix("GET ").filter(|path| path.starts_with('/'));
         let path = path.unwrap_or_else(|| panic!("request: {line:?}: write it as \"GET /path\""));
@@ -111,17 +113,17 @@ impl App {
         self
     }
 
-    /// Says that no connection sees another connection's changes in memory. Each may then be served
-    /// in a process of its own, so fork, prefork and tokio-prefork can carry the application.
+    /// Declares that no connection sees another connection's changes in memory. Each connection may
+    /// then have its own process, so fork, prefork and tokio-prefork can carry the application.
     ///
-    /// Nothing checks this.
+    /// No code checks this declaration.
     pub fn independent_connections(mut self) -> Self {
         self.needs.shared_memory = false;
         self
     }
 
-    /// The application as a service of Duality's, for a program that serves it beside others, or a
-    /// test.
+    /// The application as a service of Duality, for a test, or for a program that serves several
+    /// services.
     pub fn into_service(self) -> Service {
         let Self { name, form, needs, page } = self;
         let served = Served::new(&name, needs, ours::handler(form.clone())).with_foreign(form);
@@ -131,10 +133,11 @@ impl App {
             .page(page.as_deref().unwrap_or("/"))
     }
 
-    /// Runs the command line of this application (`serve`, `compare`, `load` …), and returns what
-    /// `main` is to return.
+    /// Runs the command line of this application (`serve`, `compare`, `load` …), and returns the
+    /// exit code for `main`.
     ///
-    /// Do not call it on a runtime: architectures with processes fork before there are threads.
+    /// Do not call this function on a runtime: architectures with processes fork before there are
+    /// threads.
     pub fn main(self) -> ExitCode {
         self.into_service().main()
     }

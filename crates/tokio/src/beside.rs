@@ -1,5 +1,6 @@
-//! tokio's runtime beside the architectures of ours: one for the process, with one kernel thread.
-//! It runs what an application itself uses of tokio. Each of its wakes crosses kernel threads.
+//! The runtime of tokio beside our architectures: one for each process, with one kernel thread. The
+//! runtime runs the parts of tokio that an application itself uses. Each of its wakes crosses
+//! kernel threads.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -17,7 +18,7 @@ use tokio::runtime::Runtime;
 use crate::runtimes;
 
 pin_project! {
-    /// A connection's future, which finds tokio on each kernel thread that polls it.
+    /// The future of a connection. It finds tokio on each kernel thread that polls it.
     pub(crate) struct Beside<F> {
         #[pin]
         serving: F,
@@ -34,13 +35,13 @@ impl<F: Future<Output = io::Result<()>>> Future for Beside<F> {
     type Output = io::Result<()>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // In each poll, since a task may go on where tokio has not been entered.
+        // Each poll enters tokio, since a task may go on where tokio has not been entered.
         enter()?;
         self.project().serving.poll(context)
     }
 }
 
-/// Enters the runtime beside, once for each kernel thread.
+/// Enters the runtime beside our architectures, once for each kernel thread.
 fn enter() -> io::Result<()> {
     static BESIDE: OnceLock<io::Result<Runtime>> = OnceLock::new();
     thread_local! {
@@ -51,8 +52,8 @@ fn enter() -> io::Result<()> {
     }
     match BESIDE.get_or_init(|| runtimes::multi_thread(1)) {
         Ok(runtime) => {
-            // For as long as the thread lives: guards must be dropped in order, and tasks of one
-            // thread interleave.
+            // The thread stays in tokio as long as it lives: guards must be dropped in order, and
+            // tasks of one thread interleave.
             mem::forget(runtime.enter());
             HAS_ENTERED.set(true);
             Ok(())
@@ -61,13 +62,13 @@ fn enter() -> io::Result<()> {
     }
 }
 
-/// Spawns what hyper runs beside a connection, such as the streams of HTTP/2.
+/// Spawns the futures that hyper runs beside a connection, such as the streams of HTTP/2.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tasks;
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
     fn execute(&self, future: F) {
-        // Without room for a task, the future is dropped, and hyper resets its stream.
+        // Without room for a task, `spawn` drops the future, and hyper resets the stream.
         let serving = async {
             future.await;
             Ok(())

@@ -1,5 +1,5 @@
-//! The door of a layout: it accepts connections on a runtime of tokio's, within the limits that
-//! every architecture has.
+//! The door of a layout: it accepts connections on a runtime of tokio, within the limits of every
+//! architecture.
 //!
 //! ```text
 //!   accept queue ─▶ admission ─▶ address ─┬─ a slot is free ──────────▶ Accepted
@@ -7,10 +7,10 @@
 //!                                         └─▶ refused: 503, at most 64 at a time
 //! ```
 //!
-//! The rules are those of `duality_architectures::common`: what may be accepted, which connection
-//! is served next, and which one is refused. Only the waits are tokio's.
+//! The rules come from `duality_architectures::common`: what may be accepted, which connection is
+//! served next, and which connection is refused. Only the waits are tokio's.
 //!
-//! A *slot* counts a connection until it ends. It also tells the connection to close, once the
+//! A *slot* counts a connection until it ends. A slot also tells the connection to close, once the
 //! server drains.
 
 use std::io::{self, ErrorKind};
@@ -50,30 +50,30 @@ pub(crate) struct Door {
     line: Line<Waiting>,
     pressure: Pressure,
     slots: Slots,
-    /// The connections that are being refused. They have no slot.
+    /// The connections that are being refused, which have no slot.
     refusing: Slots,
     stop: Stop,
     /// The listener accepts no more.
     is_over: bool,
 }
 
-/// What the door found out.
+/// The reason why a wait of the door ended.
 enum Event {
     Came(io::Result<OwnedFd>),
-    /// All that came before the drain has been accepted.
+    /// All connections that came before the drain have been accepted.
     Over,
-    /// The line needs a look.
+    /// The line must be checked again.
     Look,
     /// The server drains.
     Drains,
 }
 
 impl Door {
-    /// A door of the runtime that this is called on.
+    /// Makes a door of the runtime that this function is called on.
     ///
     /// # Errors
     ///
-    /// When no descriptor is left.
+    /// Fails when no descriptor is left.
     pub(crate) fn new(
         listener: TcpListener,
         service: &Served,
@@ -98,7 +98,7 @@ impl Door {
         })
     }
 
-    /// The next connection to be served. `None` if there will be none.
+    /// Returns the next connection to be served. `None` if no more will come.
     pub(crate) async fn next(&mut self) -> Option<Accepted> {
         loop {
             let may_refuse = self.refusing.count() < MOST_REFUSALS;
@@ -161,8 +161,8 @@ impl Door {
         }
     }
 
-    /// Returns a connection for which there is a slot. Otherwise lets it wait for one, or refuses
-    /// it because of its address.
+    /// Returns a connection for which there is a slot. Otherwise lets the connection wait for a
+    /// slot, or refuses the connection because of its address.
     fn arrive(&mut self, socket: OwnedFd) -> Option<Waiting> {
         visibility::connection_accepted();
         let counted = match self.count(&socket) {
@@ -194,17 +194,17 @@ impl Door {
         if !self.addresses.are_limited() {
             return Ok(None);
         }
-        // A client that has reset the connection has no address any more.
+        // A connection that the client has reset has no address any more.
         let peer = getpeername(socket).ok().flatten();
         let address = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
         address.map_or(Ok(None), |address| self.addresses.count(address.ip()))
     }
 
-    /// Refuses a connection beside the others, in the words of HTTP.
+    /// Refuses a connection with a reply of HTTP, while others go on.
     fn refuse(&self, stream: StdStream) {
         let Slot { closing, end } = self.refusing.take(None);
         tokio::spawn(async move {
-            // Whatever goes wrong, the connection closes.
+            // The connection closes after any error.
             let _ = refusal::send(stream).await;
             drop(closing);
             drop(end);
@@ -221,9 +221,9 @@ impl Door {
     }
 }
 
-/// Accepts a connection. A door that drains accepts only those that have come before.
+/// Accepts a connection. A door that drains accepts only connections that came before the drain.
 async fn accept(listener: &mut TcpListener, readable: &Readable, drains: bool) -> Event {
-    // So that a flood of connections leaves the runtime's other tasks their turns.
+    // A flood of connections must leave the runtime's other tasks their turns.
     consume_budget().await;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let mut attempt = || listener.accept_before_drain(|listener| Ok(accept_with(listener, flags)?));
@@ -239,9 +239,9 @@ async fn accept(listener: &mut TcpListener, readable: &Readable, drains: bool) -
 /// A connection that waits for a slot.
 struct Waiting {
     stream: StdStream,
-    /// The client, which is told of by its errors.
+    /// The client, for messages about its errors.
     peer: Peer,
-    /// Counts the connection for its address, where that is limited.
+    /// Counts the connection for its address, if connections of an address are limited.
     counted: Option<Counted>,
 }
 
@@ -253,7 +253,7 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
-    /// Serves the connection on the runtime that this is called on.
+    /// Serves the connection on the runtime that this function is called on.
     pub(crate) async fn serve(self, instance: Instance) {
         let Self { stream, peer, slot: Slot { closing, end } } = self;
         let served = match TcpStream::from_std(stream) {
@@ -306,7 +306,7 @@ impl Slots {
         *self.closing.borrow()
     }
 
-    /// Tells all connections to close, those of later slots too.
+    /// Tells all connections to close, and connections of later slots too.
     fn close(&self) {
         self.closing.send_replace(true);
     }
@@ -326,7 +326,7 @@ struct Slot {
 struct End {
     ended: Arc<Notify>,
     _counted: Option<Counted>,
-    /// Given back after the end has been counted.
+    /// The slot is given back after the end has been counted.
     _taken: watch::Receiver<()>,
 }
 

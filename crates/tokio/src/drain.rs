@@ -1,4 +1,4 @@
-//! The drain of the process or of one server, as a runtime of tokio's learns it.
+//! Tells a runtime of tokio of the drain of the process or of one server.
 
 use std::future::Future;
 use std::io;
@@ -21,17 +21,17 @@ impl Stop {
 
     /// Waits until the acceptor must stop.
     pub(crate) async fn requested(&mut self) {
-        // Without the thread that watches for a drain, there is nothing to go on for.
+        // Without the thread that watches for a drain, the acceptor must stop too.
         let _ = self.0.wait_for(|stops| *stops).await;
     }
 }
 
-/// Runs `body` on the runtime that this is called on, and tells it of a drain. The kernel thread
-/// must be one of the server's own: a drain may concern one server alone.
+/// Runs `body` on the runtime that this function is called on, and tells `body` of a drain. The
+/// kernel thread must belong to the server: a drain may concern one server alone.
 ///
 /// # Errors
 ///
-/// Those of `body`, and a lack of descriptors.
+/// Returns the errors of `body`. Fails when no descriptor is left.
 pub(crate) async fn told_of_drains<F>(body: impl FnOnce(Stop) -> F) -> io::Result<()>
 where
     F: Future<Output = io::Result<()>>,
@@ -49,7 +49,7 @@ where
 }
 
 async fn requested(wakeup: &Wakeup, readable: &Readable) -> io::Result<()> {
-    // A drain that was requested before there was a wakeup has sent none.
+    // A drain that was requested before the wakeup existed has sent no wakeup.
     if drain::requested_before_wakeup() {
         return Ok(());
     }
@@ -70,7 +70,7 @@ impl Closing {
 
     /// Waits until the connection must close.
     pub(crate) async fn requested(mut self) {
-        // A door that has gone closes its connections, too.
+        // A dropped door closes its connections, too.
         let _ = self.0.wait_for(|closes| *closes).await;
     }
 }

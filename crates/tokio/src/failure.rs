@@ -1,12 +1,12 @@
-//! Tells apart why a connection ended: by its client, or by the application.
+//! Tells whether the client or the application ended a connection.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-/// How a connection of hyper's ended, as architectures tell of it.
+/// Translates the end of a connection of hyper into the result that architectures expect.
 ///
-/// Some clients break off, take too long, or send bytes that are not HTTP. The application has not
-/// failed then. hyper answers bytes that are not HTTP by itself.
+/// Some clients break off, take too long, or send bytes that are not HTTP. In these cases the
+/// application has not failed. Hyper itself answers bytes that are not HTTP.
 pub(crate) fn of_connection(ended: Result<(), Box<dyn Error + Send + Sync>>) -> io::Result<()> {
     let Err(error) = ended else { return Ok(()) };
     if let Some(hyper) = error.downcast_ref::<hyper::Error>() {

@@ -1,4 +1,4 @@
-//! The form of an application that architectures run: it makes an instance for each runtime.
+//! The form of an application that architectures run. A form makes an instance for each runtime.
 
 use std::error::Error;
 use std::fmt;
@@ -12,14 +12,15 @@ use crate::instance::Instance;
 
 type Making = Pin<Box<dyn Future<Output = io::Result<Instance>> + Send>>;
 
-/// See the [module](self). A clone is the same application.
+/// See the [module](self). A clone stands for the same application.
 #[derive(Clone)]
 pub(crate) struct Form {
     make: Arc<dyn Fn() -> Making + Send + Sync>,
 }
 
 impl Form {
-    /// An application that `factory` makes, and that `instance` turns into one of ours.
+    /// Makes the form of the application that `factory` makes. `instance` turns that application
+    /// into an [`Instance`].
     pub(crate) fn new<F, M, A, E>(factory: F, instance: fn(A) -> Instance) -> Self
     where
         F: Fn() -> M + Send + Sync + 'static,
@@ -34,11 +35,11 @@ impl Form {
         Self { make }
     }
 
-    /// An instance for the runtime that this is called on.
+    /// Makes an instance for the runtime that this function is called on.
     ///
     /// # Errors
     ///
-    /// The application's own.
+    /// Returns the application's own errors.
     pub(crate) fn instance(&self) -> impl Future<Output = io::Result<Instance>> + Send + use<> {
         (self.make)()
     }

@@ -1,13 +1,13 @@
-//! An application as it was made for one runtime: what it does with a connection.
+//! An application as made for one runtime. An instance serves connections.
 //!
 //! ```text
 //!   hyper or tower service ── Instance::new ──▶ Instance ── serve_on_tokio ──▶ a connection's future
 //!                                                        └─ serve_on_ours ───▶ the same, on our stream
 //! ```
 //!
-//! One generic function, [`serve`], reads requests by hyper and calls the application. It is
-//! compiled for either kind of stream. Requests pass through no other layer of ours than
-//! [`Requests`].
+//! One generic function, [`serve`], reads requests by hyper and calls the application. [`serve`] is
+//! compiled for both kinds of streams. [`Requests`] is the only layer of ours that requests pass
+//! through.
 
 use std::error::Error;
 use std::fmt;
@@ -44,7 +44,7 @@ pub(crate) type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 type OnOurs = dyn Fn(duality_runtime::net::TcpStream) -> Serving + Send + Sync;
 type OnTokio = dyn Fn(TcpStream, Closing) -> Serving + Send + Sync;
 
-/// See the [module](self). A clone is the same instance.
+/// See the [module](self). A clone stands for the same instance.
 #[derive(Clone)]
 pub(crate) struct Instance {
     on_tokio: Arc<OnTokio>,
@@ -52,7 +52,7 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// An instance of a service of hyper's, which is cloned for each connection.
+    /// Makes an instance of a service of hyper. Each connection has its own clone of the service.
     pub(crate) fn new<S, B>(service: S) -> Self
     where
         S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -77,12 +77,12 @@ impl Instance {
         Self { on_tokio, on_ours }
     }
 
-    /// Serves a connection on the runtime of tokio's that this is called on.
+    /// Serves a connection on the runtime of tokio that this function is called on.
     pub(crate) fn serve_on_tokio(&self, stream: TcpStream, closing: Closing) -> Serving {
         (self.on_tokio)(stream, closing)
     }
 
-    /// Serves a connection in a world of ours, on a kernel thread that has entered tokio.
+    /// Serves a connection in a world of our runtime, on a kernel thread that has entered tokio.
     pub(crate) fn serve_on_ours(&self, stream: duality_runtime::net::TcpStream) -> Serving {
         (self.on_ours)(stream)
     }
@@ -94,21 +94,22 @@ impl fmt::Debug for Instance {
     }
 }
 
-/// What reads requests, as `axum::serve` has it, and with a limit on the time of their heads.
+/// The reader of requests, set up as in `axum::serve`, with a limit on the time of a request's
+/// head.
 fn builder<E>(
     executor: E,
     timer: impl hyper::rt::Timer + Clone + Send + Sync + 'static,
 ) -> Builder<E> {
     let mut builder = Builder::new(executor);
     builder.http1().timer(timer.clone()).header_read_timeout(HEAD);
-    // For WebSockets over HTTP/2.
+    // WebSockets over HTTP/2 need the last setting.
     builder.http2().timer(timer).enable_connect_protocol();
     builder
 }
 
-/// Serves a connection until its client closes it, or until it is told to close: then it answers
-/// the request under way first. A connection without any request has a second to send one, as
-/// everywhere ([`FIRST_BYTES`]).
+/// Serves a connection until its client closes it, or until `closing` tells it to close. In the
+/// second case it answers the request under way first. A connection without any request has a
+/// second to send a request, as in other architectures ([`FIRST_BYTES`]).
 async fn serve<I, S, B, E>(
     builder: &Builder<E>,
     stream: I,

@@ -1,8 +1,8 @@
-//! Runs an application of axum's, hyper's or tower's under tokio's layouts, and under every
-//! architecture of Duality, and measures which one is best.
+//! Runs an application of axum, hyper or tower under tokio's layouts and under every architecture
+//! of Duality, and measures which is best.
 //!
-//! [`App`] is the whole of what a program needs. Its `main` has the commands `serve`, `compare`,
-//! `load` and the others of `duality`. The page docs/axum.md leads through them.
+//! A program needs [`App`] only. Its `main` has the commands `serve`, `compare`, `load` and the
+//! other commands of `duality`. The page docs/axum.md explains them.
 //!
 //! ```text
 //!   App ── Form ─ makes, for each runtime ─▶ Instance ─ serves ─▶ a connection

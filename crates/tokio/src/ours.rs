@@ -1,16 +1,16 @@
-//! The application under the architectures of ours.
+//! The application under our own architectures.
 //!
 //! ```text
 //!   architecture of ours ─▶ Beside ─ enters tokio, once a thread ─▶ hyper ─▶ our stream
 //!                                                                     └─▶ the application
 //! ```
 //!
-//! Sockets of clients wait in our worlds. What the application itself uses of tokio runs on a
-//! runtime [beside](crate::beside): timers, spawned tasks, outgoing connections.
+//! Sockets of clients wait in our worlds. The application's own timers, spawned tasks and outgoing
+//! connections run on a runtime of tokio [beside](crate::beside) our worlds.
 //!
-//! hyper waits for its client and for the application at the same time. Its waits are gathered, so
-//! every architecture carries it. User-level threads gain nothing by that: each wait of such code
-//! goes back to the bottom of the stack.
+//! Hyper waits for its client and for the application at the same time. One task gathers both
+//! waits, so hyper needs only one waiting task, and every architecture can carry it. User-level
+//! threads gain nothing here: each wait of hyper goes back to the bottom of the stack.
 
 use std::sync::Arc;
 

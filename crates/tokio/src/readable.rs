@@ -1,5 +1,5 @@
-//! A descriptor that tokio's reactor watches. It is the one place of this crate with unsafe code:
-//! tokio has no other way to watch what is none of its own sockets.
+//! A descriptor that tokio's reactor watches. This module is the only place of this crate with
+//! unsafe code. Tokio has no other way to watch a descriptor that is not its own socket.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Watches a copy of a descriptor, on the runtime that it was made on.
+/// Watches a copy of a descriptor, on the runtime that the copy was made on.
 pub(crate) struct Readable(AsyncFd<OwnedFd>);
 
 impl Readable {
@@ -15,21 +15,22 @@ impl Readable {
     ///
     /// # Errors
     ///
-    /// When no descriptor is left.
+    /// Fails when no descriptor is left.
     pub(crate) fn watch(descriptor: &impl AsFd) -> io::Result<Self> {
         let copy = descriptor.as_fd().try_clone_to_owned()?;
-        // SAFETY: tokio wants the descriptor to stay open, and the same, for as long as it is
-        // watched. An `OwnedFd` closes when it is dropped, and no other holder can reach this one.
+        // SAFETY: tokio requires that the descriptor stays open, and the same, as long as tokio
+        // watches it. An `OwnedFd` closes when it is dropped, and no other code can reach this
+        // `OwnedFd`.
         let watched = unsafe { AsyncFd::register_with_interest(copy, Interest::READABLE) };
         Ok(Self(watched.map_err(io::Error::from)?))
     }
 
-    /// Calls `attempt`, again each time that the descriptor becomes readable, until it does not
-    /// fail with `WouldBlock`.
+    /// Calls `attempt` until it does not fail with `WouldBlock`. Calls it again each time that the
+    /// descriptor becomes readable.
     ///
     /// # Errors
     ///
-    /// Those of `attempt`, and of a runtime that ends.
+    /// Returns the errors of `attempt`. Fails when the runtime ends.
     pub(crate) async fn attempt<R>(
         &self,
         mut attempt: impl FnMut() -> io::Result<R>,

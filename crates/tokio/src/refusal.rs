@@ -1,4 +1,4 @@
-//! How a connection beyond the limits is refused: 503, in the words of HTTP/1.1.
+//! Refuses a connection beyond the limits with the status 503 of HTTP/1.1.
 
 use std::io;
 use std::net::{Shutdown, TcpStream as StdStream};
@@ -15,15 +15,15 @@ const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\
 /// The time that a refusal may take.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// The most bytes of a request that is refused.
+/// The most bytes that are read of a refused request.
 const MOST_READ: usize = 1 << 20;
 
-/// Refuses a connection, and reads until its client has gone: a close before that would destroy the
+/// Refuses a connection, and reads until the client has gone. An earlier close would destroy the
 /// refusal.
 ///
 /// # Errors
 ///
-/// Those of the connection.
+/// Returns the errors of the connection.
 pub(crate) async fn send(stream: StdStream) -> io::Result<()> {
     let mut stream = TcpStream::from_std(stream)?;
     let told = timeout(LIMIT, async {
@@ -41,11 +41,11 @@ pub(crate) async fn send(stream: StdStream) -> io::Result<()> {
     told.await.unwrap_or(Ok(()))
 }
 
-/// The same, for a stream of ours.
+/// Like [`send`], for a stream of our runtime.
 ///
 /// # Errors
 ///
-/// Those of the connection.
+/// Returns the errors of the connection.
 pub(crate) async fn send_on_ours(mut stream: OurStream) -> io::Result<()> {
     let told = time::timeout(LIMIT, async {
         stream.write_all(BUSY).await?;

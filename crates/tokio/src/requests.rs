@@ -21,8 +21,8 @@ impl Begun {
     }
 }
 
-/// The service of a connection, with its requests counted. An answer counts once its head is ready:
-/// hyper sends the rest.
+/// The service of a connection, with its requests counted. An answer counts once its head is ready,
+/// since hyper sends the rest.
 #[derive(Debug)]
 pub(crate) struct Requests<S> {
     service: S,
@@ -72,7 +72,7 @@ impl<F: Future<Output = Result<Response<B>, E>>, B, E> Future for Answer<F> {
     }
 }
 
-/// Whether a status tells that the application has failed.
+/// Whether a status means that the application has failed.
 fn is_a_failure(status: StatusCode) -> bool {
     let not_known = [StatusCode::NOT_IMPLEMENTED, StatusCode::HTTP_VERSION_NOT_SUPPORTED];
     status.is_server_error() && !not_known.contains(&status)

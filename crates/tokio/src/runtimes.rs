@@ -1,4 +1,4 @@
-//! Runtimes of tokio's, with kernel threads that count what they do.
+//! Runtimes of tokio, with kernel threads that count their work.
 
 use std::cell::Cell;
 use std::io;
@@ -11,20 +11,20 @@ thread_local! {
     static COUNTED: Cell<Option<Occupancy>> = const { Cell::new(None) };
 }
 
-/// A runtime on the kernel thread that calls it.
+/// Makes a runtime on the kernel thread that calls this function.
 ///
 /// # Errors
 ///
-/// When no descriptor is left.
+/// Fails when no descriptor is left.
 pub(crate) fn current_thread() -> io::Result<Runtime> {
     built(Builder::new_current_thread())
 }
 
-/// A runtime of so many kernel threads, which take tasks from one another.
+/// Makes a runtime of `threads` kernel threads, which take tasks from one another.
 ///
 /// # Errors
 ///
-/// When no descriptor is left. Panics where no thread can be made, as tokio does.
+/// Fails when no descriptor is left. Panics if no thread can be made, as tokio does.
 pub(crate) fn multi_thread(threads: usize) -> io::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(threads);

@@ -1,4 +1,4 @@
-//! The command line of an application: its members are compared, and results say what runs them.
+//! The command line of an application: it compares the members, and results name the runtime.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ fn a_comparison_records_what_part_tokio_has() {
     command.args(["compare", "--architectures=tokio-multi,tokio-per-core,epoll,threads"]);
     command.args(["--concurrency=2", "--repeats=1", "--blocks=0", "--window=60ms", "--no-control"]);
     command.args(["--warm-up=20ms", "--path=/", "--out"]).arg(directory.path().join("run"));
-    // Whether there is a verdict is told by the exit code. A busy machine allows none.
+    // The exit code says whether there is a verdict. A busy machine allows no verdict.
     let output = command.output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     let text = std::fs::read_to_string(directory.path().join("run/results.jsonl")).unwrap();

@@ -1,5 +1,5 @@
 //! Every layout, and every architecture of ours that carries an application, serves the same
-//! application with the same answers. Real processes, real sockets.
+//! application with the same answers. The tests use real processes and real sockets.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 macro_rules! members {
     ($($name:ident [$member:literal $(, $flag:literal)*])*) => {
-        /// The members that have tests.
+        /// The members under test.
         const MEMBERS: &[&str] = &[$($member),*];
 
         $(mod $name {
@@ -113,7 +113,7 @@ fn get(path: &str, server: &ServerProcess) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", server.address())
 }
 
-/// Sends a request, and reads up to the end of its reply, which is known.
+/// Sends a request, and reads its reply up to the known end.
 fn ask(stream: &mut TcpStream, request: &str, end: &str) -> String {
     stream.write_all(request.as_bytes()).unwrap();
     read_until(stream, end)
@@ -129,7 +129,7 @@ fn read_until(stream: &mut TcpStream, end: &str) -> String {
     reply
 }
 
-/// A reply without the line of its date.
+/// A reply without its date line.
 fn undated(reply: &str) -> String {
     reply.split_inclusive("\r\n").filter(|line| !line.starts_with("date: ")).collect()
 }
@@ -205,13 +205,14 @@ fn counts_its_connections(member: &[&str]) {
     assert_eq!(counted["connections_now"], 0, "{counted}");
 }
 
-/// A server that is full refuses in the words of HTTP, and serves again once a slot is free.
+/// A full server refuses with a reply of HTTP, and serves again once a slot is free.
 fn refuses_what_is_too_much(member: &[&str]) {
     if member[0] == "prefork" {
-        // Its limit is the number of its workers. Others wait in the accept queue.
+        // The limit of this member is the number of its workers. Further connections wait in the
+        // accept queue.
         return;
     }
-    // Divided among the cores.
+    // The cores share the limit.
     let cores = member.iter().find_map(|flag| flag.strip_prefix("--cores="));
     let most = cores.unwrap_or("1");
     let limit = [format!("--max-connections={most}"), "--when-full=shed".to_owned()];

@@ -1,4 +1,4 @@
-//! The traits of tokio and of futures-io for streams of ours, in every world.
+//! The traits of tokio and of futures-io for our streams, in every world.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -72,7 +72,7 @@ async fn futures_io_reads_and_writes() {
     assert_eq!(heard, b"hello");
 }
 
-/// Runs what `make` makes in the block world, and on loops of either kind.
+/// Runs the future of `make` in the block world, and on loops of both kinds.
 fn in_worlds<F: Future<Output = ()> + Send + 'static>(make: fn() -> F) {
     block_on(make());
     let park = LoopWorld::Park { stack_size: 256 * 1024 };

@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use crate::size;
 use crate::trace::{Class, Method};
 
-/// Most classes; a step's class is a `u16`.
+/// The largest number of classes; a step's class is a `u16`.
 const MOST: usize = 1 << 16;
-/// Most classes with a path of their own: those without always find room for theirs.
+/// The largest number of classes with a path. Classes without a path always find room.
 const MOST_WITH_PATH: usize = 50_000;
-/// Most bytes of all paths together, so that a head stays within its bound.
+/// The largest size of all paths together, in bytes: a head stays within its bound.
 const MOST_PATH_BYTES: usize = 8 << 20;
 /// The longest path that is kept, in bytes.
 const LONGEST_PATH: usize = 2000;
 
-/// What a class is known by while a trace is made.
+/// The key of a class while a trace is made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     method: Method,
@@ -29,7 +29,7 @@ struct Key {
 pub(crate) struct Classes {
     /// Whether paths are kept.
     keeps_paths: bool,
-    /// Replies count as so many bytes at most.
+    /// The size that larger replies count as.
     max_size: u64,
     numbers: HashMap<Key, u16>,
     paths: HashMap<String, u32>,

@@ -5,13 +5,13 @@ use jiff::Timestamp;
 /// The time of `17/May/2015:10:05:03 +0000`, the stamp of the common log format.
 #[derive(Default)]
 pub(crate) struct CommonLog {
-    /// The stamp before: many lines have the same one.
+    /// The stamp of the line before: many lines have the same stamp.
     last: String,
     time: Option<i64>,
 }
 
 impl CommonLog {
-    /// The time of a stamp; `None` if it is none.
+    /// The time of a stamp; `None` if the text is no stamp.
     pub(crate) fn time(&mut self, stamp: &str) -> Option<i64> {
         if self.last != stamp {
             let time = Timestamp::strptime("%d/%b/%Y:%H:%M:%S %z", stamp).ok();
@@ -32,7 +32,7 @@ pub(crate) fn seconds(seconds: f64) -> Option<i64> {
     (0.0..=253_402_300_799.0).contains(&seconds).then(|| (seconds * 1e6).round() as i64)
 }
 
-/// A length of time in microseconds, from seconds; `None` for what is no length of time.
+/// A length of time in microseconds, from seconds; `None` if the text is no length of time.
 pub(crate) fn length(seconds: f64) -> Option<u64> {
     (0.0..1e9).contains(&seconds).then(|| (seconds * 1e6).round() as u64)
 }

@@ -34,23 +34,23 @@ use crate::trace::{Connection, Head, LONGEST, Step, Trace, VERSION};
 const LONGEST_HEAD: u64 = 32 << 20;
 /// The longest line of a connection, in bytes: some millions of requests.
 const LONGEST_LINE: u64 = 64 << 20;
-/// Most text in a file, in bytes, so that a small file cannot unfold without end.
+/// The largest text of a file, in bytes. The bound keeps a small file from unfolding without end.
 const MOST_TEXT: u64 = 4 << 30;
-/// Most requests, and most connections. So many take some two gigabytes of memory.
+/// The largest number of requests, and of connections. They take some two gigabytes of memory.
 const MOST: u64 = 20_000_000;
 /// The first bytes of gzip.
 pub(crate) const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// What the last line begins with.
+/// The beginning of the last line.
 const SEAL: &str = "sha256 ";
 
-/// A file that could not be read or written as a trace. One line, with the file, the place, and
-/// what to do.
+/// A file that could not be read or written as a trace. The message is one line with the file, the
+/// place, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {fault}", path.display())]
 pub struct Error {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The mistake in the file.
     #[source]
     pub fault: Fault,
 }
@@ -70,7 +70,7 @@ pub enum Fault {
          by 'duality trace from'"
     )]
     Version(u64),
-    /// A line says what cannot be.
+    /// A line has an impossible value.
     #[error("line {line}: {what}; make the trace again by 'duality trace from'")]
     Line {
         /// Counted from 1, in the text before compression.
@@ -92,7 +92,7 @@ pub enum Fault {
         /// Which bound is passed.
         what: String,
     },
-    /// The text is not what was written.
+    /// The checksum does not fit the text.
     #[error("line {line}: the checksum does not match, so the trace was changed; make it again")]
     Checksum {
         /// Counted from 1.
@@ -306,7 +306,7 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// What cannot be in a head.
+/// The mistake in a head, if there is one.
 fn flaw(head: &Head) -> Option<&'static str> {
     let count = head.classes.iter().try_fold(0u64, |sum, class| sum.checked_add(class.count));
     if head.classes.len() > 1 << 16 {
@@ -374,7 +374,7 @@ fn time(text: &str, tick: Duration) -> Result<Duration, String> {
     }
 }
 
-/// A whole number of digits alone, which `what` names with its article.
+/// A whole number of digits alone. `what` names the number, with its article.
 fn number(text: &str, what: &str) -> Result<u64, String> {
     let is_negative = text.starts_with('-');
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -385,7 +385,7 @@ fn number(text: &str, what: &str) -> Result<u64, String> {
     }
 }
 
-/// The beginning of what stands in a file, for an error of one line.
+/// The beginning of a file's text, for an error of one line.
 fn shortened(text: &str) -> String {
     text.chars()
         .take(20)

@@ -1,12 +1,12 @@
-//! From TCP segments to connections, by their headers alone. So TLS is no hindrance, and no payload
-//! is looked at.
+//! Makes connections from TCP segments, by their headers alone. So TLS is no hindrance, and no
+//! payload is read.
 //!
 //! ```text
 //!   SYN ─► a flow begins ─► bytes by their sequence numbers, each counted once ─► FIN, RST: it ends
 //! ```
 //!
-//! The end that sends SYN is the client. Of a connection that began before the capture, the server
-//! is the end with the lower port.
+//! The end that sends SYN is the client. If a connection began before the capture, its server is
+//! the end with the lower port.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,9 +15,9 @@ use crate::classes::Classes;
 use crate::sessions::Opened;
 use crate::turns::Turns;
 
-/// A flow that is silent for so many microseconds is over.
+/// The silence, in microseconds, after which a flow is over.
 const SILENT: i64 = 3_600_000_000;
-/// After so many segments, silent flows are ended.
+/// The number of segments after which silent flows are ended.
 const SWEEP: u64 = 1 << 18;
 /// Servers on these ports speak TLS. The first turn of TLS is a handshake.
 const TLS: [u16; 2] = [443, 8443];
@@ -41,12 +41,12 @@ pub(crate) struct Segment {
 /// A client and a server.
 type Ends = [(IpAddr, u16); 2];
 
-/// A connection that is looked at.
+/// A connection under observation.
 struct Flow {
     turns: Turns,
     /// The next sequence number of the client, and of the server.
     next: [Option<u32>; 2],
-    /// Which of them sent FIN, and when the first one did.
+    /// Which ends sent FIN, and when the first FIN came.
     is_closed: [bool; 2],
     closed: Option<i64>,
     last: i64,
@@ -55,7 +55,7 @@ struct Flow {
 /// Connections from segments.
 #[derive(Default)]
 pub(crate) struct Flows {
-    /// If only connections to this port count.
+    /// The only port that counts, if there is one.
     port: Option<u16>,
     flows: HashMap<Ends, Flow>,
     /// Connections that ended, with the port of their server.
@@ -94,8 +94,8 @@ impl Flows {
         }
     }
 
-    /// All connections to the port that has most of them, how many there were to others, and when
-    /// the last segment came.
+    /// All connections to the port with the most connections, the number of connections to other
+    /// ports, and the time of the last segment.
     pub(crate) fn finish(mut self, classes: &mut Classes) -> (Vec<Opened>, usize, i64) {
         let rest: Vec<Ends> = self.flows.keys().copied().collect();
         for ends in rest {
@@ -128,7 +128,7 @@ impl Flows {
                 .get(&forth)
                 .is_some_and(|flow| flow.next[0] == Some(segment.sequence.wrapping_add(1)));
             if !is_repeated {
-                // The ports of a connection before are used again.
+                // The ports of an earlier connection are used again.
                 self.end(forth, segment.time, classes);
                 self.begin(forth, segment.time);
             }
@@ -261,7 +261,7 @@ mod tests {
             segment(SERVER, 130, 2001, 1000),
             fin(segment(SERVER, 230, 3001, 0)),
             fin(segment(CLIENT, 240, 150, 0)),
-            // A late acknowledgement begins nothing.
+            // A late acknowledgement begins no connection.
             segment(SERVER, 250, 3002, 0),
         ]
     }

@@ -1,4 +1,4 @@
-//! From what readers find to a trace.
+//! Makes a trace from the requests that readers find.
 //!
 //! ```text
 //!   reader ─ Request ─► classes, traps ─ Event ─► order ─► spread ─► sessions ─► trace
@@ -16,12 +16,12 @@ use crate::sessions::{Event, Opened, Sessions};
 use crate::trace::{Head, Inferred, Method, Sizes, Trace};
 use crate::traps::Traps;
 
-/// A reply of so many bytes and more does not fit into the buffers of a socket. So the time that it
-/// took tells how fast its client is.
+/// A reply of this size or more does not fit into the buffers of a socket. So its time shows how
+/// fast its client is.
 pub(crate) const LARGE: u64 = 200_000;
 /// A shorter time tells nothing about a client, in microseconds.
 pub(crate) const SLOW: u64 = 50_000;
-/// Most requests of a trace, as many as a file of it may have.
+/// The largest number of requests of a trace, and of its file.
 pub(crate) const MOST: u64 = 20_000_000;
 
 /// How a log is turned into a trace.
@@ -31,13 +31,13 @@ pub struct Rules {
     pub keep_alive: Duration,
     /// Whether the trace has paths.
     pub paths: bool,
-    /// Larger replies count as so many bytes.
+    /// The size that larger replies count as.
     pub max_size: u64,
-    /// What stamps are of, if the format of the log does not say.
+    /// The moment that stamps mean, if the format of the log does not say.
     pub stamp: Option<Stamp>,
-    /// Of a HAR: only requests to this host count.
+    /// For a HAR: the host of the requests that count.
     pub host: Option<String>,
-    /// Of a capture: the port of the server.
+    /// For a capture: the port of the server.
     pub port: Option<u16>,
 }
 
@@ -54,7 +54,7 @@ impl Default for Rules {
     }
 }
 
-/// What the stamp of a line is of.
+/// The moment that the stamp of a line means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamp {
     /// The begin of a request, as Apache writes it.
@@ -67,20 +67,20 @@ pub enum Stamp {
 pub(crate) struct Request<'a> {
     /// Microseconds since 1970.
     pub(crate) time: i64,
-    /// What `time` is of, if the format says so.
+    /// The moment that `time` means, if the format says so.
     pub(crate) stamp: Option<Stamp>,
     /// Microseconds, where the log tells.
     pub(crate) took: Option<u64>,
-    /// Where it came from, where the log tells.
+    /// The client's address, if the log has it.
     pub(crate) address: &'a [u8],
-    /// What it was made with: two agents behind one address are two clients.
+    /// The user agent: two agents behind one address are two clients.
     pub(crate) agent: &'a [u8],
-    /// What names its connection, where the log tells.
+    /// The name of its connection, if the log has it.
     pub(crate) connection: Option<Name<'a>>,
     /// The number in its connection, from 1; 0 if the log does not tell.
     pub(crate) nth: u64,
     pub(crate) method: &'a str,
-    /// What was asked for. Empty where it is not known.
+    /// The target. Empty if it is not known.
     pub(crate) path: &'a str,
     pub(crate) protocol: Protocol,
     pub(crate) status: u16,
@@ -88,7 +88,7 @@ pub(crate) struct Request<'a> {
     pub(crate) sizes: [u64; 2],
 }
 
-/// What names a connection.
+/// The name of a connection.
 #[derive(Clone, Copy, Hash)]
 pub(crate) enum Name<'a> {
     Number(u64),
@@ -97,7 +97,7 @@ pub(crate) enum Name<'a> {
     Peer(&'a str, &'a str),
 }
 
-/// What a version of HTTP does with connections.
+/// How a version of HTTP uses connections.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// A connection for each request: HTTP/1.0 and before.
@@ -120,7 +120,7 @@ impl Protocol {
     }
 }
 
-/// What a source is, as it is known when it was read.
+/// The facts about a source that are known after reading it.
 pub(crate) struct Source {
     /// `combined log`, ….
     pub(crate) name: String,
@@ -134,11 +134,11 @@ pub(crate) struct Gathering {
     classes: Classes,
     traps: Traps,
     order: Order,
-    /// Where stamps are whole seconds.
+    /// For stamps of whole seconds.
     spread: Option<Spread>,
     sessions: Sessions,
     keys: RandomState,
-    /// What stamps are of, if all lines agree.
+    /// The moment that stamps mean, if all lines agree.
     stamp: Option<Stamp>,
     names_connections: bool,
     tells_length: bool,
@@ -193,7 +193,7 @@ impl Gathering {
             class: self.classes.of(method, request.path, request.status, request.sizes),
             rate,
         };
-        // Whole seconds are spread first, and begins come from that.
+        // Whole seconds are spread first, and begins come from the spread stamps.
         let event = if self.spread.is_none() { self.begun(event) } else { event };
         if let Some(event) = self.order.add(event) {
             self.pass(event);
@@ -254,8 +254,8 @@ impl Gathering {
         Event { time, ..event }
     }
 
-    /// What stamps are of: as the format or the user says, or else as their order suggests. Lines
-    /// are written at the ends of requests, so stamps of ends are in order.
+    /// The moment that stamps mean: as the format or the user says, or else as their order
+    /// suggests. Lines are written at the ends of requests, so stamps of ends are in order.
     fn stamp(&self) -> Stamp {
         let guess = if self.traps.disordered == 0 { Stamp::End } else { Stamp::Start };
         self.stamp.or(self.rules.stamp).unwrap_or(guess)
@@ -331,7 +331,7 @@ impl Gathering {
     }
 }
 
-/// What is not as it was in the source, of sizes and paths.
+/// The sizes and paths that differ from the source.
 pub(crate) fn size_warnings(classes: &Classes, max_size: u64) -> impl Iterator<Item = String> {
     let capped = (classes.capped > 0).then(|| {
         format!(
@@ -345,8 +345,8 @@ pub(crate) fn size_warnings(classes: &Classes, max_size: u64) -> impl Iterator<I
     capped.into_iter().chain(pathless)
 }
 
-/// A trace of these connections, up to the time `last` in microseconds since 1970; `None` without
-/// a request. The head has its source, what was inferred and what is to be said.
+/// A trace of these connections, up to the time `last` in microseconds since 1970; `None` without a
+/// request. The head has its source, what was inferred, and the warnings.
 pub(crate) fn assemble(
     head: Head,
     classes: Classes,
@@ -373,7 +373,7 @@ pub(crate) fn assemble(
 }
 
 /// The unit of a file's times: as fine as its source, or a tenth of the mean gap between requests
-/// where these are spread. Finer ones would only make the file larger.
+/// where these are spread. Finer units would only make the file larger.
 fn tick(resolution: Duration, gap: u64) -> Duration {
     let coarsest = match resolution.as_micros() {
         1 => 100,

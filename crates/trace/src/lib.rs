@@ -11,8 +11,7 @@
 //!                       file: my.trace ──► summary, replay
 //! ```
 //!
-//! A trace has neither addresses nor bodies nor headers. It has paths only where they were asked
-//! for.
+//! A trace has neither addresses nor bodies nor headers. It has paths only on request.
 //!
 //! ```no_run
 //! let trace = duality_trace::file::read("my.trace".as_ref())?;

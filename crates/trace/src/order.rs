@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 
 use crate::sessions::Event;
 
-/// So many requests wait for those with earlier times. A log has its lines in the order in which
-/// requests ended; the longest of them may have begun minutes before.
+/// The number of requests that wait for requests with earlier times. A log has its lines in the
+/// order in which requests ended; the longest of them may have begun minutes before.
 const WINDOW: usize = 1 << 17;
 /// A second, in microseconds.
 const SECOND: i64 = 1_000_000;
@@ -23,7 +23,7 @@ pub(crate) struct Order {
     pub(crate) late: u64,
 }
 
-/// A request in the window. Those of one time stay in the order in which they came.
+/// A request in the window. Requests of one time stay in the order in which they came.
 struct Waiting {
     number: u64,
     event: Event,
@@ -69,8 +69,8 @@ impl PartialEq for Waiting {
 
 impl Eq for Waiting {}
 
-/// Spreads the requests of a second at random within it, in order. Left as they are, each second
-/// would begin with a burst that never was.
+/// Spreads the requests of a second at random within it, in order. Otherwise each second would
+/// begin with a false burst.
 pub(crate) struct Spread {
     /// The requests of one second.
     second: Vec<Event>,
@@ -83,7 +83,8 @@ impl Spread {
         Self { second: Vec::new(), random: fastrand::Rng::with_seed(1) }
     }
 
-    /// Adds a request. Gives those of the second before to `take`, if this one begins another.
+    /// Adds a request. If the request begins another second, gives the requests of the second
+    /// before to `take`.
     pub(crate) fn add(&mut self, event: Event, take: impl FnMut(Event)) {
         if self.second.last().is_some_and(|last| last.time != event.time) {
             self.finish(take);
@@ -128,7 +129,7 @@ mod tests {
         let sorted: Vec<(i64, u16)> =
             std::iter::from_fn(|| order.next()).map(|event| (event.time, event.class)).collect();
         assert_eq!(sorted, [(3, 1), (4, 3), (5, 0), (5, 2)]);
-        // The window is empty, so this one is too late.
+        // The window is empty, so this request is too late.
         order.add(event(1, 9));
         assert_eq!((order.late, order.next().unwrap().time), (1, 5));
     }

@@ -1,4 +1,4 @@
-//! From packets to a trace, by their headers: of a capture, or as they come.
+//! Makes a trace from the headers of packets, from a capture or live.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::gather::{MOST, assemble, size_warnings};
 use crate::recorder::turns;
 use crate::trace::{Head, Inferred, Sizes, Trace};
 
-/// What stands in front of a packet of IP.
+/// The header in front of a packet of IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// The header of Ethernet.
@@ -24,30 +24,30 @@ pub enum Link {
     Cooked,
     /// See [`Cooked`](Link::Cooked).
     Cooked2,
-    /// Something that is not known here.
+    /// An unknown header.
     Other,
 }
 
-/// Packets that become a trace. No payload is looked at, and none is kept.
+/// Packets that become a trace. No payload is read, and none is kept.
 pub struct Packets {
     classes: Classes,
     flows: Flows,
 }
 
 impl Packets {
-    /// Of connections to `port`, if it is given, else to the port that has most of them. Replies of
-    /// more than `max_size` bytes count as so many.
+    /// Counts connections to `port`, or else to the port with the most connections. Larger replies
+    /// count as `max_size` bytes.
     #[must_use]
     pub fn new(port: Option<u16>, max_size: u64) -> Self {
         Self { classes: Classes::new(false, max_size), flows: Flows::new(port) }
     }
 
-    /// Adds a packet: what was captured of it, its whole `length` in bytes, and when it passed, in
-    /// microseconds since 1970.
+    /// Adds a packet: its captured bytes, its whole `length` in bytes, and the time at which it
+    /// passed, in microseconds since 1970.
     ///
     /// # Errors
     ///
-    /// Why it is left out, in a few words: it is no TCP, or its headers were cut off.
+    /// The packet is left out: it is no TCP, or its headers were cut off.
     pub fn add(
         &mut self,
         link: Link,
@@ -90,7 +90,7 @@ impl Packets {
     }
 }
 
-/// What a capture does not tell.
+/// The figures that a capture lacks.
 fn inferred(has_tls: bool) -> Vec<Inferred> {
     let tls = has_tls.then(|| Inferred {
         what: "TLS".to_owned(),
@@ -114,7 +114,7 @@ fn segment(link: Link, data: &[u8], length: u32, time: i64) -> Result<Segment, &
     };
     let packet = packet.ok_or("cut off within a header")?;
     let Some(TransportSlice::Tcp(tcp)) = &packet.transport else { return Err("no TCP") };
-    // What was cut off, and, if it is short, the padding of Ethernet, are no payload.
+    // Bytes that were cut off are no payload, and neither is the padding of a short Ethernet frame.
     let cut = (length as usize).saturating_sub(data.len());
     let (from, to, bytes) = match packet.net.as_ref().ok_or("no IP")? {
         LaxNetSlice::Ipv4(ip) => {

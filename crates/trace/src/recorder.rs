@@ -1,4 +1,5 @@
-//! A trace of connections as they happen, for a proxy: it tells when bytes pass, and never which.
+//! A trace of connections as they happen, for a proxy: it notes when bytes pass, and never the
+//! bytes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use crate::sessions::Opened;
 use crate::trace::{Head, Inferred, Sizes, Trace};
 use crate::turns::Turns;
 
-/// What passes, as a trace. Times are in microseconds since 1970.
+/// The traffic, as a trace. Times are in microseconds since 1970.
 ///
 /// ```
 /// use duality_trace::recorder::Recorder;
@@ -31,7 +32,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Replies of more than `max_size` bytes count as so many.
+    /// Larger replies count as `max_size` bytes.
     pub fn new(max_size: u64) -> Self {
         Self {
             max_size,

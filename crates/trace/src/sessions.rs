@@ -14,15 +14,15 @@ use std::time::Duration;
 
 use crate::trace::{Connection, Step};
 
-/// A connection is idle so many microseconds after a request, if the log does not tell exactly when
-/// the request ended.
+/// The time in microseconds after which a connection is idle, if the log does not tell exactly when
+/// its request ended.
 const SETTLED: i64 = 50_000;
-/// Connections that are named in a log are forgotten if they are silent for so many microseconds.
+/// The silence in microseconds after which a connection that a log names is forgotten.
 const FORGOTTEN: i64 = 3_600_000_000;
-/// After so many requests, what is over is dropped.
+/// The number of requests after which ended connections are dropped.
 const SWEEP: u64 = 1 << 16;
 
-/// One request, with its time and the class of what was asked for.
+/// One request, with its time and its class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     /// When it began, in microseconds since 1970; its stamp, as long as only that is known.
@@ -31,7 +31,7 @@ pub(crate) struct Event {
     pub(crate) took: Option<u64>,
     /// A hash of its client.
     pub(crate) client: u64,
-    /// What names its connection, where the log tells.
+    /// The name of its connection, if the log has it.
     pub(crate) connection: Option<u64>,
     /// The number in its connection, from 1; 0 if the log does not tell.
     pub(crate) nth: u64,
@@ -161,7 +161,7 @@ impl Sessions {
         }
     }
 
-    /// Drops what can carry no further request.
+    /// Drops connections that can carry no further request.
     fn sweep(&mut self, now: i64) {
         let keep_alive = self.keep_alive;
         let is_over = |slot: &Slot, most: i64| now.saturating_sub(slot.free) >= most;

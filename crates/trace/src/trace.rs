@@ -14,7 +14,7 @@ pub const VERSION: u32 = 1;
 /// - all times are multiples of [`Head::tick`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// What all connections have in common, and where it all comes from.
+    /// The facts that all connections have in common, and the source.
     pub head: Head,
     /// Sorted by their start.
     pub connections: Vec<Connection>,
@@ -40,11 +40,11 @@ pub struct Step {
     /// From the last byte of the reply before to this request. Zero for the first request, which is
     /// made when the connection is open.
     pub think: Duration,
-    /// What is asked for: an index into [`Head::classes`].
+    /// The class of the request: an index into [`Head::classes`].
     pub class: u16,
 }
 
-/// What all connections of a trace have in common.
+/// The facts that all connections of a trace have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// [`VERSION`].
@@ -69,9 +69,9 @@ pub struct Head {
     pub began: Option<u64>,
     /// What the trace was made from: `combined log`, `pcap`, `proxy`, ….
     pub source: String,
-    /// What the sizes of its classes are of.
+    /// The content that the sizes of its classes cover.
     pub sizes: Sizes,
-    /// What the source does not tell, and what was taken instead.
+    /// The figures that the source lacks, and their substitutes.
     #[serde(default)]
     pub inferred: Vec<Inferred>,
     /// What a reader of the trace should know, a sentence each.
@@ -85,18 +85,18 @@ pub struct Head {
     pub checksum: String,
 }
 
-/// Something that the source does not tell.
+/// A figure that the source lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inferred {
-    /// What it is about: `connections`, `time`, `client speed`, ….
+    /// The subject: `connections`, `time`, `client speed`, ….
     pub what: String,
-    /// What was taken for it.
+    /// The substitute.
     pub value: String,
-    /// Why that.
+    /// The reason for the substitute.
     pub why: String,
 }
 
-/// What the sizes of a trace's classes are of.
+/// The content that the sizes of a trace's classes cover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sizes {
@@ -122,7 +122,7 @@ pub struct Class {
     pub status: u8,
     /// How many requests of the trace have this class.
     pub count: u64,
-    /// What was asked for, with its query. `None` unless paths were asked for.
+    /// The path with its query. `None` unless paths were requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
@@ -286,7 +286,7 @@ impl<'a> IntoIterator for &'a Trace {
 }
 
 impl Connection {
-    /// When each request is made if every reply takes no time, from the begin of the trace.
+    /// The time of each request from the beginning of the trace, if replies take no time.
     pub fn request_times(&self) -> impl Iterator<Item = Duration> {
         self.steps.iter().scan(self.start, |time, step| {
             *time = time.saturating_add(step.think);
@@ -294,7 +294,7 @@ impl Connection {
         })
     }
 
-    /// When the last request is made, if every reply takes no time.
+    /// The time of the last request, if replies take no time.
     pub fn last_request(&self) -> Duration {
         let thinks = self.steps.iter().map(|step| step.think);
         thinks.fold(self.start, Duration::saturating_add)

@@ -1,5 +1,4 @@
-//! What a log may have that would mislead. Each trap is found while the log is read, and said in
-//! the trace.
+//! Misleading features of a log. Each trap is found while the log is read, and the trace names it.
 
 use std::collections::HashMap;
 
@@ -7,7 +6,8 @@ use std::collections::HashMap;
 const SECOND: i64 = 1_000_000;
 /// Fewer requests than this show nothing about minutes or addresses.
 const ENOUGH: u64 = 100;
-/// Addresses that are counted. One that is nearly everybody is among the first.
+/// The number of addresses that are counted. An address with nearly all requests is among the
+/// first.
 const ADDRESSES: usize = 10_000;
 
 /// What has been seen so far.
@@ -128,7 +128,7 @@ impl Traps {
         (*count * 2 > self.requests).then(|| (minute, percent(*count, self.requests)))
     }
 
-    /// The share of the busiest address in percent, if it is nearly everybody.
+    /// The share of the busiest address in percent, if it has nearly all requests.
     fn busiest_address(&self) -> Option<f64> {
         let count = *self.addresses.values().max()?;
         let is_proxy = self.requests >= ENOUGH && !self.names_connections;

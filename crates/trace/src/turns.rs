@@ -1,5 +1,5 @@
-//! What passes on a connection, as requests: for captures and proxies, which see bytes and do not
-//! know the protocol.
+//! Makes requests from the bytes on a connection, for captures and proxies. They see bytes and do
+//! not know the protocol.
 //!
 //! ```text
 //!   client  ▓▓▓              ▓▓▓▓                          a turn: bytes from the client,
@@ -57,7 +57,7 @@ impl Turns {
         }
     }
 
-    /// `bytes` come from the server. Those before the first request are a greeting.
+    /// `bytes` come from the server. Bytes before the first request are a greeting.
     pub(crate) fn server(&mut self, time: i64, bytes: u64) {
         self.last = self.last.max(time);
         if let Some(turn) = &mut self.turn {

@@ -1,4 +1,5 @@
-//! Traces as files: what is written is read back, and what is no trace is refused in one line.
+//! Traces as files: a trace that was written can be read back, and other files are refused in one
+//! line.
 
 use std::io::{Read, Write};
 use std::time::Duration;

@@ -8,11 +8,11 @@ use super::{folder, source};
 use crate::outcome::{Outcome, cargo_command, execute};
 use crate::{Workspace, tools};
 
-/// One test of the driver: what is wrong, if anything is.
+/// One test of the driver. The error says what is wrong.
 type Test = fn(&Driver) -> Result<(), String>;
 
 struct Driver {
-    /// What has gdb show the calls of a thread that waits.
+    /// The script that makes gdb show the calls of a waiting thread.
     script: PathBuf,
     command: PathBuf,
     work: PathBuf,
@@ -74,7 +74,7 @@ impl Driver {
              static void *start(void *argument) { return (void *)(long)waits((int)(long)argument); }\n\
              int main(void) { printf(\"%ld\\n\", (long)run(start, (void *)41)); }\n",
         )?;
-        // On one loop, a thread that has told of itself waits before main hears of it.
+        // On one loop, a thread that has written to `main` already waits when `main` reads.
         write(
             "parked.c",
             "#include \"test.h\"\nstatic int told[2], asked[2];\n\
@@ -85,8 +85,8 @@ impl Driver {
              pthread_create(&thread, NULL, start, NULL); read(told[0], &byte, 1); marker();\n\
              return pthread_join(thread, NULL); }\n",
         )?;
-        // One thread computes while the other, of the same loop, is ready. main shows what it is
-        // told, and ends.
+        // One thread computes while the other, of the same loop, is ready. `main` prints the line
+        // that it is told, and ends.
         write(
             "holds.c",
             "#include \"test.h\"\nstatic volatile long sum;\n\
@@ -100,7 +100,7 @@ impl Driver {
              ssize_t length = read(ends[0], line, sizeof line); write(1, line, length); _exit(0); }\n",
         )?;
         write("plain.c", "int main(void) { return 0; }\n")?;
-        // C, and C++ too.
+        // A source that is both C and C++.
         write(
             "whole.c",
             "#include <pthread.h>\n#include <stdio.h>\n#include <unistd.h>\n\
@@ -120,7 +120,7 @@ impl Driver {
             .map_err(|error| format!("test.h: {error}"))
     }
 
-    /// Of threads in C++, and of a library that is given threads of the program.
+    /// Writes sources with threads in C++, and a library that gets threads of the program.
     fn write_sources_of_libraries(&self) -> Result<(), String> {
         let write = |name: &str, text: &str| {
             fs::write(self.work.join(name), text).map_err(|error| format!("{name}: {error}"))
@@ -138,7 +138,7 @@ impl Driver {
              static void *start(void *mutex) { _ZNSt3__15mutex4lockEv(mutex); usleep(1); return mutex; }\n\
              int main(void) { char mutex[40]; run(start, mutex); return 0; }\n",
         )?;
-        // A hundred threads wait for an atomic variable, and as many for a static one.
+        // A hundred threads wait for an atomic variable, and as many for a static variable.
         write(
             "waits.cc",
             "#include <atomic>\n#include <cstdio>\n#include <fstream>\n#include <latch>\n\
@@ -156,8 +156,8 @@ impl Driver {
              for (auto &thread : threads) thread.join();\n\
              std::printf(\"%d\\n\", count < 300000 ? 42 : count); }\n",
         )?;
-        // A library is given a thread of the program, which it joins; another one, which it
-        // cancels and detaches.
+        // A library gets two threads of the program. The library joins the first thread, and
+        // cancels and detaches the second.
         write(
             "joins.c",
             "#include <pthread.h>\n#include <signal.h>\nvoid *joins(pthread_t thread, pthread_t other) {\n\
@@ -203,7 +203,7 @@ impl Driver {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned() + &said)
     }
 
-    /// Runs a program that was made, which must print 42, and be converted.
+    /// Runs a program that was made. The program must print 42 and be converted.
     fn is_converted(&self, program: &str) -> Result<(), String> {
         let output =
             Command::new(self.work.join(program)).output().map_err(|error| error.to_string())?;
@@ -219,7 +219,7 @@ impl Driver {
     fn archive(&self) -> Result<(), String> {
         let _ = fs::remove_file(self.work.join("libwaits.a"));
         self.succeeds("-O2 -g -c waits.c -o waits.o")?;
-        // The system's own, which reads the native code of the object.
+        // The `ar` of the system reads the native code of the object.
         let status = Command::new("ar")
             .args(["rcs", "libwaits.a", "waits.o"])
             .current_dir(&self.work)
@@ -235,7 +235,7 @@ impl Driver {
         self.is_converted("at_once")
     }
 
-    /// `-x` is about the program's files, not about the runtime; and a header is no program.
+    /// `-x` applies to the program's files, and not to the runtime. A header is no program.
     fn language(&self) -> Result<(), String> {
         for language in ["c", "c++"] {
             let line = format!("-x {language} - -pthread -o from_input");
@@ -248,7 +248,7 @@ impl Driver {
         self.succeeds("-include-pch test.pch -c waits.c -o waits.o").map(|_| ())
     }
 
-    /// Threads of C++ are converted by the compiler of C++. That of C names what it cannot convert.
+    /// The C++ compiler converts threads of C++. The C compiler names what it cannot convert.
     fn cxx(&self) -> Result<(), String> {
         let cxx = |line: &str| self.succeeds_with(&mut self.compiler("c++", line), line);
         cxx("-O2 -g -pthread -c thread.cc -o thread.o")?;
@@ -278,7 +278,7 @@ impl Driver {
         self.is_converted("joined")
     }
 
-    /// A program of the same inputs is linked once.
+    /// Linking the same inputs again does no work.
     fn again(&self) -> Result<(), String> {
         let cache = self.work.join("cache");
         let _ = fs::remove_dir_all(&cache);
@@ -299,7 +299,7 @@ impl Driver {
         self.is_converted("one")
     }
 
-    /// What may surprise is told where the program is linked, once for each kind.
+    /// The link of a program prints each kind of hazard once.
     fn hazards(&self) -> Result<(), String> {
         let said = self.succeeds("-w -O1 -pthread state.c -o state")?;
         let has = |what: &str| said.matches(what).count() == 1;
@@ -313,7 +313,7 @@ impl Driver {
         Err(said)
     }
 
-    /// libc++, as far as the pass sees it: a name in a shared library.
+    /// A stand-in for libc++: the pass sees a name in a shared library.
     fn other_library(&self) -> Result<(), String> {
         self.succeeds("-shared -fPIC libcxx.c -o libother.so")?;
         let said = self.succeeds("-O1 -w -pthread locks.c -L. -lother -o locks")?;
@@ -321,7 +321,7 @@ impl Driver {
         if warns { Ok(()) } else { Err(said) }
     }
 
-    /// What configure and CMake ask a compiler.
+    /// The questions of configure and CMake to a compiler.
     fn probes(&self) -> Result<(), String> {
         self.succeeds("plain.c -o plain")?;
         let line = |text: String| text.lines().next().unwrap_or_default().to_owned();
@@ -349,8 +349,8 @@ impl Driver {
         }
     }
 
-    /// A program without threads needs no runtime, and has none; one with threads that is static is
-    /// refused in one line.
+    /// A program without threads gets no runtime. The driver refuses a static program with threads,
+    /// in one line.
     fn static_program(&self) -> Result<(), String> {
         self.succeeds("-static plain.c -o plain")?;
         self.succeeds("plain.c -o plain")?;
@@ -382,7 +382,7 @@ impl Driver {
         }
     }
 
-    /// A line names the thread and the function, also that of a file without debugging information.
+    /// A line names the thread and the function, also for a file without debugging information.
     fn held(&self) -> Result<(), String> {
         self.succeeds("-O2 -w -pthread holds.c -o holds")?;
         let mut command = Command::new(self.work.join("holds"));

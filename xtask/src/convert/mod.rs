@@ -9,8 +9,8 @@
 //!   target/convert/tests                   what the suite compiles and runs
 //! ```
 //!
-//! Nothing else needs LLVM's headers. A developer that does not convert C programs never builds
-//! this.
+//! Only the pass needs LLVM's headers. Without converted C programs, a developer never builds the
+//! pass.
 
 mod driver;
 mod suite;
@@ -23,7 +23,7 @@ use std::{fs, io};
 use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
 use crate::{Workspace, tools};
 
-/// What is looked for, and the Debian package that has it.
+/// The files that must exist, and the Debian package of each.
 const NEEDS: &[(&str, &str)] = &[
     ("/usr/lib/llvm-19/bin/clang++", "clang-19"),
     ("/usr/lib/llvm-19/bin/ld.lld", "lld-19"),
@@ -49,7 +49,7 @@ const FLAGS: &[&str] = &[
     "/usr/include/llvm-c-19",
 ];
 
-/// Where LLVM's programs are.
+/// The path of a program of LLVM.
 fn llvm(program: &str) -> PathBuf {
     Path::new("/usr/lib/llvm-19/bin").join(program)
 }
@@ -62,7 +62,7 @@ pub(crate) fn build(workspace: &Workspace) -> Outcome {
         .map(|(_, package)| *package)
         .collect();
     if !packages.is_empty() {
-        // LLVM 19 is not in every release of Debian: what needs it is left out there.
+        // Some releases of Debian lack LLVM 19: the steps that need it are skipped there.
         if let Err(problem) = tools::install_packages(&packages) {
             return Skipped(problem);
         }
@@ -73,7 +73,7 @@ pub(crate) fn build(workspace: &Workspace) -> Outcome {
     }
 }
 
-/// Builds, and runs the suite.
+/// Builds everything, and runs the suite.
 pub(crate) fn test(workspace: &Workspace) -> Outcome {
     match build(workspace) {
         Passed => {}
@@ -88,7 +88,7 @@ pub(crate) fn test(workspace: &Workspace) -> Outcome {
     }
 }
 
-/// What is built for conversions.
+/// The folder of the pass and the runtimes that were built.
 pub(crate) fn folder(workspace: &Workspace) -> PathBuf {
     workspace.target.join("convert")
 }
@@ -118,7 +118,7 @@ fn build_all(workspace: &Workspace) -> Result<(), String> {
         let mut link = Command::new(llvm("ld.lld"));
         run(link.args(["-r", "-o"]).arg(folder.join(name).with_extension("o")).args(objects))?;
     }
-    // The driver compiles this one itself; here its warnings are looked at.
+    // The driver itself compiles the product's runtime. This step only checks for warnings.
     compile_all(&source.join("runtime"), "c", &folder.join("runtime"), |command| {
         command.args(["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"]);
         command.arg(source.join("contract"));
@@ -127,7 +127,7 @@ fn build_all(workspace: &Workspace) -> Result<(), String> {
     Ok(())
 }
 
-/// Compiles the sources of one folder that are newer than their objects, two at a time; returns all
+/// Compiles the sources of one folder that are newer than their objects, two at a time. Returns all
 /// objects.
 fn compile_all(
     sources: &Path,
@@ -175,7 +175,7 @@ fn finish((file, mut child): (PathBuf, std::process::Child)) -> Result<(), Strin
     }
 }
 
-/// The files of a folder that end so, in the order of their names.
+/// The files of a folder with this extension, in the order of their names.
 fn files_of(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
     let problem = |error: io::Error| format!("{}: {error}", folder.display());
     let mut files = Vec::new();

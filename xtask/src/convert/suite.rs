@@ -1,13 +1,14 @@
 //! The suite of the pass and of both runtimes: each program of `convert/tests` is compiled natively
-//! and converted, and must print the same. Then generated programs (`fuzz.py`), for as long as
-//! there is time.
+//! and converted, and must print the same. Generated programs (`fuzz.py`) follow, as long as there
+//! is time.
 //!
-//! The reference runtime is linked by its object, the product's by `duality cc` or `duality c++`.
-//! Some programs are for the product's only; they say so in a line `Runtime: product`. All programs
-//! in C++ are.
+//! The suite links the object of the reference runtime. `duality cc` or `duality c++` links the
+//! product's runtime. Programs in C++, and programs with a line `Runtime: product`, are for the
+//! product's runtime only.
 //!
-//! With AddressSanitizer, frames come from malloc, so that it sees a use of a frame that was freed.
-//! Its stack checks are off: they would watch variables where they are no longer, on the stack.
+//! With AddressSanitizer, frames come from malloc, so that the sanitizer sees a use of a freed
+//! frame. The sanitizer's stack checks are off: converted code has moved the variables from the
+//! stack.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,18 +21,18 @@ use std::time::{Duration, Instant};
 use super::{files_of, folder, llvm, source};
 use crate::Workspace;
 
-/// After so long a test program hangs.
+/// A test program that runs longer than this counts as hung.
 const LIMIT: Duration = Duration::from_secs(60);
-/// What generated programs get.
+/// The time for all generated programs.
 const FUZZING: Duration = Duration::from_secs(40);
-/// Where the generated programs begin, unless `DUALITY_FUZZ_SEED` says otherwise.
+/// The first seed of the generated programs, unless `DUALITY_FUZZ_SEED` gives another seed.
 const FIRST_SEED: usize = 1;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Runtime {
-    /// `convert/reference`.
+    /// The runtime of `convert/reference`.
     Reference,
-    /// `convert/runtime`, with so many loops.
+    /// The runtime of `convert/runtime`, with this number of loops.
     Product(u8),
 }
 
@@ -62,7 +63,7 @@ impl Build {
     }
 }
 
-/// Those of one level follow each other: what the native program prints is found out once for them.
+/// Builds of one level follow each other, so that the native program runs once for all of them.
 const BUILDS: &[Build] = &[
     Build::plain("-O0", Runtime::Reference),
     Build::sanitized("-O0", Runtime::Reference),
@@ -80,7 +81,7 @@ struct Suite {
     source: PathBuf,
     folder: PathBuf,
     work: PathBuf,
-    /// `duality`, which has the product's runtime.
+    /// The command `duality`, which contains the product's runtime.
     command: PathBuf,
 }
 
@@ -95,7 +96,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
     fs::create_dir_all(&suite.work)
         .map_err(|error| format!("{}: {error}", suite.work.display()))?;
     let tests = suite.source.join("tests");
-    // The largest first.
+    // The programs in C++ come first: they take longest.
     let mut programs = files_of(&tests, "cc")?;
     programs.extend(files_of(&tests, "c")?);
     let start = Instant::now();
@@ -131,7 +132,7 @@ fn report(failures: &[String]) -> Result<(), String> {
     }
 }
 
-/// Does a job for each index, on two kernel threads, until a time or a failure; returns the
+/// Does a job for each index, on two kernel threads, until a time or a failure. Returns the
 /// failures.
 fn in_parallel(
     count: usize,
@@ -161,7 +162,7 @@ fn in_parallel(
 }
 
 impl Suite {
-    /// Compiles a program in every way, and compares.
+    /// Compiles a program in every way, and compares the outputs.
     fn program(&self, file: &Path) -> Result<(), String> {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let text =
@@ -207,12 +208,12 @@ impl Suite {
         compile(self.native(&file, &native, build.level).arg("-lm"), &name)?;
         let expected = finish(&native, &name, 1)?;
         if !expected.status.success() {
-            // The machine could not give it all its threads.
+            // The machine could not give the program all its threads.
             println!("{name} left out: natively {}", expected.status);
             return Ok(());
         }
         self.compare(&file, &name, build, &["-lm"], &expected)?;
-        // What passed is of no use any more.
+        // A program that passed is not needed any more.
         let _ = fs::remove_file(file);
         let _ = fs::remove_file(native);
         let _ = fs::remove_file(self.work.join(format!("{name}{level}-{}", build.kind())));
@@ -255,7 +256,7 @@ impl Suite {
         let program = self.work.join(format!("{name}-report"));
         let build = Build::plain("-O1", Runtime::Reference);
         let mut command = self.converted(file, &program, build);
-        // A path relative to the folder, as users see it.
+        // The path is relative to the folder, as users see it.
         command
             .current_dir(self.source.join("tests"))
             .arg("-g")
@@ -278,7 +279,7 @@ impl Suite {
         level: &str,
     ) -> Command {
         command.args([level, "-w", "-pthread", "-I"]).arg(self.source.join("tests"));
-        // The report names files as the compiler was given them.
+        // The report names files by the paths that the compiler got.
         command.arg(if program.to_string_lossy().ends_with("-report") {
             Path::new(file.file_name().unwrap_or_default())
         } else {
@@ -334,11 +335,11 @@ fn finish(program: &Path, title: &str, loops: u8) -> Result<Output, String> {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.env("DUALITY_CORES", loops.to_string());
-    // The leak check stops all threads by functions that the reference runtime has taken over.
+    // The leak check stops all threads by functions that the reference runtime replaces.
     command.env("ASAN_OPTIONS", "detect_leaks=0:detect_stack_use_after_return=0");
     let mut child = command.spawn().map_err(|error| format!("{title}: {error}"))?;
     let start = Instant::now();
-    // Test programs print little: it fits into the pipe.
+    // Test programs print little: their output fits into the pipe.
     while child.try_wait().map_err(|error| format!("{title}: {error}"))?.is_none() {
         if start.elapsed() > LIMIT {
             let _ = child.kill();

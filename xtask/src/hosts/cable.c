@@ -1,11 +1,11 @@
-/* Joins two network interfaces as a long line does, with delay, loss and rate. For kernels without
- * netem.
+/* Joins two network interfaces like a long line, with delay, loss and rate. The program serves
+ * kernels without netem.
  *
  *     cable INTERFACE INTERFACE DELAY_NS LOSS_PPM BITS_PER_SECOND PACKETS
  *
- * Both directions are alike. DELAY_NS is of one direction, LOSS_PPM is in millionths of the
- * packets, and 0 bits per second mean no limit. A packet that finds PACKETS before it is dropped.
- * The program prints "ready" and ends by a signal. */
+ * Both directions are alike. DELAY_NS counts for one direction, LOSS_PPM is in millionths of the
+ * packets, and 0 bits per second mean no limit. The program drops a packet if PACKETS packets are
+ * queued before that packet. The program prints "ready" and ends by a signal. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -37,7 +37,7 @@ struct direction {
     int from, to;
     struct packet *ring;
     size_t first, count;
-    uint64_t clear; /* when the last bit has left the sender */
+    uint64_t clear; /* time at which the last bit has left the sender */
 };
 
 static uint64_t delay, loss, rate;
@@ -68,7 +68,8 @@ static uint64_t number(const char *text)
     return value;
 }
 
-/* A socket that gets all packets which arrive at an interface, and sends packets from there. */
+/* Opens a socket that receives all packets that arrive at an interface, and that sends packets from
+ * it. */
 static int attach(const char *interface)
 {
     int fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -97,7 +98,7 @@ static int is_lost(void)
     return state % 1000000 < loss;
 }
 
-/* Takes what has arrived, and gives each packet the time at which it is delivered. */
+/* Takes the packets that have arrived, and gives each packet its time of delivery. */
 static void take(struct direction *d)
 {
     static unsigned char buffer[LARGEST];
@@ -123,7 +124,7 @@ static void take(struct direction *d)
     }
 }
 
-/* Delivers what is due. A packet that the interface does not take is lost. */
+/* Delivers the packets that are due. A packet that the interface refuses is lost. */
 static void deliver(struct direction *d)
 {
     while (d->count && d->ring[d->first].due <= now()) {
@@ -158,7 +159,8 @@ int main(int argc, char **argv)
             die("memory for packets");
         polled[i] = (struct pollfd){.fd = ends[i], .events = POLLIN};
     }
-    /* On a busy machine a delay would grow by the scheduler's. Without the right to, it does. */
+    /* On a busy machine, the scheduler's delay would add to the line's delay. Without the right to
+     * SCHED_FIFO, the scheduler's delay stays. */
     sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 20});
     prctl(PR_SET_TIMERSLACK, 1);
     puts("ready");

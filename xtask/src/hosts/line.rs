@@ -1,13 +1,13 @@
 //! The line between the last host and all others: delay, loss and rate.
 //!
-//! The kernel's netem makes it where there is one. Elsewhere `cable.c`, a program in user space,
-//! carries every packet between two interfaces:
+//! The kernel's netem makes the line if the kernel has netem. Otherwise `cable.c`, a program in
+//! user space, carries every packet between two interfaces:
 //!
 //! ```text
 //!   bridge ─ portN ═══ near ─ cable ─ far ═══ eth0 of the last host        ═══ a pair of veth
 //! ```
 //!
-//! The cable is in C since xtask has no dependency, and so no packet sockets.
+//! The cable is in C: xtask has no dependencies, and so no packet sockets.
 
 use std::fs;
 use std::process::Command;
@@ -21,9 +21,9 @@ use crate::{Workspace, tools};
 pub(crate) const PROGRAMS: [(&str, &str); 3] =
     [("tc", "iproute2"), ("ethtool", "ethtool"), ("cc", "gcc")];
 
-/// What a line without a rate holds: a burst of 15,000 connections, several times.
+/// The packets that a line without a rate holds: several bursts of 15,000 connections.
 const UNLIMITED: u64 = 100_000;
-/// Netem's default, and the least that a line with a rate holds.
+/// The least packets that a line with a rate holds. Netem has the same default.
 const LEAST: u64 = 1000;
 
 /// Puts the line before the last host.
@@ -39,7 +39,7 @@ pub(crate) fn make(
         run(&format!("tc -n {switch} qdisc add dev {port} root {netem}"))?;
         return run(&format!("tc -n {host} qdisc add dev eth0 root {netem}")).map(drop);
     }
-    // The host's cable now ends at `far`, and a new pair takes its place at the bridge.
+    // The host's cable now ends at `far`, and a new pair of interfaces joins the bridge.
     run(&format!("ip -n {switch} link set {port} nomaster"))?;
     run(&format!("ip -n {switch} link set {port} down"))?;
     run(&format!("ip -n {switch} link set {port} name far"))?;
@@ -49,8 +49,8 @@ pub(crate) fn make(
         // The bridge's own address must not answer at the ends of the cable.
         run(&format!("ip -n {switch} link set {end} arp off up"))?;
     }
-    // The kernel leaves checksums and the cutting of segments to a device that is not there. The
-    // cable needs packets as they are on a wire.
+    // The kernel leaves checksums and the cutting of segments to the device, but a virtual
+    // interface does neither. The cable needs packets as on a wire.
     for (namespace, interface) in [(&switch, port.as_str()), (&host, "eth0")] {
         let inside = format!("nsenter --net=/run/netns/{namespace} --");
         run(&format!("{inside} ethtool -K {interface} tx off tso off gso off"))?;
@@ -63,7 +63,7 @@ pub(crate) fn make(
     cable.wait(|said| said.contains("ready"))
 }
 
-/// Whether the kernel has netem: an attempt, in a namespace of the rig.
+/// Whether the kernel has netem. The function makes an attempt in a namespace of the rig.
 fn has_netem(switch: &str) -> bool {
     run(&format!("tc -n {switch} qdisc add dev lo root netem limit 1")).is_ok()
         && run(&format!("tc -n {switch} qdisc del dev lo root")).is_ok()
@@ -76,7 +76,7 @@ fn netem(line: &Line) -> String {
     format!("netem limit {} delay {delay}us loss {loss}%{rate}", packets(line))
 }
 
-/// How many packets each direction holds: those on their way, and 100 ms of queue.
+/// The number of packets that each direction holds: the packets on their way, and 100 ms of queue.
 fn packets(line: &Line) -> u64 {
     let Some(rate) = line.rate else { return UNLIMITED };
     let seconds = line.delay.as_secs_f64() / 2.0 + 0.1;
@@ -84,8 +84,9 @@ fn packets(line: &Line) -> u64 {
     ((rate as f64 * seconds / bits_of_a_packet) as u64).clamp(LEAST, UNLIMITED)
 }
 
-/// Builds the cable, and returns its path. It is beneath the target directory, since many machines
-/// run no program in /run. Its name is the rig's, so that two rigs can be made at once.
+/// Builds the cable, and returns its path. The path is beneath the target directory, since many
+/// machines run no program in /run. The file has the rig's name, so that two rigs can be made at
+/// once.
 fn compile(workspace: &Workspace, rig: &Rig) -> Result<String, String> {
     let folder = workspace.target.join("xtask");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;

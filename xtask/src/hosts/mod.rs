@@ -1,5 +1,5 @@
-//! `cargo xtask hosts`: several hosts on one machine, for tests of roles on hosts. Each host is a
-//! network namespace. docs/hosts-rig.md explains how to use them.
+//! `cargo xtask hosts`: makes several hosts on one machine, for tests of roles on hosts. Each host
+//! is a network namespace. docs/hosts-rig.md explains how to use them.
 //!
 //! ```text
 //!  this machine           duality-switch                       the hosts
@@ -10,9 +10,9 @@
 //!                         port3 ──┘ near ═ cable ═ far ─────── duality-3, eth0 10.77.0.3
 //! ```
 //!
-//! `near`, `cable` and `far` exist with `--delay`, `--loss` or `--rate`, where the kernel has no
-//! netem. Every process of the rig runs in one of its namespaces. So the kernel's own list of their
-//! processes is complete, and `down` needs no other.
+//! `near`, `cable` and `far` exist only with `--delay`, `--loss` or `--rate`, and only if the
+//! kernel has no netem. Every process of the rig runs in a namespace of the rig. So the kernel's
+//! list of the processes of these namespaces is complete, and `down` needs no other list.
 
 mod line;
 mod network;
@@ -31,11 +31,11 @@ use crate::{Workspace, tools};
 
 pub(crate) const ABOUT: &str = "several hosts on this machine, for tests; also: hosts --help";
 
-/// Why a command did not do what was asked.
+/// The reason why a command failed.
 pub(crate) enum Problem {
     /// The command line is wrong, or the user is not root: exit code 2.
     Misuse(String),
-    /// Exit code 1.
+    /// The command failed: exit code 1.
     Failure(String),
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum Problem {
 ///
 /// # Errors
 ///
-/// What is wrong, with the remedy.
+/// Returns what is wrong, with the remedy.
 pub(crate) fn run(workspace: &Workspace, arguments: &[&str]) -> Result<(), Problem> {
     let action = options::read(arguments).map_err(Problem::Misuse)?;
     if let Action::Help = action {
@@ -65,7 +65,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[&str]) -> Result<(), Probl
     .map_err(Problem::Failure)
 }
 
-/// Makes the hosts. What was made before an error is removed again.
+/// Makes the hosts. After an error, removes what was made before it.
 fn up(workspace: &Workspace, rig: &Rig, plan: &Plan) -> Result<(), String> {
     if !rig.namespaces().is_empty() {
         return Err(format!(
@@ -85,7 +85,7 @@ fn up(workspace: &Workspace, rig: &Rig, plan: &Plan) -> Result<(), String> {
     list(rig)
 }
 
-/// The programs that `plan` takes, each with its Debian package.
+/// The programs that `plan` needs, each with its Debian package.
 fn needs(plan: &Plan) -> Vec<(&'static str, &'static str)> {
     let mut needs = network::PROGRAMS.to_vec();
     if plan.line.is_some() {
@@ -124,7 +124,7 @@ fn down(rig: &Rig) -> Result<(), String> {
     remove(rig)
 }
 
-/// Ends all processes of the rig, and removes everything else of it.
+/// Ends all processes of the rig, and removes its namespaces and files.
 fn remove(rig: &Rig) -> Result<(), String> {
     slurm::cancel(rig);
     processes::end_all(rig)?;
@@ -141,7 +141,7 @@ fn plug(rig: &Rig, host: usize, plugged: bool) -> Result<(), String> {
     network::plug(rig, host, plugged)
 }
 
-/// What the rig was made by.
+/// The plan that the rig was made by.
 fn plan_of(rig: &Rig) -> Result<Plan, String> {
     let words = rig.read("plan").map_err(|_| {
         let (name, flag) = (&rig.name, rig.flag());
@@ -153,15 +153,15 @@ fn plan_of(rig: &Rig) -> Result<Plan, String> {
     options::read_plan(&words).map_err(|problem| format!("{}/plan: {problem}", rig.name))
 }
 
-/// Prints what [`describe`] says.
+/// Prints the text of [`describe`].
 fn list(rig: &Rig) -> Result<(), String> {
     let text = describe(rig)?;
-    // The hosts are up, even if the reader of this list has gone.
+    // A reader that has gone is no failure: the hosts are up.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())
 }
 
-/// The hosts, what runs on each, and how to run a command there.
+/// The hosts, the processes on each, and how to run a command on a host.
 fn describe(rig: &Rig) -> Result<String, String> {
     let plan = plan_of(rig)?;
     let last = rig.host(plan.count);

@@ -15,7 +15,7 @@ pub(crate) const SWITCH: usize = 253;
 /// The address of this machine.
 pub(crate) const MACHINE: usize = 254;
 
-/// Sees to it that no other network of this machine has the rig's addresses.
+/// Checks that no other network of this machine has the rig's addresses.
 pub(crate) fn check_free(plan: &Plan) -> Result<(), String> {
     let network = format!("{}/24", plan.address(0));
     match run(&format!("ip -4 route show root {network}"))?.trim() {
@@ -26,7 +26,7 @@ pub(crate) fn check_free(plan: &Plan) -> Result<(), String> {
     }
 }
 
-/// Makes the first namespace. This fails where two commands make the same rig at once.
+/// Makes the first namespace. The call fails if another command makes the same rig at that moment.
 pub(crate) fn claim(rig: &Rig) -> Result<(), String> {
     run(&format!("ip netns add {}", rig.switch())).map(drop)
 }
@@ -59,9 +59,9 @@ fn configure(namespace: &str, interface: &str, address: &str) -> Result<(), Stri
     run(&format!("ip -n {namespace} link set lo up")).map(drop)
 }
 
-/// Gives a host enough ports for 15,000 connections to one address. Of Linux's default range,
-/// connect(2) takes every other port quickly, which are 14,116. Then it searches all for each
-/// connection. Servers have the ports below 10,000.
+/// Gives a host enough ports for 15,000 connections to one address. In Linux's default range,
+/// connect(2) quickly finds every second port: 14,116 ports. After these, connect(2) searches all
+/// ports for each connection. Servers have the ports below 10,000.
 fn widen_ports(host: &str) -> Result<(), String> {
     let write = "echo 10000 65535 >/proc/sys/net/ipv4/ip_local_port_range";
     let inside = format!("--net=/run/netns/{host}");
@@ -85,17 +85,17 @@ pub(crate) fn plug(rig: &Rig, host: usize, plugged: bool) -> Result<(), String> 
 }
 
 pub(crate) fn is_plugged(rig: &Rig, host: usize) -> Result<bool, String> {
-    // It prints the interface only if it is up.
+    // `ip` prints the interface only if the interface is up.
     let said = run(&format!("ip -n {} -o link show up dev {}", rig.switch(), port(host)))?;
     Ok(!said.trim().is_empty())
 }
 
-/// Removes the namespaces, and with them their interfaces.
+/// Removes the namespaces and their interfaces.
 pub(crate) fn remove(rig: &Rig) -> Result<(), String> {
     let (namespaces, switch) = (rig.namespaces(), rig.switch());
     if namespaces.contains(&switch) {
-        // The kernel removes a namespace's interfaces some time later, but a link at once, with
-        // its other end. A half-made rig may lack this one.
+        // The kernel removes a namespace's interfaces some time later. The kernel removes a deleted
+        // link at once, with its other end. A half-made rig may lack this link.
         let _ = run(&format!("ip -n {switch} link del {}", port(MACHINE)));
     }
     for namespace in namespaces {

@@ -7,7 +7,8 @@ use super::rig::{DEFAULT_NAME, Rig};
 
 const DEFAULT_NETWORK: &str = "10.77.0";
 
-/// The last two of a network's 254 addresses are the switch's and this machine's.
+/// The most hosts. Of a network's 254 addresses, the last two belong to the switch and this
+/// machine.
 const MOST: usize = 100;
 
 pub(crate) const HELP: &str = "\
@@ -32,7 +33,7 @@ Options of `up`:
 Root alone may run these. docs/hosts-rig.md has more.
 ";
 
-/// What to do.
+/// The action to take.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Action {
     Help,
@@ -43,7 +44,7 @@ pub(crate) enum Action {
     List(Rig),
 }
 
-/// What `up` makes.
+/// The rig that `up` makes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) count: usize,
@@ -54,14 +55,14 @@ pub(crate) struct Plan {
     pub(crate) line: Option<Line>,
 }
 
-/// What lies between the last host and all others.
+/// The line between the last host and all others.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(crate) struct Line {
-    /// Added to a round trip.
+    /// The time that the line adds to a round trip.
     pub(crate) delay: Duration,
-    /// In millionths of the packets.
+    /// The loss, in millionths of the packets.
     pub(crate) loss: u32,
-    /// In bits per second, if it is limited.
+    /// The rate in bits per second, if it is limited.
     pub(crate) rate: Option<u64>,
 }
 
@@ -76,7 +77,7 @@ impl Plan {
         format!("{}.{number}", self.network)
     }
 
-    /// The options that [`read_plan`] reads this plan from.
+    /// The options from which [`read_plan`] reads this plan.
     pub(crate) fn words(&self) -> Vec<String> {
         let mut words = vec!["--count".into(), self.count.to_string()];
         words.extend(["--network".into(), self.network.clone()]);
@@ -110,7 +111,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// Reads all that follows `cargo xtask hosts`.
+/// Reads the arguments after `cargo xtask hosts`.
 pub(crate) fn read(arguments: &[&str]) -> Result<Action, String> {
     let Some((&command, mut rest)) = arguments.split_first() else {
         return Err("after `hosts` stands up, down, cut, join or list".into());
@@ -142,7 +143,7 @@ pub(crate) fn read(arguments: &[&str]) -> Result<Action, String> {
     }
 }
 
-/// Reads what [`Plan::words`] wrote.
+/// Reads the output of [`Plan::words`].
 pub(crate) fn read_plan(words: &[&str]) -> Result<Plan, String> {
     read_options(words).map(|(_, plan)| plan)
 }
@@ -197,7 +198,7 @@ fn whole(text: &str, least: usize, most: usize) -> Option<usize> {
     text.parse().ok().filter(|number| (least..=most).contains(number))
 }
 
-/// It is of an interface too, which has at most 15 bytes.
+/// The name is also the name of an interface, and an interface's name has at most 15 bytes.
 fn read_name(text: &str) -> Option<String> {
     let fits = text.len() <= 12
         && text.starts_with(|first: char| first.is_ascii_lowercase())
@@ -208,7 +209,7 @@ fn read_name(text: &str) -> Option<String> {
 fn network(text: &str) -> Option<String> {
     let numbers: Vec<u8> =
         text.split('.').map(str::parse).collect::<Result<_, _>>().ok().filter(|n: &Vec<u8>| {
-            // Neither "this network", nor loopback, nor multicast.
+            // The address is neither "this network", nor loopback, nor multicast.
             n.len() == 3 && (1..224).contains(&n[0]) && n[0] != 127
         })?;
     Some(format!("{}.{}.{}", numbers[0], numbers[1], numbers[2]))
@@ -219,7 +220,7 @@ fn quantity(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_lowercase() || c == '%');
     let unit = &text[digits.len()..];
     let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
-    // Neither a sign, nor "inf", nor an exponent.
+    // Refuses a sign, "inf" and an exponent.
     if !digits.chars().all(|c| c.is_ascii_digit() || c == '.') {
         return None;
     }

@@ -1,4 +1,5 @@
-//! Processes of the rig: commands that set it up, daemons on its hosts, and the end of all.
+//! Processes of the rig: commands that set the rig up, daemons on its hosts, and the end of all
+//! processes.
 
 use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
@@ -8,16 +9,16 @@ use std::time::{Duration, Instant};
 use super::rig::Rig;
 use crate::tools;
 
-/// Between two looks at what another process does.
+/// The pause between two checks of another process.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// For a daemon to be ready, on a busy machine.
+/// The time for a daemon to be ready, on a busy machine.
 const START: Duration = Duration::from_secs(60);
 
-/// For a process to end after SIGTERM, and again after SIGKILL.
+/// The time for a process to end after SIGTERM, and again after SIGKILL.
 const END: Duration = Duration::from_secs(5);
 
-/// Runs a line of words that have no spaces, and returns what it prints.
+/// Runs a line of words without spaces within, and returns the output.
 pub(crate) fn run(line: &str) -> Result<String, String> {
     let mut words = line.split(' ');
     let program = words.next().unwrap_or_default();
@@ -25,7 +26,7 @@ pub(crate) fn run(line: &str) -> Result<String, String> {
         .map_err(|problem| format!("`{line}`: {problem}"))
 }
 
-/// Where a program is; a path or an unknown name stays as it is.
+/// The path of a program. A path or an unknown name stays unchanged.
 fn place(program: &str) -> String {
     let found = tools::find(program);
     found.map_or_else(|| program.to_owned(), |path| path.to_string_lossy().into_owned())
@@ -39,8 +40,8 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `program` on `host`, which is also the host name that it sees. `arguments` have no
-    /// spaces within. What it says goes to `NAME-HOST.log` in the rig's folder.
+    /// Starts `program` on `host`. The program sees `host` as its host name. `arguments` have no
+    /// spaces within. The output goes to `NAME-HOST.log` in the rig's folder.
     pub(crate) fn start(
         rig: &Rig,
         host: &str,
@@ -51,7 +52,7 @@ impl Daemon {
         let log = rig.path(&format!("{name}-{host}.log"));
         let outputs = File::create(&log).and_then(|file| Ok((file.try_clone()?, file)));
         let (output, errors) = outputs.map_err(|error| format!("cannot write {log}: {error}"))?;
-        // A session of its own keeps it alive when this terminal closes. `ip netns exec` would
+        // A new session keeps the daemon alive when this terminal closes. `ip netns exec` would
         // hide the control groups beneath a new /sys; `nsenter --net` does not.
         let child = Command::new("setsid")
             .args(["nsenter", &format!("--net=/run/netns/{host}"), "--"])
@@ -67,7 +68,8 @@ impl Daemon {
         Ok(Self { child, name: format!("{name} of {host}"), log })
     }
 
-    /// Waits until `ready`, which is asked again and again; it gets what the daemon has said.
+    /// Waits until `ready` returns true. `ready` gets the output of the daemon, and is called again
+    /// and again.
     pub(crate) fn wait(mut self, ready: impl Fn(&str) -> bool) -> Result<(), String> {
         let deadline = Instant::now() + START;
         loop {
@@ -86,7 +88,7 @@ impl Daemon {
     }
 }
 
-/// What runs on a host, such as `sshd 4711`.
+/// The processes on a host, such as `sshd 4711`.
 pub(crate) fn names(host: &str) -> Result<Vec<String>, String> {
     let name = |id: &String| {
         let name = fs::read_to_string(format!("/proc/{id}/comm")).ok()?;
@@ -101,7 +103,7 @@ fn ids(namespace: &str) -> Result<Vec<String>, String> {
     Ok(said.lines().map(str::to_owned).collect())
 }
 
-/// Waits until `done`, or for as long as a process may take to end.
+/// Waits until `done` returns true, or until the time for the end of a process is over.
 pub(crate) fn until(mut done: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + END;
     loop {
@@ -115,7 +117,7 @@ pub(crate) fn until(mut done: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Ends every process in a namespace of the rig, also those that its daemons or a user started.
+/// Ends every process in a namespace of the rig, also processes that daemons or a user started.
 pub(crate) fn end_all(rig: &Rig) -> Result<(), String> {
     let all = || {
         let lists: Result<Vec<_>, _> = rig.namespaces().iter().map(|name| ids(name)).collect();
@@ -127,8 +129,8 @@ pub(crate) fn end_all(rig: &Rig) -> Result<(), String> {
     for signal in ["TERM", "KILL"] {
         let gone = until(|| {
             let Ok(left) = all() else { return false };
-            // Again each time: a process that is ending can have started another one. One that
-            // has ended in between is no failure.
+            // The list is read again each time, since an ending process can have started another
+            // process. A process that has ended in between is no failure.
             if !left.is_empty() {
                 let mut kill = Command::new("sh");
                 let _ = tools::run(kill.args(["-c", "kill -s \"$0\" \"$@\"", signal]).args(&left));

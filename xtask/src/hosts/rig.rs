@@ -1,7 +1,7 @@
 //! The names of one rig: its namespaces, and the folder of its files.
 //!
-//! Namespaces belong to the machine and end at a reboot. So the folder is in /run, which does the
-//! same, and every work tree finds it. Paths there are also short enough for UNIX sockets.
+//! Namespaces belong to the machine and end at a reboot. So the folder is in /run, which also ends
+//! at a reboot, and every work tree finds it. Paths in /run are also short enough for UNIX sockets.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -12,13 +12,13 @@ pub(crate) const DEFAULT_NAME: &str = "duality";
 
 const FOLDER: &str = "/run/duality-hosts";
 
-/// Where iproute2 keeps named namespaces.
+/// The folder in which iproute2 keeps named namespaces.
 const NAMESPACES: &str = "/run/netns";
 
 /// Several hosts that are made and removed together.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Rig {
-    /// Also of the interface by which this machine reaches the hosts.
+    /// The rig's name, and the name of the interface by which this machine reaches the hosts.
     pub(crate) name: String,
 }
 
@@ -40,7 +40,7 @@ impl Rig {
         names.filter(|name| self.owns(name)).collect()
     }
 
-    /// Whether a namespace of this name is one of this rig's.
+    /// Whether the namespace of this name belongs to this rig.
     fn owns(&self, namespace: &str) -> bool {
         let rest = namespace.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('-'));
         rest.is_some_and(|rest| rest == "switch" || rest.parse::<usize>().is_ok())
@@ -55,7 +55,7 @@ impl Rig {
         format!("{FOLDER}/{}/{file}", self.name)
     }
 
-    /// Makes the folder, without what a rig may have left that ended by a crash.
+    /// Makes an empty folder, and removes what a crashed rig may have left.
     pub(crate) fn make_folder(&self) -> Result<(), String> {
         self.remove_folder()?;
         let folder = self.folder();
@@ -69,14 +69,14 @@ impl Rig {
                 Err(format!("cannot remove {}: {error}", folder.display()))
             }
             _ => {
-                // The last rig takes the folder of all rigs with it.
+                // The last rig removes the folder of all rigs.
                 let _ = fs::remove_dir(FOLDER);
                 Ok(())
             }
         }
     }
 
-    /// Writes a file that only root may read: some have keys.
+    /// Writes a file that only root may read: some files hold keys.
     pub(crate) fn write(&self, file: &str, content: impl AsRef<[u8]>) -> Result<(), String> {
         let path = self.path(file);
         let mut options = OpenOptions::new();
@@ -90,7 +90,7 @@ impl Rig {
         fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"))
     }
 
-    /// What a command line needs to name this rig.
+    /// The flag that names this rig on a command line.
     pub(crate) fn flag(&self) -> String {
         if self.name == DEFAULT_NAME { String::new() } else { format!(" --name {}", self.name) }
     }

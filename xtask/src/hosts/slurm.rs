@@ -1,6 +1,7 @@
-//! Slurm: munged and slurmctld beside the bridge, and a slurmd on each host.
+//! Slurm on the rig: munged and slurmctld beside the bridge, and a slurmd on each host.
 //!
-//! Slurm takes a machine's host name for its node. So every [`Daemon`] has a host name of its own.
+//! Slurm takes a machine's host name as the name of its node. So every [`Daemon`] has its own host
+//! name.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -21,7 +22,7 @@ pub(crate) const PROGRAMS: [(&str, &str); 4] = [
     ("srun", "slurm-client"),
 ];
 
-/// The file for `SLURM_CONF`.
+/// The file that `SLURM_CONF` names.
 pub(crate) const CONFIG: &str = "slurm.conf";
 
 const SOCKET: &str = "munge.socket";
@@ -63,7 +64,7 @@ pub(crate) fn cancel(rig: &Rig) {
     if !Path::new(&config).exists() {
         return;
     }
-    // Each failure means that Slurm is gone, or was never ready: there are no jobs.
+    // Each failure means that Slurm is gone, or was never ready: no jobs are left then.
     let ask = |program: &str, argument: &str| {
         tools::run(Command::new(program).arg(argument).env("SLURM_CONF", &config)).ok()
     };
@@ -72,7 +73,8 @@ pub(crate) fn cancel(rig: &Rig) {
     }
 }
 
-/// What slurmctld says of a node; nothing where there is no such node, or no slurmctld yet.
+/// The state of a node according to slurmctld. `None` if the node is unknown, or if slurmctld is
+/// not ready.
 fn state(config: &str, node: &str) -> Option<String> {
     let mut sinfo = Command::new("sinfo");
     sinfo.args(["--noheader", "--format=%t", "--nodes", node]).env("SLURM_CONF", config);
@@ -83,7 +85,7 @@ fn make_folder(path: &str) -> Result<(), String> {
     fs::create_dir_all(path).map_err(|error| format!("{path}: {error}"))
 }
 
-/// The plugins are the ones that need neither control groups nor a data base.
+/// The chosen plugins need neither control groups nor a data base.
 fn config(rig: &Rig, plan: &Plan) -> String {
     let processors = available_parallelism().map_or(1, usize::from);
     let mut text = format!(
@@ -119,7 +121,7 @@ SlurmdParameters=config_overrides
         let (host, address) = (rig.host(number), plan.address(number));
         text += &format!("NodeName={host} NodeAddr={address} CPUs={processors} State=UNKNOWN\n");
     }
-    // Roles of one host are jobs of their own, which share its processors.
+    // Roles of one host are separate jobs, and share the host's processors.
     text + "PartitionName=hosts Nodes=ALL Default=YES MaxTime=INFINITE OverSubscribe=FORCE:64\n"
 }
 

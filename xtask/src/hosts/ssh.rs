@@ -1,4 +1,4 @@
-//! An sshd on each host, and an `ssh_config` that reaches it with keys made for the rig.
+//! An sshd on each host, and an `ssh_config` that reaches each sshd with keys made for the rig.
 
 use std::fs;
 use std::process::Command;
@@ -11,14 +11,14 @@ use crate::tools;
 pub(crate) const PROGRAMS: [(&str, &str); 2] =
     [("sshd", "openssh-server"), ("ssh", "openssh-client")];
 
-/// The file for `ssh -F`.
+/// The file that `ssh -F` reads.
 pub(crate) const CONFIG: &str = "ssh_config";
 
-/// The folder for sshd's unprivileged child. It must exist and be empty.
+/// The folder for sshd's unprivileged child. The folder must exist and be empty.
 const EMPTY_FOLDER: &str = "/run/sshd";
 
 pub(crate) fn start(rig: &Rig, plan: &Plan) -> Result<(), String> {
-    // Debian makes it when its own sshd starts, and so at each boot.
+    // Debian makes this folder when its own sshd starts, and so at each boot.
     fs::create_dir_all(EMPTY_FOLDER).map_err(|error| format!("{EMPTY_FOLDER}: {error}"))?;
     make_key(rig, "key")?;
     rig.write("authorized_keys", rig.read("key.pub")?)?;
@@ -63,13 +63,13 @@ MaxSessions 1000
     )
 }
 
-/// How one host is reached, by its own name or as `web1`.
+/// The entry by which ssh reaches one host, by its own name or as `web1`.
 fn client(number: usize, host: &str, address: &str) -> String {
     format!("Host {host} web{number}\n  HostName {address}\n  HostKeyAlias {host}\n")
 }
 
-/// What holds for every host. ssh refuses an unknown host key without a question, and gives a
-/// silent host up after 15 s.
+/// The entry for every host. Ssh refuses an unknown host key without a question, and gives up a
+/// silent host after 15 s.
 fn client_of_all(rig: &Rig) -> String {
     format!(
         "Host *

@@ -1,9 +1,9 @@
-//! The pages of the architectures, made of the header of each architecture's file.
+//! The pages of the architectures, made from the header of each architecture's file.
 //!
 //! A header has one sentence, a picture, and a paragraph with labels such as `What breaks first:`.
 //! The page has a point for each label.
 
-/// Where the pages are.
+/// The folder of the pages.
 pub(crate) const FOLDER: &str = "docs/architectures";
 
 /// The page of an architecture, and the file with its header.
@@ -36,12 +36,12 @@ const NEEDED: usize = 4;
 /// Columns of a page.
 const COLUMNS: usize = 100;
 
-/// The pages, each with its path, in the order in which they are taught; the index comes first.
-/// `text_of` gives the text of a source.
+/// The pages, each with its path, in the order of the guide. The index comes first. `text_of` gives
+/// the text of a source.
 ///
 /// # Errors
 ///
-/// The file that lacks its header, or a part of it, and what is missing.
+/// Names the file that lacks its header or a part of it, and the missing part.
 pub(crate) fn pages<'a>(
     text_of: impl Fn(&str) -> Option<&'a str>,
 ) -> Result<Vec<(String, String)>, (String, String)> {
@@ -150,7 +150,7 @@ fn point(label: &str) -> String {
     format!("- **{}** ", label.trim_end_matches(':').to_owned() + ".")
 }
 
-/// A link of rustdoc is its text only: a page cannot follow it.
+/// Replaces a link of rustdoc by its text: a page cannot follow the link.
 fn without_paths(text: &str) -> String {
     let mut kept = String::new();
     let mut rest = text;

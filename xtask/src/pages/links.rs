@@ -1,11 +1,11 @@
-//! The links of Markdown: where they are, where they lead, and what a page can be asked for.
+//! The links of Markdown: their places, their targets, and the anchors of a page.
 
 use std::ops::Range;
 
 /// One link of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Link<'a> {
-    /// Where the target stands in the text.
+    /// The place of the target in the text.
     pub(crate) at: Range<usize>,
     /// A path, with or without `#` and an anchor.
     pub(crate) target: &'a str,
@@ -18,10 +18,10 @@ impl<'a> Link<'a> {
     }
 }
 
-/// What a target follows. The last two are of HTML, which pages use for pictures.
+/// The text before a target. The last two openings are HTML, for pictures.
 const OPENINGS: [(&str, char); 3] = [("](", ')'), ("src=\"", '"'), ("srcset=\"", '"')];
 
-/// The links of `text` that lead to a file or a heading of this repository. Code has none.
+/// The links of `text` that lead to a file or a heading of this repository. Code has no links.
 pub(crate) fn links(text: &str) -> Vec<Link<'_>> {
     let prose = without_code(text);
     let mut found = Vec::new();
@@ -65,7 +65,8 @@ fn without_code(text: &str) -> String {
     prose
 }
 
-/// The file that `path` of the page `from` is, relative to the workspace. `None` above it.
+/// The file that `path` in the page `from` names, relative to the workspace. `None` above the
+/// workspace.
 pub(crate) fn resolve(from: &str, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -97,7 +98,7 @@ pub(crate) fn anchors(text: &str) -> Vec<String> {
 }
 
 fn anchor(heading: &str) -> String {
-    // Of a link in a heading, only its text counts.
+    // Only the text of a link in a heading counts.
     let mut shown = String::new();
     let mut rest = heading;
     while let Some((before, after)) = rest.split_once("](") {

@@ -1,4 +1,4 @@
-//! What is known about the pages of the guide: their links, and those that are made of sources.
+//! The pages of the guide: their links, and the pages that are made from sources.
 
 pub(crate) mod architectures;
 pub(crate) mod links;

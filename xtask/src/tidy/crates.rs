@@ -1,10 +1,9 @@
-//! Rules about the crates and the workspace: which crate may depend on which, what a manifest says,
-//! what is committed.
+//! Rules about the crates and the workspace: dependencies between crates, manifests, and commits.
 
 use super::{Tree, Violation};
 
-/// Which crates of the workspace each crate may name outside its tests. Arrows point one way: what
-/// is above may use what is below.
+/// The crates of the workspace that each crate may name outside its tests. Arrows point one way: a
+/// crate may use crates below it.
 ///
 /// ```text
 ///   duality        conformance, tokio
@@ -72,17 +71,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// The crates that talk to the kernel or switch stacks; all others are safe Rust throughout.
 const MAY_BE_UNSAFE: &[&str] = &["poller", "fiber", "runtime", "architectures", "engine"];
 
-/// Characters of a subject: what a list of commits shows of it.
+/// The most characters of a subject. A list of commits shows no more.
 const SUBJECT: usize = 72;
 
-/// What a newcomer types: the README must not lose it.
+/// The commands that a newcomer types. The README must not lose them.
 const COMMANDS: [&str; 2] = ["cargo run --release -- compare", "cargo xtask test"];
 
 /// One `Cargo.toml` of the workspace.
 pub(crate) struct Manifest {
     /// The crate's folder, `poller` for `crates/poller`.
     pub(crate) package: String,
-    /// Relative to the workspace.
+    /// The path, relative to the workspace.
     pub(crate) path: String,
     pub(crate) text: String,
 }
@@ -96,7 +95,7 @@ impl Manifest {
             .map_or(&self.package, |entry| entry.value.trim_matches('"'))
     }
 
-    /// Whether `name` is among its dependencies, those of its tests included.
+    /// Whether the crate depends on `name`, in its tests or otherwise.
     pub(crate) fn depends_on(&self, name: &str) -> bool {
         dependencies(&self.text).any(|dependency| dependency.name == name)
     }
@@ -206,8 +205,8 @@ struct Entry<'a> {
     value: &'a str,
 }
 
-/// The entries of a manifest. This is no TOML parser: it reads what rustfmt-minded people write,
-/// one key a line.
+/// The entries of a manifest. The function is no TOML parser: it reads manifests with one key a
+/// line.
 fn entries(text: &str) -> impl Iterator<Item = Entry<'_>> {
     let mut table = "";
     text.lines().enumerate().filter_map(move |(index, line)| {

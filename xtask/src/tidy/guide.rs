@@ -1,5 +1,5 @@
-//! Rules about the guide: its links, its table of contents, the pages that are made, and the
-//! messages that it quotes.
+//! Rules about the guide: its links, its table of contents, the generated pages, and the quoted
+//! messages.
 
 use super::tree::Page;
 use super::{Tree, Violation};
@@ -8,9 +8,9 @@ use crate::pages::links::{Link, anchors, links, resolve};
 
 /// The table of contents of the book.
 const SUMMARY: &str = "docs/SUMMARY.md";
-/// Its headings quote messages.
+/// The page with headings that quote messages.
 const TROUBLESHOOTING: &str = "docs/troubleshooting.md";
-/// A message has this many letters in a row at least, so that it can be found.
+/// The least letters in a row that a message must have, so that it can be found.
 const LEAST_QUOTED: usize = 8;
 
 /// A relative link leads to a file, and its anchor to a heading.
@@ -57,7 +57,7 @@ pub(crate) fn summary(tree: &Tree) -> Vec<Violation> {
         .collect()
 }
 
-/// The pages of the architectures are what the headers say.
+/// The pages of the architectures match the headers.
 pub(crate) fn architecture_pages(tree: &Tree) -> Vec<Violation> {
     if !tree.pages.iter().any(|page| page.path.starts_with(architectures::FOLDER)) {
         return Vec::new();
@@ -75,7 +75,7 @@ pub(crate) fn architecture_pages(tree: &Tree) -> Vec<Violation> {
         .collect()
 }
 
-/// Each message that the page about symptoms quotes still stands in a source.
+/// Each message that the page about symptoms quotes is in a source.
 pub(crate) fn quotes(tree: &Tree) -> Vec<Violation> {
     let Some(page) = tree.pages.iter().find(|page| page.path == TROUBLESHOOTING) else {
         return Vec::new();
@@ -89,7 +89,7 @@ pub(crate) fn quotes(tree: &Tree) -> Vec<Violation> {
         let Some(heading) = line.strip_prefix("### ").filter(|rest| rest.starts_with('`')) else {
             continue;
         };
-        // A message with a backtick in it stands between two of them.
+        // A message that contains a backtick is quoted by two backticks.
         let quote = heading.trim_matches('`').trim();
         if quote.chars().filter(|character| *character != '…').count() < LEAST_QUOTED {
             let short = format!("`{quote}` is too short to be found: quote more of the message");
@@ -102,7 +102,7 @@ pub(crate) fn quotes(tree: &Tree) -> Vec<Violation> {
     gone
 }
 
-/// A source with strings that go on in the next line joined.
+/// A source, with strings over several lines joined.
 fn joined(text: &str) -> String {
     let mut parts = text.split("\\\n");
     let first = parts.next().unwrap_or_default().to_owned();

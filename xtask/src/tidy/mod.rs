@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the house rules that no compiler, formatter or lint checks.
 //!
-//! A rule is one line in [`RULES`], and one function from the tree to what is wrong in it. Each
-//! module has the rules about one thing:
+//! A rule is one line in [`RULES`], and one function from the tree to its violations. Each module
+//! has the rules about one subject:
 //!
 //! ```text
 //!   shape    a file: how it opens, how long and wide it is      modules   the modules of a crate
@@ -9,8 +9,9 @@
 //!   plain    prose                                             guide     links, pages that are made
 //! ```
 //!
-//! Rules see a [`Tree`], never the disk: each is tested on a few lines of text. What must break a
-//! rule stands in [`EXCEPTIONS`] with its reason. An exception that nothing needs is an error too.
+//! Rules see a [`Tree`], never the disk: each rule is tested on a few lines of text. A file that
+//! must break a rule stands in [`EXCEPTIONS`] with its reason. An exception that nothing needs is
+//! an error too.
 
 mod crates;
 mod guide;
@@ -27,24 +28,24 @@ pub(crate) use plain::shrunk;
 pub(crate) use source::Source;
 pub(crate) use tree::{PLAIN_LIST, Tree};
 
-/// What may break a rule: the rule's name, the file's path, and why.
+/// The files that may break a rule: the rule's name, the file's path, and the reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
-    // Each of these goes with the circle that it names.
+    // Each of these exceptions goes away with the circle that it names.
     ("circles", "crates/runtime/src/event_loop/core/mod.rs", "its circle is being broken"),
-    // It denies unsafe code outside one module.
+    // This crate denies unsafe code outside one module.
     ("safe", "crates/tokio/src/lib.rs", "tokio watches foreign descriptors only by an unsafe call"),
 ];
 
 /// One rule of the house.
 pub(crate) struct Rule {
-    /// What violations and exceptions call it.
+    /// The name of the rule in violations and exceptions.
     pub(crate) name: &'static str,
-    /// What it asks for, in one line.
+    /// The demand of the rule, in one line.
     pub(crate) demand: &'static str,
     check: fn(&Tree) -> Vec<Violation>,
 }
 
-/// Every rule, in the order in which they are reported.
+/// Every rule, in the order of the report.
 pub(crate) const RULES: &[Rule] = &[
     rule("header", "a Rust file opens with `//!`: what it is and how it is used", shape::header),
     rule("file-length", "a file has at most 500 lines before its tests", shape::file_length),
@@ -105,13 +106,13 @@ const fn rule(
     Rule { name, demand, check }
 }
 
-/// Something that is not as a rule demands.
+/// A place that breaks a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation {
     pub(crate) path: String,
-    /// From 1; 0 when the whole file is meant.
+    /// The line, from 1. 0 means the whole file.
     pub(crate) line: usize,
-    /// What is wrong, and the remedy.
+    /// The mistake, and the remedy.
     pub(crate) message: String,
 }
 
@@ -210,7 +211,7 @@ mod tests {
         assert!(unreasoned[0].1.message.contains("no reason"));
     }
 
-    /// The rules are no secret: the guide for contributors has each of them, word for word.
+    /// The guide for contributors lists each rule, word for word.
     #[test]
     fn the_guide_for_contributors_has_every_rule() {
         let guide = include_str!("../../../CONTRIBUTING.md");

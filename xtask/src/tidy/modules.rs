@@ -1,22 +1,22 @@
-//! The rule about the modules of one crate: none imports another one in a circle.
+//! The rule about the modules of one crate: no modules import each other in a circle.
 //!
 //! The rule looks at production code: each path that begins with `crate::`, `super::` or `self::`,
-//! with all that its braces hold. The modules of one folder make a graph, at every level of the
-//! tree; a folder is one module in the graph above it. What stands in a `mod.rs` belongs to its
-//! folder, and its modules may use it.
+//! with everything in its braces. The modules of one folder make a graph, at every level of the
+//! tree. A folder is one module in the graph above it. The code of a `mod.rs` belongs to its
+//! folder, and the modules of the folder may use that code.
 //!
-//! A folder with a `mod.rs` that only names its modules is a *room*: its files are modules of the
-//! graph above by themselves. What a `mod.rs` or a root exports again is not followed.
+//! A folder with a `mod.rs` that only names its modules is a *room*: each of its files is a module
+//! of the graph above. The rule does not follow the re-exports of a `mod.rs` or a root.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::source::{bracketed, first_word, words};
 use super::{Source, Tree, Violation};
 
-/// The modules that a module imports, each with the file and the line that does so first.
+/// The modules that a module imports, each with the file and the line of the first import.
 type Imports<'a> = BTreeMap<String, (&'a str, usize)>;
 
-/// The modules of one folder, and what they import of each other.
+/// The modules of one folder, and their imports of each other.
 type Graph<'a> = BTreeMap<String, Imports<'a>>;
 
 pub(crate) fn circles(tree: &Tree) -> Vec<Violation> {
@@ -31,7 +31,7 @@ struct Modules<'a> {
     sources: Vec<(Vec<&'a str>, &'a Source)>,
     /// The paths of all modules.
     paths: BTreeSet<Vec<&'a str>>,
-    /// Those of them that are rooms.
+    /// The paths of the rooms.
     rooms: BTreeSet<Vec<&'a str>>,
 }
 
@@ -62,8 +62,8 @@ impl<'a> Modules<'a> {
         for graph in self.graphs().values() {
             for (module, imports) in graph {
                 for (imported, (path, line)) in imports {
-                    // Each circle is reported once, where its first module in the order of names
-                    // leaves.
+                    // Each circle is reported once, at the import of its alphabetically first
+                    // module.
                     let back = way(graph, imported, module);
                     if let Some(back) =
                         back.filter(|back| back.iter().all(|other| *other >= module.as_str()))
@@ -104,14 +104,15 @@ impl<'a> Modules<'a> {
         graphs
     }
 
-    /// The module that a path leads into: its longest beginning that is one.
+    /// The module that a path leads into: the longest beginning of the path that is a module.
     fn module_of<'p>(&self, path: &'p [&'a str]) -> &'p [&'a str] {
         let lengths = (0..=path.len()).rev();
         let mut beginnings = lengths.map(|length| &path[..length]);
         beginnings.find(|beginning| self.paths.contains(*beginning)).unwrap_or_default()
     }
 
-    /// Where a module stands: for each level, the folder that has the graph, and the name there.
+    /// The places of a module: for each level, the folder with the graph, and the module's name in
+    /// that graph.
     fn places(&self, module: &[&'a str]) -> Vec<(String, String)> {
         let mut places = Vec::new();
         let mut folder = String::new();
@@ -127,7 +128,7 @@ impl<'a> Modules<'a> {
     }
 }
 
-/// Whether this `mod.rs` has nothing but the names of its modules.
+/// Whether this `mod.rs` has only the names of its modules.
 fn only_names_modules(source: &Source) -> bool {
     let names_a_module = |line: &str| {
         let declared = line.strip_prefix("pub(crate) ").or(line.strip_prefix("pub "));
@@ -157,7 +158,7 @@ fn imported<'a>(module: &[&'a str], source: &'a Source) -> Vec<(usize, Vec<&'a s
     found
 }
 
-/// A path that begins with `crate`, `super` or `self`, as it is named from the root.
+/// A path that begins with `crate`, `super` or `self`, as named from the root.
 fn from_root<'a>(here: &[&'a str], path: &[&'a str]) -> Vec<&'a str> {
     let mut base = if path[0] == "crate" { Vec::new() } else { here.to_vec() };
     let mut rest = path;
@@ -170,7 +171,7 @@ fn from_root<'a>(here: &[&'a str], path: &[&'a str]) -> Vec<&'a str> {
     [base, rest.to_vec()].concat()
 }
 
-/// The modules that are written out in this file, each with where its body is.
+/// The modules with a body in this file, each with the place of the body.
 fn inner_modules(code: &str) -> Vec<(&str, std::ops::Range<usize>)> {
     words(code, "mod")
         .filter_map(|start| {
@@ -182,7 +183,7 @@ fn inner_modules(code: &str) -> Vec<(&str, std::ops::Range<usize>)> {
         .collect()
 }
 
-/// Every path of the tree at the start of `code`: one, or those of a list in braces.
+/// Every path of the tree at the start of `code`: one path, or the paths of a list in braces.
 fn paths(code: &str) -> Vec<Vec<&str>> {
     let code = code.trim_start();
     if code.starts_with('{') {
@@ -195,7 +196,7 @@ fn paths(code: &str) -> Vec<Vec<&str>> {
     }
 }
 
-/// What the commas of a list separate, those in braces excepted.
+/// The items between the commas of a list. Commas in braces do not count.
 fn items(list: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     list.split(move |character: char| {

@@ -1,9 +1,9 @@
-//! The rule about plain English: short sentences, and no word for a person where code is meant.
+//! The rule about plain English: short sentences, and no word for a person in place of code.
 //!
-//! It looks at the paragraphs of Markdown and at the comments of Rust, C and C++. Code, tables,
-//! headings and diagrams are not prose. `xtask/plain.txt` says how many places a file may have: a
-//! file that is not listed has none. The numbers only fall. `cargo xtask tidy --shrink` lowers them
-//! to what is there, and makes the list anew where it is empty.
+//! The rule looks at the paragraphs of Markdown and at the comments of Rust, C and C++. Code,
+//! tables, headings and diagrams are not prose. `xtask/plain.txt` says how many places a file may
+//! have: a file that is not listed has none. The numbers only fall. `cargo xtask tidy --shrink`
+//! lowers them to the present numbers. That command also fills an empty list.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,19 +11,19 @@ use std::fmt::Write;
 use super::tree::{PLAIN_LIST, Page};
 use super::{Tree, Violation};
 
-/// Words of a sentence.
+/// The most words of a sentence.
 const MOST_WORDS: usize = 25;
 
 /// Words for people. Code is "it", "the caller", "the task".
 const OF_PEOPLE: [&str; 6] = ["who", "whom", "whose", "whoever", "nobody", "somebody"];
 
-/// How many places a message names.
+/// The most places that a message names.
 const SHOWN: usize = 10;
 
 /// A sentence that is too long, or has a word for people.
 #[derive(Debug, PartialEq, Eq)]
 struct Place {
-    /// Where its paragraph begins.
+    /// The line in which its paragraph begins.
     line: usize,
     what: String,
 }
@@ -64,7 +64,8 @@ fn complaint(places: &[Place], allowed: usize) -> Option<String> {
     Some(message)
 }
 
-/// The list, with each number lowered to what is there. An empty list becomes what is there.
+/// The list, with each number lowered to the present number. An empty list becomes the list of all
+/// present places.
 pub(crate) fn shrunk(tree: &Tree) -> String {
     let found = places(tree);
     let allowed = listed(&tree.plain_list);
@@ -85,7 +86,7 @@ pub(crate) fn shrunk(tree: &Tree) -> String {
     list
 }
 
-/// The number of each file in a list.
+/// The number for each file in a list.
 fn listed(list: &str) -> BTreeMap<&str, usize> {
     let entries = list.lines().filter(|line| !line.starts_with('#'));
     entries
@@ -96,7 +97,7 @@ fn listed(list: &str) -> BTreeMap<&str, usize> {
         .collect()
 }
 
-/// The places of each file that has some.
+/// The places of each file that has at least one.
 fn places(tree: &Tree) -> BTreeMap<&str, Vec<Place>> {
     let sources = tree.sources.iter().map(|source| (&source.path, source.text.as_str(), false));
     let natives = tree.natives.iter().map(|native| (&native.path, native.text.as_str(), false));
@@ -108,7 +109,8 @@ fn places(tree: &Tree) -> BTreeMap<&str, Vec<Place>> {
         .collect()
 }
 
-/// What of a page is still written: of the changelog, the newest section; of a log, nothing.
+/// The part of a page that is still edited: the newest section of the changelog, and nothing of a
+/// log.
 fn current(page: &Page) -> &str {
     if page.path.starts_with("docs/log/") {
         return "";
@@ -137,7 +139,7 @@ fn places_in(text: &str, is_page: bool) -> Vec<Place> {
     places
 }
 
-/// The paragraphs of prose, each with the line that it begins in.
+/// The paragraphs of prose, each with its first line.
 fn paragraphs(text: &str, is_page: bool) -> Vec<(usize, String)> {
     let mut paragraphs: Vec<(usize, String)> = Vec::new();
     let mut in_fence = false;
@@ -179,7 +181,7 @@ fn is_drawn(body: &str) -> bool {
     body.trim_start().starts_with('|') || body.contains(['│', '─', '┌', '└', '▶', '▼'])
 }
 
-/// What a line of nothing but a comment says, in Rust, C or C++.
+/// The text of a line that is only a comment, in Rust, C or C++.
 fn comment(line: &str) -> Option<&str> {
     let line = line.trim_start();
     if let Some(rest) = line.strip_prefix("//") {
@@ -215,14 +217,15 @@ fn without_code(text: &str) -> String {
     while let Some(code) = parts.next() {
         match parts.next() {
             Some(after) => text = text + "X" + after,
-            // Nothing closes it.
+            // No backtick closes the code.
             None => text = text + "`" + code,
         }
     }
     text
 }
 
-/// The sentences: each ends before a space that a capital letter, or a mark of Markdown, follows.
+/// The sentences: each sentence ends before a space with a capital letter or a mark of Markdown
+/// after it.
 fn sentences(text: &str) -> Vec<String> {
     let mut sentences = vec![String::new()];
     let mut before = ' ';

@@ -1,20 +1,20 @@
-//! Rules about the shape of one file: how it opens, how long and wide it is, and its functions.
+//! Rules about the shape of one file: its opening, its length and width, and its functions.
 
 use super::source::line_of;
 use super::tree::Page;
 use super::{Source, Tree, Violation};
 
-/// Lines before the tests. Longer files hide a second idea.
+/// The most lines before the tests. Longer files hide a second idea.
 const FILE_LINES: usize = 500;
 
-/// Columns of prose. What is wider than that is not read in one glance.
+/// The most columns of prose. The eye does not take in wider lines at a glance.
 const COLUMNS: usize = 100;
 
-/// Lines of the pages that are read first. A number only falls.
+/// The most lines of the pages that are read first. A number only falls.
 const PAGE_LINES: &[(&str, usize)] =
     &[("README.md", 120), ("ARCHITECTURE.md", 250), ("docs/performance.md", 200)];
 
-/// Lines from `fn` to the closing brace. What does not fit on a screen is not read in one piece.
+/// The most lines from `fn` to the closing brace: as many as fit on a screen.
 const FUNCTION_LINES: usize = 70;
 
 pub(crate) fn header(tree: &Tree) -> Vec<Violation> {
@@ -54,8 +54,8 @@ pub(crate) fn page_length(tree: &Tree) -> Vec<Violation> {
     tree.pages.iter().filter_map(too_long).collect()
 }
 
-/// Prose ends where the code does. Diagrams, examples, tables and lines with a link are as wide as
-/// they must be.
+/// Prose is at most as wide as the code. Diagrams, examples, tables and lines with a link may be
+/// wider.
 pub(crate) fn width(tree: &Tree) -> Vec<Violation> {
     let sources = tree.sources.iter().map(|source| (&source.path, &source.text, false));
     let pages = tree.pages.iter().map(|page| (&page.path, &page.text, true));

@@ -1,20 +1,20 @@
-//! One Rust file as the rules see it: its text, and the same text with comments, strings and
-//! characters blanked.
+//! One Rust file as the rules see it: its text, and that text with comments, strings and characters
+//! blanked.
 //!
-//! The blanked text has the length and the lines of the original, so an offset in one is an offset
-//! in the other. A brace in a string, or a forbidden word in a comment, is not in the blanked text.
-//! A lexer is enough for what the rules ask. A parser (syn) would cost more compile time than all
+//! The blanked text has the length and the lines of the original, so an offset in one text is an
+//! offset in the other. A brace in a string, or a forbidden word in a comment, is not in the
+//! blanked text. A lexer is enough for the rules. A parser (syn) would cost more compile time than
 //! the rest of xtask.
 
 use std::ops::Range;
 
 /// A Rust file, at a path relative to the workspace, with `/` between its parts.
 pub(crate) struct Source {
-    /// For example `crates/poller/src/lib.rs`.
+    /// The path, for example `crates/poller/src/lib.rs`.
     pub(crate) path: String,
-    /// The file as it is.
+    /// The unchanged text of the file.
     pub(crate) text: String,
-    /// The file with comments, strings and characters turned into spaces.
+    /// The text with spaces in place of comments, strings and characters.
     pub(crate) code: String,
 }
 
@@ -40,7 +40,7 @@ impl Source {
     }
 
     /// The crate's folder (`poller` for `crates/poller/src/lib.rs`, `xtask` for
-    /// `xtask/src/main.rs`), or "" for a file that is in none.
+    /// `xtask/src/main.rs`), or "" for a file outside the crates.
     pub(crate) fn package(&self) -> &str {
         let mut parts = self.path.split('/');
         match (parts.next(), parts.next()) {
@@ -56,7 +56,8 @@ impl Source {
         self.path.split('/').any(|part| matches!(part, "tests" | "tests.rs" | "benches"))
     }
 
-    /// Where the trailing `#[cfg(test)] mod … {` starts, or the end of the file without one.
+    /// The start of the trailing `#[cfg(test)] mod … {`, or the end of a file without such a
+    /// module.
     pub(crate) fn tests_start(&self) -> usize {
         offsets(&self.code, "#[cfg(")
             .find(|&start| {
@@ -69,7 +70,7 @@ impl Source {
             .unwrap_or(self.code.len())
     }
 
-    /// The code that is shipped: nothing of a test file, and of others what precedes their tests.
+    /// The code that is shipped: the part of a file before its tests, and nothing of a test file.
     pub(crate) fn production(&self) -> &str {
         if self.is_test() { "" } else { &self.code[..self.tests_start()] }
     }
@@ -95,12 +96,12 @@ pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes()[..offset].iter().filter(|&&byte| byte == b'\n').count() + 1
 }
 
-/// Where `needle` stands in `code`.
+/// The places of `needle` in `code`.
 pub(crate) fn offsets<'a>(code: &'a str, needle: &'a str) -> impl Iterator<Item = usize> + 'a {
     code.match_indices(needle).map(|(offset, _)| offset)
 }
 
-/// Where `word` stands in `code` as a word (or a path) of its own, not as a part of a longer one.
+/// The places of `word` in `code` as a whole word (or path), not as a part of a longer word.
 pub(crate) fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_part = |byte: Option<&u8>| byte.is_some_and(|&byte| is_word_byte(byte));
     offsets(code, word).filter(move |&start| {
@@ -116,7 +117,7 @@ pub(crate) fn first_word(code: &str) -> &str {
     &code[..end]
 }
 
-/// What the bracket at the start of `code` encloses, or all of `code` when nothing closes it.
+/// The text within the bracket at the start of `code`, or all of `code` if no bracket closes it.
 pub(crate) fn bracketed(code: &str) -> &str {
     let mut depth = 0_usize;
     for (offset, byte) in code.bytes().enumerate() {
@@ -134,7 +135,7 @@ pub(crate) fn bracketed(code: &str) -> &str {
     code
 }
 
-/// Where the bracket that opens at `start` has been closed.
+/// The end of the bracket that opens at `start`.
 fn bracketed_end(code: &str, start: usize) -> usize {
     (start + bracketed(&code[start..]).len() + 2).min(code.len())
 }
@@ -169,8 +170,8 @@ fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
 
-/// `text` with every comment, string and character literal replaced by as many spaces, line ends
-/// kept.
+/// `text` with as many spaces in place of every comment, string and character literal. Line ends
+/// stay.
 fn blank(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut code = bytes.to_vec();
@@ -178,14 +179,14 @@ fn blank(text: &str) -> String {
     while at < bytes.len() {
         let end = literal_end(bytes, at).min(bytes.len());
         code[at..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
-        // A word is passed over in one step, so that the `r` of `for"` is not taken for the mark of
-        // a raw string.
+        // The loop skips a word in one step. Otherwise the `r` of `for"` would look like the mark
+        // of a raw string.
         at = end.max(at + if end == at { word_length(&bytes[at..]) } else { 0 });
     }
     String::from_utf8(code).expect("comments and literals start and end between characters")
 }
 
-/// Where the comment or literal that starts at `at` ends; `at` itself when none starts there.
+/// The end of the comment or literal that starts at `at`. `at` itself if none starts there.
 fn literal_end(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
     match rest {
@@ -203,7 +204,7 @@ fn literal_end(bytes: &[u8], at: usize) -> usize {
     }
 }
 
-/// The bytes of the word that `rest` starts with, at least one.
+/// The length in bytes of the word that `rest` starts with, at least one.
 fn word_length(rest: &[u8]) -> usize {
     rest.iter().position(|&byte| !is_word_byte(byte)).unwrap_or(rest.len()).max(1)
 }
@@ -238,20 +239,20 @@ fn string_length(rest: &[u8]) -> usize {
 /// The length of `'x'` or `'\n'`; 0 for a lifetime or a label.
 fn character_length(rest: &[u8]) -> usize {
     if rest.get(1) == Some(&b'\\') {
-        // The escaped character itself may be a quote, so the search starts behind it.
+        // The escaped character itself may be a quote, so the search starts after that character.
         return rest
             .iter()
             .skip(3)
             .position(|&byte| byte == b'\'')
             .map_or(rest.len(), |quote| quote + 4);
     }
-    // One character is up to four bytes of UTF-8; all but the first are continuation bytes.
+    // A character has up to four bytes of UTF-8, and all but the first are continuation bytes.
     let continuation = rest.iter().skip(2).take_while(|&&byte| byte & 0xC0 == 0x80).count();
     if rest.get(2 + continuation) == Some(&b'\'') { 3 + continuation } else { 0 }
 }
 
-/// The length of `#*"…"#*`, what follows the `r` of a raw string; `None` when it is a raw
-/// identifier or an ordinary word.
+/// The length of `#*"…"#*`, the part after the `r` of a raw string. `None` for a raw identifier or
+/// an ordinary word.
 fn raw_string_length(tail: &[u8]) -> Option<usize> {
     let hashes = tail.iter().take_while(|&&byte| byte == b'#').count();
     if tail.get(hashes) != Some(&b'"') {

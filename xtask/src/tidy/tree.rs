@@ -1,4 +1,4 @@
-//! What the rules look at: the sources and manifests of the workspace, read once.
+//! The input of the rules: the sources and manifests of the workspace, read once.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use super::crates::Manifest;
 
 /// The list of the places that are not plain English, relative to the workspace.
 pub(crate) const PLAIN_LIST: &str = "xtask/plain.txt";
-/// How the names of sources in C and C++ end.
+/// The extensions of sources in C and C++.
 const NATIVE: [&str; 3] = ["c", "h", "cpp"];
-/// How many commits are looked at: a rule about them binds what is new.
+/// The number of commits to look at: the rule about subjects binds new commits only.
 const SUBJECTS: usize = 15;
 
 /// The workspace, as text.
@@ -25,16 +25,16 @@ pub(crate) struct Tree {
     /// Sources in C and C++.
     pub(crate) natives: Vec<Page>,
     pub(crate) manifests: Vec<Manifest>,
-    /// The text of README.md, empty when there is none.
+    /// The text of README.md, empty if there is no such file.
     pub(crate) readme: String,
     pub(crate) lock_is_tracked: bool,
-    /// The text of xtask/plain.txt, empty when there is none.
+    /// The text of xtask/plain.txt, empty if there is no such file.
     pub(crate) plain_list: String,
     /// The subjects of the newest commits, each after its hash.
     pub(crate) subjects: Vec<String>,
 }
 
-/// A file that is no Rust.
+/// A file that is not Rust.
 pub(crate) struct Page {
     pub(crate) path: String,
     pub(crate) text: String,
@@ -45,7 +45,8 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// A folder or file that cannot be read, or a source that is not UTF-8; the error names it.
+    /// Fails if a folder or file cannot be read, or if a source is not UTF-8. The error names the
+    /// file.
     pub(crate) fn read(root: &Path) -> io::Result<Self> {
         let mut paths = Vec::new();
         list(root, &mut paths)?;
@@ -94,7 +95,7 @@ impl Tree {
             .collect()
     }
 
-    /// A workspace that keeps every rule; tests replace the part that they are about.
+    /// A workspace that keeps every rule; each test replaces one part.
     #[cfg(test)]
     pub(crate) fn sample() -> Self {
         Self {
@@ -115,8 +116,8 @@ fn name_ends(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|its| its == extension)
 }
 
-/// Collects the sources, the pages and the members' manifests beneath `folder`, without what
-/// builds and runs leave there.
+/// Collects the sources, the pages and the members' manifests beneath `folder`, without the output
+/// of builds and runs.
 fn list(folder: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder).map_err(|error| named(folder, &error))? {
         let path = entry?.path();
@@ -133,15 +134,15 @@ fn list(folder: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
             || NATIVE.iter().any(|extension| name_ends(&path, extension))
             || (name == "Cargo.toml" && !path.with_file_name("Cargo.lock").exists())
         {
-            // The folder with the Cargo.lock is the workspace itself (or fuzz/, which is one of its
-            // own): no member.
+            // The folder with a Cargo.lock is no member: it is the workspace itself, or the
+            // separate workspace fuzz/.
             paths.push(path);
         }
     }
     Ok(())
 }
 
-/// Collects every file and folder, relative to `root`, without what builds leave there.
+/// Collects every file and folder, relative to `root`, without the output of builds.
 fn list_all(root: &Path, folder: &Path, files: &mut BTreeSet<String>) -> io::Result<()> {
     for entry in fs::read_dir(folder).map_err(|error| named(folder, &error))? {
         let path = entry?.path();
@@ -158,8 +159,8 @@ fn list_all(root: &Path, folder: &Path, files: &mut BTreeSet<String>) -> io::Res
     Ok(())
 }
 
-/// Whether git knows Cargo.lock. Outside a repository (an unpacked archive) it is enough that the
-/// file exists.
+/// Whether git knows Cargo.lock. Outside a repository (an unpacked archive) the file must only
+/// exist.
 fn lock_is_tracked(root: &Path) -> bool {
     let known = Command::new("git").args(["ls-files", "Cargo.lock"]).current_dir(root).output();
     match known {
@@ -168,7 +169,7 @@ fn lock_is_tracked(root: &Path) -> bool {
     }
 }
 
-/// The newest commits, without merges. Outside a repository there are none.
+/// The newest commits, without merges. Outside a repository there are no commits.
 fn subjects(root: &Path) -> Vec<String> {
     let newest = format!("--max-count={SUBJECTS}");
     let log = ["log", "--no-merges", "--format=%h %s", &newest];
@@ -177,7 +178,7 @@ fn subjects(root: &Path) -> Vec<String> {
     String::from_utf8_lossy(&told).lines().map(str::to_owned).collect()
 }
 
-/// An error that says which file it is about.
+/// The error with the name of its file.
 fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

@@ -3,8 +3,8 @@
 use super::source::{bracketed, first_word, offsets, words};
 use super::{Source, Tree, Violation};
 
-/// What a preloaded library interposes: the code that will run beneath `duality run` must not call
-/// it from inside.
+/// The functions that a preloaded library interposes. The code beneath `duality run` must not call
+/// them.
 const QUIET: &[&str] = &[
     "crates/poller/src/",
     "crates/fiber/src/",
@@ -54,7 +54,8 @@ pub(crate) fn quiet(tree: &Tree) -> Vec<Violation> {
             .flat_map(|name| macro_calls(code, name));
         let threads = imports(code, "thread", &["sleep", "spawn", "scope", "Builder"]);
         let files = imports(code, "std", &["fs"]);
-        // Addresses are plain values; sockets, and the resolver behind ToSocketAddrs, are not.
+        // Addresses are plain values. Sockets are not, and neither is the resolver behind
+        // ToSocketAddrs.
         let sockets =
             imports(code, "std::net", &["TcpListener", "TcpStream", "UdpSocket", "ToSocketAddrs"]);
         let found = prints.chain(threads).chain(files).chain(sockets);
@@ -72,7 +73,7 @@ pub(crate) fn quiet(tree: &Tree) -> Vec<Violation> {
 }
 
 pub(crate) fn port(tree: &Tree) -> Vec<Violation> {
-    // An address stands in a string, so the search is in the text and not in the code.
+    // An address stands in a string, so the rule searches the text and not the code.
     const BEFORE_A_PORT: [&str; 6] = [
         "127.0.0.1:",
         "localhost:",
@@ -106,7 +107,7 @@ fn at(source: &Source, found: impl Iterator<Item = usize>, message: &str) -> Vec
     lines.into_iter().map(|line| Violation::new(&source.path, line, message)).collect()
 }
 
-/// Where the macro `name` is called.
+/// The places that call the macro `name`.
 fn macro_calls<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = usize> + 'a {
     words(code, name).filter(|start| code[start + name.len()..].starts_with('!'))
 }
@@ -122,7 +123,8 @@ fn imports<'a>(
         if !rest.starts_with('{') {
             return names.contains(&first_word(rest));
         }
-        // `use std::{fs, os::unix::fs::FileExt}` names `fs` once: the second is another module's.
+        // `use std::{fs, os::unix::fs::FileExt}` names `fs` once: the second `fs` belongs to
+        // another module.
         bracketed(rest).split(',').any(|item| names.contains(&first_word(item.trim_start())))
     })
 }
@@ -139,7 +141,7 @@ fn names_a_platform(predicate: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// The lines that `rule` finds in a file of this text at this path.
+    /// The lines that `rule` finds in a file with this text at this path.
     fn lines(rule: fn(&Tree) -> Vec<Violation>, path: &str, text: &str) -> Vec<usize> {
         let tree = Tree { sources: vec![Source::new(path, text)], ..Tree::sample() };
         rule(&tree).into_iter().map(|violation| violation.line).collect()

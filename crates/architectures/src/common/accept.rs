@@ -19,8 +19,8 @@ use super::refusals::{self, Reason};
 use super::served::{ConnectionTask, Served};
 use super::server::Server;
 
-/// The time for which a connection beyond the limit for its address holds a thread that accepts for
-/// itself.
+/// How long a thread that accepts for itself stays with a connection beyond the limit for its
+/// address.
 const BRIEFLY: Duration = Duration::from_millis(20);
 
 /// The threads of a process. Each accepts for itself.
@@ -45,15 +45,15 @@ impl Members {
         Ok(Self { count, connections, places, backlog, addresses: limit.addresses() })
     }
 
-    /// Whether connections wait while every member serves one. Another process may be about to
-    /// accept them.
+    /// Whether connections wait while every member is busy. Another process may be about to accept
+    /// them.
     fn others_wait(&self) -> bool {
         self.connections.count() >= self.count && self.backlog.has_connections()
     }
 }
 
-/// The slots of a server with threads that accept for themselves. A thread waits for a slot beside
-/// its connection. So the first to come is the first served.
+/// The slots of a server with threads that accept for themselves. A thread accepts a connection,
+/// and then waits for a slot. So connections are served in the order in which they come.
 pub(crate) struct Slots {
     free: Semaphore,
     patience: Duration,

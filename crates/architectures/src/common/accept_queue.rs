@@ -6,15 +6,16 @@
 //! ```
 //!
 //! A connection is *under way* unless it rests. A connection rests while it waits for its client to
-//! send or to receive. A full loop serves first. If it started all connections that come, it would
-//! return to each so late that the caches hold nothing of it. At 15,000 connections every request
-//! cost a sixth more. A full loop still accepts, as long as its accept queue has room. If a
-//! connection overflows the kernel's accept queue, its client is silent for a second or longer.
+//! send or to receive. A full loop serves first. If it started all connections at once, it would
+//! return to each connection after the caches have lost its data. At 15,000 connections, each
+//! request would cost a sixth more. A full loop still accepts, as long as its accept queue has
+//! room. If a connection overflows the kernel's accept queue, its client is silent for a second or
+//! longer.
 //!
 //! Two options change this. Under [`Prefer::Accept`] every connection starts as it comes, and the
 //! loop's accept queue stays empty.
-//! [`Options::accept_queue`](super::options::Options::accept_queue) bounds the loop's accept queue;
-//! with a bound of 0, connections stay in the kernel's accept queue until they can start.
+//! [`Options::accept_queue`](super::options::Options::accept_queue) bounds the loop's accept queue.
+//! With a bound of 0, connections stay in the kernel's accept queue until they can start.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -30,7 +31,7 @@ use super::options::Prefer;
 use super::pressure::Pressure;
 use super::served::Served;
 
-/// A loop is full with so many connections under way.
+/// The number of connections under way with which a loop is full.
 pub(crate) const FULL: usize = 1024;
 
 /// The interval at which a full loop checks whether it is busy. The loop is busy unless a quarter
@@ -41,7 +42,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// then wait for something other than this processor, so more of them do no harm.
 const CREDIT: u32 = 64;
 
-/// Whether so many connections are under way that others have to wait.
+/// Whether the loop is full, so that other connections have to wait.
 fn is_full(connections: &Connections) -> bool {
     connections.count().saturating_sub(event_loop::resting()) >= FULL
 }
@@ -99,7 +100,7 @@ impl AcceptQueue {
         }
     }
 
-    /// How many wait.
+    /// How many connections wait.
     pub(crate) fn waiting(&self) -> usize {
         self.lock().streams.len()
     }
@@ -110,7 +111,7 @@ impl AcceptQueue {
         self.changed.notify_one();
     }
 
-    /// No connection will be added any more.
+    /// Ends the queue: no further connection will be added.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_one();

@@ -7,12 +7,13 @@
 //!                                 └─ none is free ──────────────────────────────▶ served
 //! ```
 //!
-//! Each limit has a table of 65,536 places of 8 bytes, whatever comes. The tables are memory that
+//! Each limit has a table of a fixed size: 65,536 places of 8 bytes. The tables are memory that
 //! child processes share, so all processes of a server count together. A place changes by
 //! compare-and-swap. The hash has a random key, so a client cannot aim at the place of another.
 //!
-//! A client of IPv6 has a whole /64, so the first 64 bits are its address. Two kernel threads that
-//! meet a new address at the same moment may give it two places. It then has up to twice the limit.
+//! An IPv6 client has a whole /64, so the first 64 bits count as its address. Two kernel threads
+//! that meet a new address at the same moment may give it two places. The address then has up to
+//! twice the limit.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -35,7 +36,7 @@ const PROBES: usize = 16;
 
 type Table = &'static [AtomicU64; PLACES];
 
-/// The limits of a server. Those of its loops and processes are the same.
+/// The limits of a server. All its loops and processes share them.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses(Option<&'static Limits>);
 
@@ -58,8 +59,8 @@ impl Addresses {
     /// No limits.
     pub const UNLIMITED: Self = Self(None);
 
-    /// The limits that `options` ask for. Their tables are never freed. To be called before
-    /// processes are forked.
+    /// The limits that `options` ask for. Their tables are never freed. Call it before processes
+    /// are forked.
     pub(crate) fn limited_by(options: &Options) -> Self {
         let open = options.max_per_address.map(|most| OpenLimit::new(most as u64));
         let rate = options.rate_per_address.map(|rate| RateLimit::new(rate as u64));
@@ -75,7 +76,7 @@ impl Addresses {
         if self.0.is_none() {
             return Ok(stream);
         }
-        // A client that has reset the connection has no address any more.
+        // A client that has reset the connection no longer has an address.
         let Ok(peer) = stream.peer_addr() else { return Ok(stream) };
         match self.count(peer.ip()) {
             Err(reason) => {
@@ -101,11 +102,11 @@ impl Addresses {
     ///
     /// # Errors
     ///
-    /// The reason for which the connection is refused.
+    /// The reason why the connection is refused.
     pub fn count(self, address: IpAddr) -> Result<Option<Counted>, Reason> {
         let Some(limits) = self.0 else { return Ok(None) };
         let hash = limits.key.hash_one(client(address));
-        // A connection that is refused for its number does not count for the rate.
+        // A connection beyond the number does not count for the rate.
         let counted = match &limits.open {
             None => None,
             Some(open) => open.enter(hash)?,
@@ -132,12 +133,12 @@ fn places(table: Table, hash: u64) -> impl Iterator<Item = &'static AtomicU64> +
     (0..PROBES).map(move |step| &table[(hash as usize).wrapping_add(step) % PLACES])
 }
 
-/// Changes a place as `change` says, if `change` says so.
+/// Replaces the content of a place by the result of `change`, if there is one.
 fn update(place: &AtomicU64, change: impl FnMut(u64) -> Option<u64>) -> bool {
     place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change).is_ok()
 }
 
-/// The most connections of an address. A place is a tag, and how many connections the address has.
+/// The most connections of an address. A place holds a tag and the address's number of connections.
 /// A place without connections is free.
 #[derive(Debug)]
 struct OpenLimit {
@@ -178,7 +179,7 @@ impl OpenLimit {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // A child has copies of its parent's.
+        // A child has copies of its parent's values, which must not count again.
         if self.process != getpid() {
             return;
         }
@@ -189,8 +190,8 @@ impl Drop for Counted {
 }
 
 /// The most new connections of an address in a second: the generic cell rate algorithm (ATM Forum
-/// 1996). A place is a tag, and the time from which on the address has used up nothing. A place
-/// is free once its time has passed.
+/// 1996). A place holds a tag and the time at which the address has its full allowance again. A
+/// place is free after that time.
 #[derive(Debug)]
 struct RateLimit {
     /// Ticks that a connection uses up.
@@ -200,7 +201,7 @@ struct RateLimit {
 }
 
 impl RateLimit {
-    /// Ticks of 10 µs: five years fit into a place.
+    /// A tick has 10 µs, so five years fit into a place.
     const TICKS_PER_SECOND: u64 = 100_000;
     const TIME_BITS: u32 = 44;
     const TIME: u64 = (1 << Self::TIME_BITS) - 1;
@@ -215,7 +216,7 @@ impl RateLimit {
         self.allows_at(hash, now & Self::TIME)
     }
 
-    /// A second's connections may come at once.
+    /// Allows the connections of one second at once.
     fn allows_at(&self, hash: u64, now: u64) -> bool {
         let tag = hash & !Self::TIME;
         let latest = now + Self::TICKS_PER_SECOND - self.interval;
@@ -235,7 +236,7 @@ impl RateLimit {
         let is_free = |held: u64| held & Self::TIME <= now;
         let mut free = places;
         let first = tag | (now + self.interval) & Self::TIME;
-        // If no place is free, more addresses came within a second than there are places.
+        // If no place is free, there were more addresses within a second than places.
         let _ = free.find(|place| update(place, |held| is_free(held).then_some(first)));
         true
     }
@@ -293,7 +294,7 @@ mod tests {
         assert_eq!(client("::ffff:10.0.0.1".parse().unwrap()), client("10.0.0.1".parse().unwrap()));
     }
 
-    /// More addresses than places: all are served, and memory stays as it is.
+    /// With more addresses than places, all are served, and the memory does not grow.
     #[test]
     fn a_full_table_refuses_no_address() {
         let addresses = limited(Some(1), Some(1));
@@ -308,7 +309,7 @@ mod tests {
     #[test]
     fn threads_count_together() {
         let addresses = limited(Some(1000), None);
-        // So that all know its place.
+        // Makes sure that the address has a place.
         let first = addresses.count(address(9)).unwrap();
         let all_have_asked = Barrier::new(4);
         let served: usize = std::thread::scope(|scope| {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A server that accepts as long as accept(2) succeeds uses up all descriptors, and then cannot
-//! open a file. So the server stops earlier. Clients wait in the accept queue meanwhile, as with
+//! open a file. So this server stops earlier. Clients wait in the accept queue meanwhile, as with
 //! any shortage ([`Pressure`](super::pressure::Pressure)).
 
 use std::io;
@@ -26,8 +26,8 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// For one of `loops` loops that share this process and its descriptors. A connection has
-    /// `each` descriptors, its socket included.
+    /// The admission of one of `loops` loops, which share the process's descriptors. A connection
+    /// has `each` descriptors, its socket included.
     pub fn new(listener: &TcpListener, each: usize, loops: usize) -> Self {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -40,7 +40,8 @@ impl Admission {
         Self { most: most.max(1), memory: Reserve::of_this_process() }
     }
 
-    /// Checks descriptors only, for connections with memory that is allocated beforehand.
+    /// Checks descriptors only, for connections that need no memory beyond what is allocated
+    /// already.
     #[must_use]
     pub fn of_descriptors(self) -> Self {
         Self { memory: Reserve::default(), ..self }

@@ -25,8 +25,8 @@ pub const ROUND: Duration = Duration::from_millis(20);
 
 static HELPERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Announces a thread that is about to start, and that a fork may leave behind. At any moment, the
-/// thread holds no lock that a child takes, except malloc's lock, which glibc repairs.
+/// Announces a thread that is about to start, and that a fork may leave behind. The thread must
+/// never hold a lock that a child takes, except malloc's, which glibc repairs.
 pub fn helper() {
     HELPERS.fetch_add(1, Ordering::Relaxed);
 }
@@ -35,7 +35,7 @@ pub fn helper() {
 ///
 /// # Errors
 ///
-/// The advice about the process's other threads.
+/// Says what to do about the process's other threads.
 pub fn may_fork() -> io::Result<()> {
     let threads = fs::read_dir("/proc/self/task")?.count();
     match threads.saturating_sub(1 + HELPERS.load(Ordering::Relaxed)) {
@@ -62,23 +62,23 @@ struct Child {
     /// The child has a slot until it has been reaped.
     _slot: ChildSlot,
     started: Instant,
-    /// What its connection holds. The parent lets go of it, even if the child is killed.
+    /// What the child's connection holds. The parent drops it, even if the child is killed.
     held: Option<Box<dyn Any + Send>>,
 }
 
 /// A child that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// Which one.
+    /// Its process id.
     pub process: Pid,
-    /// How, as wait(2) says.
+    /// How it ended, as wait(2) reports.
     pub status: WaitStatus,
-    /// The time that the child lived.
+    /// How long it lived.
     pub age: Duration,
 }
 
 impl Children {
-    /// No children yet. From here on, the process may start no threads except [`helper`]s.
+    /// No children yet. From now on, the process may start only [`helper`] threads.
     ///
     /// # Errors
     ///
@@ -101,8 +101,8 @@ impl Children {
         let parent = getpid();
         let slot = ChildSlot::reserve();
         processor::detect_features();
-        // SAFETY: the child goes on with a copy of this one kernel thread. `new` has found no other
-        // threads than helpers. From then on, the parent's architecture and its helpers start none.
+        // SAFETY: the child goes on with a copy of this one kernel thread. `new` found only helpers
+        // beside it. After `new`, the parent's architecture and its helpers start no threads.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
@@ -111,7 +111,7 @@ impl Children {
                     slot.occupy();
                     task::contain(body);
                 }
-                // SAFETY: _exit has no preconditions; exit handlers are the parent's to run.
+                // SAFETY: _exit has no preconditions; the parent runs the exit handlers.
                 unsafe { libc::_exit(0) }
             }
             child => {
@@ -123,13 +123,13 @@ impl Children {
         }
     }
 
-    /// How many live.
+    /// The number of living children.
     pub fn count(&self) -> usize {
         self.living.len()
     }
 
-    /// Makes a child that serves the connection, which is then the child's. After an error it still
-    /// is the caller's.
+    /// Makes a child that serves the connection. After an error, the caller still has the
+    /// connection.
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ impl Children {
     pub fn reap(&mut self) -> Option<Ended> {
         loop {
             let Ok(Some((process, status))) = wait(WaitOptions::NOHANG) else { return None };
-            // The process may have other children, which are not this server's.
+            // The process may have children that are not this server's.
             if let Some(child) = self.living.remove(&process) {
                 return Some(Ended { process, status, age: child.started.elapsed() });
             }
@@ -168,7 +168,7 @@ impl Children {
         while self.reap().is_some() {}
     }
 
-    /// Has all children drain.
+    /// Makes all children drain.
     pub fn drain(&self) {
         for child in self.living.keys() {
             // A child that has ended meanwhile needs no signal.

@@ -1,12 +1,12 @@
-//! The door of a server. It accepts connections, and decides by [`Line`] which one is served next
-//! and which one is refused.
+//! The door of a server. It accepts connections. By [`Line`], it decides which connection is served
+//! next, and which is refused.
 //!
 //! Refused connections have no slot. The service sends the refusal, and then reads until the client
 //! has gone, within a time limit. Otherwise the close could destroy the refusal. At most
-//! [`MOST_REFUSALS`] are refused at a time: beyond that, connections wait in the line.
+//! [`MOST_REFUSALS`] connections are refused at a time. Further ones wait in the line.
 //!
 //! A connection beyond a limit for its address is refused at once. Such a connection never waits in
-//! the line. Beyond [`MOST_REFUSALS`], the door closes it without a message.
+//! the line. If [`MOST_REFUSALS`] are being refused already, the door closes it without a message.
 
 use std::io;
 use std::time::Instant;
@@ -28,13 +28,13 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Where refusals run.
 pub(crate) trait Refusals {
-    /// Begins one.
+    /// Begins a refusal.
     fn begin(&mut self, refusal: ConnectionTask);
 
     /// The number of connections that the server is serving.
     fn count(&self) -> usize;
 
-    /// Goes on with the refusals that can go on, without waiting. True if it must be called again.
+    /// Continues the refusals as far as possible without waiting. True if it must be called again.
     fn attend(&mut self) -> bool;
 }
 
@@ -89,14 +89,14 @@ impl Refusals for InPlace {
 pub(crate) struct Door<R> {
     listener: TcpListener,
     service: Served,
-    /// The served connections, or one entry for each. The end of one makes the door look again.
+    /// The served connections, or one entry for each. When one ends, the door looks again.
     connections: Connections,
     admission: Admission,
     addresses: Addresses,
     line: Line<TcpStream>,
     refusals: R,
     pub(crate) pressure: Pressure,
-    /// The listener accepts no more.
+    /// Whether the listener accepts no more.
     is_over: bool,
 }
 
@@ -125,13 +125,13 @@ impl<R: Refusals + Default> Door<R> {
         &mut self.listener
     }
 
-    /// The number of connections that the door holds, without the connections that are served.
+    /// The number of connections that the door holds. Served connections do not count.
     pub(crate) fn waiting(&self) -> usize {
         self.line.len() + self.refusals.count()
     }
 
-    /// The next connection to be served, beside the `served` ones. `None` if there will be none.
-    /// The future may be dropped.
+    /// The next connection to be served, beside the `served` ones. `None` if no more will come. The
+    /// future may be dropped.
     pub(crate) async fn next(&mut self, served: impl Fn() -> usize) -> Option<TcpStream> {
         loop {
             let is_refusing = self.refusals.attend();
@@ -167,7 +167,7 @@ impl<R: Refusals + Default> Door<R> {
         }
     }
 
-    /// Accepts a connection, as soon as one is there and so are the resources that it needs.
+    /// Accepts a connection, as soon as there is one and the resources for it.
     async fn accept(&mut self, served: impl Fn() -> usize) -> Option<TcpStream> {
         let held = || served() + self.line.len() + self.refusals.count();
         self.pressure.admit(&self.admission, held).await;
@@ -175,7 +175,7 @@ impl<R: Refusals + Default> Door<R> {
         self.note(accepted).await
     }
 
-    /// Accepts a connection if there is one and room for it in the line. Otherwise waits until a
+    /// Accepts a connection, if there is one and the line has room for it. Otherwise waits until a
     /// connection ends, or until the line or a refusal needs a look.
     async fn accept_or_look(&mut self, served: impl Fn() -> usize) -> Option<TcpStream> {
         let is_admitted = || self.admission.check(served() + self.waiting()).is_ok();

@@ -1,8 +1,8 @@
 //! The limited kernel resources that a connection takes, in addition to descriptors.
 //!
-//! Each architecture declares its own next to its definition
-//! ([`Architecture::footprint`](crate::Architecture::footprint)). `duality capacity` computes from
-//! it how many connections the server can have before something runs out.
+//! Each architecture declares its own footprint next to its definition
+//! ([`Architecture::footprint`](crate::Architecture::footprint)). From it, `duality capacity`
+//! computes how many connections the server can have before a resource runs out.
 
 use super::options::Options;
 
@@ -16,8 +16,8 @@ pub struct Footprint {
     /// Mappings of the server's process.
     pub mappings: Mappings,
     /// The most connections that the server has accepted at a time. Further ones wait in the
-    /// kernel's accept queue, which drops those that overflow it. `None`: the server accepts as
-    /// many as it has descriptors for.
+    /// kernel's accept queue, and are dropped if it overflows. `None`: as many as there are
+    /// descriptors for.
     pub accepted: Option<usize>,
 }
 
@@ -28,12 +28,13 @@ pub struct Mappings {
     pub each: usize,
     /// Mappings that connections cannot have, because the rest of the process needs them.
     pub reserved: usize,
-    /// The first version of Linux, as major and minor number, on which connections take none.
+    /// The first version of Linux, as major and minor number, on which connections take no
+    /// mappings.
     pub none_from: Option<(u32, u32)>,
 }
 
 impl Footprint {
-    /// A connection that is a state machine, of a server that accepts all connections.
+    /// A connection is a state machine, and the server accepts all connections.
     pub const STATE: Self = Self {
         processes: 0,
         threads: 0,
@@ -41,13 +42,13 @@ impl Footprint {
         accepted: None,
     };
 
-    /// A connection that one of N workers serves. The workers are made at the start, and accept for
+    /// One of N workers serves a connection. The workers are made at the start, and accept for
     /// themselves.
     pub fn of_workers(workers: usize) -> Self {
         Self { accepted: Some(workers), ..Self::STATE }
     }
 
-    /// A connection in blocks, of a server that stops to accept at `--admit`.
+    /// A connection is a task in blocks, and the server stops accepting at `--admit`.
     pub fn admitted(options: &Options) -> Self {
         Self { accepted: options.admit, ..Self::STATE }
     }

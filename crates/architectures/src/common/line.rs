@@ -1,4 +1,4 @@
-//! A limit on the connections that are served at a time, and the line of those that wait for a
+//! A limit on the connections that are served at a time, and a line of connections that wait for a
 //! slot.
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //!
 //! A connection waits before it is refused. While slots become free, no waiting connection is
 //! refused. A refusal costs as much as a short request, and clients try again and again. So a
-//! server that refused at once would be busy with refusals. At five times the limit it would refuse
-//! four of five connections.
+//! server that refused at once would be busy with refusals. With five times as many clients as
+//! slots, it would refuse four of five connections.
 //!
 //! If no slots become free, at most a thousand connections a second are refused, however many come.
 //! The line has a place for each millisecond of patience. Connections beyond that stay in the
@@ -34,7 +34,7 @@ pub struct Limit {
     pub(crate) most: usize,
     /// The time that a further connection waits for a slot before it is refused.
     patience: Duration,
-    /// The limits for each client address, which no connection waits for.
+    /// The limits for each client address, which are checked without a wait.
     addresses: Addresses,
 }
 
@@ -54,7 +54,7 @@ impl Limit {
         Self { most, patience, addresses: Addresses::UNLIMITED }
     }
 
-    /// The same limit, and these for each client address.
+    /// Adds limits for each client address.
     #[must_use]
     pub(crate) fn with_addresses(self, addresses: Addresses) -> Self {
         Self { addresses, ..self }
@@ -109,7 +109,7 @@ impl<T> Line<T> {
         Self { limit, waiting: VecDeque::new() }
     }
 
-    /// Whether a connection that comes now is served at once, beside `served` ones.
+    /// Whether a new connection is served at once, beside `served` ones.
     #[inline]
     pub fn passes(&self, served: usize) -> bool {
         self.waiting.is_empty() && served < self.limit.most
@@ -120,8 +120,8 @@ impl<T> Line<T> {
         self.waiting.push_back((connection, now + self.limit.patience));
     }
 
-    /// Takes the connection that has waited longest, if `served` others leave it a slot. Also takes
-    /// it if it has waited too long and `may_be_refused`.
+    /// Takes the connection that has waited longest, if `served` others leave a slot for it.
+    /// Otherwise takes it if it has waited too long and `may_be_refused`.
     pub fn turn(&mut self, served: usize, may_be_refused: bool, now: Instant) -> Turn<T> {
         let is_late = may_be_refused && self.end_of_patience().is_some_and(|end| end <= now);
         let has_slot = served < self.limit.most;
@@ -133,7 +133,7 @@ impl<T> Line<T> {
         }
     }
 
-    /// When the connection that has waited longest has waited too long.
+    /// The time until which the connection that has waited longest may wait.
     pub fn end_of_patience(&self) -> Option<Instant> {
         self.waiting.front().map(|(_, end)| *end)
     }
@@ -143,12 +143,12 @@ impl<T> Line<T> {
         self.waiting.len() < self.limit.places()
     }
 
-    /// How many wait.
+    /// How many connections wait.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether none waits.
+    /// Whether no connection waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()

@@ -1,5 +1,4 @@
-//! The losses of an architecture with worker processes: how fast a process that ends by itself is
-//! replaced.
+//! The lost workers of an architecture with worker processes, and how fast they are replaced.
 
 use std::fmt;
 use std::io;
@@ -12,8 +11,8 @@ use rustix::process::WaitStatus;
 use super::children::Ended;
 
 /// Children that end by themselves. If several in a row end soon after their start, they are
-/// replaced more and more slowly, and in the end no longer. The cause would most likely end the
-/// next one too.
+/// replaced more and more slowly, and finally not at all. The same cause would most likely end the
+/// next child too.
 #[derive(Debug)]
 pub struct Losses {
     /// The architecture, which its messages begin with.
@@ -21,7 +20,7 @@ pub struct Losses {
     workers: usize,
     /// Young children that ended in a row, without a connection accepted in between.
     young: usize,
-    /// How many connections had been accepted when the last of them ended.
+    /// How many connections had been accepted when the last young child ended.
     accepted: u64,
     /// When the next child may be started.
     until: Option<Instant>,
@@ -29,17 +28,17 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// A child that ends before this age is young.
+    /// Before this age, a child is young.
     const YOUNG: Duration = Duration::from_secs(1);
-    /// The longest pause. Each pause is twice the last one.
+    /// The longest pause. Each pause is twice as long as the last.
     const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-    /// The most young children in a row, beyond the number of workers. The pauses take six seconds
-    /// in all.
+    /// The most young children in a row, beyond the number of workers. All pauses together take six
+    /// seconds.
     const TOO_MANY: usize = 12;
-    /// How long a report of a loss covers further losses.
+    /// How long after a report further losses are not reported.
     const QUIET: Duration = Duration::from_secs(10);
 
-    /// No losses yet, of an architecture with so many worker processes.
+    /// The state without losses, for so many worker processes.
     #[must_use]
     pub fn new(name: &'static str, workers: usize) -> Self {
         Self { name, workers, young: 0, accepted: 0, until: None, said: None }
@@ -49,7 +48,7 @@ impl Losses {
     ///
     /// # Errors
     ///
-    /// If there were too many.
+    /// Too many children have ended.
     pub fn count(&mut self, ended: &Ended) -> io::Result<()> {
         let accepted = totals().connections_accepted;
         if ended.age >= Self::YOUNG || accepted != self.accepted {
@@ -57,7 +56,7 @@ impl Losses {
         }
         (self.accepted, self.young) = (accepted, self.young + 1);
         let (name, how) = (self.name, How(ended.status));
-        // A single cause may have ended all workers at once.
+        // One cause may have ended all workers at once, so their replacement needs no pause.
         let Some(pauses) = self.young.checked_sub(self.workers + 1) else {
             if !self.quiet() {
                 log::warn(format_args!("{name}: a worker process {how}; another takes its place"));
@@ -89,7 +88,7 @@ impl Losses {
         self.until.is_none_or(|until| Instant::now() >= until)
     }
 
-    /// Whether a recent report covers this loss.
+    /// Whether this loss is too soon after a report to be reported.
     fn quiet(&mut self) -> bool {
         let quiet = self.said.is_some_and(|said| said.elapsed() < Self::QUIET);
         if !quiet {

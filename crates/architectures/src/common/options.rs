@@ -9,7 +9,7 @@ use duality_runtime::task;
 /// How a pool's threads get their connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HandOver {
-    /// One thread accepts and hands over by a shared list (Demsky's thread pool).
+    /// One thread accepts, and hands connections over by a shared list (Demsky's thread pool).
     #[default]
     List,
     /// Each thread accepts for itself (ZeroHTTPd's prethreaded server).
@@ -44,10 +44,10 @@ pub enum WhenFull {
 /// Which queues of libdispatch `gcd` puts blocks into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GcdQueues {
-    /// One queue for all connections; its blocks run side by side.
+    /// One queue for all connections, with blocks that run side by side.
     #[default]
     Concurrent,
-    /// A queue for each connection; its blocks run one after the other.
+    /// A queue for each connection, with blocks that run one after the other.
     Serial,
 }
 
@@ -57,28 +57,28 @@ pub enum Disk {
     /// Helper threads, while the loop serves others (Flash's AMPED).
     #[default]
     Helpers,
-    /// The loop itself; all its connections wait meanwhile (Flash's SPED).
+    /// The loop itself, while all its connections wait (Flash's SPED).
     Inline,
 }
 
-/// The options of an architecture. Each architecture uses those that concern it. Begin with the
-/// default, and set what should differ: `Options::default().workers(8).cores(2)`.
+/// The options of an architecture. Each architecture uses the options that concern it. Begin with
+/// the default, and set the options that should differ: `Options::default().workers(8).cores(2)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Processes of `prefork`, threads of `pool` and of the work pools.
+    /// The number of processes of `prefork`, and of threads of `pool` and the work pools.
     pub workers: usize,
-    /// Kernel threads, each with its own listener and loop, of the architectures that
-    /// [replicate](crate::Architecture::replicates).
+    /// The number of kernel threads of architectures that
+    /// [replicate](crate::Architecture::replicates). Each has its own listener and loop.
     pub cores: usize,
     /// Connections that may wait to be accepted.
     pub backlog: i32,
     /// The most connections served at a time, divided among the cores. Further ones wait for a
-    /// slot, and are refused if none becomes free. In a pool and in `prefork`, `workers` is a bound
-    /// too.
+    /// slot, and are refused if none becomes free. In `pool` and `prefork`, `workers` also bounds
+    /// them.
     pub max_connections: usize,
     /// The most connections of one client address. Further ones are refused at once. `None`, the
-    /// default, is no limit. The first 64 bits of an IPv6 address are the client.
+    /// default, is no limit. The first 64 bits of an IPv6 address count as the client.
     pub max_per_address: Option<usize>,
     /// The most new connections of one client address in a second, from 1 to 10,000. Further ones
     /// are refused at once. `None`, the default, is no limit.
@@ -87,15 +87,15 @@ pub struct Options {
     pub stack_size: usize,
     /// How `pool` hands over connections.
     pub hand_over: HandOver,
-    /// The poller of the loop beneath `uthreads`. The event loops are named after their pollers.
+    /// The poller of the loop beneath `uthreads`. Event loops have the poller of their name.
     /// `None`, the default, is [the best](Kind::best) that this machine can run.
     pub poller: Option<Kind>,
     /// The preference of a full loop.
     pub prefer: Prefer,
     /// The number of accepted connections that may wait for their turn in user space. They wait in
-    /// the list of a pool, or in the accept queues of loops, among which the number is divided.
-    /// Further connections stay in the kernel's accept queue. With 0, no connection is accepted
-    /// before its turn. `None`, the default, is as many as there are descriptors for.
+    /// the list of a pool, or in the accept queues of loops, which share the number. Further
+    /// connections stay in the kernel's accept queue. With 0, no connection is accepted before its
+    /// turn. `None`, the default, is as many as there are descriptors for.
     pub accept_queue: Option<usize>,
     /// The most connections that a work pool or a staged server has under way. Further ones wait to
     /// be accepted. `None`, the default, is as many as there are descriptors for.
@@ -107,9 +107,9 @@ pub struct Options {
     pub stage_queue: NonZeroUsize,
     /// The treatment of further connections by a full server.
     pub when_full: WhenFull,
-    /// Which queues `gcd` has.
+    /// Which queues of libdispatch `gcd` uses.
     pub gcd_queues: GcdQueues,
-    /// The time that an idle loop goes on polling before it sleeps.
+    /// How long an idle loop goes on polling before it sleeps.
     pub busy_poll: Duration,
     /// Which threads read files for services on a loop.
     pub disk: Disk,
@@ -157,7 +157,7 @@ setters! {
 
 impl Default for Options {
     /// 100 workers (as ZeroHTTPd has them), one core, a backlog of 4,096, any number of
-    /// connections, stacks of 128 KiB. The best poller beneath uthreads. Loops serve first, accept
+    /// connections, stacks of 128 KiB. `uthreads` has the best poller. Loops serve first, accept
     /// eagerly, sleep when they are idle, and have four helper threads read files. Each stage has
     /// ten threads (as in SEDA). Connections wait while a stage has more than 1,024 events.
     fn default() -> Self {

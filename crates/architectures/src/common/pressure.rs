@@ -1,7 +1,7 @@
 //! Back-pressure: what happens when descriptors, memory, threads or processes run out.
 //!
 //! The server reports once what it lacks, stops accepting, and goes on as soon as a connection has
-//! ended. It refuses nothing and does not crash. Clients wait in the accept queue meanwhile.
+//! ended. It refuses no connection and does not crash. Clients wait in the accept queue meanwhile.
 
 use std::fmt;
 use std::io;
@@ -12,11 +12,11 @@ use duality_runtime::{drain, log};
 
 use super::admission::Admission;
 
-/// The longest pause before another attempt, even if no connection has ended: another process may
-/// have released what was lacking.
+/// The longest pause before another attempt. Even if no connection has ended, another process may
+/// have released the resource.
 pub const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a report covers further shortages: an intermittent shortage is reported once.
+/// How long after a report further shortages are not reported.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// Reports a shortage once, and waits until it is over.
@@ -32,7 +32,7 @@ impl fmt::Debug for Pressure {
 }
 
 impl Pressure {
-    /// Pressure of a server with these connections.
+    /// The pressure of a server with these connections.
     pub fn new(connections: &Connections) -> Self {
         Self { connections: connections.clone(), reported: None }
     }
@@ -55,9 +55,8 @@ impl Pressure {
         }
     }
 
-    /// Whether `what` failed with an `error` that is worth waiting for: until a connection ends, or
-    /// for
-    /// [`PAUSE`]. Says so then.
+    /// Whether `what` failed because a resource is lacking, so that a wait makes sense. Reports a
+    /// lack.
     pub fn is_lack(&mut self, what: &str, error: &io::Error) -> bool {
         let lacking = !is_of_one_connection(error);
         if lacking {
@@ -66,7 +65,7 @@ impl Pressure {
         lacking
     }
 
-    /// An attempt has succeeded again.
+    /// Notes that an attempt has succeeded.
     pub fn relieved(&mut self) {
         if self.reported.is_some_and(|at| at.elapsed() >= QUIET) {
             self.reported = None;
@@ -83,7 +82,7 @@ impl Pressure {
     }
 }
 
-/// Network errors that Linux's accept(2) passes on, and the refusal of a packet filter.
+/// Network errors that Linux's accept(2) passes on, and the error of a packet filter that refuses.
 const OF_ONE_CONNECTION: [i32; 8] = [
     libc::EPROTO,
     libc::EPERM,
@@ -95,7 +94,7 @@ const OF_ONE_CONNECTION: [i32; 8] = [
     libc::EHOSTUNREACH,
 ];
 
-/// Whether accept(2) reports what happened to the connection that it would have returned.
+/// Whether accept(2) reports an error of the connection that it would have returned.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)

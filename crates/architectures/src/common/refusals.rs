@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use duality_runtime::shared;
 
-/// The reason for which a connection is refused.
+/// The reason why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// No slot became free (`--max-connections`).
@@ -36,7 +36,7 @@ fn counts() -> &'static [AtomicU64; Reason::ALL.len()] {
     COUNTS.get_or_init(shared::words)
 }
 
-/// To be called before processes are forked that are to share the counters.
+/// Makes the counters. Call it before you fork processes that are to share them.
 pub(crate) fn prepare() {
     counts();
 }
@@ -46,7 +46,7 @@ pub fn count(reason: Reason) {
     counts()[reason as usize].fetch_add(1, Ordering::Relaxed);
 }
 
-/// The number of connections that were refused for this reason.
+/// The number of connections refused for this reason.
 #[must_use]
 pub fn refused(reason: Reason) -> u64 {
     counts()[reason as usize].load(Ordering::Relaxed)

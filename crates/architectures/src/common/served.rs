@@ -13,16 +13,16 @@ use duality_runtime::task::BoxedFuture;
 use super::admission::Admission;
 use super::line::Limit;
 
-/// What a service asks of its architecture, or an architecture gives to services.
+/// The needs of a service, or the needs that an architecture meets.
 ///
-/// A service begins with no needs and adds its own, so that needs that are added later do not
-/// affect it: `Needs::default().with_concurrent_connections()`.
+/// A service begins with no needs and adds its own. So a new kind of need does not affect it:
+/// `Needs::default().with_concurrent_connections()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// The service is straight-line code, which becomes a task. It is no state machine written by
+    /// The service is straight-line code, which becomes a task, and no state machine written by
     /// hand.
     pub straight_line: bool,
-    /// Connections can reach the same memory: they are not in different processes.
+    /// Connections can reach the same memory, because they are in one process.
     pub shared_memory: bool,
     /// More than one connection is served at a time.
     pub concurrent_connections: bool,
@@ -60,9 +60,9 @@ impl Needs {
 /// A connection's task, from the first byte to the close.
 pub type ConnectionTask = BoxedFuture;
 
-/// A service's state machines and event loop, written by hand. It is called once for each core,
-/// with the limit on the core's connections. It opens what the loop needs, and returns a function
-/// that runs the loop until the process drains.
+/// A service's state machines and event loop, written by hand. The function is called once for each
+/// core, with the limit on the core's connections. It opens the loop's resources, and returns a
+/// function that runs the loop until the process drains.
 pub type ByHand = Arc<dyn Fn(Limit) -> io::Result<OpenedByHand> + Send + Sync>;
 
 /// Runs an open loop with its listener, and accepts within the given bounds.
@@ -75,7 +75,7 @@ pub struct Served {
     needs: Needs,
     handler: Handler,
     by_hand: Option<ByHand>,
-    /// The service in the form that a foreign runtime runs.
+    /// The form of the service that a foreign runtime runs.
     foreign: Option<Arc<dyn Any + Send + Sync>>,
     on_error: Option<ErrorHook>,
     /// How many descriptors a connection has, its socket included.
@@ -96,15 +96,29 @@ impl Served {
         }
     }
 
-    /// Adds a state machine written by hand to the service. It must give the same answers.
+    /// Adds a state machine written by hand to the service. The machine must give the same answers.
     #[must_use]
     pub fn by_hand(mut self, program: ByHand) -> Self {
         self.by_hand = Some(program);
         self
     }
 
-    /// Adds the form of the service that architectures of a foreign runtime run. It must give the
-    /// same answers.
+    /// The service after `first` on each connection, such as a handshake. The service
+    /// then runs as straight-line code alone, because its other forms do not know `first`.
+    #[must_use]
+    pub fn after<S, F>(mut self, first: S) -> Self
+    where
+        S: Fn(TcpStream) -> F + Send + Sync + 'static,
+        F: Future<Output = io::Result<TcpStream>> + Send + 'static,
+    {
+        self.handler = self.handler.after(first);
+        self.needs.straight_line = true;
+        (self.by_hand, self.foreign) = (None, None);
+        self
+    }
+
+    /// Adds the form of the service that architectures of a foreign runtime run. That form must
+    /// give the same answers.
     #[must_use]
     pub fn with_foreign<T: Any + Send + Sync>(mut self, form: T) -> Self {
         self.foreign = Some(Arc::new(form));
@@ -124,7 +138,7 @@ impl Served {
         })
     }
 
-    /// The client of a connection that begins, which is told of by its errors.
+    /// The client of a new connection, for messages about the connection's errors.
     pub fn peer(&self, socket: BorrowedFd<'_>) -> Peer {
         Peer::of(socket, self.on_error.as_ref())
     }
@@ -175,7 +189,7 @@ impl Served {
         &self.name
     }
 
-    /// What it needs.
+    /// Its needs.
     pub fn needs(&self) -> Needs {
         self.needs
     }
@@ -185,7 +199,8 @@ impl Served {
         self.handler.refuse(stream, self.on_error.as_ref())
     }
 
-    /// The task that serves a connection. It counts as active until the task is dropped.
+    /// The task that serves a connection. The connection counts as active until the task is
+    /// dropped.
     pub fn begin(&self, stream: TcpStream, active: Active) -> ConnectionTask {
         self.handler.begin(stream, active, self.on_error.as_ref())
     }

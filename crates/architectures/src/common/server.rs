@@ -16,9 +16,9 @@ use crate::Architecture;
 
 /// A service bound to an address.
 pub struct Server {
-    /// What is done with each connection.
+    /// The service that handles each connection.
     pub service: Served,
-    /// What was chosen about the architecture.
+    /// The options of the architecture.
     pub options: Options,
     /// One listener for each core, all at the same address.
     listeners: Vec<TcpListener>,
@@ -38,11 +38,11 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    /// Listens at `address`, once for each core; port 0 takes a free one.
+    /// Listens at `address`, once for each core. Port 0 takes a free port.
     ///
     /// # Errors
     ///
-    /// The errors of [`TcpListener::bind`]. An address in use is an error only after a second.
+    /// The errors of [`TcpListener::bind`]. An address in use becomes an error after a second.
     pub fn bind(
         architecture: &dyn Architecture,
         service: Served,
@@ -65,13 +65,13 @@ impl Server {
         Ok(Self::new(service, options, listeners, address))
     }
 
-    /// A server of listeners that this process has inherited. Where there are more cores than
-    /// listeners, cores share one.
+    /// A server of listeners that this process has inherited. If there are more cores than
+    /// listeners, cores share listeners.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if there are more listeners than the architecture has acceptors. When no
-    /// descriptor is left.
+    /// `InvalidInput` if there are more listeners than the architecture has acceptors. The error of
+    /// a lack of descriptors.
     pub fn inherited(
         architecture: &dyn Architecture,
         service: Served,
@@ -110,14 +110,14 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// When no descriptor is left.
+    /// The error of a lack of descriptors.
     pub fn injected(service: Served, options: Options) -> io::Result<(Self, Injector)> {
         let (listener, injector) = TcpListener::injected()?;
         let address = (Ipv4Addr::UNSPECIFIED, 0).into();
         Ok((Self::new(service, options, vec![listener], address), injector))
     }
 
-    /// The address, with the port that was taken.
+    /// The address, with the actual port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -130,16 +130,16 @@ impl Server {
         Limit::new(most, when_full).with_addresses(self.addresses)
     }
 
-    /// Tells whether connections wait at the listener of an architecture that has one.
+    /// Tells whether connections wait at the one listener of the server.
     ///
     /// # Errors
     ///
-    /// `EMFILE`.
+    /// The error of a lack of descriptors.
     pub(crate) fn backlog(&self) -> io::Result<Backlog> {
         self.listeners[0].backlog()
     }
 
-    /// The listener of an architecture that has one.
+    /// The one listener of the server.
     pub fn into_listener(mut self) -> TcpListener {
         self.listeners.swap_remove(0)
     }
@@ -151,18 +151,18 @@ impl Server {
 }
 
 /// Checks that nothing listens at `address`. Listeners that share an address (`SO_REUSEPORT`) would
-/// also share it with another server of the same user. They would silently get half of its
+/// share it with another server of the same user too. The two servers would silently divide the
 /// connections.
 ///
 /// # Errors
 ///
-/// `AddrInUse`, and those of [`TcpListener::bind`].
+/// `AddrInUse`, and the errors of [`TcpListener::bind`].
 fn alone(address: SocketAddr) -> io::Result<()> {
     TcpListener::try_address(address)
 }
 
-/// Repeats `bind` for a second while the address is in use. The processes of a killed server end a
-/// moment after it, and a restart at once must not find its port taken.
+/// Repeats `bind` for a second while the address is in use. The child processes of a killed server
+/// end a moment later, and may still hold the port at a restart.
 fn patiently(bind: impl Fn() -> io::Result<TcpListener>) -> io::Result<TcpListener> {
     let give_up = Instant::now() + Duration::from_secs(1);
     loop {

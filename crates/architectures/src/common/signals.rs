@@ -62,7 +62,7 @@ fn handle(signal: i32, handler: extern "C" fn(i32)) -> io::Result<()> {
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
     action.sa_sigaction = handler as *const () as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART;
-    // SAFETY: the action is valid, and its handler does only what a handler may.
+    // SAFETY: the action is valid, and its handler is async-signal-safe.
     if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -86,14 +86,14 @@ extern "C" fn terminate(_: i32) {
     drain_within_limit();
 }
 
-/// A terminal that is closed sends SIGHUP, and so does an operator that wants a reload. Both may
-/// send it to the child processes, too; these reload with their parent.
+/// SIGHUP comes from a closed terminal, or from an operator that wants a reload. It may go to the
+/// child processes too, which reload with their parent.
 extern "C" fn hang_up(signal: i32) {
     let is_server = getpid().as_raw_pid() == SERVER.load(Ordering::Relaxed);
     keeping_errno(|| {
         let has_gone = HAD_TERMINAL.load(Ordering::Relaxed) && !has_terminal();
         if has_gone {
-            // A closed terminal cuts no reply short.
+            // If the terminal is closed, replies still end in full.
             terminate(signal);
         } else if is_server {
             reload::request();
@@ -132,7 +132,7 @@ fn drain_within_limit() {
     });
 }
 
-/// A handler must not disturb the code that it interrupts, so it restores errno.
+/// Restores errno, because a handler must not disturb the code that it interrupts.
 fn keeping_errno(work: impl FnOnce()) {
     // SAFETY: the location of this thread's errno is always valid; asking for it is
     // async-signal-safe.
@@ -148,7 +148,7 @@ fn exit(message: &[u8]) -> ! {
     unsafe { libc::_exit(1) }
 }
 
-/// Writes to standard error, if that can be.
+/// Writes to standard error, and ignores failures.
 fn write(message: &[u8]) {
     // SAFETY: write(2) of a valid buffer is async-signal-safe.
     unsafe { libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len()) };

@@ -28,7 +28,7 @@ pub fn of_this_process() -> Usage {
 
 fn usage(whose: libc::c_int) -> Usage {
     // SAFETY: all zeroes is a valid `rusage`, and getrusage fills in the whole of it. With these
-    // two values of `whose` it cannot fail.
+    // two targets it cannot fail.
     let raw = unsafe {
         let mut raw: libc::rusage = mem::zeroed();
         libc::getrusage(whose, &mut raw);

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
-/// Names the file of the library, if it is not a system library.
+/// The environment variable that names the library's file, if it is not a system library.
 const VARIABLE: &str = "DUALITY_LIBDISPATCH";
 
 /// The name by which the system's loader finds the library.
@@ -32,13 +32,13 @@ pub(super) struct Library {
     concurrent: NonNull<c_void>,
 }
 
-// SAFETY: its functions may be called from any thread, and `concurrent` is the address of a
-// constant.
+// SAFETY: the library's functions may be called from any thread, and `concurrent` is the address of
+// a constant.
 unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}
 
-/// The library. Otherwise one line that says why there is none, and how to install it.
+/// The library. If it cannot be loaded, one line that says why, and how to install it.
 pub(super) fn library() -> Result<&'static Library, String> {
     static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
     LIBRARY.get_or_init(Library::load).as_ref().map_err(Clone::clone)
@@ -57,7 +57,7 @@ impl Library {
             ));
         };
         let symbol = |name: &CStr| {
-            // SAFETY: the handle is one of dlopen(3), and is never closed; the name ends with a
+            // SAFETY: the handle comes from dlopen(3), and is never closed; the name ends with a
             // zero byte.
             NonNull::new(unsafe { libc::dlsym(handle.as_ptr(), name.as_ptr()) }).ok_or_else(|| {
                 format!("{file} is not libdispatch: it has no {}", name.to_string_lossy())
@@ -78,7 +78,7 @@ impl Library {
         })
     }
 
-    /// A queue with items that run side by side, begun in order.
+    /// A queue with items that begin in order and run side by side.
     pub(super) fn concurrent_queue(&'static self) -> io::Result<Queue> {
         self.queue(self.concurrent.as_ptr()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
@@ -93,7 +93,7 @@ impl Library {
     }
 
     fn queue(&'static self, kind: *const c_void) -> Option<Queue> {
-        // SAFETY: the label may be null, and the kind is null, for a serial queue, or the library's
+        // SAFETY: the label may be null. The kind is null, which means serial, or the library's
         // constant.
         let queue = unsafe { (self.queue_create)(ptr::null(), kind) };
         NonNull::new(queue).map(|queue| Queue { library: self, queue })
@@ -104,7 +104,7 @@ impl Library {
 /// (AT_SECURE of getauxval(3), for example by a file capability). The library's constructors would
 /// run with these privileges.
 fn named_file() -> Option<CString> {
-    // SAFETY: it has no preconditions.
+    // SAFETY: getauxval(3) has no preconditions.
     let has_privileges = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
     if has_privileges {
         return None;
@@ -112,7 +112,7 @@ fn named_file() -> Option<CString> {
     CString::new(env::var_os(VARIABLE)?.into_vec()).ok()
 }
 
-/// A queue of libdispatch. Its items run even if this is dropped earlier.
+/// A queue of libdispatch. Its items run even if this value is dropped earlier.
 pub(super) struct Queue {
     library: &'static Library,
     queue: NonNull<c_void>,
@@ -133,8 +133,8 @@ impl Queue {
             item();
         }
         let item = Box::into_raw(Box::new(item)).cast::<c_void>();
-        // SAFETY: the queue is not released before this is dropped, and `run` takes what `item`
-        // points to.
+        // SAFETY: the queue is not released before this value is dropped, and `run` takes over the
+        // box of `item`.
         unsafe { (self.library.async_f)(self.queue.as_ptr(), item, run::<F>) };
     }
 }

@@ -8,17 +8,17 @@
 //!                               └──────────────────────────────────────────────┘
 //! ```
 //!
-//! It is [`workpool`](crate::workpool) with libdispatch's pool. The concurrent queue is
-//! `workpool-fifo`, and serial queues are `workpool-serial` (`--gcd-queues`).
+//! `gcd` is [`workpool`](crate::workpool) with libdispatch's pool. With a concurrent queue it
+//! corresponds to `workpool-fifo`, with serial queues to `workpool-serial` (`--gcd-queues`).
 //!
-//! What waits: a thread of libdispatch, in place. On Linux the library starts with a thread for
-//! each processor, and adds one a second while all of them block. So connections that need one
-//! another could wait for long, and `gcd` refuses services with such connections. Cost of a
-//! connection: its descriptor and the state of its task. Cost of a block: the library's own. What
+//! What waits: the thread of libdispatch that runs the block. On Linux the library starts with a
+//! thread for each processor, and adds one a second while all of them block. So connections that
+//! need one another could wait for long, and `gcd` refuses services with such connections. Cost of
+//! a connection: its descriptor and the state of its task. Cost of a block: the library's own. What
 //! breaks first: the threads, when more clients than threads are slow. The library ends the process
-//! if it gets no thread, memory or descriptor for itself. An overflow of one of its stacks is a
-//! plain SIGSEGV. When to choose it: the program is built on libdispatch anyway. Source: Truppel &
-//! Abreu.
+//! if it gets no thread, memory or descriptor for itself. A stack overflow in one of its threads is
+//! a plain SIGSEGV. When to choose it: the program is built on libdispatch anyway. Source: Truppel
+//! & Abreu.
 
 mod libdispatch;
 
@@ -92,7 +92,7 @@ impl Architecture for Gcd {
                 Tasks::new(Waits::InPlace, move |block| queues.put(block))
             }
         };
-        // Its threads end with the process.
+        // libdispatch's threads end with the process.
         let workers = Connections::default();
         accept_and_begin(server, &workers, |task| tasks.start(task), || {});
         Ok(())
@@ -101,7 +101,7 @@ impl Architecture for Gcd {
 
 /// The threads of libdispatch, which serve one connection at a time.
 struct Threads {
-    /// Blocks that were put and that no thread has begun.
+    /// Blocks in queues that no thread has begun.
     waiting: AtomicUsize,
     backlog: Backlog,
     places: Places,
@@ -146,7 +146,7 @@ impl Serial {
         let (queue, run) = (self.begin(connection), self.threads.to_run(block));
         queue.put(move || {
             run();
-            // The next block of its task has been put by now.
+            // The task's next block is in the queue by now.
             queues.end(connection);
         });
     }

@@ -1,4 +1,4 @@
-//! Admission: a connection is begun only while the queues of all stages are short.
+//! Admission: a connection begins only while the queues of all stages are short.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,7 +17,7 @@ use crate::{Server, WhenFull};
 pub(super) struct Gate {
     bound: usize,
     full: AtomicUsize,
-    /// The last of these stages has become short again.
+    /// Notified when no queue is longer than its bound any more.
     opened: Notify,
 }
 
@@ -26,14 +26,14 @@ impl Gate {
         Self { bound, full: AtomicUsize::new(0), opened: Notify::new() }
     }
 
-    /// A queue has grown by one, to `length`.
+    /// Notes that a queue has grown by one, to `length`.
     pub(super) fn grown(&self, length: usize) {
         if length == self.bound + 1 {
             self.full.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// A queue has shrunk from so many events to so many.
+    /// Notes that a queue has shrunk from `before` events to `now`.
     pub(super) fn shrunk(&self, before: usize, now: usize) {
         if before > self.bound && now <= self.bound && self.full.fetch_sub(1, Ordering::SeqCst) == 1
         {
@@ -45,7 +45,7 @@ impl Gate {
         self.full.load(Ordering::SeqCst) == 0
     }
 
-    /// Waits until it is open, or the process drains.
+    /// Waits until the gate is open, or the process drains.
     async fn wait(&self) {
         while !self.is_open() && !drain::requested() {
             // A drain does not notify.
@@ -55,7 +55,7 @@ impl Gate {
 }
 
 /// Accepts connections and begins a task for each that is admitted, until the process drains. When
-/// all have ended, calls `close`.
+/// all tasks have ended, calls `close`.
 ///
 /// A connection that is not admitted waits in the kernel's accept queue, or is refused in the words
 /// of the service.

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Source: Welsh, Culler, Brewer 2001, section 4.2. Their controller looks every two seconds and
-//! ends threads after five. Processors now do twenty times as much in that time.
+//! ends idle threads after five. Our intervals are shorter, because processors are some twenty
+//! times as fast.
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -19,14 +20,14 @@ use super::stage::{LARGEST_BATCH, Stage};
 
 /// If a queue is longer than this, its pool grows.
 const LONG: usize = 16;
-/// How much of a new rate goes into the average.
+/// The weight of a new rate in the average.
 const WEIGHT: f64 = 0.5;
-/// The rate holds while it is at least this part of the best one.
+/// The rate holds while it is at least this part of the best rate.
 const HOLDS: f64 = 0.95;
-/// A rate below this part of the best one means another load, about which nothing is known yet.
+/// A rate below this part of the best rate means another load, so the best rate is forgotten.
 const OTHER_LOAD: f64 = 0.5;
 
-/// Looks at all stages again and again.
+/// Looks at all stages at each interval.
 pub(super) struct Controller {
     interval: Duration,
     is_stopped: Mutex<bool>,
@@ -59,7 +60,7 @@ impl Controller {
         }
     }
 
-    /// Waits for the interval. True if the controller has been stopped.
+    /// Waits for one interval. True if the controller has been stopped.
     fn pause(&self) -> bool {
         let is_stopped = self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner);
         let waited =
@@ -73,7 +74,7 @@ impl Controller {
     }
 }
 
-/// What the batching controller knows of a stage.
+/// The batching controller's data about a stage.
 struct Batching {
     executed: u64,
     /// Events per second: the average, and the highest average under the present load.
@@ -88,8 +89,8 @@ impl Batching {
 
     /// The next batch, after an interval with `batch`.
     ///
-    /// The batch shrinks for as long as the rate holds. A small batch leaves events to idle threads
-    /// and answers the first ones sooner. A large one needs fewer looks at the queue.
+    /// The batch shrinks as long as the rate holds. A small batch leaves events to idle threads,
+    /// and answers the first events sooner. A large batch takes the queue's lock less often.
     fn look(&mut self, executed: u64, elapsed: Duration, batch: usize) -> usize {
         let done = executed - std::mem::replace(&mut self.executed, executed);
         let rate = done as f64 / elapsed.as_secs_f64();
@@ -112,8 +113,8 @@ impl Batching {
 mod tests {
     use super::*;
 
-    /// One stage has a rate that does not depend on the batch. The other's rate falls with batches
-    /// below 8.
+    /// One stage has a rate that does not depend on the batch. The rate of the other stage falls
+    /// with batches below 8.
     #[test]
     fn the_batch_shrinks_for_as_long_as_the_rate_holds() {
         let interval = Duration::from_millis(100);

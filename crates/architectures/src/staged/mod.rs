@@ -13,18 +13,17 @@
 //! ```
 //!
 //! A stage is the code after `task::stage(name)`. An event is a task that has come to the stage or
-//! was woken there. A wait for a client suspends the task, so no thread of a pool is ever held by a
-//! slow client.
+//! was woken there. A wait for a client suspends the task, so a slow client never holds a thread.
 //!
-//! What waits: the reactor, for all clients; the threads of each pool, for events. Cost of a
+//! What waits: the reactor, for all clients, and the threads of each pool, for events. Cost of a
 //! connection: the state of its task. Cost of each stage: a queue's lock, and often a switch
 //! between kernel threads. What breaks first: the processor, by switches, if stages are short.
-//! Under overload, the entrance bounds the queues: while some stage's queue is longer than
+//! Admission bounds the queues under overload: while a stage's queue is longer than
 //! `--stage-queue`, no connection is admitted (`admission.rs`). New connections wait in the accept
 //! queue, or are refused (`--when-full shed`). A queue never holds more than one event for each
-//! admitted task. When to choose it: stages differ much in what they need, and overload must be
-//! seen and bounded stage by stage. Source: Welsh, Culler, Brewer, "SEDA", SOSP 2001; Haboob in von
-//! Behren, Condit, Brewer 2003.
+//! admitted task. When to choose it: stages differ much in their needs, and overload must be
+//! visible and bounded for each stage. Source: Welsh, Culler, Brewer, "SEDA", SOSP 2001; Haboob in
+//! von Behren, Condit, Brewer 2003.
 
 mod admission;
 mod controller;
@@ -141,7 +140,7 @@ impl Stages {
     }
 
     /// Adds a thread to a stage's pool, unless the pool has its most threads. A failure is reported
-    /// once; the controller tries again.
+    /// once, and the controller tries again.
     fn add_thread(&self, stage: &Arc<Stage>) {
         stage.add_thread(&self.limits, &self.present);
     }

@@ -14,14 +14,14 @@ use duality_runtime::visibility::QueueGauges;
 use super::admission::Gate;
 use crate::common::pressure::remedy;
 
-/// A thread ends after being idle for so long, unless it is its stage's only one.
+/// How long a thread is idle before it ends, unless it is its stage's only thread.
 const IDLE: Duration = Duration::from_secs(1);
-/// The most events that a thread takes at a time. The batch begins there.
+/// The most events that a thread takes at a time, and the number at first.
 pub(super) const LARGEST_BATCH: usize = 32;
 
-/// What bounds the pools.
+/// The bounds of the pools.
 pub(super) struct Limits {
-    /// Threads of each stage.
+    /// The most threads of each stage.
     pub(super) threads: usize,
     pub(super) stack: thread::ThreadStack,
 }
@@ -77,12 +77,12 @@ impl Stage {
         self.lock().threads == 0
     }
 
-    /// How many events wait.
+    /// The number of events that wait.
     pub(super) fn length(&self) -> usize {
         self.lock().events.len()
     }
 
-    /// How many events it has executed.
+    /// The number of events that the stage has executed.
     pub(super) fn executed(&self) -> u64 {
         self.gauges.executed()
     }
@@ -131,7 +131,7 @@ impl Stage {
         }
     }
 
-    /// Takes the next events. False if the thread must end; it is then counted as ended.
+    /// Takes the next events. False if the thread must end; then it counts as ended already.
     fn take(&self, batch: &mut Vec<Block>) -> bool {
         let mut queue = self.lock();
         while queue.events.is_empty() {
@@ -170,7 +170,7 @@ impl Stage {
         self.gauges.set_threads(queue.threads);
     }
 
-    /// The threads end after all events have run.
+    /// Closes the queue. The threads end after all events have run.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();

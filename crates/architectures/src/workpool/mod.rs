@@ -1,4 +1,4 @@
-//! `workpool-fifo`, `workpool-priority` and `workpool-serial`: W kernel threads, which take blocks
+//! `workpool-fifo`, `workpool-priority` and `workpool-serial`: W kernel threads that take blocks
 //! from a queue.
 //!
 //! ```text
@@ -13,15 +13,16 @@
 //! The most urgent block is the one nearest to the end of its request, unless the service says
 //! otherwise.
 //!
-//! What waits: each worker, in place, for the client or the disk of the block that it runs. So W
-//! workers wait for W clients at most. A connection that rests between two requests holds a worker
-//! until its client goes on. Cost of a connection: its descriptor and the state of its task. Cost
-//! of a block: a lock, and maybe the wake-up of a worker. What breaks first: the workers, if more
-//! clients than workers are slow. Under overload the FIFO begins every request before it ends one,
-//! so a request's memory leaves the caches before its next block. The other two orders finish what
-//! was started, and `--admit` bounds what is started. When to choose it: blocks of work on disk or
-//! processor, for few clients at a time. If overload is likely, take the serial or the priority
-//! queue. Source: Truppel & Abreu (the FIFO; the other two are their open questions).
+//! What waits: each worker, for the client or the disk of the block that it runs. So W workers wait
+//! for W clients at most. A connection that rests between two requests holds a worker until its
+//! client goes on. Cost of a connection: its descriptor and the state of its task. Cost of a block:
+//! a lock, and maybe the wake-up of a worker. What breaks first: the workers, if more clients than
+//! workers are slow. Under overload the FIFO begins every request before it ends one, so a
+//! request's memory leaves the caches before its next block. The other two orders first finish
+//! requests that have begun, and `--admit` bounds how many begin. When to choose it: the blocks
+//! work on disk or processor, for few clients at a time. If overload is likely, take the serial or
+//! the priority queue. Source: Truppel & Abreu, for the FIFO (the other two are their open
+//! questions).
 
 mod order;
 
@@ -42,14 +43,14 @@ use crate::common::admission::Admission;
 use crate::common::pressure::remedy;
 use crate::{Architecture, Footprint, Needs, Options, Server, World};
 
-/// Blocks in the order in which they come.
+/// One queue, first in, first out.
 pub const FIFO: WorkPool = WorkPool {
     name: "workpool-fifo",
     summary: "N kernel threads take blocks of tasks from one queue (--workers, --admit)",
     order: || Box::<Fifo<Block>>::default(),
 };
 
-/// Blocks nearest to the end of their request come first.
+/// Blocks that are nearest to the end of their request come first.
 pub const PRIORITY: WorkPool = WorkPool {
     name: "workpool-priority",
     summary: "the same; what has been started is finished first (--workers, --admit)",
@@ -199,7 +200,7 @@ impl Queue {
         }
     }
 
-    /// Runs blocks until there will be none.
+    /// Runs blocks until no more will come.
     fn work(&self) {
         self.count_worker(1);
         let mut last = None;
@@ -218,8 +219,7 @@ impl Queue {
         self.gauges.set_threads(inner.workers);
     }
 
-    /// The next block, as soon as there is one, for a worker that has just run a block of the
-    /// connection `last`.
+    /// Waits for the next block of a worker that has just run a block of the connection `last`.
     fn take(&self, last: Option<u64>) -> Option<Block> {
         let mut inner = self.lock();
         let mut next = inner.order.next(last);
@@ -237,7 +237,7 @@ impl Queue {
         next
     }
 
-    /// The workers end after all blocks have run.
+    /// Closes the queue. The workers end after all blocks have run.
     fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();

@@ -7,9 +7,9 @@ use duality_runtime::blocks::Block;
 
 /// The properties of a block that an order looks at.
 pub(super) trait Queued: Send {
-    /// The connection that the block belongs to.
+    /// The connection of the block.
     fn connection(&self) -> u64;
-    /// A greater number is more urgent.
+    /// The priority: a greater number is more urgent.
     fn priority(&self) -> u32;
     /// Whether this block begins a request.
     fn begins(&self) -> bool;
@@ -35,7 +35,7 @@ pub(super) trait Order<T>: Send {
     fn put(&mut self, block: T);
 
     /// Takes the next block. The asking worker has just run a block of the connection `last`. If
-    /// that block has a successor, the successor has been put.
+    /// that block has a successor, the successor is in the queue.
     fn next(&mut self, last: Option<u64>) -> Option<T>;
 }
 
@@ -115,15 +115,15 @@ impl<T: Queued> Order<T> for ByPriority<T> {
 }
 
 /// A FIFO for each connection; all connections share the workers. One worker at a time has a
-/// connection. The worker goes on with it until its FIFO is empty or its next request begins. So
-/// the blocks of a connection never overlap and never overtake each other. The worker with the
-/// started work in its cache finishes it.
+/// connection. The worker keeps the connection until the FIFO is empty or the next request begins.
+/// So the blocks of a connection never overlap and never overtake each other. The worker that began
+/// a request finishes it with a warm cache.
 pub(super) struct Serial<T> {
     /// The waiting blocks of each connection that has any.
     waiting: HashMap<u64, VecDeque<T>>,
-    /// The connections that some worker has.
+    /// The connections that a worker has.
     held: HashSet<u64>,
-    /// Connections with waiting blocks that no worker has.
+    /// Connections that have waiting blocks and no worker.
     ready: VecDeque<u64>,
 }
 
@@ -178,7 +178,7 @@ mod tests {
     #[derive(Clone, Debug, PartialEq, Eq)]
     struct Item {
         connection: u64,
-        /// Counts within the connection.
+        /// The block's number within its connection.
         number: u32,
         priority: u32,
     }
@@ -211,8 +211,8 @@ mod tests {
         assert_eq!(taken.map(|item| item.connection).collect::<Vec<_>>(), [2, 0, 3, 1, 4]);
     }
 
-    /// A worker stays with a connection until its next request begins. That request waits behind
-    /// other connections.
+    /// A worker stays with a connection until its next request begins. The next request waits
+    /// behind other connections.
     #[test]
     fn a_worker_finishes_what_it_has_started_and_then_lets_others_come() {
         let mut order = Serial::default();
@@ -228,7 +228,8 @@ mod tests {
         assert!(order.held.is_empty() && order.waiting.is_empty());
     }
 
-    /// What happens to an order: a block is put, or the worker of a number asks for the next one.
+    /// What happens to an order: a block is added, or the worker of this number asks for the next
+    /// block.
     #[derive(Clone, Debug)]
     enum Step {
         Put(u64, u32),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use duality::net::TcpStream;
 
-/// Overflows the stack that it is called on.
+/// Overflows the stack of its caller.
 fn recurse(depth: u64) -> u64 {
     if std::hint::black_box(depth) == u64::MAX { 0 } else { recurse(depth + 1) + 1 }
 }

@@ -1,9 +1,9 @@
-//! A server that is worse than its equals by a known amount: what `scripts/planted.py` has the lab
-//! find.
+//! A server that is worse than its equals by a known amount. `scripts/planted.py` lets the lab look
+//! for it.
 //!
-//! The lab starts this program for each of its servers, and tells them apart only by `--backlog`,
-//! which no load here comes near. So the length of the queue says what is planted, and the lab does
-//! not know it.
+//! The lab starts this program for each of its servers, with different values of `--backlog` only.
+//! No load here fills the queue. So the length of the queue tells this program which fault to
+//! plant, and the lab does not know the fault.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ struct Plant {
     work: Duration,
     /// The time that each request waits, without using a processor.
     wait: Duration,
-    /// Memory that is held.
+    /// The memory that the server holds.
     bytes: usize,
 }
 

@@ -1,5 +1,5 @@
-//! `soak`: what `cargo xtask soak` runs once it has built an instrumented server. Exit code 1 means
-//! that something was found.
+//! `soak`: `cargo xtask soak` runs this program after it has built an instrumented server. Exit
+//! code 1 means that the soak found a fault.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a tool for the terminal")]
 #![forbid(unsafe_code)]
@@ -11,29 +11,29 @@ use std::time::Duration;
 use clap::Parser;
 use duality_conformance::soak::{Settings, kills, plan, run};
 
-/// Runs servers under clients that do wrong at random
+/// Runs servers under clients that make random mistakes
 #[derive(Parser)]
 struct Arguments {
-    /// For all rounds together
+    /// The minutes of all rounds together
     #[arg(long, default_value_t = 24.0)]
     minutes: f64,
-    /// What the clients' choices follow [default: the time of day]
+    /// The seed of the clients' choices [default: the time of day]
     #[arg(long)]
     seed: Option<u64>,
-    /// Only these architectures, in all their variants
+    /// Runs only these architectures, in all their variants
     #[arg(long, value_delimiter = ',')]
     architectures: Vec<String>,
-    /// Only these services
+    /// Runs only these services
     #[arg(long, value_delimiter = ',')]
     services: Vec<String>,
-    /// Instead of that: kill the server or its store so many times, and look for what was
-    /// acknowledged
+    /// Instead of rounds, kills the server or its store so many times, and looks for acknowledged
+    /// entries
     #[arg(long, conflicts_with = "minutes")]
     kills: Option<usize>,
-    /// The duality command; without it, the rounds are listed and not run
+    /// The duality command; without it, the rounds are only listed
     #[arg(long)]
     server: Option<PathBuf>,
-    /// Where logs and stores go
+    /// The folder of logs and stores
     #[arg(long, default_value = "target/soak/logs")]
     folder: PathBuf,
 }

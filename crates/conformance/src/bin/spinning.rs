@@ -1,5 +1,5 @@
-//! A service that holds up its loop: for each line it is sent, it computes until the file of that
-//! name exists, and says so.
+//! A service that holds up its loop: for each line, it computes until the file of that name exists,
+//! and then answers.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! A service in a program that has a thread of its own, as a user's may have.
+//! A service in a program with another thread, as a user's program may have.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! A service that is worse under some architectures, by what it sees of its own command line: what
-//! the tests of trials have `duality trial` find.
+//! A service that is worse under some architectures. The service reads its own command line to find
+//! the architecture. The tests of trials let `duality trial` find the difference.
 
 #![forbid(unsafe_code)]
 
@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use duality::net::TcpStream;
 
-/// Under threads, a request takes this much processor time. Elsewhere it takes some 20 µs.
+/// Under threads, a request takes this much processor time. Under other architectures, a request
+/// takes some 20 µs.
 const WORK: Duration = Duration::from_micros(300);
-/// Under pool, one connection of so many fails. Under poll, one answer of so many tells of a
-/// failure.
+/// Under pool, one connection fails among this number. Under poll, one answer among this number
+/// reports a failure.
 const FAILURES: u64 = 100;
 
-/// A line comes, and a line goes.
+/// Answers each line with a line.
 async fn serve(mut stream: TcpStream) -> io::Result<()> {
     static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
     let mut buffer = [0; 64];
@@ -41,7 +42,7 @@ async fn serve(mut stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this process serves under that architecture.
+/// Whether this process serves under the architecture of this name.
 fn is_under(architecture: &str) -> bool {
     std::env::args().any(|argument| argument == architecture)
 }

@@ -1,5 +1,5 @@
-//! Right chat requests. Two clients talk among all the others. Each hears all of the other's lines,
-//! in order, and none of its own.
+//! Right chat requests. Two clients talk in a room with all other clients. Each receives all lines
+//! of the other client, in order, and none of its own lines.
 
 use std::io;
 
@@ -9,29 +9,30 @@ use super::client::{Client, connect, unsent};
 use super::question::printable;
 use super::wire::Wire;
 
-/// How a client sends its lines.
+/// The way in which a client sends its lines.
 type Send = fn(&mut Wire, &[u8], &mut Client<'_>) -> io::Result<()>;
 
 /// A member of the room.
 struct Talker {
     wire: Wire,
-    /// The text before its lines.
+    /// The text that begins the talker's lines.
     label: Vec<u8>,
 }
 
-/// Two enter, one talks and then the other.
+/// Two clients enter. The first talks, and then the second.
 pub(super) fn talk(client: &mut Client<'_>, send: Send) -> Result<(), String> {
     let [mut ann, mut bob] = [Talker::enter(client)?, Talker::enter(client)?];
     ann.says_to(&mut bob, send, client)?;
     bob.says_to(&mut ann, send, client)
 }
 
-/// Two enter, one talks and ends its side; the other hears it all, and the first one the end.
+/// Two clients enter. The first talks and ends its side. The second receives all lines, and the
+/// first sees the end.
 pub(super) fn leave(client: &mut Client<'_>) -> Result<(), String> {
     let [mut ann, mut bob] = [Talker::enter(client)?, Talker::enter(client)?];
     ann.says_to(&mut bob, |wire, lines, _| wire.send(lines), client)?;
     ann.wire.half_close().map_err(|error| unsent(&error))?;
-    // The lines of the others come as well.
+    // The lines of other clients come as well.
     let heard = ann.wire.into_rest(64 << 20);
     let heard = heard.map_err(|error| format!("instead of the end of the connection: {error}"))?;
     match heard.split(|&byte| byte == b'\n').any(|line| line.starts_with(&ann.label)) {
@@ -81,7 +82,7 @@ impl Talker {
             if let Some(said) = line.strip_prefix(label) {
                 return Ok(said.to_vec());
             }
-            // Before each line stands the number of its speaker.
+            // The number of the speaker stands before each line.
             let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
             if digits == 0 || !line[digits..].starts_with(b"> ") {
                 return Err(format!("{:?} is no line of chat", String::from_utf8_lossy(&line)));

@@ -32,7 +32,7 @@ pub(super) struct Client<'s> {
 }
 
 impl Scene {
-    /// For clients that do `kinds` kinds of things.
+    /// Makes the state for clients that behave in `kinds` ways.
     pub(super) fn new(address: SocketAddr, service: Protocol, kinds: usize) -> Self {
         Self {
             address,
@@ -46,7 +46,7 @@ impl Scene {
         }
     }
 
-    /// Has all clients come to an end.
+    /// Tells all clients to end.
     pub(super) fn finish(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
@@ -55,7 +55,7 @@ impl Scene {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// From now on, no client is owed a reply.
+    /// From now on, the server owes no client a reply.
     pub(super) fn drain(&self) {
         self.draining.store(true, Ordering::SeqCst);
     }
@@ -69,7 +69,7 @@ impl Scene {
         self.counts[kind].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The findings so far, which are then forgotten.
+    /// Takes the findings so far.
     pub(super) fn findings(&self) -> Vec<String> {
         std::mem::take(&mut self.findings.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -81,7 +81,7 @@ impl Scene {
     pub(super) fn find(&self, finding: String) {
         if !self.is_draining() {
             self.findings.lock().unwrap_or_else(PoisonError::into_inner).push(finding);
-            // The first is the one that matters.
+            // Only the first finding matters.
             self.finish();
         }
     }
@@ -100,13 +100,13 @@ impl Client<'_> {
         self.random.below(bound as u64) as usize
     }
 
-    /// True with a chance of one in `odds`.
+    /// Returns true with a chance of one in `odds`.
     pub(super) fn one_in(&mut self, odds: u64) -> bool {
         self.random.below(odds) == 0
     }
 }
 
-/// Connects where an error is a finding.
+/// Connects. An error is a finding.
 pub(super) fn connect(client: &Client<'_>) -> Result<Wire, String> {
     client.connect().map_err(|error| format!("cannot connect: {error}"))
 }

@@ -1,5 +1,5 @@
-//! Faults of clients and of their network. Each is bounded in time and ends early with the round.
-//! No client is owed a reply.
+//! Faults of clients and of their network. Each fault is bounded in time, and ends early with the
+//! round. The server owes these clients no reply.
 
 use std::io;
 use std::thread::sleep;
@@ -16,7 +16,7 @@ pub(super) fn leave_at_once(client: &mut Client<'_>) -> io::Result<()> {
     client.connect().map(drop)
 }
 
-/// Connects, says nothing for a while, and goes.
+/// Connects, sends nothing for a while, and leaves.
 pub(super) fn silent(client: &mut Client<'_>) -> io::Result<()> {
     let wire = client.connect()?;
     client.stay();
@@ -42,14 +42,14 @@ pub(super) fn reset_after(client: &mut Client<'_>) -> io::Result<()> {
     wire.reset()
 }
 
-/// Asks for a lot, takes some of it, and breaks off.
+/// Asks for a long reply, takes some of the bytes, and breaks off.
 pub(super) fn reset_in_reply(client: &mut Client<'_>) -> io::Result<()> {
     let mut wire = client.ask_for_much()?;
     wire.some(1 + client.below(20_000))?;
     wire.reset()
 }
 
-/// Sends a part of a request and ends its side. Then it takes what comes.
+/// Sends a part of a request and ends the client's side. Then takes the bytes that come.
 pub(super) fn half_close_within(client: &mut Client<'_>) -> io::Result<()> {
     let mut wire = client.connect()?;
     client.send_part(&mut wire)?;
@@ -57,7 +57,8 @@ pub(super) fn half_close_within(client: &mut Client<'_>) -> io::Result<()> {
     client.listen(wire)
 }
 
-/// Bytes of all values, with an end of line now and then so that they are taken for something.
+/// Sends bytes of all values, with an end of line now and then, so that the server takes them for
+/// requests.
 pub(super) fn garbage(client: &mut Client<'_>) -> io::Result<()> {
     let mut wire = client.connect()?;
     for _ in 0..=client.below(3) {
@@ -66,7 +67,7 @@ pub(super) fn garbage(client: &mut Client<'_>) -> io::Result<()> {
         match client.below(4) {
             0 => bytes.extend_from_slice(b"\r\n\r\n"),
             1 => bytes.push(b'\n'),
-            // The right beginning, and a byte of it that is wrong.
+            // The right beginning, with one wrong byte.
             2 => {
                 bytes = client.question(true).bytes;
                 let at = client.below(bytes.len());
@@ -109,7 +110,7 @@ pub(super) fn body_too_large(client: &mut Client<'_>) -> io::Result<()> {
     client.listen(wire)
 }
 
-/// Asks for a lot and takes it in drops.
+/// Asks for a long reply, and takes a few bytes at a time.
 pub(super) fn slow_reader(client: &mut Client<'_>) -> io::Result<()> {
     let mut wire = client.ask_for_much()?;
     let until = Instant::now() + STAY;
@@ -120,7 +121,7 @@ pub(super) fn slow_reader(client: &mut Client<'_>) -> io::Result<()> {
     client.go(wire)
 }
 
-/// Asks for a lot, takes none of it, and goes.
+/// Asks for a long reply, takes no bytes, and leaves.
 pub(super) fn reads_nothing(client: &mut Client<'_>) -> io::Result<()> {
     let wire = client.ask_for_much()?;
     client.stay();
@@ -135,8 +136,8 @@ impl Client<'_> {
         wire.send(&bytes[..length])
     }
 
-    /// A connection with more to come than sockets hold. Under http that is megabytes of replies,
-    /// and elsewhere as much as a socket takes.
+    /// Opens a connection and asks for more bytes than sockets hold. Under http, asks for megabytes
+    /// of replies. Elsewhere, sends as much as a socket takes.
     fn ask_for_much(&mut self) -> io::Result<Wire> {
         let mut wire = self.connect()?;
         wire.hurry(STAY)?;
@@ -144,7 +145,7 @@ impl Client<'_> {
             Protocol::Http | Protocol::Guestbook => {
                 b"GET /large.txt HTTP/1.1\r\nHost: soak\r\n\r\n".repeat(1 + self.below(100))
             }
-            // Lines of 64 bytes. All of them are echoed, or sent to the others.
+            // Lines of 64 bytes. The server echoes all lines, or sends them to the other clients.
             Protocol::Echo => [b'e'; 64].repeat(1 << (4 + self.below(10))),
             Protocol::Chat => format!("{:>63}\n", "much").into_bytes().repeat(1 + self.below(50)),
         };
@@ -152,7 +153,7 @@ impl Client<'_> {
         Ok(wire)
     }
 
-    /// Takes what comes, for no longer than [`STAY`] without a byte.
+    /// Takes the bytes that come, until none comes for [`STAY`].
     fn listen(&mut self, wire: Wire) -> io::Result<()> {
         wire.hurry(STAY)?;
         if self.one_in(4) {

@@ -1,9 +1,9 @@
-//! Acknowledged entries are kept: `kill -9` of a server, or of its store, under clients that add
-//! entries.
+//! Checks that acknowledged entries are kept: kills a server or its store with `kill -9`, under
+//! clients that add entries.
 //!
-//! Each client numbers its entries, and makes one after the other. So each entry is known to be
-//! acknowledged, refused, or in doubt. In the end the acknowledged ones are there once, the others
-//! at most once, and all of a client's in their order.
+//! Each client numbers its entries, and makes one after the other. So a client knows of each entry
+//! whether it is acknowledged, refused, or in doubt. At the end, the store has each acknowledged
+//! entry once, and each other entry at most once. All entries of a client are in their order.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -21,10 +21,10 @@ use crate::Redis;
 
 const CLIENTS: usize = 8;
 
-/// Entries that are acknowledged between two kills, at least.
+/// The least number of acknowledged entries between two kills.
 const BETWEEN: usize = 50;
 
-/// Tried where no architecture is named: one of each world, and one with several processes.
+/// The default architectures: one of each world, and one with several processes.
 const ARCHITECTURES: [&str; 4] = ["prefork", "threads", "uthreads", "epoll"];
 
 /// The killed process, and the store of the entries.
@@ -34,14 +34,14 @@ pub enum Victim {
     ServerOnSqlite,
     /// The server, with its store in Redis.
     ServerOnRedis,
-    /// Redis, and the server never.
+    /// Redis; the server is never killed.
     Redis,
 }
 
-/// The fate of the entries.
+/// The numbers of entries, by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// They are there.
+    /// The service acknowledged the entry.
     pub acknowledged: usize,
     /// The store was unavailable.
     pub refused: usize,
@@ -49,8 +49,8 @@ pub struct Tally {
     pub cut_off: usize,
 }
 
-/// Kills each victim under each architecture so many times, telling each on standard output in a
-/// line; returns how many had a finding.
+/// Kills each victim under each architecture `count` times. Prints a line for each, and returns the
+/// number of findings.
 pub fn run(settings: &Settings, count: usize) -> usize {
     let mut random = SplitMix64::new(settings.seed);
     let named = settings.architectures.iter().map(String::as_str);
@@ -77,16 +77,16 @@ pub fn run(settings: &Settings, count: usize) -> usize {
     broken
 }
 
-/// Kills a victim so many times under clients of a service, then looks for the entries.
+/// Kills a victim `count` times under clients of a service, then looks for the entries.
 ///
 /// # Errors
 ///
-/// Entries that were lost, doubled, out of order or never answered.
+/// Names entries that were lost, doubled, out of order or never answered.
 ///
 /// # Panics
 ///
-/// When a server or Redis cannot be started, or a client gets a reply that the protocol does not
-/// have.
+/// Fails too if a server or Redis cannot be started, or if a client gets a reply outside the
+/// protocol.
 pub fn kill(
     program: &Path,
     architecture: &str,
@@ -103,8 +103,9 @@ pub fn kill(
         None => format!("sqlite:{}", book.display()),
     };
     let start = |listen: &str| Server::start(program, architecture, service, &store, listen);
-    // While no server listens there, a client may be connected to itself: it calls at an ephemeral
-    // port of its own address. Then the port is taken. Clients call from 127.0.0.1.
+    // Clients connect from 127.0.0.1, so the server has another address. Otherwise a client could
+    // be connected to itself while no server listens on the ephemeral port, and would take the
+    // port.
     let mut server = start("127.0.0.2:0")?;
     let scene = Scene::new(service, server.address);
     let entries = thread::scope(|scope| {
@@ -301,7 +302,8 @@ fn in_file(book: &Path, question: &str) -> Vec<String> {
     rows.collect::<Result<_, _>>().unwrap()
 }
 
-/// The oldest first; an element is the length of the guest's name, a colon, the name, and the text.
+/// The oldest remark comes first. An element is the length of the guest's name, a colon, the name,
+/// and the text.
 fn remarks_in_redis(reply: &[u8]) -> Vec<String> {
     let mut remarks = entries_in_redis(reply);
     remarks.reverse();
@@ -312,7 +314,7 @@ fn entries_in_redis(reply: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(reply).split("\r\n").map(str::to_owned).collect()
 }
 
-/// The server; killed when it is dropped.
+/// The server. Dropping it kills the process.
 struct Server {
     child: Child,
     address: SocketAddr,

@@ -1,11 +1,12 @@
-//! All that a client does of its own accord: a registry, with how often each is chosen.
+//! The registry of the ways in which a client behaves, with the weight of each in the random
+//! choice.
 
 use std::io;
 
 use super::client::Client;
 use super::{faults, right};
 
-/// One way to behave.
+/// A way in which a client behaves.
 pub(super) struct Kind {
     pub(super) name: &'static str,
     /// The weight of the kind in the random choice.
@@ -14,15 +15,15 @@ pub(super) struct Kind {
 }
 
 enum Act {
-    /// The reply is checked. The error is a finding.
+    /// A right request. The client checks the reply, and an error is a finding.
     Right(fn(&mut Client<'_>) -> Result<(), String>),
-    /// A fault of the client, after which anything may happen to its connection.
+    /// A fault of the client. Its connection may end in any way.
     Fault(fn(&mut Client<'_>) -> io::Result<()>),
 }
 
 use Act::{Fault, Right};
 
-/// Every kind: first the right ones, then the faults.
+/// Every kind: first the right requests, then the faults.
 pub(super) const ALL: &[Kind] = &[
     kind("kept alive", 16, Right(right::kept_alive)),
     kind("half close after a request", 8, Right(right::half_closed)),
@@ -47,7 +48,7 @@ const fn kind(name: &'static str, weight: u64, act: Act) -> Kind {
     Kind { name, weight, act }
 }
 
-/// Does one thing after the other until the round is over.
+/// Behaves in one way after the other, until the round is over.
 pub(super) fn run(client: &mut Client<'_>) {
     let weights: u64 = ALL.iter().map(|kind| kind.weight).sum();
     while !client.scene.is_over() {
@@ -74,8 +75,7 @@ pub(super) fn run(client: &mut Client<'_>) {
     }
 }
 
-/// How many of `counts`, which are in the order of [`ALL`], were right requests, and how many
-/// faults.
+/// The numbers of right requests and of faults among `counts`, which are in the order of [`ALL`].
 pub(super) fn right_and_faults(counts: &[u64]) -> (u64, u64) {
     let sum = |is_right: bool| {
         let of_one = |(kind, count): (&Kind, &u64)| {

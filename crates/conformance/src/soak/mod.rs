@@ -1,5 +1,5 @@
 //! A soak: servers built with AddressSanitizer, under clients that break off, stall, overflow and
-//! talk nonsense at random. Other clients make right requests, and check every reply. docs/soak.md
+//! send garbage at random. Other clients make right requests, and check every reply. docs/soak.md
 //! says how to run it.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //!        faults: anything may happen ────────┘
 //! ```
 //!
-//! Choices follow the seed. Their timing does not.
+//! The choices follow the seed, but their timing does not.
 
 #![expect(clippy::print_stdout, reason = "what it prints is its result")]
 
@@ -37,12 +37,12 @@ use rounds::Round;
 use server::Server;
 
 /// The time that a right request waits for its reply. A silent client holds a worker of a pool for
-/// a second or two.
+/// one or two seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The time that a server may take to end.
 const DRAIN: Duration = Duration::from_secs(40);
 const CLIENTS: usize = 60;
-/// Less is not worth a server's start and end.
+/// The shortest round that is worth a server's start and end.
 const SHORTEST_ROUND: Duration = Duration::from_secs(3);
 
 /// The settings of a soak.
@@ -51,13 +51,13 @@ pub struct Settings {
     pub server: PathBuf,
     /// The folder of logs and stores.
     pub folder: PathBuf,
-    /// For all rounds together.
+    /// The time of all rounds together.
     pub duration: Duration,
-    /// What the clients' choices follow.
+    /// The seed of the clients' choices.
     pub seed: u64,
-    /// The architectures to run, by name. If empty, all.
+    /// The architectures to run, by name. Empty means all.
     pub architectures: Vec<String>,
-    /// The services to run, by name. If empty, all.
+    /// The services to run, by name. Empty means all.
     pub services: Vec<String>,
 }
 
@@ -65,18 +65,18 @@ pub struct Settings {
 ///
 /// # Errors
 ///
-/// A name that nothing has.
+/// Fails if a name is unknown.
 pub fn plan(architectures: &[String], services: &[String]) -> Result<Vec<String>, String> {
     let (rounds, _) = rounds::chosen(architectures, services)?;
     Ok(rounds.into_iter().map(title).collect())
 }
 
-/// Runs the rounds one after the other, telling each on standard output in a line; returns how many
-/// had a finding.
+/// Runs the rounds one after the other. Prints a line for each, and returns the number of rounds
+/// with a finding.
 ///
 /// # Errors
 ///
-/// A name that nothing has, or a folder that cannot be made.
+/// Fails if a name is unknown, or if a folder cannot be made.
 pub fn run(settings: &Settings) -> Result<usize, String> {
     let (rounds, unable) = rounds::chosen(&settings.architectures, &settings.services)?;
     std::fs::create_dir_all(&settings.folder)
@@ -96,7 +96,7 @@ pub fn run(settings: &Settings) -> Result<usize, String> {
     let mut around = Duration::ZERO;
     for (number, round) in rounds.into_iter().take(count).enumerate() {
         let start = Instant::now();
-        // The next servers are expected to start and end in the same time as those so far.
+        // Later servers should start and end in the same time as earlier servers.
         let share = end.saturating_duration_since(start) / (count - number) as u32;
         let share = share.saturating_sub(around / (number as u32).max(1));
         let seed = SplitMix64::new(settings.seed.wrapping_add(number as u64));
@@ -141,7 +141,7 @@ fn soak(settings: &Settings, round: Round, share: Duration, mut random: SplitMix
         Err(finding) => return Outcome { findings: vec![finding], ..Outcome::default() },
     };
     let scene = Scene::new(server.address(), round.service, kinds::ALL.len());
-    // Every other server is told to end while it is busy, and owes no reply from then on.
+    // Half of the servers get the signal to end while they are busy, and owe no reply from then on.
     let is_ended_busy = random.below(2) == 0;
     let mut early = None;
     let peak_mebibytes = thread::scope(|scope| {
@@ -156,7 +156,7 @@ fn soak(settings: &Settings, round: Round, share: Duration, mut random: SplitMix
         if is_ended_busy {
             scene.drain();
             server.signal(Signal::TERM);
-            // For some time the clients meet a server that drains, and then none.
+            // For some time the clients meet a draining server, and then no server.
             thread::sleep(Duration::from_millis(random.below(300)));
         }
         scene.finish();
@@ -172,7 +172,8 @@ fn soak(settings: &Settings, round: Round, share: Duration, mut random: SplitMix
     Outcome { counts: scene.counts(), peak_mebibytes, findings }
 }
 
-/// Waits until `end`, a finding, or the server's; asks for a dump of all tasks now and then.
+/// Waits until `end`, until a finding, or until the server ends. Asks for a dump of all tasks now
+/// and then.
 fn disturb(
     server: &mut Server,
     round: Round,

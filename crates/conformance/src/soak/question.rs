@@ -11,8 +11,8 @@ use super::wire::Wire;
 const INDEX: &[u8] = include_bytes!("../../../services/demo/index.html");
 const HELLO: &[u8] = include_bytes!("../../../services/demo/hello.txt");
 
-/// The built-in long page, as services/src/http/demo.rs makes it: too long for one write, too long
-/// to be gathered with others.
+/// The built-in long page, as services/src/http/demo.rs makes it. The page is too long for one
+/// write, and too long to be gathered with other replies.
 static LARGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let line = |number| {
         let text = format!("Line {number:4} of 1600: the dual of this one is an event.");
@@ -27,7 +27,7 @@ pub(super) struct Question {
 }
 
 enum Reply {
-    /// These very bytes.
+    /// Exactly these bytes.
     Same(Vec<u8>),
     /// A reply of HTTP with this status.
     Http(&'static str, Body),
@@ -35,22 +35,23 @@ enum Reply {
 
 enum Body {
     Exactly(Vec<u8>),
-    /// The length is told, and nothing comes.
+    /// The reply states its length, and has no body.
     Withheld,
-    /// The guestbook's page, which differs from visit to visit, from its beginning to its end.
+    /// The guestbook's page. The page changes with each visit, so the check covers only its
+    /// beginning and its end.
     Guestbook,
-    /// Whatever it says.
+    /// Any body.
     Any,
 }
 
-/// The head of the reply to each request of a round, with the date masked: the same request has the
-/// same for ever.
+/// The head of the reply to each request of a round, with the date masked. The head for a request
+/// never changes.
 #[derive(Default)]
 pub(super) struct Heads(Mutex<HashMap<Vec<u8>, Vec<u8>>>);
 
 impl Question {
-    /// Something that the service answers on every connection; a `short` one, and its reply, fit
-    /// into a socket's buffer many times.
+    /// A question that the service answers on every connection. A `short` question and its reply
+    /// fit into a socket's buffer many times.
     pub(super) fn of(service: Protocol, random: &mut SplitMix64, short: bool) -> Self {
         match service {
             Protocol::Echo | Protocol::Chat => {
@@ -66,7 +67,7 @@ impl Question {
         }
     }
 
-    /// A body that the http service, and not the guestbook, sends back.
+    /// A question with a body, which the http service sends back, and the guestbook does not.
     fn of_body(random: &mut SplitMix64) -> Self {
         let length = (1 + random_below(random, 60)) << 10;
         let body = printable(random, length);
@@ -108,11 +109,11 @@ impl Question {
         Self { bytes, reply: Reply::Http(status, reply) }
     }
 
-    /// Takes the reply off the wire.
+    /// Reads the reply from the connection, and checks it.
     ///
     /// # Errors
     ///
-    /// How the reply is wrong.
+    /// Says how the reply is wrong.
     pub(super) fn check(&self, wire: &mut Wire, heads: &Heads) -> Result<(), String> {
         let (status, body) = match &self.reply {
             Reply::Same(expected) => {
@@ -194,7 +195,7 @@ impl Heads {
     }
 }
 
-/// The head, with its date replaced by as many zeros.
+/// The head, with as many zeros in place of its date.
 fn without_date(head: &[u8]) -> Vec<u8> {
     const FIELD: &[u8] = b"\r\nDate: ";
     let mut head = head.to_vec();

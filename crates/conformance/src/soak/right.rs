@@ -1,5 +1,5 @@
-//! Right requests, in each of the ways that a client may put them. Whatever the other clients do,
-//! the replies must be right.
+//! Right requests, in each way that a client may send them. The replies must be right for any
+//! behaviour of other clients.
 
 use std::io;
 use std::thread::sleep;
@@ -14,7 +14,7 @@ use super::wire::Wire;
 /// The number of connections of a burst.
 const BURST: usize = 200;
 
-/// A few requests on one connection, each after the reply to the last.
+/// Sends a few requests on one connection, each after the reply to the last request.
 pub(super) fn kept_alive(client: &mut Client<'_>) -> Result<(), String> {
     if client.scene.service == Protocol::Chat {
         return chat::talk(client, |wire, lines, _| wire.send(lines));
@@ -25,7 +25,7 @@ pub(super) fn kept_alive(client: &mut Client<'_>) -> Result<(), String> {
         wire.send(&question.bytes).map_err(|error| unsent(&error))?;
         question.check(&mut wire, &client.scene.heads)?;
     }
-    // The side that closes first has the wait for late segments; let it be either.
+    // The side that closes first must wait for late segments. Let either side be the first.
     if client.one_in(2) {
         wire.half_close().map_err(|error| unsent(&error))?;
         ends(wire)?;
@@ -33,7 +33,8 @@ pub(super) fn kept_alive(client: &mut Client<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A request and the end of the client's side. Then the reply, and the end of the connection.
+/// Sends a request and ends the client's side. Then expects the reply, and the end of the
+/// connection.
 pub(super) fn half_closed(client: &mut Client<'_>) -> Result<(), String> {
     if client.scene.service == Protocol::Chat {
         return chat::leave(client);
@@ -46,7 +47,7 @@ pub(super) fn half_closed(client: &mut Client<'_>) -> Result<(), String> {
     ends(wire)
 }
 
-/// Many requests at once; then the replies, in order.
+/// Sends many requests at once. Then expects the replies, in order.
 pub(super) fn pipelined(client: &mut Client<'_>) -> Result<(), String> {
     if client.scene.service == Protocol::Chat {
         return chat::talk(client, |wire, lines, _| wire.send(lines));
@@ -61,7 +62,7 @@ pub(super) fn pipelined(client: &mut Client<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Requests that are cut anywhere, with pauses between the pieces.
+/// Sends requests in pieces that are cut anywhere, with pauses between them.
 pub(super) fn in_pieces(client: &mut Client<'_>) -> Result<(), String> {
     if client.scene.service == Protocol::Chat {
         return chat::talk(client, send_in_pieces);
@@ -75,7 +76,8 @@ pub(super) fn in_pieces(client: &mut Client<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Many connections at once. Each has a request; some are reset, and the others get their replies.
+/// Opens many connections at once, each with a request. Resets some, and expects the replies of the
+/// others.
 pub(super) fn burst(client: &mut Client<'_>) -> Result<(), String> {
     let Ok(_alone) = client.scene.burst.try_lock() else { return Ok(()) };
     let mut asked: Vec<(Wire, Question)> = Vec::new();
@@ -109,7 +111,7 @@ fn send_in_pieces(wire: &mut Wire, bytes: &[u8], client: &mut Client<'_>) -> io:
     Ok(())
 }
 
-/// No more bytes come, and the connection ends.
+/// Expects the end of the connection, without more bytes.
 fn ends(wire: Wire) -> Result<(), String> {
     match wire.into_rest(1 << 10) {
         Ok(rest) if rest.is_empty() => Ok(()),

@@ -23,12 +23,12 @@ pub(super) struct Round {
     pub(super) service: Protocol,
 }
 
-/// The architectures, with options, that differ in the unsafe code that they run. `iterative` is
-/// not among them: a silent client there holds up all others, as it should.
+/// The architectures, with options, that differ in the unsafe code that they run. The list leaves
+/// out `iterative`: under it, a silent client holds up all other clients by design.
 ///
-/// A work pool has a worker for every connection that the clients can have open at a time, a
-/// burst's among them. A connection at rest holds a worker there, and the next that a burst waits
-/// for may be queued behind the rests of its others.
+/// A work pool has a worker for every connection that the clients can have open at a time, bursts
+/// included. In a work pool, an idle connection holds a worker. With fewer workers, a connection of
+/// a burst could be queued behind idle connections of that burst.
 const VARIANTS: &[Variant] = &[
     &["uthreads"],
     &["uring"],
@@ -75,7 +75,7 @@ impl Protocol {
 }
 
 impl Round {
-    /// Whether the architecture has tasks that can be asked for by SIGUSR1.
+    /// Whether the architecture lists its tasks on SIGUSR1.
     pub(super) fn tells_of_tasks(self) -> bool {
         self.architecture().gives().straight_line
     }
@@ -90,13 +90,13 @@ impl Round {
     }
 }
 
-/// The rounds of these architectures and services, of all where none is named. All architectures
-/// share the time alike: each has had its first service before one has its second. Beside them, the
+/// The rounds of these architectures and services. An empty list means all. All architectures share
+/// the time alike: each runs its first service before any runs its second. The second list has the
 /// variants that this machine cannot run, with the reason.
 ///
 /// # Errors
 ///
-/// A name that no round has.
+/// Fails if no round has the name.
 pub(super) fn chosen(
     architectures: &[String],
     services: &[String],
@@ -123,7 +123,7 @@ pub(super) fn chosen(
     Ok((rounds, unable.collect()))
 }
 
-/// The rounds of `all` with one of these names. Without a name, all rounds.
+/// The members of `all` with one of these names. Without names, all members.
 fn named<T: Copy>(
     what: &str,
     names: &[String],

@@ -1,5 +1,5 @@
-//! The server of a round, and everything that may be wrong with it: it dies, it complains, it keeps
-//! connections, it does not end.
+//! The server of a round, and its possible faults: it dies, it complains, it keeps connections, or
+//! it does not end.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,19 +14,20 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::rounds::Round;
 
-/// What the sanitizers are asked for. A report ends the process, with a code that nothing else has.
-/// Fake stacks would move locals off the fibers' stacks, which is where they are to be looked at.
+/// The options of the sanitizers. A report ends the process, with a code that no other end has.
+/// Fake stacks would move locals off the fibers' stacks, but the soak must check locals on these
+/// stacks.
 const SANITIZER: &str = "exitcode=86:detect_stack_use_after_return=0:strict_string_checks=1:check_initialization_order=1:detect_leaks=1";
 
-/// Output of a server with a fault: the sanitizer's report, a panic, a stack overflow.
+/// Parts of the output of a faulty server: the sanitizer's report, a panic, a stack overflow.
 const COMPLAINTS: &[&str] = &["Sanitizer", "panicked at", "has overflowed its stack"];
 
-/// A server process; killed when it is dropped.
+/// A server process. Dropping it kills the process.
 pub(super) struct Server {
     child: Child,
     address: SocketAddr,
     log: PathBuf,
-    /// The server's sockets before the first client came.
+    /// The number of the server's sockets before the first client came.
     sockets: usize,
 }
 
@@ -35,7 +36,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// When it does not say that it listens.
+    /// Fails if the server does not report that it listens.
     pub(super) fn start(program: &Path, round: Round, folder: &Path) -> Result<Self, String> {
         let name =
             format!("{}-{}", round.variant.concat().replace("--", "-"), round.service.name());
@@ -49,7 +50,7 @@ impl Server {
         let mut command = Command::new(program);
         command.args(["serve", round.service.name(), "--listen=127.0.0.1:0"]);
         command.arg("--architecture").args(round.variant);
-        // Instrumented frames are several times as large.
+        // Instrumented frames are several times as large as others.
         command.args(["--stack-size=1M", "--drain-limit=20"]);
         if round.service.name() == "guestbook" {
             command.arg(format!("--store=sqlite:{}", store.display()));
@@ -80,17 +81,17 @@ impl Server {
         self.address
     }
 
-    /// Sends a signal; to a process that has ended, nothing.
+    /// Sends a signal, unless the process has ended.
     pub(super) fn signal(&self, signal: Signal) {
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// How it has ended; `None` while it runs.
+    /// The exit status of the server. `None` while it runs.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// The most memory that it has had, in MiB.
+    /// The most memory that the server has had, in MiB.
     pub(super) fn peak_mebibytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
         let status = status.unwrap_or_default();
@@ -100,11 +101,11 @@ impl Server {
         peak.unwrap_or(0) >> 10
     }
 
-    /// Waits until it has no more sockets than in the beginning, its clients having gone.
+    /// Waits until the server has no more sockets than at the beginning. All clients have gone.
     ///
     /// # Errors
     ///
-    /// When it still has, after `limit`.
+    /// Fails if the server still has more sockets after `limit`.
     pub(super) fn forgets_its_clients(&mut self, limit: Duration) -> Result<(), String> {
         let deadline = Instant::now() + limit;
         loop {
@@ -121,11 +122,12 @@ impl Server {
         }
     }
 
-    /// Waits for the end after SIGTERM, and looks at the output until then.
+    /// Waits for the end after SIGTERM, and checks the output up to the end.
     ///
     /// # Errors
     ///
-    /// When it does not end within `limit`, or other than with 0, or has complained.
+    /// Fails if the server does not end within `limit`, if its exit code is not 0, or if it has
+    /// complained.
     pub(super) fn ends(mut self, limit: Duration) -> Result<(), String> {
         let deadline = Instant::now() + limit;
         let status = loop {
@@ -152,8 +154,8 @@ impl Server {
         }
     }
 
-    /// The number of its sockets. A further descriptor of one, such as of the listener, is no other
-    /// socket.
+    /// The number of the server's sockets. Several descriptors of one socket, such as the listener,
+    /// count once.
     fn sockets_now(&self) -> usize {
         let Ok(entries) = fs::read_dir(format!("/proc/{}/fd", self.child.id())) else { return 0 };
         let is_socket = |path: &PathBuf| path.to_string_lossy().starts_with("socket:");

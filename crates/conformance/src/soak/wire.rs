@@ -1,5 +1,5 @@
-//! A client's end of one connection. It is bounded in time and in what it takes, and can break off
-//! in each of the ways there are.
+//! A client's end of one connection. Its time and its bytes are bounded, and it can break off in
+//! every possible way.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use rustix::net::sockopt::set_socket_linger;
 
 use super::PATIENCE;
 
-/// More than the longest head or line that a server sends.
+/// A bound above the longest head or line of a server.
 const LONGEST: usize = 64 << 10;
 
 pub(super) struct Wire {
@@ -20,13 +20,13 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Connects, and waits no longer than [`PATIENCE`] for anything.
+    /// Connects. Each wait of the connection lasts at most [`PATIENCE`].
     pub(super) fn connect(address: SocketAddr) -> io::Result<Self> {
         let deadline = Instant::now() + PATIENCE;
         let stream = loop {
             match TcpStream::connect_timeout(&address, PATIENCE) {
-                // The client has run out of ports: ended connections hold theirs for a second. The
-                // server is not at fault.
+                // The client has run out of ports: ended connections hold their ports for a second.
+                // The server is not at fault.
                 Err(error)
                     if error.kind() == ErrorKind::AddrNotAvailable && Instant::now() < deadline =>
                 {
@@ -41,7 +41,7 @@ impl Wire {
         Ok(Self { stream, ahead: Vec::new() })
     }
 
-    /// From now on, gives up what does not come within `limit`.
+    /// From now on, gives up a read after `limit`.
     pub(super) fn hurry(&self, limit: Duration) -> io::Result<()> {
         self.stream.set_read_timeout(Some(limit))?;
         self.stream.set_write_timeout(Some(limit))
@@ -51,18 +51,18 @@ impl Wire {
         self.stream.write_all(bytes)
     }
 
-    /// Sends what the socket takes at once.
+    /// Sends the bytes that the socket takes at once.
     pub(super) fn try_send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.write(bytes)
     }
 
-    /// Takes some bytes, at most `count`; none at the end.
+    /// Takes some bytes, at most `count`. Takes none at the end.
     pub(super) fn some(&mut self, count: usize) -> io::Result<usize> {
         let mut buffer = vec![0; count];
         self.stream.read(&mut buffer)
     }
 
-    /// Takes exactly so many bytes.
+    /// Takes exactly `count` bytes.
     pub(super) fn exactly(&mut self, count: usize) -> io::Result<Vec<u8>> {
         while self.ahead.len() < count {
             self.fill()?;
@@ -70,7 +70,7 @@ impl Wire {
         Ok(self.ahead.drain(..count).collect())
     }
 
-    /// Takes all up to and with `end`.
+    /// Takes all bytes up to `end`, and `end` too.
     pub(super) fn until(&mut self, end: &[u8]) -> io::Result<Vec<u8>> {
         let mut searched = 0;
         loop {
@@ -87,7 +87,7 @@ impl Wire {
         }
     }
 
-    /// Takes all up to the end of the connection, and no more than `limit` bytes.
+    /// Takes all bytes up to the end of the connection, at most `limit` bytes.
     pub(super) fn into_rest(mut self, limit: usize) -> io::Result<Vec<u8>> {
         let taken = (&self.stream).take(limit as u64).read_to_end(&mut self.ahead);
         taken.map(|_| self.ahead)

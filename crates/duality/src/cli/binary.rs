@@ -195,7 +195,8 @@ fn options(tuning: Tuning, tick: Option<Duration>) -> Result<Vec<String>, Failur
     let name = |option: &String| option.split('=').next().unwrap_or_default().to_owned();
     if let Some(other) = options.iter().map(name).find(|name| !OF_RUN.contains(&name.as_str())) {
         return Err(Failure::misuse(format!(
-            "{other}: this is about servers of ours: leave it out, or put the server's own option into --binary"
+            "{other}: this flag is for Duality's own servers: leave it out, or put the server's \
+             own option into --binary"
         )));
     }
     options.extend(tick.map(|tick| format!("--tick={}us", tick.as_micros())));
@@ -247,7 +248,8 @@ fn check_compiled(compiled: &[String], native: &[String]) -> Result<(), Failure>
     let program = fs::read(&path).unwrap_or_default();
     if program.starts_with(b"\x7fELF") && !program.windows(MARK.len()).any(|part| part == MARK) {
         log::tell(format_args!(
-            "--compiled: {name} has no runtime of `duality cc` in it: unless it starts a program that has, it is measured natively"
+            "--compiled: {name} lacks the runtime of `duality cc`, and is measured natively, \
+             unless it starts a program that has the runtime"
         ));
     }
     Ok(())

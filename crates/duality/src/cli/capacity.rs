@@ -26,7 +26,7 @@ Examples:
   duality capacity check --check
       how far off predictions from 1,000 connections are from what was measured
 
-Processors are taken to add up, as with a process for each of them.
+Predictions assume that processors add up, as with a process for each.
 docs/capacity.md says how good predictions are, and where they fail.")]
 pub(super) struct Arguments {
     /// Runs to predict from: directories that `compare` wrote, or the results.jsonl in them

@@ -20,6 +20,7 @@ use duality_lab::tell::{data, report};
 use duality_runtime::log;
 
 use super::binary::{Binary, BinaryFlags, Words};
+use super::replay::ReplayFlags;
 use super::{
     ClientFlags, ConstraintFlags, Failure, HostFlags, SetupFlags, Tuning, experiment, explain,
     flag, heading, load, prices, print,
@@ -36,9 +37,9 @@ pub(super) struct Arguments {
     /// The service (see `duality services`), or a plan: a file called PLAN.toml, which flags
     /// override
     #[arg(value_name = "SERVICE|PLAN.toml")]
-    subject: Option<String>,
-    /// A server given by its command line, with {port} in it, instead of a service: natively and by
-    /// `duality run` (docs/run.md)
+    pub(super) subject: Option<String>,
+    /// A server given by its command line, with {port} in it, instead of a service, measured
+    /// natively and by `duality run` (docs/run.md)
     ///
     /// The server runs in this working directory. --cores, --stack-size and --tick go to `duality
     /// run`. At each number of connections, the report answers whether to run it so: yes, no, or
@@ -54,9 +55,8 @@ pub(super) struct Arguments {
     /// (docs/cc.md)
     ///
     /// Build the server twice, once by your compiler and once by CC="duality cc", and name both.
-    /// --cores and --tick set its DUALITY_CORES and DUALITY_TICK. Without --cores it has a kernel
-    /// thread for each processor of --server-cpus. Without --cores, it has a kernel thread for each
-    /// processor of --server-cpus.
+    /// --cores and --tick set its DUALITY_CORES and DUALITY_TICK. Without --cores, it has a kernel
+    /// thread for each processor of --server-cpus.
     #[arg(
         long,
         value_name = "COMMAND",
@@ -97,22 +97,8 @@ pub(super) struct Arguments {
     url: Option<String>,
     #[command(flatten)]
     clients: ClientFlags,
-    /// Your load: a recording, which all servers replay at once (docs/replay.md)
-    ///
-    /// `duality trace from` makes a recording from an access log. The answer says which
-    /// architecture costs least at this load, and whether the choice matters at your traffic. It
-    /// also says how many users each architecture has room for.
-    #[arg(long, visible_alias = "trace", value_name = "TRACE", conflicts_with_all = ["concurrency", "load_command"], display_order = 0)]
-    load_from: Option<PathBuf>,
-    /// How many times the users of --load-from [default: such that there is enough to measure]
-    #[arg(long, value_delimiter = ',', value_name = "N,…", help_heading = heading::CLIENTS)]
-    users: Option<Vec<usize>>,
-    /// How many times as fast --load-from is replayed: a what-if, since users do not think faster
-    #[arg(long, value_name = "X", help_heading = heading::CLIENTS)]
-    speed: Option<f64>,
-    /// The place in --load-from: busiest, median, or a time such as 90s [default: anywhere]
-    #[arg(long, value_name = "PLACE", help_heading = heading::CLIENTS)]
-    at: Option<String>,
+    #[command(flatten)]
+    pub(super) replay: ReplayFlags,
     /// Architectures to compare, such as threads,epoll; without it, all
     #[arg(short, long, value_delimiter = ',', value_name = "A,B,…", display_order = 0)]
     architectures: Option<Vec<String>>,
@@ -225,16 +211,13 @@ impl Arguments {
             seed: self.seed,
             path: self.path.clone(),
             store: self.store.clone(),
-            trace: self.load_from.clone(),
-            users: self.users.clone(),
-            speed: self.speed,
-            at: self.at.clone(),
             server_cpus: self.server_cpus.clone(),
             client_cpus: self.client_cpus.clone(),
             constraints: self.constraints.constraints(),
             current: self.constraints.current().map(str::to_owned),
             ..clients
         };
+        self.replay.put_into(&mut settings);
         self.hosts.put_into(&mut settings);
         self.setup.put_into(&mut settings);
         settings
@@ -278,7 +261,7 @@ impl Arguments {
             && !experiment.design.subjects().any(|subject| subject == name)
         {
             let names: Vec<&str> = experiment.design.subjects().collect();
-            let problem = format!("{name} is not compared: choose of {}", names.join(", "));
+            let problem = format!("{name} is not compared: choose from {}", names.join(", "));
             return Err(flag(Misfit::new("baseline", problem)));
         }
         Ok(experiment)
@@ -294,7 +277,8 @@ impl Arguments {
         let Some(first) = given.first() else { return Ok(()) };
         let name = first.split('=').next().unwrap_or(first);
         Err(Failure::misuse(format!(
-            "{name}: a plan of regimes has only --out, --resume and --check: write into {} what it can ask for (docs/plans.md)",
+            "{name}: a plan of regimes has only --out, --resume and --check: set the rest in {} \
+             (docs/plans.md)",
             file.display()
         )))
     }

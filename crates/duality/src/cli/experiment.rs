@@ -173,6 +173,11 @@ fn footprint(
     }
 }
 
+/// The most connections that an architecture holds at a time.
+fn places(architecture: &dyn architectures::Architecture, options: &Options) -> usize {
+    architecture.places(options).unwrap_or(usize::MAX).min(options.max_connections)
+}
+
 /// Describes how an architecture carries connections. The service uses the runtime `beside`, if
 /// there is one.
 fn carrier(
@@ -199,6 +204,7 @@ fn carrier(
         processes: architecture.forks(),
         beside_others: world == Some(architectures::World::Block)
             && architecture.gives().concurrent_connections,
+        holds: Some(places(architecture, options)),
         foreign: foreign.map(|(runtime, part)| Foreign { runtime: runtime.to_owned(), part }),
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn explain(experiment: &Experiment) -> String {
     if let Some(budget) = experiment.budget {
         line(
             "budget",
-            format!("{:.0} s: what takes longer stops, for --resume", budget.as_secs_f64()),
+            format!("{:.0} s: longer work stops, and --resume continues it", budget.as_secs_f64()),
         );
     }
     for how in &experiment.degraded {

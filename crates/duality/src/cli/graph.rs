@@ -60,13 +60,13 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     if !architecture.gives().straight_line {
         let name = architecture.name();
         return Err(Failure::misuse(format!(
-            "{name} has no tasks to tell of: choose another architecture"
+            "{name} has no tasks to show: choose another architecture"
         )));
     }
     let program = env::current_exe()
         .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
     let directory = tempfile::tempdir()
-        .map_err(|error| Failure::failed(format!("a directory for the time: {error}")))?;
+        .map_err(|error| Failure::failed(format!("a temporary directory: {error}")))?;
     let file = directory.path().join("graph.json");
     let interrupted = load::on_interrupt()?;
     let patience = Patience { limit: LIMIT, interrupted: &interrupted };

@@ -25,7 +25,8 @@ pub(super) struct InjectionFlags {
     ///
     /// With two times, the wait swings between them as a cosine does, from the longer one to the
     /// shorter one and back. Each client has one request. As in Truppel and Abreu's experiments, no
-    /// network is involved; the service runs as it does over TCP. For `blocks`.
+    /// network is involved; the service runs as it does over TCP. Only the service `blocks` accepts
+    /// the flag.
     #[arg(long, value_name = "WAIT", value_parser = waits, conflicts_with_all = ["listen", "control"])]
     inject: Option<Waits>,
     /// Number of injected clients
@@ -73,7 +74,7 @@ impl InjectionFlags {
                 "{carrier} takes connections from a network only: choose another architecture"
             ))
         } else if options.cores > 1 {
-            Some("clients come by one way: leave out --cores".to_owned())
+            Some("injected clients go to one loop: leave out --cores".to_owned())
         } else {
             injection.problem().map(str::to_owned)
         };

@@ -71,7 +71,7 @@ pub(super) fn write(arguments: &Arguments) -> Result<(), Failure> {
     let mut file = File::create_new(path).map_err(told)?;
     file.write_all(new().as_bytes()).map_err(told)?;
     log::tell(format_args!(
-        "{shown} is written: run `duality compare {shown} --check` to see what it would measure"
+        "{shown} was written: run `duality compare {shown} --check` to see what it would measure"
     ));
     Ok(())
 }
@@ -100,7 +100,29 @@ pub(super) fn run(
     out: &Path,
     resume: bool,
 ) -> Result<(), Failure> {
-    let (plan, mut experiments) = read(catalogue, path, flags)?;
+    let (plan, experiments) = read(catalogue, path, flags)?;
+    let how = How { out, resume, limit: flags.limit(&plan), shown: flags.shown };
+    carry_out(&plan, experiments, &how)
+}
+
+/// How the experiments of a plan are run.
+pub(super) struct How<'a> {
+    /// The directory of the results.
+    pub(super) out: &'a Path,
+    pub(super) resume: bool,
+    /// The limit on the time of all experiments.
+    pub(super) limit: Option<Duration>,
+    /// The output for each experiment.
+    pub(super) shown: Shown<'a>,
+}
+
+/// Runs the experiments of a plan, one after the other.
+pub(super) fn carry_out(
+    plan: &Plan,
+    mut experiments: Vec<Experiment>,
+    how: &How<'_>,
+) -> Result<(), Failure> {
+    let How { out, resume, limit, shown } = *how;
     let folders: Vec<PathBuf> =
         plan.experiments.iter().map(|entry| out.join(&entry.name)).collect();
     let mut lengths = Vec::new();
@@ -109,17 +131,17 @@ pub(super) fn run(
         lengths.push(seconds_missing(experiment, &records));
     }
     compare::writable(out)?;
-    announce(&plan, &experiments);
+    announce(plan, &experiments);
     log::tell(format_args!("results in {}", out.display()));
     let interrupted = load::on_interrupt()?;
-    let clock = Clock::new(&interrupted, flags.limit(&plan));
+    let clock = Clock::new(&interrupted, limit);
     // The folder and its programs are removed after the measurements.
     let programs = tempfile::tempdir()
         .map_err(|error| Failure::failed(format!("a folder for programs: {error}")))?;
     build(&mut experiments, programs.path());
     prices::find(&mut experiments, clock);
     let index_path = out.join("index.html");
-    let mut index = Index::new(&plan, experiments.iter().map(|experiment| &experiment.design));
+    let mut index = Index::new(plan, experiments.iter().map(|experiment| &experiment.design));
     let mut late = Vec::new();
     for (place, (entry, experiment)) in plan.experiments.iter().zip(&experiments).enumerate() {
         print(&index::heading(&entry.name, &experiment.design))?;
@@ -127,7 +149,7 @@ pub(super) fn run(
         let own = clock.share(lengths[place], lengths[place..].iter().sum());
         let finished = compare::measure(experiment, &folders[place], resume, own)?;
         let Finished { complete, out_of_time, .. } = finished;
-        index.add(&entry.name, &compare::tell(&finished, &folders[place], flags.shown)?);
+        index.add(&entry.name, &compare::tell(&finished, &folders[place], shown)?);
         index
             .write(&index_path)
             .map_err(|error| Failure::failed(format!("{}: {error}", index_path.display())))?;
@@ -141,6 +163,9 @@ pub(super) fn run(
                 compare::command_to_resume(&experiment.command, out),
             )));
         }
+    }
+    if plan.experiments.len() > 1 && !shown.tables {
+        print(&format!("\n{}", index.digest()))?;
     }
     log::tell(format_args!("index of the reports: {}", index_path.display()));
     if late.is_empty() {
@@ -171,8 +196,13 @@ fn build(experiments: &mut [Experiment], folder: &Path) {
 /// Explains the measurements of a plan, without measuring.
 pub(super) fn check(catalogue: &Catalogue, path: &Path, flags: &Flags) -> Result<(), Failure> {
     let (plan, experiments) = read(catalogue, path, flags)?;
-    announce(&plan, &experiments);
-    let told = plan.experiments.iter().zip(&experiments).map(|(entry, experiment)| {
+    explain_all(&plan, &experiments)
+}
+
+/// Explains the measurements of these experiments of a plan.
+pub(super) fn explain_all(plan: &Plan, experiments: &[Experiment]) -> Result<(), Failure> {
+    announce(plan, experiments);
+    let told = plan.experiments.iter().zip(experiments).map(|(entry, experiment)| {
         let heading = index::heading(&entry.name, &experiment.design);
         format!("{}\n{}", heading.trim_end(), explain::explain(experiment))
     });
@@ -260,14 +290,18 @@ fn make(
     let settings = flags.settings.clone().or(written);
     let peers: Vec<Peer> = plan.peers.iter().map(|peer| peer.beside(directory)).collect();
     let experiment = experiment::of(catalogue, &settings, &flags.tuning, &peers, share)?;
+    Ok(Experiment { origin: Some(origin(plan, entry)), ..experiment })
+}
+
+/// The place of an experiment in its plan.
+pub(super) fn origin(plan: &Plan, entry: &Entry) -> Origin {
     let before = plan.experiments.iter().take_while(|other| other.name != entry.name);
-    let origin = Origin {
+    Origin {
         title: plan.title.clone(),
         source: plan.source.clone(),
         experiment: entry.name.clone(),
         number: 1 + before.count(),
-    };
-    Ok(Experiment { origin: Some(origin), ..experiment })
+    }
 }
 
 #[cfg(test)]

@@ -6,11 +6,16 @@ use duality_lab::ask::settings::Misfit;
 use duality_lab::regimes::plan::is_of_regimes;
 
 use super::compare::Arguments;
-use super::{Failure, compare, flag, plan, regimes};
+use super::{Failure, compare, flag, plan, regimes, what_ifs};
 use crate::catalogue::Catalogue;
 
 pub(super) fn answer(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Failure> {
-    let Some(file) = arguments.plan() else { return compare::run(catalogue, arguments) };
+    let Some(file) = arguments.plan() else {
+        return match arguments.replay.what_ifs {
+            true => what_ifs::run(catalogue, arguments),
+            false => compare::run(catalogue, arguments),
+        };
+    };
     let Arguments { resume, check, tables, tuning, budget, .. } = *arguments;
     let out = arguments.out();
     // The code below reports a file that cannot be read.
@@ -20,8 +25,13 @@ pub(super) fn answer(catalogue: &Catalogue, arguments: &Arguments) -> Result<(),
         let invocation = regimes::Invocation { file, text: &text, out: &out, resume, check };
         return regimes::measure(catalogue, &invocation);
     }
+    if arguments.replay.what_ifs {
+        let problem =
+            "a plan has experiments of its own: give each its bunch, client-rate or close";
+        return Err(flag(Misfit::new("what-ifs", problem)));
+    }
     if arguments.baseline.is_some() {
-        let problem = "the experiments of a plan have no common one: leave it out";
+        let problem = "the experiments of a plan have no common baseline: leave it out";
         return Err(flag(Misfit::new("baseline", problem)));
     }
     let shown = compare::Shown { tables, baseline: None, asked: "" };

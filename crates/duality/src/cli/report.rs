@@ -244,7 +244,7 @@ fn text(comparisons: &[Comparison], alone: &[String]) -> String {
         text.push('\n');
     }
     if !alone.is_empty() {
-        text.push_str(&format!("in one of them only: {}\n", alone.join(", ")));
+        text.push_str(&format!("in one run only: {}\n", alone.join(", ")));
     }
     text
 }
@@ -253,7 +253,8 @@ fn text(comparisons: &[Comparison], alone: &[String]) -> String {
 fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Result<(), Failure> {
     if regressions.is_empty() && !comparisons.iter().any(Comparison::is_sure_of_anything) {
         return Err(Failure::misuse(
-            "--fail-on-regression: a cell was measured once in one of them, so nothing can be told from chance: measure with --repeats 5",
+            "--fail-on-regression: one run measured a cell only once, so nothing can be told from \
+             chance: measure with --repeats 5",
         ));
     }
     let blind: Vec<String> =
@@ -264,8 +265,8 @@ fn judge(comparisons: &[Comparison], regressions: &[String], percent: f64) -> Re
         let more =
             if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
         return Err(Failure::misuse(format!(
-            "--fail-on-regression: these runs could not have shown a change of {percent} %: {first}{more}; measure both with more \
-             --repeats, or ask for a larger one"
+            "--fail-on-regression: these runs could not have shown a change of {percent} %: \
+             {first}{more}; measure both with more --repeats, or ask for a larger change"
         )));
     }
     for regression in regressions {

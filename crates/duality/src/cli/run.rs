@@ -163,7 +163,8 @@ fn check(program: &Program) -> Result<(), Failure> {
         calls += finding.calls;
     }
     print(&format!(
-        "{}: works. {calls} system calls can be intercepted; libraries that are loaded later are looked at then.\n{text}",
+        "{}: works. {calls} system calls can be intercepted; libraries that are loaded later are \
+         checked then.\n{text}",
         program.path.display()
     ))
 }

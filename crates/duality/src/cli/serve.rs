@@ -18,6 +18,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::address::listen_address;
 use super::injection::InjectionFlags;
 use super::privileges::Privileges;
+use super::tls::TlsFlags;
 use super::visibility::Visibility;
 use super::{Failure, SetupFlags, Tuning, flag, heading};
 use crate::catalogue::{Catalogue, Listed};
@@ -50,11 +51,13 @@ pub(super) struct Arguments {
     store: Option<Location>,
     /// Acknowledge a write to the store once the disk has it, so that it survives a power cut too
     ///
-    /// Without it, an acknowledged write survives `kill -9` of the server, and the newest may be
-    /// lost with the power. SQLite only: each write waits for fsync(2). What Redis keeps through a
-    /// power cut is up to its `appendfsync`.
+    /// Without this flag, an acknowledged write survives `kill -9` of the server, and a power cut
+    /// may lose the newest writes. The flag is for SQLite only: each write waits for fsync(2).
+    /// Redis decides by its `appendfsync` what a power cut may lose.
     #[arg(long)]
     durable: bool,
+    #[command(flatten)]
+    tls: TlsFlags,
     #[command(flatten)]
     tuning: Tuning,
     /// Processors to run on, such as 0 or 0,2
@@ -94,7 +97,8 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
         durable: arguments.durable,
         ..arguments.setup.setup()
     };
-    let listed = catalogue.look_up(name, &setup).map_err(flag)?;
+    let mut listed = catalogue.look_up(name, &setup).map_err(flag)?;
+    arguments.tls.check(&mut listed)?;
     arguments.tuning.check(&listed).map_err(flag)?;
     check_visibility(&arguments.visibility, architecture, &listed)?;
     let privileges = Privileges::find(arguments.user.as_deref())?;
@@ -102,6 +106,7 @@ pub(super) fn run(catalogue: &Catalogue, arguments: &Arguments) -> Result<(), Fa
     let service = catalogue.open(name, &setup)?;
     let access_log = arguments.visibility.open_access_log()?;
     privileges.raise()?;
+    let service = arguments.tls.put_before(service)?;
     let control = take_control(arguments)?;
     let options = arguments.tuning.options();
     let injected = arguments.injection.load(name, architecture, &options)?;
@@ -156,7 +161,7 @@ fn check_visibility(
     };
     if let Some(flag) = visibility.flags().find(is_blind) {
         return Err(Failure::misuse(format!(
-            "{flag}: {} has no tasks to tell of: choose another architecture",
+            "{flag}: {} has no tasks to show: choose another architecture",
             architecture.name()
         )));
     }

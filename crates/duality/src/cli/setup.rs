@@ -26,7 +26,7 @@ pub(crate) struct SetupFlags {
     /// them
     #[arg(long, value_parser = redis_calls(), help_heading = heading::SERVICE)]
     redis_calls: Option<RedisCalls>,
-    /// The file that `blocks` reads and writes [default: one that is made for the time]
+    /// The file that `blocks` reads and writes [default: a temporary file]
     #[arg(long, value_name = "FILE", help_heading = heading::SERVICE)]
     data: Option<PathBuf>,
     /// Bytes of that file, such as 64MB [default: 1MB]

@@ -208,7 +208,7 @@ fn candidates(arguments: &Arguments) -> Result<Vec<Candidate>, Failure> {
     }
     if names.len() < given.len() {
         let problem =
-            "--candidates: two have the same name: give them others, such as a=epoll,b=epoll";
+            "--candidates: two have the same name: give other names, such as a=epoll,b=epoll";
         return Err(misuse(problem.to_owned()));
     }
     if let Some((unknown, _)) = arguments.share.iter().find(|(name, _)| !names.contains(&**name)) {

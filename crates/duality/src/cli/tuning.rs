@@ -94,22 +94,22 @@ flags! {
         /// Connections served at a time; further ones wait for a slot, then are refused [default:
         /// no limit]
         ///
-        /// A slot that becomes free goes to the connection that has waited longest. One that has
-        /// waited for a second, or for 100 ms under `--when-full shed`, is refused: http by 503,
-        /// other services by a close.
+        /// A slot that becomes free goes to the connection that has waited longest. A connection
+        /// that has waited for a second, or for 100 ms under `--when-full shed`, is refused: http
+        /// by 503, other services by a close.
         #[arg(long, value_parser = at_least_one, value_name = "N", help_heading = heading::LIMITS)]
         max_connections: usize = None;
         /// Connections of one client address; further ones are refused at once [default: no limit]
         ///
-        /// They are refused in the words of the service, and counted apart (--metrics). The first
-        /// 64 bits of an IPv6 address are the client. Behind a proxy all clients have the proxy's
-        /// address: leave it out there.
+        /// The service answers a refused connection in its own words, and `--metrics` counts it
+        /// apart. The first 64 bits of an IPv6 address are the client. Behind a proxy all clients
+        /// have the proxy's address: leave it out there.
         #[arg(long, value_parser = at_least_one, value_name = "N", help_heading = heading::LIMITS)]
         max_per_address: usize = None;
         /// New connections of one client address in a second; further ones are refused at once
         /// [default: no limit]
         ///
-        /// As many may come at once. Refused as by --max-per-address.
+        /// As many may come at once. Further connections are refused as by --max-per-address.
         #[arg(long, value_parser = parse_rate, value_name = "N", help_heading = heading::LIMITS)]
         rate_per_address: usize = None;
         /// Stack of each thread, kernel or user-level, such as 64K or 1M; a service may need more
@@ -122,18 +122,18 @@ flags! {
         /// How the loop beneath uthreads learns what is ready: select, poll, epoll or uring
         /// [default: uring, or else epoll]
         ///
-        /// On the poller of an event loop, uthreads differ from it in the stacks alone: compare
-        /// them with epoll on `--poller epoll`. The default is the one that costs least where many
-        /// connections are busy; where the kernel refuses io_uring, that is epoll.
+        /// On the poller of an event loop, uthreads differ from the loop in the stacks alone:
+        /// compare them with epoll on `--poller epoll`. The default costs least when many
+        /// connections are busy: uring, or epoll if the kernel refuses io_uring.
         #[arg(long)]
         poller: Kind = Some(Kind::best());
         /// What a loop that is busy with many connections does first [default: serve]
         ///
         /// serve: while 1,024 connections are under way (not waiting for their clients) and the
-        /// loop is busy, others wait. It keeps the rate under overload. accept: each connection
-        /// begins as soon as it is accepted. This order is fairer when few clients are slow to be
-        /// served. In both, the acceptor's turn in a round is 64 connections long. For the
-        /// architectures on loops: uthreads, select, poll, epoll, uring.
+        /// loop is busy, others wait. This order keeps the rate under overload. accept: each
+        /// connection begins as soon as it is accepted. This order is fairer when few clients are
+        /// slow to be served. In both, the acceptor's turn in a round is 64 connections long. The
+        /// flag is for architectures on loops: uthreads, select, poll, epoll, uring.
         #[arg(long, value_parser = by_name::<Prefer>())]
         prefer: Prefer = Some(default.prefer);
         /// Accepted connections that may wait for their turn in the server; the next wait in the
@@ -141,17 +141,17 @@ flags! {
         ///
         /// They wait in the queues of loops that serve first, or in the list of pool. A full accept
         /// queue of the kernel drops connections, and their clients try again after a second.
-        /// Without a limit no client meets that. With a limit, the server holds fewer descriptors,
-        /// and a load balancer sees sooner that it is late. 0 accepts no connection before its
-        /// turn. With a limit, uring makes a system call for each connection that it accepts.
+        /// Without a limit, no client meets such drops. With a limit, the server holds fewer
+        /// descriptors, and a load balancer sees overload sooner. 0 accepts no connection before
+        /// its turn. With a limit, uring makes a system call for each connection that it accepts.
         #[arg(long, value_name = "N")]
         accept_queue: usize = None;
         /// Connections that a work pool or staged has under way at a time; the next wait to be
         /// accepted [default: no limit]
         ///
-        /// A bound somewhat above the number of workers keeps what a request has in memory in the
-        /// caches, so that the rate holds under overload. A connection that rests between two
-        /// requests counts too: leave it out where clients keep connections open.
+        /// With a bound somewhat above the number of workers, the memory of requests stays in the
+        /// caches, and the rate holds under overload. A connection that rests between two requests
+        /// counts too: leave the flag out where clients keep connections open.
         #[arg(long, value_parser = at_least_one, value_name = "N")]
         admit: usize = None;
         /// The most threads of each stage of staged [default: 10]
@@ -180,8 +180,8 @@ flags! {
         /// [default: 0ms]
         ///
         /// Whatever comes in that time is answered without waking a processor. This shortens
-        /// latencies at low load. It costs the time of a processor that is otherwise idle. Give
-        /// each loop a processor of its own (--cpus): otherwise the loop takes time from the
+        /// latencies at low load. The flag costs the time of a processor that is otherwise idle.
+        /// Give each loop a processor of its own (--cpus): otherwise the loop takes time from the
         /// clients and helpers that it waits for.
         #[arg(long, value_parser = parse_duration, value_name = "TIME")]
         busy_poll: Duration = Some(default.busy_poll);
@@ -202,8 +202,8 @@ flags! {
         /// hard limit]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(16..), help_heading = heading::LIMITS)]
         descriptors: u64;
-        /// Address space that the server may have, such as 2G: what is only reserved, such as
-        /// stacks, counts [default: no limit]
+        /// Address space that the server may have, such as 2G; reserved space, such as stacks,
+        /// counts too [default: no limit]
         #[arg(long, value_name = "BYTES", value_parser = parse_address_space, help_heading = heading::LIMITS)]
         address_space: u64;
     }
@@ -240,8 +240,8 @@ trait ByName: Copy + PartialEq + Send + Sync + 'static {
 
 impl ByName for Prefer {
     const NAMES: [(Self, &str, &str); 2] = [
-        (Self::Serve, "serve", "To answer those that it has; others wait"),
-        (Self::Accept, "accept", "To begin with all that come"),
+        (Self::Serve, "serve", "Serves the connections under way; others wait"),
+        (Self::Accept, "accept", "Begins each connection at once"),
     ];
 }
 

@@ -21,8 +21,8 @@ pub(super) struct Visibility {
     /// Serve metrics in Prometheus's text format at this address, under /metrics, and the server's
     /// health under /healthz
     ///
-    /// A thread of its own answers, which also measures how long requests take. A port alone is one
-    /// of 127.0.0.1; port 0 takes a free one, which standard error tells.
+    /// A separate thread answers, and the server measures how long requests take. A port alone is a
+    /// port of 127.0.0.1. Port 0 takes a free port, which the server prints on standard error.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address)]
     metrics: Option<SocketAddr>,
     /// Append a line of JSON to FILE for each request that http or guestbook has answered
@@ -35,7 +35,7 @@ pub(super) struct Visibility {
     /// or to standard error (-)
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
-    /// Write the counters so often, each time another line, such as every 1s
+    /// Write the counters at this interval, such as 1s, a line each time
     #[arg(long, value_name = "TIME", value_parser = period, requires = "stats")]
     stats_every: Option<Duration>,
     /// Where SIGUSR1 has a dump of all tasks go [default: standard error]

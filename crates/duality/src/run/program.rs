@@ -196,7 +196,8 @@ fn sanitizer<'a>(
     let symbols = sections.symbols(endian, bytes, SHT_DYNSYM).ok()?;
     symbols.iter().find_map(|symbol| match symbol.name(endian, symbols.strings()).ok()? {
         b"__asan_init" => Some(
-            "built with AddressSanitizer: its runtime must be loaded first, and its memory is where the engine's is; \
+            "built with AddressSanitizer: its runtime must be loaded first, and uses the engine's \
+             addresses; \
              build it without, or run it without duality",
         ),
         b"__lsan_init" => Some(

@@ -45,7 +45,7 @@ impl GraphFile {
         self.fill(&match self.form {
             Form::Svg => graph.svg(),
             Form::Dot => graph.dot(),
-            Form::Json => serde_json::to_string(graph).expect("it is plain data") + "\n",
+            Form::Json => serde_json::to_string(graph).expect("a graph is plain data") + "\n",
         })
     }
 

@@ -59,7 +59,7 @@ impl Records {
         let (records, surplus) = visibility::records();
         if surplus > 0 {
             log::warn(format_args!(
-                "{surplus} requests are not recorded, for --records-limit is {}: give more",
+                "{surplus} requests are not recorded, because --records-limit is {}: give more",
                 self.limit
             ));
         }

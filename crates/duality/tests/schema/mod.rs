@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// Keywords that say something to readers alone.
+/// Keywords for readers alone.
 const SILENT: [&str; 4] = ["$schema", "$id", "title", "description"];
 
 /// Reads `schemas/NAME.json`.
@@ -18,7 +18,7 @@ pub(crate) fn schema(name: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// What in `value` is not as `schema` demands: the place, and the demand. `Ok` if nothing is.
+/// The first place in `value` that does not fit `schema`, and the demand. `Ok` if the value fits.
 pub(crate) fn check(schema: &Value, value: &Value) -> Result<(), String> {
     check_at(schema, value, "")
 }

@@ -69,7 +69,8 @@ pub unsafe extern "C" fn duality_engine_start(
 fn begin(vdso: usize, capabilities: usize) {
     if capabilities & FSGSBASE == 0 {
         say(format_args!(
-            "the processor's FSGSBASE is not to be had: the kernel is older than Linux 5.9, or an emulator \
+            "the processor's FSGSBASE is not available: the kernel is older than Linux 5.9, or an \
+             emulator \
              hides it, as valgrind does; run the program without duality there"
         ));
         sys::exit_group(2);

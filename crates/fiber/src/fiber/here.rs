@@ -1,4 +1,4 @@
-//! Which fiber runs on this kernel thread, and how it leaves.
+//! The running fiber of a kernel thread, and the ways to leave that fiber.
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -21,14 +21,14 @@ thread_local! {
     };
 }
 
-/// What a kernel thread knows of its fibers.
+/// The state of a kernel thread's fibers.
 pub(crate) struct Here {
     /// The fiber that runs and may leave. Null outside every fiber, and while a function runs on
-    /// top of one.
+    /// top of a fiber.
     pub(crate) running: Cell<*const Fiber>,
     /// The fiber that a function runs on top of, or null.
     pub(crate) on_top_of: Cell<*const Fiber>,
-    /// Where the resumer's stack was left: the stack that fibers come back to.
+    /// The place where the resumer's stack was left. Fibers come back to this stack.
     pub(crate) resumer: Cell<StackPointer>,
     /// The bounds of the running stack, and of the resumer's stack.
     pub(crate) stack: Cell<Bounds>,
@@ -40,7 +40,7 @@ impl Here {
     ///
     /// # Safety
     ///
-    /// As for the function [`switch`].
+    /// See the function [`switch`].
     #[inline(always)]
     pub(crate) unsafe fn switch(
         &self,
@@ -51,8 +51,8 @@ impl Here {
     ) -> usize {
         let own = self.stack.replace(bounds);
         let left = Left::here_for(bounds);
-        // SAFETY: the caller says that a stack was left or prepared at `to`, and that `from` lives
-        // until its stack goes on.
+        // SAFETY: the caller promises that a stack was left or prepared at `to`, and that `from`
+        // lives until its stack goes on.
         let message = unsafe { switch(from, to, message) };
         left.back();
         self.stack.set(own);
@@ -60,7 +60,8 @@ impl Here {
     }
 }
 
-/// Runs the functions that are sent to run on top of a fiber, until the message is to go on.
+/// Runs the functions that are sent to run on top of a fiber, until the message says that the fiber
+/// goes on.
 #[cold]
 pub(crate) fn run_functions(mut message: usize) {
     while message != GO_ON {
@@ -70,13 +71,13 @@ pub(crate) fn run_functions(mut message: usize) {
         // switch: no fiber runs for it.
         unsafe { (*function)() };
         drop(no_fiber);
-        // SAFETY: there is no next one.
+        // SAFETY: `next` names no fiber.
         message = unsafe { leave(|| None) };
     }
 }
 
-/// While it lives, no fiber is the running one. The function borrows from its caller's frame. If it
-/// could leave the fiber, it would go on after that frame is gone.
+/// While this value lives, no fiber counts as running. The function borrows from its caller's
+/// frame. If the function could leave the fiber, it would go on after that frame is gone.
 struct NoFiber {
     fiber: *const Fiber,
 }
@@ -88,40 +89,41 @@ impl NoFiber {
 }
 
 impl Drop for NoFiber {
-    /// This happens after a panic too. A panic of the function is a panic of the fiber, which may
-    /// catch it and run on.
+    /// Runs after a panic too. A panic of the function is a panic of the fiber, and the fiber may
+    /// catch the panic and run on.
     fn drop(&mut self) {
         HERE.with(|here| here.running.set(self.fiber));
     }
 }
 
-/// Leaves the running fiber: its `resume` returns false, and this call returns at the next one.
+/// Leaves the running fiber: `resume` returns false, and this call returns at the next `resume`.
 ///
 /// # Panics
 ///
-/// Outside every fiber, within [`below`](crate::below), in a function that [runs on top of a
-/// fiber](Fiber::run_on_top), and in destructors that the drop of a fiber runs.
+/// Panics outside every fiber, within [`below`](crate::below), and in a function that [runs on top
+/// of a fiber](Fiber::run_on_top). Panics in a destructor that the drop of a fiber runs, too.
 #[inline(always)]
 pub fn suspend() {
-    // SAFETY: there is no next one.
+    // SAFETY: `next` names no fiber.
     unsafe { suspend_for(|| None) };
 }
 
 /// Leaves the running fiber for the fiber that `next` names. That fiber goes on as if it had been
-/// resumed instead of this one. If `next` names none, this is [`suspend`].
+/// resumed instead of this fiber. If `next` names no fiber, the call is a [`suspend`].
 ///
-/// It is inlined into its callers, and they into theirs where possible. Otherwise the processor
-/// mispredicts returns: after a switch, a function that was called before it returns. The
-/// prediction is right only if the other fiber has made the same calls.
+/// The compiler inlines this function into its callers, and these into their own callers if
+/// possible. Otherwise the processor mispredicts returns: after a switch, a function returns that
+/// was called before the switch. The prediction is right only if the other fiber has made the same
+/// calls.
 ///
 /// # Safety
 ///
-/// `next` does not switch. It names a suspended fiber, or the running fiber. The named fiber
-/// belongs to this kernel thread, and stays where it is until it has been left again.
+/// `next` does not switch. `next` names a suspended fiber, or the running fiber. The named fiber
+/// belongs to this kernel thread, and does not move until it has been left again.
 ///
 /// # Panics
 ///
-/// As [`suspend`] does, before `next` is called.
+/// Panics where [`suspend`] does, before `next` is called.
 #[inline(always)]
 pub unsafe fn suspend_for(next: impl FnOnce() -> Option<NonNull<Fiber>>) {
     // SAFETY: `leave` and this function have the same contract, which the caller keeps: `next` does
@@ -136,12 +138,12 @@ pub unsafe fn suspend_for(next: impl FnOnce() -> Option<NonNull<Fiber>>) {
 ///
 /// # Safety
 ///
-/// As for [`suspend_for`].
+/// See [`suspend_for`].
 #[inline(always)]
 unsafe fn leave(next: impl FnOnce() -> Option<NonNull<Fiber>>) -> usize {
     // SAFETY: `HERE` has no destructor, so it lives as long as the kernel thread, which a fiber
-    // does not leave. It is borrowed for longer than `with` allows, since a closure with the rest
-    // of this function would not be inlined into the callers.
+    // does not leave. The borrow lasts longer than `with` allows: a closure with the rest of this
+    // function would not be inlined into the callers.
     let here = unsafe { &*HERE.with(ptr::from_ref) };
     let running = here.running.get();
     assert!(
@@ -151,14 +153,14 @@ unsafe fn leave(next: impl FnOnce() -> Option<NonNull<Fiber>>) -> usize {
     let (to, bounds) = match next() {
         Some(next) => {
             here.running.set(next.as_ptr());
-            // SAFETY: the caller promises that the fiber stays where it is.
+            // SAFETY: the caller promises that the fiber does not move.
             let next = unsafe { next.as_ref() };
             (&next.left_at, next.stack.bounds())
         }
         None => (&here.resumer, here.resumer_stack.get()),
     };
     // SAFETY: this fiber runs, and so is alive. A fiber at `to` was left there, as the caller
-    // promises. A resumer at `to` was left there when it switched to a fiber. That fiber was this
-    // one, or has since passed the processor on.
+    // promises. A resumer at `to` was left there when it switched to a fiber. The resumer had
+    // switched to this fiber, or to a fiber that has since passed the processor on.
     unsafe { here.switch(&(*running).left_at, to, bounds, GO_ON) }
 }

@@ -1,4 +1,5 @@
-//! A fiber: how it is made, entered and dropped, and how functions run on top of a suspended one.
+//! The type [`Fiber`]: making, entering and dropping a fiber, and running functions on top of a
+//! suspended fiber.
 
 pub(crate) mod here;
 
@@ -17,9 +18,10 @@ use crate::sanitizer::{Left, left_for_good};
 use crate::stack::{Occupied, Stack};
 use crate::switch::{StackPointer, nowhere, prepare, room_for, switch};
 
-// A switch hands over one word. To a fiber, the message says that the fiber goes on. Or it is the
-// address of a function to run on the fiber's stack first. From a fiber, it says that the resumer
-// goes on or that the fiber has ended. After a panic it is the address of the panic's payload.
+// A switch hands over one word. The message to a fiber says that the fiber goes on, or is the
+// address of a function to run on the fiber's stack first. The message from a fiber says that the
+// resumer goes on or that the fiber has ended. After a panic, the message is the address of the
+// panic's payload.
 
 pub(crate) const GO_ON: usize = 0;
 const ENDED: usize = 1;
@@ -28,15 +30,15 @@ const ENDED: usize = 1;
 pub(crate) type OnTop<'a> = &'a mut dyn FnMut();
 pub(crate) type Payload = Box<dyn Any + Send>;
 
-/// A function that runs on a stack of its own and can be left and entered again.
+/// A function that runs on its own stack and can be left and entered again.
 ///
-/// Dropping a suspended fiber unwinds its stack, so that what lives on it is dropped.
+/// Dropping a suspended fiber unwinds its stack, so that the values on the stack are dropped.
 #[repr(C)]
 pub struct Fiber {
-    /// Where its stack was left. Null while the fiber runs, and after it has ended. The first
-    /// field, so that a switch needs no offset.
+    /// The place where the fiber's stack was left. Null while the fiber runs, and after it has
+    /// ended. This is the first field, so that a switch needs no offset.
     pub(crate) left_at: Cell<StackPointer>,
-    /// Taken only by `into_stack`, which consumes the fiber, and by the drop.
+    /// Only `into_stack`, which consumes the fiber, and the drop take the stack.
     pub(crate) stack: ManuallyDrop<Occupied>,
 }
 
@@ -49,19 +51,19 @@ impl fmt::Debug for Fiber {
 impl Fiber {
     /// Makes a fiber that will run `entry` on `stack` at its first [`resume`](Fiber::resume).
     ///
-    /// A panic in `entry` comes out of `resume`.
+    /// `resume` passes on a panic in `entry`.
     pub fn new(stack: Stack, entry: impl FnOnce() + 'static) -> Self {
         Self::with(stack, || (), |_| entry())
     }
 
-    /// Makes a fiber that will run `entry` on a pinned value. `make` makes the value, which lies at
-    /// the base of the stack itself. A value with an alignment of more than 64 bytes does not
-    /// compile.
+    /// Makes a fiber that will run `entry` on a pinned value. `make` makes the value, and the value
+    /// lies at the base of the stack itself. A value with an alignment of more than 64 bytes does
+    /// not compile.
     ///
     /// # Panics
     ///
-    /// If the value and the captures of `entry` leave less than 4 KiB of the stack; nothing has
-    /// been written there yet. Also passes on a panic of `make`.
+    /// Panics if the value and the captures of `entry` leave less than 4 KiB of the stack. Nothing
+    /// has been written to the stack then. Also passes on a panic of `make`.
     #[inline]
     pub fn with<T: 'static>(
         stack: Stack,
@@ -78,7 +80,7 @@ impl Fiber {
     }
 
     /// Makes a fiber that will run the body that `make` makes. `make` gets a place for a value at
-    /// the base of the stack. A separate function, so that the type of the body has a name.
+    /// the base of the stack. This is a separate function, so that the type of the body has a name.
     #[inline]
     fn begin<T, B: FnOnce()>(stack: Stack, make: impl FnOnce(*mut T) -> B) -> Self {
         let stack = Occupied::new(stack, size_of::<T>(), room_for::<B>());
@@ -89,15 +91,15 @@ impl Fiber {
         Self { left_at: Cell::new(left_at), stack: ManuallyDrop::new(stack) }
     }
 
-    /// Runs the fiber, and the fibers that it passes the processor to, until one of them suspends
-    /// itself or ends. True if that fiber has ended.
+    /// Runs the fiber, and the fibers that it passes the processor to, until one of these fibers
+    /// suspends itself or ends. Returns true if that fiber has ended.
     ///
     /// # Panics
     ///
-    /// If the fiber runs or has ended. Also passes on a panic of the `entry` of the fiber that came
-    /// back.
-    // Not inlined: the switch would leave its caller without registers, even on paths that do not
-    // resume.
+    /// Panics if the fiber runs or has ended. Also passes on a panic of the `entry` of the fiber
+    /// that came back.
+    // This function is not inlined: the switch would take all registers from the caller, even on
+    // paths that do not resume.
     #[inline(never)]
     pub fn resume(&self) -> bool {
         self.assert_suspended();
@@ -111,8 +113,8 @@ impl Fiber {
     ///
     /// # Panics
     ///
-    /// If the fiber runs or has ended. A panic of `function` is a panic of the fiber: it comes out
-    /// of the call by which the fiber suspended itself.
+    /// Panics if the fiber runs or has ended. A panic of `function` is a panic of the fiber: the
+    /// call by which the fiber suspended itself passes the panic on.
     pub fn run_on_top(&self, mut function: impl FnMut()) {
         self.assert_suspended();
         came_back(self.send(self, &mut function));
@@ -122,7 +124,7 @@ impl Fiber {
         assert!(!self.left_at.get().is_null(), "a fiber that runs, or has ended, is not entered");
     }
 
-    /// As [`enter`](Fiber::enter), with a function for the fiber to run first.
+    /// Like [`enter`](Fiber::enter), with a function for the fiber to run first.
     fn send(&self, running: *const Self, mut function: OnTop<'_>) -> usize {
         let outer = HERE.with(|here| here.on_top_of.replace(self));
         let message = self.enter(running, (&raw mut function).expose_provenance());
@@ -137,8 +139,8 @@ impl Fiber {
         HERE.with(|here| {
             let outer = (here.running.replace(running), here.resumer.get());
             let outer_stack = here.resumer_stack.replace(here.stack.get());
-            // SAFETY: the fiber was left there, or prepared, and nothing else goes on there. If it
-            // passes the processor on, the last fiber comes back here.
+            // SAFETY: the fiber was left at `left_at`, or prepared, and no other code goes on
+            // there. If the fiber passes the processor on, the last fiber comes back here.
             let message =
                 unsafe { here.switch(&here.resumer, &self.left_at, self.stack.bounds(), message) };
             here.running.set(outer.0);
@@ -148,11 +150,11 @@ impl Fiber {
         })
     }
 
-    /// The stack of a fiber that has ended, for use by another one.
+    /// The stack of a fiber that has ended, for use by another fiber.
     ///
     /// # Panics
     ///
-    /// If the fiber has not ended.
+    /// Panics if the fiber has not ended.
     pub fn into_stack(self) -> Stack {
         assert!(self.left_at.get().is_null(), "the stack of a fiber that is suspended is in use");
         let mut fiber = ManuallyDrop::new(self);
@@ -171,10 +173,10 @@ impl Drop for Fiber {
     fn drop(&mut self) {
         let mut message = ENDED;
         if !self.left_at.get().is_null() {
-            // The destructors that run there must not suspend: for them no fiber is running.
+            // Destructors on the stack must not suspend: no fiber counts as running while they run.
             message = self.send(ptr::null(), &mut || resume_unwind(Box::new(Unwound)));
         }
-        // SAFETY: nothing runs there any more, and the fiber is not used after this.
+        // SAFETY: nothing runs on the stack any more, and the fiber is not used after this.
         unsafe { ManuallyDrop::drop(&mut self.stack) };
         came_back(message);
     }
@@ -183,8 +185,8 @@ impl Drop for Fiber {
 /// The first and the last function on a fiber's stack.
 extern "C" fn main<F: FnOnce()>(body: *mut F, message: usize) -> ! {
     Left::never().back();
-    // SAFETY: `begin` has moved the body there by `prepare`, and this is the one switch that begins
-    // the fiber.
+    // SAFETY: `begin` has moved the body to `body` by `prepare`, and only one switch begins the
+    // fiber.
     let body = unsafe { body.read() };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         if message != GO_ON {
@@ -201,15 +203,15 @@ extern "C" fn main<F: FnOnce()>(body: *mut F, message: usize) -> ! {
     HERE.with(|here| {
         here.stack.set(here.resumer_stack.get());
         left_for_good(here.resumer_stack.get());
-        // SAFETY: the resumer was left there when it switched to a fiber. Nothing has gone on
-        // there, because this fiber runs instead. No switch comes back, so the cell that notes this
+        // SAFETY: the resumer was left at `resumer` when it switched to a fiber. Its stack has not
+        // gone on, because this fiber runs instead. No switch comes back, so the cell for this
         // stack's pointer need not live.
         unsafe { switch(&nowhere(), &here.resumer, message) };
     });
     abort()
 }
 
-/// Reads the message from a fiber. True if the fiber has ended.
+/// Reads the message from a fiber. Returns true if the fiber has ended.
 #[inline]
 fn came_back(message: usize) -> bool {
     if message > ENDED {
@@ -221,7 +223,8 @@ fn came_back(message: usize) -> bool {
 #[cold]
 fn go_on_panicking(message: usize) -> ! {
     let payload = ptr::with_exposed_provenance_mut::<Payload>(message);
-    // SAFETY: `main` made the pointer from such a box, and only this message carries it.
+    // SAFETY: `main` made the pointer from a box of this type, and only this message carries the
+    // pointer.
     resume_unwind(*unsafe { Box::from_raw(payload) })
 }
 
@@ -233,10 +236,11 @@ impl<T> InPlace<T> {
     ///
     /// # Safety
     ///
-    /// The place has room for it, and no other code uses it for as long as this lives.
+    /// The place has room for the value, and no other code uses the place as long as the result
+    /// lives.
     unsafe fn new(value: T, place: *mut T) -> Self {
-        // SAFETY: the caller promises that there is room for the value and that no other code uses
-        // it.
+        // SAFETY: the caller promises that the place has room for the value and that no other code
+        // uses the place.
         unsafe { place.write(value) };
         Self(place)
     }
@@ -303,7 +307,7 @@ mod tests {
         let fiber = Fiber::new(Stack::new(16 * 1024).unwrap(), || {
             let own = 0_u8;
             let sum = below(|| {
-                // More than the fiber's own stack has.
+                // Larger than the fiber's own stack.
                 let room = std::hint::black_box([1_u8; 256 * 1024]);
                 assert!((&raw const own).addr().abs_diff((&raw const room).addr()) > 16 * 1024);
                 below(|| room.iter().map(|&byte| usize::from(byte)).sum::<usize>())
@@ -330,9 +334,10 @@ mod tests {
                 Box::new(Fiber::new(stack(), move || {
                     for round in 0..2 {
                         order.borrow_mut().push((round, me));
-                        // The last fiber passes the processor to itself.
+                        // The last fiber names itself as the next fiber.
                         let next = fibers[(me + 1).min(2)].get();
-                        // SAFETY: the fiber is suspended or is this one, and it is in a box.
+                        // SAFETY: the next fiber is suspended or is the running fiber, and each
+                        // fiber is in a box.
                         unsafe { suspend_for(|| next) };
                     }
                 }))
@@ -341,7 +346,7 @@ mod tests {
         for (cell, fiber) in fibers.iter().zip(&all) {
             cell.set(Some(NonNull::from(&**fiber)));
         }
-        // The last one ends first, the others are still in their first round.
+        // The last fiber ends first; the others are still in their first round.
         assert!(all[0].resume());
         let expected = [(0, 0), (0, 1), (0, 2), (1, 2)];
         assert_eq!(*order.borrow(), expected);
@@ -384,7 +389,7 @@ mod tests {
     #[test]
     fn a_function_on_top_that_suspends_panics_and_is_not_gone_on_with() {
         let fiber = Fiber::new(stack(), || {
-            // The panic of the function is one of the fiber, which goes on after it.
+            // The panic of the function is a panic of the fiber, and the fiber goes on after it.
             assert!(catch_unwind(AssertUnwindSafe(suspend)).is_err());
             suspend();
         });
@@ -400,7 +405,7 @@ mod tests {
         assert_eq!(suspends(), 0, "the fiber has caught the panic and waits at its second place");
         assert!(catch_unwind(AssertUnwindSafe(suspends)).is_err(), "which catches nothing");
         assert!(HERE.with(|here| here.running.get().is_null()));
-        fiber.into_stack(); // It has ended, with the panic.
+        fiber.into_stack(); // The panic has ended the fiber.
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! AArch64, by its procedure call standard: x19 to x29, the low halves of v8 to v15 and the stack
-//! pointer are kept.
+//! AArch64, by its procedure call standard: a switch keeps x19 to x29, the low halves of v8 to v15
+//! and the stack pointer.
 //!
 //! ```text
 //!   left:    │ (free) │ where to go on │ x29 │ x19 ◀─ place
@@ -19,14 +19,14 @@ pub(super) fn first(main: usize) -> First {
     [0, 0, begin as *const () as usize, main]
 }
 
-/// Leaves the running stack and notes in `from` where. Goes on at the stack left at `to`, and hands
-/// `message` over. Returns the message of the switch that comes back. `from` and `to` may be the
-/// same.
+/// Leaves the running stack, and notes in `from` where the stack was left. Goes on at the stack
+/// left at `to`, and hands `message` over. Returns the message of the switch that comes back.
+/// `from` and `to` may be the same.
 ///
 /// # Safety
 ///
-/// `to` is where a stack was left or prepared, and nothing else goes on there. `from` is valid
-/// until a switch comes back.
+/// A stack was left or prepared at `to`, and no other code goes on there. `from` is valid until a
+/// switch comes back.
 #[inline(always)]
 pub(crate) unsafe fn switch(
     from: &Cell<StackPointer>,
@@ -34,8 +34,8 @@ pub(crate) unsafe fn switch(
     message: usize,
 ) -> usize {
     let handed;
-    // SAFETY: each register that is kept is stored, or said to be changed; so is all else that a
-    // call may change.
+    // SAFETY: each register that must be kept is stored, or declared as changed. Everything else
+    // that a call may change is declared too.
     unsafe {
         asm!(
             "adr x3, 2f",
@@ -85,11 +85,11 @@ extern "C" fn begin() {
     )
 }
 
-/// Calls `function` with `data` on another stack, below `place`. A panic must not come out of it.
+/// Calls `function` with `data` on another stack, below `place`. `function` must not panic.
 ///
 /// # Safety
 ///
-/// The stack was left there, and has room.
+/// The stack was left at `place`, and has room.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn call_on(
     data: *mut (),

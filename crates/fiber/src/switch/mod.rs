@@ -7,15 +7,15 @@
 //!   │ where to go on   │ ◀─ *from      │ where to go on   │  ─▶ jumped to      ◀─ *to, taken
 //! ```
 //!
-//! It goes from any stack to any other. A call and a return cannot do that. A waiting thread hands
-//! the processor to the next one, and the loop's stack sleeps. It is a jump, inlined into the
-//! function that waits. A processor predicts where a return leads from the calls before it. If the
-//! switch were a call or a return, the processor would predict one stack's returns from the other
-//! stack's calls. Each would cost twenty cycles. The target of a jump is predicted from the jumps
-//! before it.
+//! The switch goes from any stack to any other; a call and a return cannot. A waiting thread hands
+//! the processor to the next thread, and the loop's stack sleeps. The switch is a jump, inlined
+//! into the function that waits. A processor predicts the target of a return from the calls before
+//! it. If the switch were a call or a return, the processor would predict one stack's returns from
+//! the other stack's calls. Each return would cost twenty cycles. A processor predicts the target
+//! of a jump from the jumps before it.
 //!
-//! The compiler saves other registers itself, if it needs their values: to the compiler, the switch
-//! is a piece of assembly that changes all registers.
+//! To the compiler, the switch is a piece of assembly that changes all registers. So the compiler
+//! itself saves the values that it needs in other registers.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -35,18 +35,18 @@ compile_error!(
     "user-level threads are there for x86-64 and AArch64; crates/fiber/src/switch has a file for each"
 );
 
-/// Where a stack was left. Null when nothing is to go on there.
+/// The place where a stack was left. Null if the stack does not go on.
 pub(crate) type StackPointer = *mut u8;
 
 pub(crate) use processor::{call_on, switch};
 
-/// Lays out a stack below `base`, which is a multiple of 16, and moves `data` there. The first
-/// switch to the stack then calls `main` with the address of `data` and the message of the switch.
+/// Lays out a stack below `base`, a multiple of 16, and moves `data` to it. The first switch to the
+/// stack then calls `main` with the address of `data` and the message of the switch.
 ///
 /// # Safety
 ///
-/// There are [`room_for`] as many bytes of memory below `base`, and no other code uses them. `main`
-/// must drop `data`; otherwise nothing drops it.
+/// Below `base` there are as many bytes of memory as [`room_for`] says, and no other code uses
+/// them. Only `main` can drop `data`.
 pub(crate) unsafe fn prepare<D>(
     base: usize,
     data: D,
@@ -56,8 +56,8 @@ pub(crate) unsafe fn prepare<D>(
     let words = processor::first(main as *const () as usize);
     let left_at: StackPointer = ptr::with_exposed_provenance_mut(data_at - size_of_val(&words));
     // SAFETY: the data and the words below it take at most `room_for` bytes. The caller promises
-    // that these bytes are there and in no other use. The data has the alignment of its type, and
-    // the words lie at a multiple of 16.
+    // that these bytes exist and that no other code uses them. The data has the alignment of its
+    // type, and the words lie at a multiple of 16.
     unsafe {
         ptr::with_exposed_provenance_mut::<D>(data_at).write(data);
         ptr::write(left_at.cast(), words);

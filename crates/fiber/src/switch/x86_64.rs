@@ -1,4 +1,4 @@
-//! x86-64, by the System V ABI: rbx, rbp, r12 to r15 and the stack pointer are kept.
+//! x86-64, by the System V ABI: a switch keeps rbx, rbp, r12 to r15 and the stack pointer.
 //!
 //! ```text
 //!   left:    │ rbx │ rbp │ where to go on ◀─ place
@@ -18,14 +18,14 @@ pub(super) fn first(main: usize) -> First {
     [begin as *const () as usize, main]
 }
 
-/// Leaves the running stack and notes in `from` where. Goes on at the stack left at `to`, and hands
-/// `message` over. Returns the message of the switch that comes back. `from` and `to` may be the
-/// same.
+/// Leaves the running stack, and notes in `from` where the stack was left. Goes on at the stack
+/// left at `to`, and hands `message` over. Returns the message of the switch that comes back.
+/// `from` and `to` may be the same.
 ///
 /// # Safety
 ///
-/// `to` is where a stack was left or prepared, and nothing else goes on there. `from` is valid
-/// until a switch comes back.
+/// A stack was left or prepared at `to`, and no other code goes on there. `from` is valid until a
+/// switch comes back.
 #[inline(always)]
 pub(crate) unsafe fn switch(
     from: &Cell<StackPointer>,
@@ -33,8 +33,8 @@ pub(crate) unsafe fn switch(
     message: usize,
 ) -> usize {
     let handed;
-    // SAFETY: each register that is kept is pushed, or said to be changed; so is all else that a
-    // call may change.
+    // SAFETY: each register that must be kept is pushed, or declared as changed. Everything else
+    // that a call may change is declared too.
     unsafe {
         asm!(
             "push rbx",
@@ -75,11 +75,11 @@ extern "C" fn begin() {
     )
 }
 
-/// Calls `function` with `data` on another stack, below `place`. A panic must not come out of it.
+/// Calls `function` with `data` on another stack, below `place`. `function` must not panic.
 ///
 /// # Safety
 ///
-/// The stack was left there, and has room.
+/// The stack was left at `place`, and has room.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn call_on(
     data: *mut (),

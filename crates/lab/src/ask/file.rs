@@ -94,6 +94,12 @@ pub struct Problem {
 }
 
 impl Entry {
+    /// An experiment of a plan that no file describes.
+    pub(super) fn made(name: &str, settings: Settings) -> Self {
+        let position = Position { line: 1, column: 1 };
+        Self { name: name.to_owned(), settings, position, positions: BTreeMap::new() }
+    }
+
     /// Turns a misfit of this experiment into a problem with a position.
     pub fn problem(&self, misfit: &Misfit) -> Problem {
         let position = self.positions.get(misfit.key).copied().unwrap_or(self.position);

@@ -4,7 +4,7 @@
 //!   file ─▶ settings ─▶ resolve ─▶ an experiment    clients, peer, variant: parts of settings
 //!   flags ────┘            └─▶ timing, budget: how long its parts are
 //!                                                   values: what a value may be
-//!   thresholds: when a load fails
+//!   thresholds: when a load fails              what_ifs: a plan around a recording
 //! ```
 
 pub mod budget;
@@ -21,3 +21,4 @@ pub mod thresholds;
 pub mod timing;
 mod values;
 pub mod variant;
+pub mod what_ifs;

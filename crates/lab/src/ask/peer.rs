@@ -169,10 +169,7 @@ fn nonsense(peer: &Peer) -> Option<(&'static str, &'static str)> {
         ));
     }
     if peer.ready.is_some() && !peer.ask.is_empty() {
-        return Some((
-            "ask",
-            "it is known by what it writes when it listens: leave out one of the two",
-        ));
+        return Some(("ask", "`ready` and `ask` exclude each other: leave out one of the two"));
     }
     None
 }

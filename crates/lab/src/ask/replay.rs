@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use duality_load::Pattern;
+use duality_load::{Cut, Pattern};
 use duality_trace::{Trace, file};
 
 use super::settings::{Misfit, Settings};
@@ -33,6 +33,8 @@ pub(super) fn of(settings: &Settings, behaviour: &Behaviour) -> Result<Option<Re
             ("users", settings.users.is_some()),
             ("speed", settings.speed.is_some()),
             ("at", settings.at.is_some()),
+            ("bunch", settings.bunch.is_some()),
+            ("client-rate", settings.client_rate.is_some()),
             ("trace", behaviour.pattern == Pattern::Trace),
         ];
         return match said.into_iter().find(|(_, is_said)| *is_said) {
@@ -55,8 +57,15 @@ pub(super) fn of(settings: &Settings, behaviour: &Behaviour) -> Result<Option<Re
     let trace = read_trace(path).map_err(|problem| Misfit::new("trace", problem))?;
     let at = settings.at.as_deref().map(parse_place).transpose();
     let at = at.map_err(|problem| Misfit::new("at", problem))?;
-    let speed = settings.speed.unwrap_or(1.0);
-    let replay = Replay::new(trace, path, speed, at, behaviour.keep_alive);
+    let cut = Cut {
+        speed: settings.speed.unwrap_or(1.0),
+        at,
+        keep_alive: behaviour.keep_alive,
+        bunch: settings.bunch.unwrap_or(1),
+        client_rate: settings.client_rate,
+        ..Cut::of(Duration::ZERO)
+    };
+    let replay = Replay::new(trace, path, cut);
     if settings.root.is_some() {
         return Ok(Some(replay));
     }

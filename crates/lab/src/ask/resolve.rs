@@ -311,7 +311,7 @@ fn processors(settings: &Settings) -> Result<(Vec<usize>, Vec<usize>), Misfit> {
             let all = all.join(", ");
             return Err(Misfit::new(
                 key,
-                format!("no processor {absent} to be had: choose of {all}"),
+                format!("processor {absent} is not available: choose from {all}"),
             ));
         }
     }
@@ -488,6 +488,7 @@ mod tests {
                     looks_at_all: false,
                     processes: false,
                     beside_others: !is_loop,
+                    holds: Some(if is_loop { 500 } else { 10 }),
                     foreign: None,
                 },
                 unavailable: None,

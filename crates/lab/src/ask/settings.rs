@@ -295,6 +295,10 @@ settings! {
         "number", "1", "How many times as fast the recording is replayed";
     "at" at: String, Load, values::place,
         "text", "anywhere", "The place in the recording: busiest, median, or a time such as 90s";
+    "bunch" bunch: usize, Load, values::bunch,
+        "whole number", "1", "How many users of the recording come at the same time: a what-if";
+    "client-rate" client_rate: u64, Load, values::client_rate,
+        "bytes a second", "as recorded", "How fast each client takes its replies at most: a what-if";
     "idle" idle: usize, Load, values::connections,
         "whole number", "0", "Further connections that make one request and then rest in silence";
     "slow-readers" slow_readers: usize, Load, values::connections,

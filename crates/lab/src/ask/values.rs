@@ -110,6 +110,22 @@ pub(super) fn speed(speed: &f64) -> Checked {
     }
 }
 
+/// How many users come at the same time.
+pub(super) fn bunch(users: &usize) -> Checked {
+    match (1..=1_000_000).contains(users) {
+        true => Ok(()),
+        false => Err("a bunch has 1 to 1000000 users, and 1 is as recorded".to_owned()),
+    }
+}
+
+/// Bytes a second that a client takes.
+pub(super) fn client_rate(rate: &u64) -> Checked {
+    match rate {
+        0 => Err("a client takes at least 1 byte a second".to_owned()),
+        _ => Ok(()),
+    }
+}
+
 /// Numbers of connections without repetition.
 pub(super) fn concurrency(counts: &[usize]) -> Checked {
     distinct(counts)?;

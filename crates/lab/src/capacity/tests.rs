@@ -126,6 +126,7 @@ fn architecture(footprint: Footprint) -> Architecture {
             looks_at_all: false,
             processes: footprint.processes > 0,
             beside_others: true,
+            holds: None,
             foreign: None,
         },
         unavailable: None,

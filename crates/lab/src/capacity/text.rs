@@ -146,8 +146,8 @@ pub(super) fn notes(capacity: &Capacity) -> Vec<String> {
     let is_assumed = |one: &&Subject| one.memory.as_ref().is_ok_and(|memory| !memory.is_open_known);
     if subjects.iter().any(|one| is_assumed(&one)) {
         notes.push(
-            "These results do not say how many connections servers had open. Memory is as if each \
-             had as many as it accepts."
+            "These results do not say how many connections servers had open. Memory assumes that \
+             each had as many as it accepts."
                 .to_owned(),
         );
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use duality_load::{At, Cut, Piece, write_files};
+use duality_load::{Cut, Piece, write_files};
 use duality_trace::Trace;
 use tempfile::TempDir;
 
@@ -28,24 +28,18 @@ const FEWEST: f64 = 20.0;
 pub struct Replay {
     trace: Arc<Trace>,
     name: String,
-    speed: f64,
-    at: Option<At>,
-    keep_alive: bool,
+    /// The cut of each piece, but for its users, its length and its seed.
+    cut: Cut,
     /// The folder of the files that stand for its pages. `None` if the servers have pages.
     files: Option<Arc<TempDir>>,
 }
 
 impl Replay {
-    /// The recording `trace`, called `name`.
-    pub fn new(
-        trace: Arc<Trace>,
-        name: &Path,
-        speed: f64,
-        at: Option<At>,
-        keep_alive: bool,
-    ) -> Self {
+    /// The recording `trace`, called `name`. Pieces are cut as `cut` says, but for the users, the
+    /// length and the seed.
+    pub fn new(trace: Arc<Trace>, name: &Path, cut: Cut) -> Self {
         let name = name.display().to_string();
-        Self { trace, name, speed, at, keep_alive, files: None }
+        Self { trace, name, cut, files: None }
     }
 
     /// Writes the files that stand for its pages, if the recording has no paths.
@@ -73,8 +67,7 @@ impl Replay {
         for part in salt {
             random = SplitMix64::new(random.next() ^ part);
         }
-        let Self { speed, at, keep_alive, .. } = *self;
-        let cut = Cut { users, speed, at, seed: random.next(), length, keep_alive };
+        let cut = Cut { users, length, seed: random.next(), ..self.cut };
         Arc::new(Piece::cut(&self.trace, &cut))
     }
 
@@ -118,8 +111,10 @@ impl Replay {
         Recording {
             trace: self.name.clone(),
             checksum: trace.head.checksum.clone(),
-            speed: self.speed,
-            at: self.at.map(|at| at.to_string()),
+            speed: self.cut.speed,
+            bunch: (self.cut.bunch > 1).then_some(self.cut.bunch),
+            client_rate: self.cut.client_rate,
+            at: self.cut.at.map(|at| at.to_string()),
             source: trace.head.source.clone(),
             seconds,
             requests: trace.requests(),
@@ -159,7 +154,7 @@ mod tests {
         let head =
             Head { length: Duration::from_secs(seconds), classes: vec![class], ..Head::default() };
         let trace = Trace::new(head, connections.collect());
-        Replay::new(Arc::new(trace), Path::new("my.trace"), 1.0, None, true)
+        Replay::new(Arc::new(trace), Path::new("my.trace"), Cut::of(Duration::ZERO))
     }
 
     #[test]

@@ -184,7 +184,8 @@ fn measured(report: Report, opened: Counters, closed: Counters, pinned: bool) ->
         // Where there is no processor to set apart, the two sides take turns, and the measurement
         // includes that.
         invalid.remove(Report::STARVED);
-        let told = "Server and load generator shared processors: this machine has too few.";
+        let told = "Server and load generator shared processors: this machine has too few \
+            processors.";
         warnings.push(Warning::new(WarningKind::SharedProcessors, told));
     }
     Measured {

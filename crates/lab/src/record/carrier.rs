@@ -18,6 +18,10 @@ pub struct Carrier {
     /// Whether kernel threads of the server wait side by side, so that another thread may run while
     /// one waits.
     pub beside_others: bool,
+    /// The most connections that the architecture holds at a time: its workers, or a limit. `None`
+    /// in older results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<usize>,
     /// The foreign runtime that takes part, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<Foreign>,
@@ -77,6 +81,7 @@ impl Carrier {
             looks_at_all: false,
             processes: false,
             beside_others: true,
+            holds: None,
             foreign: None,
         };
         let on = |world: World, poller: &str| Self {

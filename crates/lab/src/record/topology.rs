@@ -80,7 +80,7 @@ impl FromStr for Placement {
         let known = Role::ALL.into_iter().find(|known| known.name() == role);
         let role = known.ok_or_else(|| {
             let names = Role::ALL.map(Role::name).join(", ");
-            format!("`{role}` is no role: choose of {names}")
+            format!("`{role}` is no role: choose from {names}")
         })?;
         // A user's name may stand before the host, as in me@web1. An address has no such prefix.
         let (host, address) = match place.rsplit_once('@') {
@@ -212,7 +212,7 @@ mod tests {
         }
         for (text, told) in [
             ("web1", "has no role"),
-            ("client=web1", "choose of server, balancer, store, load"),
+            ("client=web1", "choose from server, balancer, store, load"),
             ("server=", "is no name of a host"),
             ("server=-oProxyCommand=x", "is no name of a host"),
             ("server=a;b", "is no name of a host"),

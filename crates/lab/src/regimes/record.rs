@@ -269,7 +269,7 @@ pub fn read(directory: &Path) -> Result<(Heading, Vec<Cell>), String> {
     let heading: Heading = serde_json::from_str(first).map_err(|error| wrong(0, error))?;
     if !(1..=VERSION).contains(&heading.version) {
         return Err(format!(
-            "{}: it is of version {}, and this program reads up to {VERSION}: use a newer one",
+            "{}: it is of version {}, and this program reads up to {VERSION}: use a newer program",
             path.display(),
             heading.version
         ));

@@ -167,7 +167,7 @@ fn kept(summary: &Summary<'_>, heaviest: &str) -> Vec<String> {
     let told = [
         ("Within 5 % of their own best rate there", holds),
         ("These fall below it", falls),
-        ("Whether these do is not known", unsure),
+        ("It is not known whether these do", unsure),
     ];
     let told = told.into_iter().filter(|(_, names)| !names.is_empty());
     told.map(|(what, names)| format!("{what}: {}.", names.join(", "))).collect()

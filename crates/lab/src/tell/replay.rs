@@ -25,6 +25,10 @@ pub struct Headroom {
     pub share_as_recorded: f64,
     /// The multiple of the users that takes one whole processor.
     pub users_of_a_processor: f64,
+    /// The multiple of the users that has as many connections open as the subject holds at a time,
+    /// and that number of connections. `None` without such a limit below a whole processor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<(f64, usize)>,
     /// The smallest measured multiple of users at which the subject lacked something, and the lack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lack: Option<(usize, String)>,
@@ -38,12 +42,14 @@ pub fn headroom(heading: &Heading, summary: &Summary) -> Vec<Headroom> {
             // The costs of a server that leaves requests unanswered mislead.
             row.medians().is_some_and(|medians| !medians.starved)
         });
-        let lack = summary.of_subject(name).find_map(|row| Some((row.concurrency, lack(row)?)));
+        let mut rows = summary.of_subject(name);
+        let lack = rows.find_map(|row| Some((row.concurrency, lack(summary, row)?)));
         let most = measured.max_by_key(|row| row.concurrency).and_then(Row::medians);
         let Some(medians) = most else {
             let (share_as_recorded, users_of_a_processor) = (0.0, 0.0);
             let subject = name.clone();
-            let none = Headroom { subject, share_as_recorded, users_of_a_processor, lack };
+            let held = None;
+            let none = Headroom { subject, share_as_recorded, users_of_a_processor, held, lack };
             return Some(none).filter(|none| none.lack.is_some());
         };
         let share = medians.cpu_us * recording.rate(1) / 1e6;
@@ -51,6 +57,8 @@ pub fn headroom(heading: &Heading, summary: &Summary) -> Vec<Headroom> {
             subject: name.clone(),
             share_as_recorded: share,
             users_of_a_processor: 1.0 / share.max(1e-12),
+            held: held(heading, recording, name)
+                .filter(|(users, _)| *users < 1.0 / share.max(1e-12)),
             lack,
         })
     };
@@ -59,15 +67,30 @@ pub fn headroom(heading: &Heading, summary: &Summary) -> Vec<Headroom> {
     all
 }
 
-/// The lack of a subject with this many users, if there was one.
-fn lack(row: &Row) -> Option<String> {
+/// The multiple of the users at which a subject holds no more connections, and the connections.
+fn held(heading: &Heading, recording: &Recording, name: &str) -> Option<(f64, usize)> {
+    let holds = heading.design.carrier(name)?.holds?;
+    // A server may answer a connection that does not stay, and take the next.
+    let stay = heading.design.keep_alive && recording.open > 0.0;
+    stay.then(|| (holds as f64 / recording.open, holds))
+}
+
+/// The lack of a subject with this many users, if there was one. Lacks are unanswered requests, a
+/// failure, and a limit that was broken for sure.
+fn lack(summary: &Summary, row: &Row) -> Option<String> {
+    let broken = row.medians().and_then(|medians| {
+        let checks = summary.checks(medians);
+        checks.into_iter().find(|check| !check.kept && check.sure)
+    });
     match &row.figures {
         Figures::Measured(medians) if medians.starved => Some(format!(
             "it answered {:.0} % of the requests",
             100.0 * medians.answered.unwrap_or(0.0)
         )),
         Figures::Missing { what: "failed", reason } => Some(reason.clone()),
-        _ => None,
+        _ => {
+            broken.map(|check| format!("{} was {}, not {}", check.of, check.measured, check.limit))
+        }
     }
 }
 
@@ -91,8 +114,8 @@ pub(super) fn first_sentence(heading: &Heading, headroom: &[Headroom]) -> Option
         _ => (by_cost, "where the dearest takes a tenth of a processor".to_owned()),
     };
     Some(format!(
-        "At your traffic ({} requests/s) it does not matter: each takes under {} of a processor. It \
-         begins to matter at about {} times your traffic, {why}.",
+        "At your traffic ({} requests/s) any choice will do: each architecture takes under {} of \
+         a processor. The choice begins to matter at about {} times your traffic, {why}.",
         small(recording.rate(1)),
         percent(dearest),
         grouped(rounded(at)),
@@ -175,6 +198,14 @@ impl Headroom {
             0.0 => "not known".to_owned(),
             users => format!("about {}", grouped(rounded(users))),
         };
+        let room = match self.held {
+            None => room,
+            Some((users, connections)) => format!(
+                "{room}; its {} connections at a time are held by about {}",
+                grouped(connections as f64),
+                grouped(rounded(users))
+            ),
+        };
         match &self.lack {
             None => room,
             Some((users, why)) => format!("{room}; at {} {why}", grouped(*users as f64)),
@@ -212,6 +243,12 @@ pub(super) fn figures(recording: &Recording) -> Vec<(&'static str, String)> {
     }
     if (recording.speed - 1.0).abs() > f64::EPSILON {
         figures.push(("speed", format!("{} times as fast", recording.speed)));
+    }
+    if let Some(bunch) = recording.bunch {
+        figures.push(("burstier", format!("{bunch} users come at the same time")));
+    }
+    if let Some(rate) = recording.client_rate {
+        figures.push(("clients", format!("take at most {}/s", bytes(rate as f64))));
     }
     figures
 }

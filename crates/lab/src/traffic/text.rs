@@ -29,7 +29,7 @@ impl Summary {
         self.distributions(&mut text);
         self.kinds(&mut text);
         if !self.inferred.is_empty() {
-            text.push_str("\nInferred, since the source does not tell it:\n");
+            text.push_str("\nInferred, because the source does not tell it:\n");
             for inferred in &self.inferred {
                 let line = format!("{}: {} ({})", inferred.what, inferred.value, inferred.why);
                 text.push_str(&paragraph("  ", &line));

@@ -24,6 +24,7 @@ impl Trial<'_> {
             blocks: self.costs.len(),
             measured: self.measured(),
             standings: self.standings(),
+            out: self.all_out(),
         };
         self.tell(Event::Decided(Box::new(verdict)));
         let Some(serving) = serving.filter(|_| stays) else { return Ok(()) };
@@ -42,6 +43,14 @@ impl Trial<'_> {
             }
         }
         Ok(())
+    }
+
+    fn all_out(&self) -> Vec<String> {
+        let places = 0..self.candidates.len();
+        places
+            .filter(|place| !self.candidates[*place].is_in())
+            .map(|place| self.name(place))
+            .collect()
     }
 
     /// Ends the trial: no new connection begins, and all existing ones are answered.

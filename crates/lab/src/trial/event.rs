@@ -239,6 +239,15 @@ pub struct Verdict {
     pub measured: BTreeMap<String, Measured>,
     /// The standings of the remaining candidates, the best first.
     pub standings: Vec<Standing>,
+    /// The candidates that took no more connections when the comparison ended.
+    pub out: Vec<String>,
+}
+
+impl Verdict {
+    /// Whether no connection reached any candidate.
+    pub(super) fn nothing_came(&self) -> bool {
+        self.measured.values().all(|one| one.requests + one.failed + one.refused == 0)
+    }
 }
 
 /// The end of the comparison.

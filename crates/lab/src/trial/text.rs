@@ -125,6 +125,12 @@ pub(super) fn sentence(verdict: &Verdict) -> String {
         }
         Finding::Level { candidates } => format!("{} are level", listed(candidates)),
         Finding::LastOne { candidate } => format!("{candidate} is the only one left"),
+        Finding::OutOfTime if verdict.nothing_came() => {
+            "the budget is spent, and no request came".to_owned()
+        }
+        Finding::Interrupted if verdict.nothing_came() => {
+            "interrupted before any request came".to_owned()
+        }
         Finding::OutOfTime => "the budget is spent, and nothing is sure".to_owned(),
         Finding::Interrupted => "interrupted, and nothing is sure".to_owned(),
     };
@@ -151,13 +157,15 @@ pub fn summary(verdict: &Verdict) -> String {
                 let Standing { excess, interval, .. } = verdict.standings[place];
                 format!("{:+.0} % {}", 100.0 * excess, ends(interval))
             }
-            None => "out".to_owned(),
+            None if verdict.out.contains(name) => "out".to_owned(),
+            // Too few blocks counted to compare it.
+            None => "–".to_owned(),
         };
         let _ = writeln!(
             text,
             "{name:width$}  {:>11}  {:>9}  {:>7}  {:>9}  {above}",
             grouped(one.requests as f64),
-            duration(one.cost().unwrap_or(0.0)),
+            one.cost().map_or("–".to_owned(), duration),
             grouped((one.failed + one.refused) as f64),
             one.p99_us.map_or("–".to_owned(), |time| format!("≤ {}", duration(time))),
         );
@@ -194,6 +202,7 @@ mod tests {
                     interval: Some(Interval { low: 0.12, high: 0.51 }),
                 },
             ],
+            out: Vec::new(),
         }
     }
 
@@ -204,6 +213,36 @@ mod tests {
         assert!(text.starts_with(begin), "{text}");
         assert!(text.contains("+30 % (12 to 51 %)"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn a_trial_without_traffic_says_so_and_takes_no_candidate_for_out() {
+        let mut silent = verdict();
+        silent.standings.clear();
+        silent.measured.values_mut().for_each(|one| *one = Measured::default());
+        for (finding, told) in [
+            (
+                Finding::OutOfTime,
+                "the budget is spent, and no request came; epoll goes on serving.",
+            ),
+            (Finding::Interrupted, "interrupted before any request came; epoll goes on serving."),
+        ] {
+            silent.finding = finding;
+            let text = summary(&silent);
+            assert!(text.starts_with(told), "{text}");
+            assert!(!text.contains(" out"), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_a_candidate_that_takes_no_more_connections_is_shown_as_out() {
+        let mut verdict = verdict();
+        verdict.standings.clear();
+        verdict.out = vec!["threads".to_owned()];
+        let text = summary(&verdict);
+        let row = |name| text.lines().rfind(|line| line.starts_with(name)).unwrap();
+        assert!(row("threads").ends_with("  out"), "{text}");
+        assert!(row("epoll  ").ends_with("  –"), "{text}");
     }
 
     #[test]

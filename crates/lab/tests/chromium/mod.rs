@@ -1,5 +1,5 @@
-//! Chromium, led over its DevTools protocol: what a person does with a page, with real keys and a
-//! real viewport.
+//! Chromium under its DevTools protocol. The tests use a page as a person does, with real keys and
+//! a real viewport.
 //!
 //! The protocol is spoken over a pair of pipes (`--remote-debugging-pipe`), as JSON ended by a NUL.
 //! The shell puts them where Chromium expects them, at descriptors 3 and 4.
@@ -21,14 +21,14 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Opens a file, and waits until its scripts have run; none where there is no Chromium.
+    /// Opens a file, and waits until its scripts have run. `None` without Chromium.
     pub(crate) fn open(file: &Path, profile: &Path, width: u32) -> Option<Self> {
         if !is_installed() {
             let why = "no chromium on PATH (cargo xtask test installs it)";
             let _ = writeln!(std::io::stderr(), "skipped: {why}");
             return None;
         }
-        // Whatever goes wrong, it is over after a while.
+        // timeout(1) ends Chromium after a while, whatever goes wrong.
         let mut chromium = Command::new("sh")
             .args(["-c", r#"exec timeout 120 "$@" 3<&0 4>&1 >/dev/null"#, "sh", "chromium"])
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"])
@@ -54,19 +54,19 @@ impl Page {
         Some(page)
     }
 
-    /// Loads what is at an address, until it is there.
+    /// Loads an address, and waits until the page is loaded.
     pub(crate) fn go(&mut self, address: &str) {
         self.ask("Page.navigate", &json!({"url": address}));
         while self.read()["method"] != "Page.loadEventFired" {}
     }
 
-    /// Whether the system that the browser believes in is dark.
+    /// Sets whether the browser sees a dark system.
     pub(crate) fn prefer(&mut self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.ask("Emulation.setEmulatedMedia", &json!({"features": features}));
     }
 
-    /// The value of an expression; of a promise, what it comes to.
+    /// The value of an expression. For a promise, the value that it resolves to.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let asked = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
         let reply = self.ask("Runtime.evaluate", &asked);
@@ -109,7 +109,7 @@ impl Page {
         }
     }
 
-    /// What the browser says next, be it a reply or an event.
+    /// The browser's next message: a reply or an event.
     fn read(&mut self) -> Value {
         let mut message = Vec::new();
         self.replies.read_until(0, &mut message).unwrap();

@@ -14,7 +14,7 @@ use duality_lab::tell::summary::Summary;
 
 use crate::fixtures;
 
-/// What a subject is like at a number of connections.
+/// The properties of a subject at a number of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Processor time for a request, in microseconds.
@@ -24,7 +24,7 @@ pub(crate) struct Shape {
     pub(crate) rate: f64,
 }
 
-/// A server that takes so much for a request, beside a client that takes 10 µs, with both all but
+/// A server that takes this time for a request, beside a client that takes 10 µs, with both nearly
 /// busy.
 pub(crate) fn busy(server_us: f64) -> Shape {
     Shape { server_us, client_us: 10.0, rate: 0.95e6 / server_us.max(10.0) }
@@ -197,17 +197,17 @@ impl Trial {
     }
 }
 
-/// What is recommended.
+/// The recommended subject.
 pub(crate) fn said(trial: &Trial) -> Recommendation {
     recommend(&trial.summary(), &trial.heading, &trial.records)
 }
 
-/// All that is said, in order.
+/// All sentences, in order.
 pub(crate) fn text(recommendation: &Recommendation) -> Vec<&str> {
     recommendation.all_sentences().map(String::as_str).collect()
 }
 
-/// Whether a sentence begins and ends so; what is between has figures that chance makes.
+/// Whether a sentence has this beginning and this end. The text between has random figures.
 pub(crate) fn says(recommendation: &Recommendation, begin: &str, end: &str) -> bool {
     text(recommendation).iter().any(|told| told.starts_with(begin) && told.ends_with(end))
 }
@@ -217,7 +217,7 @@ pub(crate) fn clear(name: &str, _: usize) -> Shape {
     busy(if name == "epoll" { 12.0 } else { 15.0 })
 }
 
-/// A machine that does nothing else.
+/// An idle machine.
 pub(crate) fn quiet() -> Disturbance {
     let processor = |cpu| Processor {
         host: None,

@@ -50,9 +50,9 @@ impl Protocol for Matches {
                 "in a game a request waits for the other player's: only --pattern closed can load it",
             )
         } else if options.connections % 2 == 1 {
-            Some("game needs an even number of connections, for they play in pairs")
+            Some("game needs an even number of connections, because clients play in pairs")
         } else if matches!(options.stop, Stop::Requests(number) if number % 2 == 1) {
-            Some("game needs an even number of requests, for both players make one")
+            Some("game needs an even number of requests, because both players make one")
         } else {
             None
         }

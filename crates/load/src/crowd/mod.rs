@@ -82,8 +82,9 @@ impl Crowd {
             Some("slow clients that rest for 0 s are not slow: give a longer rest")
         } else if target.question().is_none() {
             Some(
-                "no crowd can be added to chat and game, where everyone is in company, or to time, which ends \
-                 each connection itself: leave out --idle, --slow-readers and --slow-senders",
+                "chat and game have no crowd, because each member needs others, and time has \
+                 none, because it ends each connection itself: leave out --idle, --slow-readers \
+                 and --slow-senders",
             )
         } else {
             None

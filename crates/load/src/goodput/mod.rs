@@ -383,11 +383,13 @@ impl Goodput {
         let (name, needed) = (slo.percentile.name(), slo.percentile.requests());
         probe.too_few.then(|| {
             format!(
-                "The {name} of the result is that of {} requests, and chance decides on it: {needed} tell it. Measure for \
+                "The {name} of the result rests on {} requests, so chance decides on it: at least \
+                 {needed} are needed. Measure for \
                  longer: -d {:.0}s.",
                 probe.requests,
                 // The last window is three times this length.
-                (report.window_seconds * needed as f64 / probe.requests.max(1) as f64
+                (report.window_seconds * needed as f64
+                    / probe.requests.max(1) as f64
                     / f64::from(LONGER))
                 .ceil()
             )

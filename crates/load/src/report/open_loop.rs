@@ -131,12 +131,12 @@ impl OpenLoop {
         let share = 100.0 * report.client_cpu_share;
         if report.client_was_limit && report.client_cpu_share > BUSY_CLIENT {
             format!(
-                "The generator was the limit: it used {share:.0} % of its core, and the server may well be \
-                 able to do more than this."
+                "The generator was the limit: it used {share:.0} % of its core, and the server \
+                 may well be able to do more."
             )
         } else if report.client_was_limit {
-            "The generator was the limit: most of what was measured is its own lag, and the server may well \
-             be faster than this."
+            "The generator was the limit: the figures are mostly its own lag, and the server may \
+             well be faster."
                 .to_owned()
         } else if self.fell_short(report) {
             format!(

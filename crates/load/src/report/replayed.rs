@@ -13,6 +13,12 @@ impl Replayed {
         if (self.speed - 1.0).abs() > f64::EPSILON {
             text += &format!(", {} times as fast", self.speed);
         }
+        if let Some(bunch) = self.bunch {
+            text += &format!(", {bunch} at the same time");
+        }
+        if let Some(rate) = self.client_rate {
+            text += &format!(", each client at most {rate} bytes/s");
+        }
         match &self.at {
             Some(at) => text + &format!(", at {at}"),
             None => text,

@@ -73,8 +73,12 @@ impl Report {
     /// The warning that the server went away.
     pub(super) fn departure(&self) -> Option<String> {
         let went = self.how_it_went().replacen("the", "The", 1);
-        self.server_went_away()
-            .then(|| format!("{went}. The figures tell mostly of the time when it was there."))
+        self.server_went_away().then(|| {
+            format!(
+                "{went}. The figures are mostly of the time when the server was \
+                there."
+            )
+        })
     }
 
     /// The warning that the server stood still.
@@ -89,7 +93,7 @@ impl Report {
         (is_told && self.requests > 0 && !self.server_went_away()).then(|| {
             format!(
                 "The server stood still: for {} no reply came to any of the {} connections, and requests were waiting. What \
-                 stopped it? The latencies tell of it only once for each connection.",
+                 stopped it? The latencies show the stop only once for each connection.",
                 duration(silence.as_secs_f64() * 1e6),
                 self.connections
             )

@@ -136,8 +136,8 @@ impl Report {
             open.verdict(self)
         } else if self.client_was_limit {
             format!(
-                "The client was the limit: it used {share:.0} % of its core, and the server may well be able \
-                 to do more than this."
+                "The client was the limit: it used {share:.0} % of its core, and the server may \
+                 well be able to do more."
             )
         } else if self.measured_load < UNUSED_LOAD * self.offered() as f64 {
             format!(

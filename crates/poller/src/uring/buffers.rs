@@ -8,8 +8,8 @@
 //!             └──────────── a task has copied its bytes out
 //! ```
 //!
-//! The ring is first in, first out, so all buffers in it pass through the caches one after the
-//! other. So there are few at first. More are added when these run out.
+//! The ring is first in, first out, so all its buffers pass through the caches in turn. So there
+//! are few buffers at first. The poller adds more when they run out.
 
 use std::ffi::c_void;
 use std::io;
@@ -36,15 +36,15 @@ pub(super) struct Buffers {
     provided: u16,
     /// The content of each buffer.
     contents: Vec<Content>,
-    /// How many are ours.
+    /// How many buffers the kernel has handed over.
     held: u16,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Content {
-    /// Bytes; 0 while it is the kernel's.
+    /// The number of bytes; 0 while the kernel has the buffer.
     length: u16,
-    /// The buffer after it in its chain, if it is not the last.
+    /// The next buffer in the chain, if there is one.
     next: u16,
 }
 
@@ -97,8 +97,8 @@ impl Buffers {
         self.held += 1;
     }
 
-    /// Moves bytes out of the chain, as many as there are or as `target` has room for, and gives
-    /// empty buffers back to the kernel.
+    /// Moves bytes from the chain to `target`, as many as fit, and gives empty buffers back to the
+    /// kernel.
     pub(super) fn read(&mut self, chain: &mut Chain, target: &mut [MaybeUninit<u8>]) -> usize {
         let mut filled = 0;
         while chain.count > 0 && filled < target.len() {
@@ -129,7 +129,7 @@ impl Buffers {
         self.held < self.provided
     }
 
-    /// Puts more buffers into circulation, after the present ones ran out.
+    /// Puts more buffers into circulation, after the kernel's ran out.
     pub(super) fn grow(&mut self) {
         self.provide(self.provided.saturating_mul(2).min(MOST));
     }
@@ -149,7 +149,7 @@ impl Buffers {
         let length = usize::from(self.contents[usize::from(number)].length);
         assert!(length <= SIZE, "the kernel wrote no more than there was room for");
         // SAFETY: the buffer lies within the mapping. All of it is initialized, since the mapping
-        // began as zeroes. A buffer with a length is ours; nothing writes to it.
+        // began as zeroes. The kernel does not write to a buffer that has a length.
         unsafe {
             let start = self.memory.start.add(usize::from(number) * SIZE);
             std::slice::from_raw_parts(start.as_ptr(), length)
@@ -165,10 +165,11 @@ impl Buffers {
 
     fn push(&mut self, number: u16) {
         let ring = self.ring.start.cast::<BufRingEntry>();
-        // SAFETY: the index is masked to the ring's entries, which are all within the mapping. The
-        // place at the tail is ours. There are as many places as buffers, so the kernel has taken
-        // the place's former entry. The tail lies in the first entry, in a field that the others
-        // leave alone (io_uring_register(2)), and is aligned; only this thread writes it.
+        // SAFETY: the index is masked to the ring's entries, which are all within the mapping. This
+        // thread owns the place at the tail. There are as many places as buffers, so the kernel has
+        // taken the place's former entry. The tail lies in the first entry, in a field that the
+        // other entries do not use (io_uring_register(2)). The tail is aligned, and only this
+        // thread writes it.
         unsafe {
             let place = ring.add(usize::from(self.tail & (MOST - 1))).as_mut();
             place.set_addr(self.memory.start.add(usize::from(number) * SIZE).addr().get() as u64);

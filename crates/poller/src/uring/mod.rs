@@ -1,4 +1,4 @@
-//! io_uring(7): operations are asked for in one shared queue, and done ones reported in another.
+//! io_uring(7): one shared queue takes requests for operations, another reports completions.
 //!
 //! ```text
 //!   tasks                     Ring                              the kernel
@@ -12,26 +12,26 @@
 //!
 //! A [`Ring`] is a [`Poller`] that also performs operations on sockets. [`receive`](Ring::receive),
 //! [`send`](Ring::send) and [`accept`](Ring::accept) have the shape of system calls that do not
-//! block. So a loop attempts, arms and waits as it does elsewhere. But the operations only move
-//! bytes to and from queues. They make no system call; the next [`wait`](Poller::wait) makes one
-//! for all of them. Accept from a listener once, or receive from a connection once: the kernel then
-//! goes on by itself.
+//! block. So a loop attempts, arms and waits as it does elsewhere. But these operations only move
+//! bytes to and from queues, and make no system call. The next [`wait`](Poller::wait) makes one
+//! system call for all of them. After the first accept or receive, the kernel goes on accepting or
+//! receiving by itself.
 //!
 //! The ring names a descriptor by its number, in requests that it passes on later. If the caller
 //! closed the descriptor earlier, the number would mean another file. So the caller promises to
-//! keep a socket open until [`close`](Ring::close) or [`forget`](Poller::forget). That is why the
-//! three operations are unsafe.
+//! keep a socket open until [`close`](Ring::close) or [`forget`](Poller::forget). So the three
+//! operations are unsafe.
 //!
-//! A poll by io_uring always reports that the peer has ended its side (`POLLRDHUP`), asked for or
-//! not. A report ends a poll, except a multishot poll. So a poll for writing is multishot: it
-//! reports the peer's end once, and later that there is room.
+//! A poll by io_uring always reports that the peer has ended its side (`POLLRDHUP`). A report ends
+//! a poll, unless the poll is multishot. So a poll for writing is multishot: it reports the peer's
+//! end once, and room later.
 //!
 //! Descriptors that the ring operates on are in blocking mode; the ring never blocks. For a
 //! non-blocking descriptor, io_uring reports "would block" where it should wait.
 //!
 //! Source: Jens Axboe, Linux 5.1, 2019; io_uring_enter(2), io_uring_setup(2), io_uring_register(2).
-//! What is used of it needs Linux 6.1: multishot accept and receive, provided buffers in a ring,
-//! task work that is deferred.
+//! The ring needs Linux 6.1, for multishot accept and receive, provided buffers in a ring, and
+//! deferred task work.
 
 mod buffers;
 mod name;
@@ -75,13 +75,13 @@ pub struct Ring {
     lingering: VecDeque<(Flight, u32, Instant)>,
 }
 
-/// What is known of one descriptor.
+/// The state of one descriptor.
 #[derive(Default)]
 struct Source {
     /// Distinguishes this descriptor from earlier ones with the same token.
     generation: u32,
     reading: Reading,
-    /// What has been received and not read.
+    /// Received bytes that have not been read.
     received: Chain,
     /// How the stream ends after the received bytes, if it has ended.
     ended: Option<Result<(), Errno>>,
@@ -92,7 +92,7 @@ struct Source {
     sending: Option<Flight>,
     /// How the last flight failed. The next write reports it.
     failed: Option<Errno>,
-    /// Whether the kernel polls for it, for reading and for writing.
+    /// Whether the kernel polls the descriptor, for reading and for writing.
     polled: [bool; 2],
 }
 
@@ -102,7 +102,7 @@ enum Reading {
     #[default]
     Not,
     Goes,
-    /// The kernel was asked to stop it.
+    /// The kernel was asked to stop.
     Stops,
 }
 
@@ -119,10 +119,10 @@ impl Ring {
 
     /// Accepts a connection; its socket is in blocking mode.
     ///
-    /// From the first call on, the kernel accepts all connections that come, whether they are taken
-    /// or not, until [`stop_accepting`](Ring::stop_accepting). It empties the accept queue at once,
-    /// so a bound on waiting connections must leave room for the whole queue. To leave connections
-    /// in the queue, call accept(2) when the listener is [armed](Poller::arm) and readable.
+    /// From the first call on, the kernel accepts all connections that come until
+    /// [`stop_accepting`](Ring::stop_accepting). It empties the accept queue at once, so a bound on
+    /// waiting connections must leave room for the whole queue. To leave connections in the queue,
+    /// call accept(2) when the listener is [armed](Poller::arm) and readable.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl Ring {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Has the kernel accept no more by itself. An event for reading tells when the kernel has
+    /// Makes the kernel stop accepting by itself. An event for reading tells when the kernel has
     /// stopped. [`accepted_before`](Ring::accepted_before) returns the connections that it has
     /// accepted.
     pub fn stop_accepting(&mut self, token: Token) {
@@ -164,7 +164,7 @@ impl Ring {
     }
 
     /// Takes some of the bytes of `buffers` to be sent, and returns how many. The next call reports
-    /// a later failure.
+    /// a failure that comes later.
     ///
     /// # Errors
     ///
@@ -192,12 +192,12 @@ impl Ring {
         Ok(count)
     }
 
-    /// Whether all that was taken has been sent.
+    /// Whether all taken bytes have been sent.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if not. Then [`arm`](Poller::arm) for writing reports the moment. The errors of
-    /// `send(2)`.
+    /// `WouldBlock` if not. Then [`arm`](Poller::arm) for writing reports when they have been sent.
+    /// The errors of `send(2)`.
     pub fn all_sent(&mut self, token: Token) -> io::Result<()> {
         let source = find(&mut self.sources, token);
         if source.sending.is_some() {
@@ -206,8 +206,8 @@ impl Ring {
         source.failed.take().map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Ends the watch over `descriptor` and closes it after all the bytes that were taken have been
-    /// sent. Bytes not sent within half a minute are lost.
+    /// Ends the watch over `descriptor` and closes it after all taken bytes have been sent. Bytes
+    /// not sent within half a minute are lost.
     pub fn close(&mut self, descriptor: OwnedFd, token: Token) {
         let busy = self.leave(token);
         if busy { self.queue.close(descriptor) } else { drop(descriptor) }
@@ -267,7 +267,7 @@ impl Poller for Ring {
 // Completions.
 
 impl Ring {
-    /// Makes the one system call, and notes the completions. True if there were any.
+    /// Makes the one system call, and notes the completions. True if there was a completion.
     fn round(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<bool> {
         self.queue.submit_and_wait(timeout)?;
         let mut any = false;
@@ -278,7 +278,7 @@ impl Ring {
         Ok(any)
     }
 
-    /// Notes a completion, and returns its event, if it has one.
+    /// Notes a completion, and returns its event, if there is one.
     fn complete(&mut self, completion: Completion) -> Option<Event> {
         let (purpose, generation, token) = parts(completion.name);
         if purpose != Purpose::Nothing && !completion.more {
@@ -319,7 +319,7 @@ impl Ring {
         source.reading = Reading::Not;
         match completion.result {
             Ok(0) => source.ended = Some(Ok(())),
-            // AGAIN: a call in between needed the socket in non-blocking mode.
+            // AGAIN: another call had set the socket to non-blocking mode.
             Ok(_) | Err(Errno::CANCELED | Errno::AGAIN) => {}
             Err(Errno::NOBUFS) => {
                 source.starved = true;
@@ -339,7 +339,7 @@ impl Ring {
         source.sending = None;
         source.failed = match result {
             Ok(count) if count as usize == length => None,
-            // The kernel sends less than all only if the connection has failed.
+            // The kernel sends fewer bytes only if the connection has failed.
             Ok(_) => Some(Errno::PIPE),
             Err(error) => Some(error),
         };
@@ -409,8 +409,8 @@ impl Drop for Ring {
             let left = end.saturating_duration_since(Instant::now());
             let Ok(_) = self.round(Some(left), &mut ignored) else { break };
         }
-        // Cancelled by name, each request is found at once. Without names, the kernel searches all
-        // requests for each one: for 15,000 that took three seconds.
+        // By its name, the kernel finds a request at once. Without names, it searches all requests
+        // for each one, which took three seconds for 15,000.
         for index in 0..self.sources.len() {
             self.leave(Token(index as u32));
         }
@@ -448,7 +448,7 @@ fn polled(
     completion: &Completion,
 ) -> Event {
     source.polled[direction as usize] = completion.more;
-    // A failed poll is a report too: the next attempt meets the error.
+    // A failed poll is a report too: the next attempt returns the error.
     let bits = completion.result.unwrap_or(i32::from(FAILED.bits()).cast_unsigned());
     let flags = PollFlags::from_bits_retain(bits as _);
     Event {
@@ -461,7 +461,7 @@ fn polled(
     }
 }
 
-/// The source of a token, which may be its first use.
+/// The source of a token, made at the token's first use.
 #[inline]
 fn find(sources: &mut Vec<Source>, token: Token) -> &mut Source {
     let index = token.0 as usize;

@@ -7,7 +7,7 @@ use crate::Token;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Purpose {
-    /// A close or a cancellation; nothing waits for its end.
+    /// A close or a cancellation; no code waits for its end.
     Nothing = 0,
     Accept,
     Receive,

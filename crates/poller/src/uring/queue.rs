@@ -1,8 +1,8 @@
 //! The two queues that are shared with the kernel: requests go in, completions come out.
 //!
 //! This is the safe interface of the ring. Each method makes a request from typed parts. This file
-//! alone proves that the memory of a request lives long enough. That memory is [`Buffers`] and
-//! [`Sends`]; the kernel may use it until the last completion of the last request. [`Queue`] counts
+//! alone proves that the memory of a request lives long enough. The memory is in [`Buffers`] and
+//! [`Sends`]. The kernel may use it until the last completion of the last request. [`Queue`] counts
 //! requests, and its drop waits for them. Memory that the kernel does not give back is leaked.
 
 use std::collections::VecDeque;
@@ -20,7 +20,8 @@ use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 use super::buffers::Buffers;
 use super::sends::{Flight, Sends};
 
-/// Requests that fit into the submission queue. One more makes room by a system call.
+/// Requests that fit into the submission queue. A further request first submits these by a system
+/// call.
 const REQUESTS: u32 = 1024;
 /// Completions that fit into the completion queue. The kernel keeps the others.
 const COMPLETIONS: u32 = 8192;
@@ -29,11 +30,11 @@ const WAIT_ALL: u32 = 0x100;
 /// The one group of provided buffers.
 const GROUP: u16 = 0;
 
-/// How long the end of a ring waits for the kernel to end cancelled requests. It takes
-/// microseconds.
+/// How long the end of a ring waits for the kernel to end cancelled requests. Usually the kernel
+/// takes microseconds.
 const LAST: Duration = Duration::from_secs(2);
-/// How long it waits for requests that were cancelled by name, before it has the kernel cancel all
-/// others.
+/// How long the end of a ring waits for requests that were cancelled by name. Then the kernel
+/// cancels all others.
 const BY_NAME: Duration = Duration::from_millis(20);
 /// The pause before requests are submitted again if the kernel had no memory for them.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -77,7 +78,7 @@ impl Completion {
     ///
     /// # Safety
     ///
-    /// It is a completion of [`Queue::accept`]. The result of another request is no descriptor.
+    /// The completion is one of [`Queue::accept`]. The result of another request is no descriptor.
     pub(super) unsafe fn into_descriptor(self) -> Result<OwnedFd, Errno> {
         // SAFETY: the result of an accept is a new descriptor, and the completion, its only owner,
         // ends here.
@@ -89,7 +90,7 @@ impl Queue {
     /// Sets up a ring that only this kernel thread uses.
     pub(super) fn new() -> io::Result<Self> {
         let ring = IoUring::builder()
-            // The kernel works on completions only when this thread asks for them.
+            // The kernel works on completions only when this thread enters it.
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
@@ -107,8 +108,8 @@ impl Queue {
             taken: VecDeque::new(),
         };
         // SAFETY: the mapping of the buffers' ring has that address and so many entries. The kernel
-        // reads it only for a request that receives, and while there is one, the drop does not
-        // unmap it.
+        // reads the mapping only for a request that receives. While there is such a request, the
+        // drop does not unmap it.
         unsafe {
             queue.ring.submitter().register_buf_ring_with_flags(address, entries, GROUP, 0)?;
         }
@@ -128,7 +129,7 @@ impl Queue {
         self.begin(request.build(), name);
     }
 
-    /// Sends what is in `flight`.
+    /// Sends the bytes of `flight`.
     pub(super) fn send(&mut self, socket: BorrowedFd<'_>, flight: Flight, name: u64) {
         // With this flag the kernel goes on until all bytes are sent.
         let flags = (SendFlags::NOSIGNAL.bits() | WAIT_ALL) as i32;
@@ -185,7 +186,7 @@ impl Queue {
     }
 
     /// Takes the present completions, to be handed out later. If there are none, the kernel lacks
-    /// memory, so it waits a little.
+    /// memory, so this thread waits a little.
     fn make_room(&mut self) {
         let before = self.taken.len();
         self.taken.extend(self.ring.completion().map(|entry| Completion::of(&entry)));
@@ -231,13 +232,14 @@ impl Queue {
         self.under_way -= 1;
     }
 
-    /// Waits for the completions of all requests, and passes each to `complete`, which counts it by
-    /// [`ended`](Self::ended). Requests that have not been cancelled by name are cancelled after a
-    /// while.
+    /// Waits for the completions of all requests, and passes each to `complete`, which calls
+    /// [`ended`](Self::ended) for it. Requests that have not been cancelled by name are cancelled
+    /// after a while.
     ///
     /// # Errors
     ///
-    /// If the kernel refuses, or does not end the requests in time. Then some stay under way.
+    /// If the kernel refuses, or does not end the requests in time. Some requests then stay under
+    /// way.
     pub(super) fn end_all(
         &mut self,
         mut complete: impl FnMut(&mut Self, Completion),
@@ -271,8 +273,9 @@ impl Queue {
 
     fn push(&mut self, request: &squeue::Entry) {
         // SAFETY: a request that refers to memory is made by `receive` or `send`, and counted by
-        // `begin`. Its memory is in `buffers` and `sends`. Neither moves, frees nor changes it
-        // before its last completion. The drop frees it only while no request is under way.
+        // `begin`. Its memory is in `buffers` and `sends`. Neither of them moves, frees or changes
+        // the memory before the last completion. The drop frees it only while no request is under
+        // way.
         while unsafe { self.ring.submission().push(request) }.is_err() {
             self.submit();
         }
@@ -285,7 +288,8 @@ impl Drop for Queue {
             // The memory is leaked: the kernel may use it for as long as the process lives.
             return;
         }
-        // SAFETY: this is the drop, so neither is used again, and no request refers to them.
+        // SAFETY: this is the drop, so `buffers` and `sends` are not used again, and no request
+        // refers to them.
         unsafe {
             ManuallyDrop::drop(&mut self.buffers);
             ManuallyDrop::drop(&mut self.sends);

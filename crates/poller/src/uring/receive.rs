@@ -12,8 +12,8 @@ use super::{Reading, Ring, find};
 use crate::Token;
 
 impl Ring {
-    /// Takes bytes that have come, and says how many of the first bytes of `buffer` they are. 0 is
-    /// the end of the stream.
+    /// Moves bytes that have come to the start of `buffer`, and returns how many. 0 is the end of
+    /// the stream.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Ring {
         Ok(attempt?)
     }
 
-    /// Takes bytes that have come, and has the kernel receive no more by itself. So `WouldBlock`
+    /// Takes bytes that have come, and makes the kernel stop receiving by itself. Then `WouldBlock`
     /// means that all bytes have been taken, unless the kernel [has yet to
     /// stop](Ring::is_stopping).
     ///
@@ -74,8 +74,8 @@ impl Ring {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Whether the kernel has been told to accept or receive no more, and has yet to stop. An event
-    /// for reading tells when it has.
+    /// Whether the kernel was told to stop accepting or receiving, and has not stopped yet. An
+    /// event for reading tells when it has stopped.
     pub fn is_stopping(&self, token: Token) -> bool {
         self.sources.get(token.0 as usize).is_some_and(|source| source.reading == Reading::Stops)
     }
@@ -92,7 +92,7 @@ impl Ring {
             return Some(Ok(self.queue.buffers.read(&mut source.received, buffer)));
         }
         let ended = source.ended?;
-        // An error is reported once. After it comes the end.
+        // An error is reported once. The next call returns the end.
         source.ended = Some(Ok(()));
         Some(ended.map(|()| 0).map_err(io::Error::from))
     }

@@ -1,14 +1,15 @@
 //! Bytes on their way: copies of the bytes that tasks have written, until the kernel has sent them.
 //!
-//! A write is done when its bytes are here. Elsewhere it is done when they are in the socket's
-//! buffer. The kernel reads the bytes at any time before the completion, so each write has memory
-//! of its own. The memory that was used last is reused first, because it is still in the caches.
+//! A write is done when its bytes are in this memory. With other pollers, it is done when they are
+//! in the socket's buffer. The kernel reads the bytes at any time before the completion, so each
+//! write has memory of its own. The memory that was used last is reused first, because it is still
+//! in the caches.
 
 use std::io::{self, IoSlice};
 
 use crate::Token;
 
-/// The most that one flight carries; a longer write goes in several.
+/// The most that one flight carries; a longer write takes several.
 const MOST: usize = 64 * 1024;
 /// Memory of more than this is not kept for the next flight.
 const KEPT: usize = 16 * 1024;
@@ -24,15 +25,15 @@ pub(super) struct Sends {
 }
 
 struct Slot {
-    /// They belong to the kernel until the flight has landed.
+    /// The bytes. The kernel may read them until the flight has landed.
     bytes: Vec<u8>,
     /// The owner, which is told of the flight's end.
     owner: Owner,
-    /// Flights that have landed here: the generation of this one.
+    /// The generation: the number of flights that have landed here.
     landed: u32,
 }
 
-/// The source of the bytes, for as long as it has this generation.
+/// The source that sends the bytes: its token and generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) token: Token,
@@ -70,13 +71,13 @@ impl Sends {
         Ok((Flight(index), bytes.len()))
     }
 
-    /// Where the bytes are, for the kernel to read until the flight lands.
+    /// The address and length of the bytes, which the kernel reads until the flight lands.
     pub(super) fn memory(&self, flight: Flight) -> (*const u8, u32) {
         let bytes = &self.slots[flight.0 as usize].bytes;
         (bytes.as_ptr(), bytes.len() as u32)
     }
 
-    /// The request has completed: its memory is free. Returns its owner.
+    /// Frees the memory of a completed request, and returns the request's owner.
     pub(super) fn land(&mut self, flight: Flight) -> Owner {
         let slot = &mut self.slots[flight.0 as usize];
         slot.bytes.clear();
@@ -98,7 +99,7 @@ impl Sends {
         self.slots[flight.0 as usize].landed
     }
 
-    /// How many there are.
+    /// How many flights there are.
     pub(super) fn count(&self) -> usize {
         self.slots.len() - self.free.len()
     }

@@ -7,7 +7,7 @@ use duality_poller::{Direction, Event, Token};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-/// What [`read_once`] says at the end of the stream.
+/// The result of [`read_once`] at the end of the stream.
 pub(crate) const END: Option<usize> = Some(0);
 
 /// Two connected stream sockets, both non-blocking.
@@ -16,7 +16,7 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
-/// Reads up to `size` bytes; `None` where that would block.
+/// Reads up to `size` bytes; `None` if the read would block.
 pub(crate) fn read_once(socket: &OwnedFd, size: usize) -> io::Result<Option<usize>> {
     match rustix::io::read(socket, &mut vec![0; size][..]) {
         Ok(count) => Ok(Some(count)),
@@ -25,7 +25,7 @@ pub(crate) fn read_once(socket: &OwnedFd, size: usize) -> io::Result<Option<usiz
     }
 }
 
-/// Writes until that would block; how many bytes went.
+/// Writes until a write would block, and returns how many bytes it wrote.
 pub(crate) fn fill(socket: &OwnedFd) -> io::Result<usize> {
     let mut total = 0;
     loop {

@@ -73,6 +73,22 @@ impl Handler {
         self
     }
 
+    /// The same handler, of the streams that `first` returns. An error of `first` ends the
+    /// connection, as one of the service does.
+    #[must_use]
+    pub fn after<S, F>(self, first: S) -> Self
+    where
+        S: Fn(TcpStream) -> F + Send + Sync + 'static,
+        F: Future<Output = io::Result<TcpStream>> + Send + 'static,
+    {
+        let first = Arc::new(first);
+        let Self { serve, refuse } = self;
+        Self {
+            serve: beginning_after(first.clone(), serve),
+            refuse: beginning_after(first, refuse),
+        }
+    }
+
     /// The task that serves a connection. The connection counts as active until the task is
     /// dropped. On an error, the task calls `hook`. Without a hook, it logs the first few errors.
     pub fn begin(
@@ -112,6 +128,24 @@ where
     })
 }
 
+/// Connections begin with `first`, and go on with `then`.
+fn beginning_after<S, F>(first: Arc<S>, then: Begin) -> Begin
+where
+    S: Fn(TcpStream) -> F + Send + Sync + 'static,
+    F: Future<Output = io::Result<TcpStream>> + Send + 'static,
+{
+    Arc::new(move |stream, active, hook| {
+        let (peer, hook, then) = (Peer::of(stream.as_fd(), hook), hook.cloned(), then.clone());
+        let (connection, first) = (Connection(active), Box::pin(first(stream)));
+        Box::pin(async move {
+            match first.await {
+                Ok(stream) => then(stream, connection.hand_over(), hook.as_ref()).await,
+                Err(error) => peer.tell(&error),
+            }
+        })
+    })
+}
+
 pin_project! {
     /// Written by hand: an `async` block would store the stream, or the future, twice.
     struct Serving<F> {
@@ -141,7 +175,16 @@ impl<F: Future<Output = io::Result<()>>> Future for Serving<F> {
 }
 
 /// Counts as a connection for as long as its task lives.
-struct Connection(#[expect(dead_code, reason = "it counts until it is dropped")] Option<Active>);
+struct Connection(Option<Active>);
+
+impl Connection {
+    /// Has another task count the connection.
+    fn hand_over(mut self) -> Option<Active> {
+        let active = self.0.take();
+        std::mem::forget(self);
+        active
+    }
+}
 
 impl Drop for Connection {
     fn drop(&mut self) {

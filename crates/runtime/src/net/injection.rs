@@ -133,7 +133,7 @@ pub(super) struct Injected {
 impl Injected {
     /// The client's input, and its end. The bytes look random and are computed from the client's
     /// number (SplitMix64, Steele, Lea & Flood 2014).
-    pub(super) fn receive(&self, buffer: &mut [MaybeUninit<u8>]) -> usize {
+    pub(super) fn take_input(&self, buffer: &mut [MaybeUninit<u8>]) -> usize {
         let mut mixed = self.number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -11,6 +11,8 @@ mod options;
 mod output;
 mod socket;
 mod stream;
+#[cfg(feature = "rustls")]
+pub mod tls;
 mod udp;
 
 #[doc(hidden)]

@@ -4,6 +4,7 @@
 
 mod access;
 mod blocking;
+mod channel;
 mod gathered;
 mod rest;
 mod suspended;
@@ -20,9 +21,11 @@ use rustix::io::ioctl_fionbio;
 
 pub(in crate::net) use self::access::count_written;
 pub(crate) use self::access::{Access, Moved};
+pub(in crate::net) use self::channel::Channel;
+#[cfg(feature = "rustls")]
+pub(in crate::net) use self::channel::unfinished;
 pub(crate) use self::rest::Rest;
 pub(crate) use self::time_limit::TimeLimit;
-use super::injection::Injected;
 use crate::blocks::Source;
 use crate::drain::{self, DrainTarget, Listed};
 use crate::event_loop::core::Core;
@@ -52,8 +55,8 @@ pub(crate) struct Socket {
     /// Whether a loop with a ring makes system calls for the socket, like other loops: the ring
     /// only reports readiness.
     pub(super) by_system_calls: bool,
-    /// The other end, if the socket has no network.
-    pub(super) injected: Option<Box<Injected>>,
+    /// What stands between the service and the socket, such as TLS.
+    pub(super) channel: Option<Box<dyn Channel>>,
     /// The kind of the socket, if its input ends when the process drains.
     pub(super) ends_at_drain: Option<DrainTarget>,
     listed: Option<Listed>,
@@ -86,7 +89,7 @@ impl Socket {
             source: None,
             is_the_rings: false,
             by_system_calls: false,
-            injected: None,
+            channel: None,
             ends_at_drain: None,
             listed: None,
             is_new: false,
@@ -134,6 +137,10 @@ impl Socket {
 
     /// A duplicate of the socket with its own descriptor, which no loop watches yet.
     pub(crate) fn try_clone(&mut self) -> io::Result<Self> {
+        if self.channel.is_some() {
+            let problem = "a connection with TLS has one handle: read and write by turns";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
+        }
         let duplicate = rustix::io::fcntl_dupfd_cloexec(self.as_fd(), 0)?;
         self.duplicated = true;
         let mut twin = Self::new(duplicate, self.nonblocking);
@@ -144,6 +151,21 @@ impl Socket {
     /// Performs one operation. `attempt` is the system call, blocking or not as in the world.
     #[inline]
     pub(crate) fn poll<T>(
+        &mut self,
+        context: &Context<'_>,
+        direction: Direction,
+        time_limit: &mut TimeLimit,
+        attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
+    ) -> Poll<io::Result<Done<T>>> {
+        if self.channel.is_some() {
+            return self.poll_channel(context, direction, time_limit, attempt);
+        }
+        self.poll_network(context, direction, time_limit, attempt)
+    }
+
+    /// The operation on the socket itself.
+    #[inline]
+    fn poll_network<T>(
         &mut self,
         context: &Context<'_>,
         direction: Direction,
@@ -279,10 +301,10 @@ impl Socket {
     fn access<'s>(&'s self, ring: Option<(&'s Core, Token)>, direction: Direction) -> Access<'s> {
         let drains = ring.is_some_and(|(core, _)| self.drains(core, direction));
         let (sends_at_once, by_system_calls) = (self.duplicated, self.by_system_calls);
-        let injected = self.injected.as_deref();
+        let channel = self.channel.as_deref();
         let descriptor = self.as_fd();
         let may_begin = false;
-        Access { descriptor, ring, sends_at_once, by_system_calls, injected, drains, may_begin }
+        Access { descriptor, ring, sends_at_once, by_system_calls, channel, drains, may_begin }
     }
 
     /// Registers the socket with this loop, from any world. System calls must not block. But a ring
@@ -359,6 +381,7 @@ impl AsFd for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        self.close_channel();
         // The socket leaves the lists before its number can mean another file.
         self.listed = None;
         if self.is_noted {

@@ -4,6 +4,8 @@ mod halves;
 mod local;
 mod polled;
 mod requests;
+#[cfg(feature = "rustls")]
+mod secure;
 mod settings;
 mod traits;
 
@@ -35,6 +37,9 @@ use crate::world::{self, World};
 
 /// The most bytes of one `sendfile(2)`, so that a large file shares the loop.
 const SEND_FILE_CHUNK: u64 = 1 << 20;
+
+/// The bytes of a file that are copied at a time where sendfile(2) would go past TLS.
+const COPIED_CHUNK: u64 = 64 << 10;
 
 /// A TCP connection, which closes when it is dropped.
 ///
@@ -89,7 +94,7 @@ impl TcpStream {
     /// A connection to an `injected` client. None of its operations block.
     pub(super) fn injected(descriptor: OwnedFd, injected: Box<Injected>) -> Self {
         let mut stream = Self::accepted(descriptor, world::here() != World::Block);
-        stream.socket.injected = Some(injected);
+        stream.socket.channel = Some(injected);
         // A ring cannot use this stream.
         stream.socket.by_system_calls = true;
         stream
@@ -336,6 +341,9 @@ impl TcpStream {
     /// The errors of `sendfile(2)`, `TimedOut`, and `UnexpectedEof` if the file has shrunk.
     pub async fn send_file(&mut self, file: &fs::File, offset: u64, length: u64) -> io::Result<()> {
         let (mut position, end) = (offset, offset.saturating_add(length));
+        if self.socket.channel.is_some() {
+            return Box::pin(self.send_copied(file, position, end)).await;
+        }
         while position < end {
             let chunk = (end - position).min(SEND_FILE_CHUNK) as usize;
             let count = self
@@ -353,6 +361,25 @@ impl TcpStream {
         Ok(())
     }
 
+    /// Sends a part of `file` through what stands between the service and the socket.
+    async fn send_copied(
+        &mut self,
+        file: &fs::File,
+        mut position: u64,
+        end: u64,
+    ) -> io::Result<()> {
+        while position < end {
+            let chunk = (end - position).min(COPIED_CHUNK) as usize;
+            let bytes = file.read_at(position, chunk).await?;
+            if bytes.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.write_all(&bytes).await?;
+            position += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
     /// Shuts down reading, writing or both (`shutdown(2)`). [`Shutdown::Write`] ends writing after
     /// the written bytes. [`Shutdown::Both`] ends both directions at once.
     ///
@@ -364,9 +391,7 @@ impl TcpStream {
             Shutdown::Read => rustix::net::Shutdown::Read,
             Shutdown::Both => rustix::net::Shutdown::Both,
             Shutdown::Write => {
-                let how = rustix::net::Shutdown::Write;
-                let end = |descriptor: BorrowedFd<'_>| rustix::net::shutdown(descriptor, how);
-                return self.operate(Direction::Write, |socket| socket.call(end)).await;
+                return self.operate(Direction::Write, |socket| socket.end()).await;
             }
         };
         Ok(rustix::net::shutdown(self.as_fd(), how)?)
@@ -380,7 +405,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// If no descriptor is left.
+    /// If no descriptor is left. `Unsupported` on a connection with TLS.
     pub fn try_clone(&mut self) -> io::Result<Self> {
         Ok(Self::from_socket(self.socket.try_clone()?))
     }
@@ -414,6 +439,11 @@ impl TcpStream {
             Direction::Write => self.write_timeout,
         });
         let socket = &mut self.socket;
+        if direction == Direction::Write
+            && let Some(channel) = &socket.channel
+        {
+            channel.begin_write();
+        }
         poll_fn(move |context| {
             let done = socket.poll(context, direction, &mut time_limit, &mut attempt);
             if done.is_ready() {

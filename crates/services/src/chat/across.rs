@@ -6,26 +6,25 @@
 //!                                               └───────┘ ──▶ server 3: room ──▶ writers
 //! ```
 //!
-//! **One order.** No line goes straight into the room of its server. A line goes to Redis and comes
-//! back, as to every other server. So the order of PUBLISH in Redis is the order of the room. A
-//! member has one message under way at a time, so its own lines keep their order. A message is the
-//! lines that the member said at once.
+//! **One order.** A line does not go straight into the room of its server. The line goes to Redis,
+//! and comes back to every server, this one included. So the order of PUBLISH in Redis is the order
+//! of the room. A member has one message under way at a time, so its own lines keep their order. A
+//! message contains the lines that the member sent together.
 //!
-//! **Before and after.** A message may have no lines. When it comes back, so has all that was
-//! published before it. A member joins by such a message, and hears what comes after it. A member
-//! that leaves hears what comes before its last one.
+//! **Before and after.** A message may have no lines. When it comes back, all earlier messages have
+//! come too. A member joins by an empty message, and hears the messages after it. A member that
+//! leaves hears the messages before its last one.
 //!
 //! **No gap in silence.** A subscription has no gap until it ends. When it ends, the room is cut
-//! off: its members get what had come, and are told why they are parted with. Members of other
-//! servers are not. The next client opens a new room. A member is parted with too if Redis did not
-//! confirm its message, since that may or may not have been published.
+//! off. Its members get the earlier lines and the reason, and their connections end. Members of
+//! other servers stay. The next client opens a new room. A member's connection also ends if Redis
+//! did not confirm its message, which may or may not have been published.
 //!
-//! Each event loop has a room and a subscription of its own, and so has a process without loops. A
-//! loop's members need nothing of another loop then. A room without members closes its
-//! subscription.
+//! Each event loop, or process without loops, has its own room and subscription. So a loop's
+//! members need nothing of another loop. A room without members closes its subscription.
 //!
-//! A message is the member's number, LF, and whole lines, each with the number before it:
-//! `17⏎17> hello⏎17> good morning⏎`. What is no message is passed over, by all servers alike.
+//! A message is the member's number, LF, and whole lines, each with the number before it: `17⏎17>
+//! hello⏎17> good morning⏎`. All servers skip bytes that are not a message.
 
 use std::{io, sync::Arc};
 
@@ -41,13 +40,13 @@ use crate::{
     store::{Channel, Subscription, Unavailable},
 };
 
-/// A message with so many bytes of lines takes no further line.
+/// A message with so many bytes of lines is full.
 pub(super) const MESSAGE: usize = 4 << 10;
 
 /// The most digits of a number.
 const DIGITS: usize = 20;
 
-/// The longest line, as it is published.
+/// The longest line in its published form.
 const LONGEST_LINE: usize = DIGITS + "> ".len() + LONGEST + 1;
 
 /// The rooms of this server's loops.
@@ -57,13 +56,13 @@ pub(super) struct Across {
     rooms: PerLoop<Slot>,
 }
 
-/// The room of a loop, once there has been one. It may be over.
+/// The last room of a loop, if there was one. The room may be over.
 type Slot = Mutex<Option<Arc<Room>>>;
 
 /// The reason why a client does not become a member.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// There is no descriptor, thread or stack for it.
+    /// A descriptor, thread or stack for the member is lacking.
     Full,
     /// Redis cannot be used.
     Unavailable,
@@ -81,12 +80,12 @@ impl Across {
 
     /// A new member, and its room. The member hears all lines that are published from now on.
     pub(super) async fn join(&self) -> Result<(Arc<Room>, Arc<Member>), Refusal> {
-        // In a box, as in `say`: the task of a connection keeps room for its longest wait.
+        // Boxed, as in `say`, because a connection's task has room for its largest wait.
         Box::pin(async {
             let number = self.channel.number().await?;
             loop {
                 let room = self.room().await?;
-                // The room may have been closed in this moment.
+                // The room may have been closed at this moment.
                 let Ok(member) = room.join_as(number) else { continue };
                 return match self.say(&room, &member, &[]).await {
                     Ok(position) => {
@@ -126,7 +125,7 @@ impl Across {
     /// The room of this loop.
     async fn room(&self) -> Result<Arc<Room>, Refusal> {
         let slot = self.rooms.here(|| Mutex::new(None));
-        // Clients that come at once wait for one subscription.
+        // Clients that come together wait for one subscription.
         let mut slot = slot.lock().await;
         if let Some(room) = slot.as_ref().filter(|room| !room.is_over()) {
             return Ok(room.clone());
@@ -148,7 +147,7 @@ impl Drop for HeardRoom {
     }
 }
 
-/// Has the room hear what is published, until the subscription ends or there is no member.
+/// Passes published messages to the room, until the subscription ends or the room has no members.
 async fn hear(heard_room: HeardRoom, mut subscription: Subscription) {
     let HeardRoom(room) = &heard_room;
     while let Ok(heard) = subscription.next().await {
@@ -159,7 +158,7 @@ async fn hear(heard_room: HeardRoom, mut subscription: Subscription) {
             None => {}
         }
         if !subscription.has_more() {
-            // Redis may say more than one loop can pass on. The members' writers have their turns.
+            // Redis may send more than a loop can pass on. So the members' writers get turns here.
             task::yield_now().await;
         }
     }
@@ -171,7 +170,7 @@ fn encode(number: u64, lines: &[u8]) -> Vec<u8> {
     message
 }
 
-/// The number and the lines in a message; `None` if it is none.
+/// The number and the lines in a message. `None` if the bytes are not a message.
 pub(crate) fn decode(message: &[u8]) -> Option<(u64, &[u8])> {
     let feed = memchr(b'\n', &message[..message.len().min(DIGITS + 1)])?;
     let (digits, lines) = (&message[..feed], &message[feed + 1..]);
@@ -253,7 +252,7 @@ mod tests {
     }
 
     proptest! {
-        /// As `listen` gathers them.
+        /// Gathers lines as `listen` does.
         #[test]
         fn messages_come_back(number in 1..=u64::MAX, lengths in prop::collection::vec(0..=LONGEST, 0..9)) {
             let mut lines = Vec::new();
@@ -266,7 +265,7 @@ mod tests {
             prop_assert_eq!(decode(&message), Some((number, &lines[..])));
         }
 
-        /// Whatever is published, it is passed over or says what it was understood to say.
+        /// Any bytes are either skipped, or are the encoding of their decoded message.
         #[test]
         fn bytes_are_passed_over_or_taken_at_their_word(pieces in prop::collection::vec(
             prop::sample::select(vec!["1", "2", "1> ", "> ", "\n", "x", "0", "\u{e9}"]), 0..12,

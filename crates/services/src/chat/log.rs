@@ -1,5 +1,5 @@
-//! The newest lines of a chat, as the members get them: one text. New bytes replace the oldest
-//! ones.
+//! The newest lines of a chat, as one text in the form that members get. New bytes replace the
+//! oldest.
 //!
 //! ```text
 //!                   cursor of a slow member         cursor of a quick one
@@ -8,12 +8,12 @@
 //!   gone      ▲ at most `capacity` bytes                       ▲ end
 //! ```
 //!
-//! Positions count every byte ever said, so that a cursor tells by itself whether its member has
+//! Positions count every byte since the beginning. So a cursor alone shows whether its member has
 //! been overtaken. A cursor is always at the beginning of a line.
 //!
-//! Nothing but the text is kept: a line's beginning names its author. So a member can copy a long
-//! stretch at once. The member then removes its own lines from its copy, which holds up no other
-//! member.
+//! The log keeps only the text, because a line's beginning names its author. So a member can copy a
+//! long stretch at once. It removes its own lines from its copy later, without holding up other
+//! members.
 
 use std::collections::VecDeque;
 
@@ -29,13 +29,13 @@ pub(crate) struct Log {
     end: u64,
 }
 
-/// The log no longer holds bytes that the member has not copied.
+/// The log has dropped bytes that the member has not copied.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Overtaken;
 
 impl Log {
-    /// An empty log of at most `capacity` bytes. No line may be longer. Memory is touched only as
-    /// lines come.
+    /// An empty log of at most `capacity` bytes. No line may be longer than that. Memory is touched
+    /// only when lines come.
     pub(crate) fn new(capacity: usize) -> Self {
         Self { bytes: VecDeque::with_capacity(capacity), capacity, end: 0 }
     }
@@ -53,24 +53,24 @@ impl Log {
         self.bytes.push_back(b'\n');
     }
 
-    /// Adds whole lines as they are, which together are no longer than the longest line may be.
+    /// Adds whole lines as they are. Together they are at most `capacity` bytes long.
     pub(crate) fn add_lines(&mut self, lines: &[u8]) {
         self.make_room(lines.len());
         self.bytes.extend(lines);
     }
 
-    /// For so many bytes, which are to be added.
+    /// Drops the oldest bytes, so that `length` bytes can be added.
     fn make_room(&mut self, length: usize) {
         let excess = (self.bytes.len() + length).saturating_sub(self.capacity);
         self.bytes.drain(..excess);
         self.end += length as u64;
     }
 
-    /// Copies the lines after `cursor`, at most [`STRETCH`] bytes of them, to the end of `lines`,
-    /// which is empty; returns the cursor after them. The stretch must be longer than any line.
+    /// Copies the lines after `cursor`, at most [`STRETCH`] bytes, to the empty `lines`. Returns
+    /// the cursor after them. The stretch must be longer than any line.
     pub(crate) fn copy(&self, cursor: u64, lines: &mut Vec<u8>) -> Result<u64, Overtaken> {
         let first = self.end - self.bytes.len() as u64;
-        // What is in memory can be counted by a usize.
+        // A usize can count all bytes in memory.
         let start = cursor.checked_sub(first).ok_or(Overtaken)? as usize;
         let end = self.bytes.len().min(start + STRETCH);
         let (front, back) = self.bytes.as_slices();
@@ -127,7 +127,7 @@ mod tests {
 
     const CAPACITY: usize = 300;
 
-    /// A line, or a reader that copies a stretch.
+    /// A step: a line is added, or a reader copies a stretch.
     #[derive(Clone, Debug)]
     enum Step {
         Say { author: usize, text: Vec<u8> },
@@ -135,7 +135,7 @@ mod tests {
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        // Texts that try to look like the beginning of a member's line.
+        // These texts can look like the beginning of a member's line.
         let byte = prop::sample::select(b"0123> \r\x00\xff".to_vec());
         let text = prop::collection::vec(byte, 0..60);
         let step = prop_oneof![

@@ -1,4 +1,4 @@
-//! The chat service: each line that a client says goes to all the others.
+//! The chat service: each line of a client goes to all other clients.
 //!
 //! ```text
 //!   client ──▶ reader ── say ──▶ room ── next ──▶ writer ──▶ client
@@ -6,27 +6,28 @@
 //!              of the connection)
 //! ```
 //!
-//! Everything is lines. A line ends with LF, and a CR before it is dropped; what the server sends
-//! ends with LF.
+//! The protocol consists of lines. A line ends with LF, and a CR before the LF is dropped. The
+//! server's lines end with LF.
 //!
-//! * On joining, a client gets `* you are N`. N is its number, from 1 on, and is never given again.
-//! * A client N says lines of at most 1,024 bytes. Each goes, as `N> ` and the line, to all other
+//! * On joining, a client gets `* you are N`. N is the client's number. Numbers begin at 1, and
+//!   none is used twice.
+//! * A client N sends lines of at most 1,024 bytes. Each goes, as `N> ` and the line, to all other
 //!   clients that had joined before the line arrived. Each of these clients gets the line exactly
 //!   once, in one order that is the same for all. The line never goes to client N itself.
-//! * A longer line gets the client a line that begins with `ERROR`, and the connection ends.
-//! * A client that closes its side still gets all that was said before, and then the connection
-//!   ends. A client that says nothing for an hour is taken to have closed its side.
-//! * No client waits for a slow client. A client that is more than the *backlog* behind (16 MiB, if
-//!   not set otherwise) gets `* too slow`. A client that takes nothing at all for 30 seconds gets
-//!   nothing more. Then the connection ends.
-//! * A client that talks faster than it listens is slowed. Once it is a quarter of the backlog
-//!   behind, what it says is not read until it has caught up.
-//! * When there is no descriptor, thread or stack for what a connection needs, the client gets
-//!   `* the server is full`, and the connection ends.
+//! * After a longer line, the client gets a line that begins with `ERROR`, and the connection ends.
+//! * A client that closes its side still gets all earlier lines, and then the connection ends. A
+//!   client that is silent for an hour counts as having closed its side.
+//! * No client waits for a slow client. A client that is more than the *backlog* behind (16 MiB by
+//!   default) gets `* too slow`, and the connection ends. If a client takes nothing at all for 30
+//!   seconds, the connection ends without a message.
+//! * A client that sends faster than it reads is slowed. If it is a quarter of the backlog behind,
+//!   the server does not read its lines until it has caught up.
+//! * If a descriptor, thread or stack for a connection is lacking, the client gets `* the server is
+//!   full`, and the connection ends.
 //!
 //! With `--store redis://HOST:PORT` the clients of several servers are in one room
-//! (`docs/chat.md`). All of the above holds over all of them. A client that a server can no longer
-//! serve so, since Redis is away, gets `* the store is unavailable`, and the connection ends.
+//! (`docs/chat.md`). The same rules hold for all of them together. If Redis is unavailable, clients
+//! get `* the store is unavailable`, and their connections end.
 
 pub(crate) mod across;
 pub(crate) mod log;
@@ -65,16 +66,17 @@ pub const ENTRY: Entry = Entry {
     shared_memory: true,
     concurrent_connections: true,
     descriptors: 2,
+    tls: false,
     ..Entry::PLAIN
 };
 
-/// Bytes in the longest line that can be said.
+/// The most bytes in a client's line.
 const LONGEST: usize = 1024;
 
 /// The time that a client may stay silent.
 const SILENCE: Duration = Duration::from_secs(60 * 60);
 
-/// Bytes that a client may fall behind, if nothing else is asked for.
+/// The number of bytes that a client may fall behind by default.
 const BACKLOG: usize = 16 << 20;
 
 /// A chat service, shared by all its connections; a clone is the same service.
@@ -85,12 +87,12 @@ pub struct Chat {
     patience: Duration,
 }
 
-/// The place where the clients meet.
+/// The clients' meeting place.
 #[derive(Clone)]
 enum Rooms {
-    /// In the one room of this process.
+    /// The one room of this process.
     Here(Arc<Room>),
-    /// In one that several servers share.
+    /// A room that several servers share.
     Across(Arc<Across>),
 }
 
@@ -101,8 +103,8 @@ impl Chat {
         Self::with_backlog(BACKLOG)
     }
 
-    /// A chat with clients that may fall `bytes` behind, or 16 KiB if that is more. All clients
-    /// share one backlog of that size; each also has a buffer of at most 32 KiB.
+    /// A chat with clients that may fall `bytes` behind, but at least 16 KiB. All clients share one
+    /// backlog of that size; each also has a buffer of at most 32 KiB.
     #[must_use]
     pub fn with_backlog(bytes: usize) -> Self {
         let room = Room::new(bytes.max(STRETCH));
@@ -117,13 +119,14 @@ impl Chat {
         Self { rooms: Rooms::Across(Arc::new(across)), patience: PATIENCE }
     }
 
-    /// Sets how long a client may take nothing. The least `limit` is a millisecond.
+    /// Sets how long a client may take nothing. A `limit` below a millisecond counts as a
+    /// millisecond.
     #[must_use]
     pub fn with_patience(self, limit: Duration) -> Self {
         Self { patience: limit, ..self }
     }
 
-    /// Has the client take part until it leaves.
+    /// Lets the client take part until it leaves.
     ///
     /// # Errors
     ///
@@ -143,8 +146,8 @@ impl Chat {
         let heard = self.listen(&room, &member, &mut stream).await;
         if let (Rooms::Across(across), Ok(Hearing::End | Hearing::TooLong)) = (&self.rooms, &heard)
         {
-            // Earlier lines of other servers' clients are still on their way. If the room is cut
-            // off, the writer finds out.
+            // Waits for earlier lines of other servers' clients. If the room is cut off, the writer
+            // finds out.
             let _ = across.say(&room, &member, &[]).await;
         }
         room.leave(&member);
@@ -242,7 +245,7 @@ impl Refusal {
     }
 }
 
-/// The reason why the chat reads no more lines from a member.
+/// Why the chat reads no more lines from a member.
 enum Hearing {
     End,
     TooLong,
@@ -252,19 +255,19 @@ enum Hearing {
 
 /// How a member's writer ended.
 enum Parting {
-    /// All that was due has been delivered.
+    /// All due lines have been delivered.
     Even,
     TooSlow,
     /// The room was cut off from the other servers.
     Cut,
 }
 
-/// Delivers to the member what the others say.
+/// Delivers the other members' lines to the member.
 async fn write(room: Arc<Room>, member: Arc<Member>, mut output: TcpStream) -> io::Result<Parting> {
     let parting = deliver(&room, &member, &mut output).await;
     member.writer_ended();
     if !matches!(parting, Ok(Parting::Even)) {
-        // This ends the member's reader too, which may be waiting.
+        // The shutdown also ends the member's reader, which may be waiting.
         let _ = output.shutdown(Shutdown::Read).await;
     }
     parting

@@ -1,4 +1,4 @@
-//! All that the connections of a chat share: the present members, and the lines.
+//! The state that the connections of a chat share: the members, and the lines.
 //!
 //! ```text
 //!   reader of member 3 ── say ──▶ ┌──────────────────────┐ ── next ──▶ writer of member 1
@@ -6,17 +6,17 @@
 //!                                 └──────────────────────┘      …
 //! ```
 //!
-//! Saying a line costs the same however many members there are, except for the wakes of members
-//! with nothing to do. A member copies all that it has missed at once. So the busier a chat is, the
-//! less a delivery costs.
+//! The cost of saying a line does not depend on the number of members, except for the wakes of idle
+//! members. A member copies all missed lines at once. So the busier a chat is, the less a delivery
+//! costs.
 //!
-//! A member that is itself far behind is not listened to: it waits in [`Room::keep_pace`]. So
-//! members that talk as fast as they can are slowed to what the server can deliver. Listening
-//! members need not go.
+//! The room does not read from a member that is far behind: its reader waits in
+//! [`Room::keep_pace`]. So members that talk as fast as they can are slowed to the rate of
+//! delivery. Members that keep reading need not leave.
 //!
 //! A room across servers ([`super::across`]) gets its lines and its members' numbers from a
-//! channel. Such a room can be cut off from the others. Then its members get the earlier lines, and
-//! leave.
+//! channel. Such a room can be cut off from the other servers. Then its members get the earlier
+//! lines, and leave.
 
 use std::{
     collections::HashMap,
@@ -40,17 +40,17 @@ pub(super) struct Room {
 
 struct State {
     log: Log,
-    /// The number of members that have got their number here.
+    /// The number of members that got their number here.
     joined: u64,
     /// The number of members.
     members: usize,
     /// No more lines come, because the room has been cut off or closed.
     over: bool,
-    /// By their numbers, the members with a message that has not come back from the channel.
+    /// The members with a message that has not come back from the channel, by number.
     expected: HashMap<u64, Arc<Member>>,
     /// Members with writers that have nothing to do.
     waiting: Vec<Arc<Member>>,
-    /// An empty list with room: it takes the place of `waiting` when those members are woken.
+    /// An empty list that replaces `waiting` when those members are woken.
     spare: Vec<Arc<Member>>,
 }
 
@@ -58,16 +58,17 @@ struct State {
 pub(super) struct Member {
     number: u64,
     prefix: Prefix,
-    /// Wakes the writer. A notification before the wait is kept, here and in `progress`.
+    /// Wakes the writer. `news` and `progress` keep a notification that comes before the wait.
     news: Notify,
-    /// Wakes the reader: the writer has caught up or has ended, a message has come back, or the
+    /// Wakes the reader when the writer has caught up or ended, a message has come back, or the
     /// room is over.
     progress: Notify,
-    /// The position after the message that came back last, plus one; 0 while one is expected.
+    /// The position after the last message that came back, plus one. 0 while a message is expected.
     back: AtomicU64,
-    /// Up to where the writer has copied. The room's lock is held when it changes.
+    /// The position up to which the writer has copied. Changes only under the room's lock.
     cursor: AtomicU64,
-    /// Up to where the writer has to copy, once the member is leaving. Used with the lock held.
+    /// The position up to which the writer has to copy, if the member is leaving. Used only under
+    /// the lock.
     until: AtomicU64,
     /// Whether the writer has ended.
     out: AtomicBool,
@@ -78,7 +79,7 @@ enum Copied {
     Lines,
     /// More bytes will come.
     Nothing,
-    /// The member is leaving and there will not be more.
+    /// The member is leaving, and has copied all its lines.
     Everything,
     /// The room is over.
     Cut,
@@ -87,9 +88,9 @@ enum Copied {
 /// The next step of a writer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Deliver the lines that have been copied for it.
+    /// Deliver the copied lines.
     Deliver,
-    /// End: the member is leaving, and every line due to it has been delivered.
+    /// End: the member is leaving, and all its lines have been delivered.
     End,
     /// Part with the member: it is too slow.
     Overtaken,
@@ -116,7 +117,7 @@ impl Room {
         Self { state: Mutex::new(state), pace: backlog as u64 / 4 }
     }
 
-    /// A new member, which gets all that is said from now on.
+    /// A new member, which gets all later lines.
     pub(super) fn join(&self) -> Arc<Member> {
         let mut state = self.lock();
         state.joined += 1;
@@ -130,7 +131,7 @@ impl Room {
         if state.over { Err(Over) } else { Ok(state.join(number)) }
     }
 
-    /// Says a line, and wakes those that wait for one; returns the position after it.
+    /// Says a line, wakes the members that wait for a line, and returns the position after it.
     pub(super) fn say(&self, member: &Member, text: &[u8]) -> u64 {
         let mut state = self.lock();
         state.log.add(member.prefix.as_bytes(), text);
@@ -139,8 +140,8 @@ impl Room {
         end
     }
 
-    /// Takes a message of member `number` that has come from the channel: whole lines, or none. If
-    /// the member is one of this room, and expects its message, that has come back.
+    /// Takes a message of member `number` from the channel: whole lines, or none. If this room's
+    /// member expects the message, notes that it has come back.
     pub(super) fn hear(&self, number: u64, lines: &[u8]) {
         let mut state = self.lock();
         state.log.add_lines(lines);
@@ -153,7 +154,7 @@ impl Room {
         }
     }
 
-    /// Has the member wait for a message that it is about to publish.
+    /// Notes that the member is about to publish a message, and expects it back.
     pub(super) fn expect(&self, member: &Arc<Member>) -> Result<(), Over> {
         let mut state = self.lock();
         if state.over {
@@ -164,12 +165,12 @@ impl Room {
         Ok(())
     }
 
-    /// No longer waits for a message, since it is unknown whether it was published.
+    /// Stops expecting a message that may not have been published.
     pub(super) fn give_up(&self, member: &Member) {
         self.lock().expected.remove(&member.number);
     }
 
-    /// Waits until the member's message has come back; returns the position after it.
+    /// Waits until the member's message has come back, and returns the position after it.
     pub(super) async fn came_back(&self, member: &Member) -> Result<u64, Over> {
         loop {
             match member.back.load(Ordering::Relaxed) {
@@ -186,7 +187,7 @@ impl Room {
         member.cursor.store(position, Ordering::Relaxed);
     }
 
-    /// Ends the room: its members get what has come, and no more is to come.
+    /// Ends the room: its members get the lines so far, and no more will come.
     pub(super) fn cut(&self) {
         let mut state = self.lock();
         state.over = true;
@@ -196,7 +197,7 @@ impl Room {
         self.wake(state);
     }
 
-    /// Ends the room if it has no members; returns whether it is over.
+    /// Ends the room if it has no members. Returns whether the room is over.
     pub(super) fn close_if_empty(&self) -> bool {
         let mut state = self.lock();
         state.over |= state.members == 0;
@@ -215,7 +216,7 @@ impl Room {
         let spare = mem::take(&mut state.spare);
         let mut woken = mem::replace(&mut state.waiting, spare);
         drop(state);
-        // The lock is free by now: the first member woken takes it at once.
+        // The lock must be free now, because the first member woken takes it at once.
         for member in woken.drain(..) {
             member.news.notify_one();
         }
@@ -254,7 +255,8 @@ impl Room {
         }
     }
 
-    /// Copies lines that the member has not had. If there are none, the next line wakes the writer.
+    /// Copies lines that the member has not got yet. If there are none, the next line wakes the
+    /// writer.
     fn copy(&self, member: &Arc<Member>, lines: &mut Vec<u8>) -> Result<Copied, Overtaken> {
         let mut state = self.lock();
         let cursor = member.cursor.load(Ordering::Relaxed);
@@ -273,7 +275,7 @@ impl Room {
         Ok(Copied::Lines)
     }
 
-    /// Has the member's writer end when it has delivered all lines so far.
+    /// Makes the member's writer end when it has delivered all lines so far.
     pub(super) fn leave(&self, member: &Arc<Member>) {
         let mut state = self.lock();
         state.members -= 1;
@@ -307,12 +309,12 @@ impl State {
 }
 
 impl Member {
-    /// The number; the first is 1.
+    /// The member's number. The first is 1.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// How its lines begin.
+    /// The beginning of its lines.
     pub(super) fn prefix(&self) -> &[u8] {
         self.prefix.as_bytes()
     }
@@ -365,7 +367,7 @@ mod tests {
         assert_eq!(next(&room, &two), (Next::End, String::new()));
     }
 
-    /// The lines of `member` in a room across servers, from which they come back.
+    /// Publishes lines of `member`, and lets them come back from the channel.
     fn comes_back(room: &Room, member: &Arc<Member>, text: &str) -> u64 {
         room.expect(member).unwrap();
         room.hear(member.number(), text.as_bytes());
@@ -379,7 +381,7 @@ mod tests {
         room.begin_at(&one, comes_back(&room, &one, ""));
         room.hear(5, b"5> early\n");
         let position = comes_back(&room, &two, "");
-        // Of another server, before the member's task had its turn.
+        // Lines of another server come before the member's task has its turn.
         room.hear(5, b"5> a\n5> b\n");
         room.begin_at(&two, position);
         assert_eq!(next(&room, &one), (Next::Deliver, "5> early\n5> a\n5> b\n".into()));
@@ -405,7 +407,7 @@ mod tests {
         room.hear(5, b"5> a\n");
         room.expect(&one).unwrap();
         room.expect(&two).unwrap();
-        // The test treats the lines as published, and they come nevertheless.
+        // The lines were published, so they come nevertheless.
         room.give_up(&two);
         room.hear(12, b"12> b\n");
         room.cut();
@@ -483,7 +485,7 @@ mod tests {
                 }
             });
         });
-        // The waker of the kernel thread.
+        // The kernel thread's waker may allocate once.
         assert!(counted.count_total <= 1, "{counted:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Players of several servers, through channels of Redis: how they are paired, and how lines pass.
+//! Players of several servers, paired and connected through channels of Redis.
 //!
 //! ```text
 //!   player 4 at desk 1                    Redis                    player 9 at desk 2
@@ -10,21 +10,21 @@
 //!       next line  ◀── desk 1 ◀──────── taken 4 ◀───────────────── once it is written
 //! ```
 //!
-//! The tasks of each event loop share a *desk*, and so do all those of a process without loops. A
-//! desk has a number and a channel of its own, on which its players get messages. Players of one
-//! server meet in the same way.
+//! The tasks of each event loop share a *desk*, and so do all tasks of a process without loops. A
+//! desk has its own number, and its own channel for messages to its players. Players of one server
+//! meet in the same way.
 //!
-//! **Pairing.** There is at most one offer in Redis: a player that waits. The next player takes it,
-//! and asks the one that made it. An offer may be out of date, since its player or its server has
-//! gone. Then the answer is no, or nothing hears the question, and the player tries again. A
-//! waiting player renews its offer about once a second if there is none.
+//! **Pairing.** Redis has at most one offer: the address of a waiting player. The next player takes
+//! the offer, and asks the waiting player. An offer may be out of date, because its player or its
+//! server has gone. Then the answer is no or does not come, and the player tries again. About once
+//! a second, a waiting player renews its offer if there is none.
 //!
-//! **No queue.** A player's next lines are published once the writer of the other has written the
-//! last ones. So there is no queue but the sockets', as within one server.
+//! **No queue.** A player's next lines are published after the opponent's writer has written the
+//! earlier ones. So only the sockets queue lines, as within one server.
 //!
 //! **Ends.** A message to a desk that is gone has no receivers, so its player has left. About once
-//! a second, each desk asks those of its players' opponents. A desk without its subscription tells
-//! all of its players that the store is unavailable.
+//! a second, each desk sends a message to the desks of its players' opponents. A desk without its
+//! subscription tells all of its players that the store is unavailable.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -50,10 +50,10 @@ use crate::{
     store::{Channel, Subscription, Unavailable},
 };
 
-/// The time that an answer may take. Afterwards the player asks another player.
+/// How long an answer may take. Afterwards the player asks another player.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// The interval at which offers are renewed, and the desks of opponents asked.
+/// The interval at which offers are renewed and opponents' desks are checked.
 const ROUND: Duration = Duration::from_secs(1);
 
 /// The desks of this server.
@@ -76,7 +76,7 @@ struct Players {
     over: bool,
 }
 
-/// A player's place at its desk, which it leaves when this is dropped.
+/// A player's place at its desk. Dropping the seat frees the place.
 pub(super) struct Seat {
     desk: Arc<Desk>,
     player: Arc<Player>,
@@ -94,7 +94,7 @@ impl Across {
         lines: &mut Lines,
         output: &Output,
     ) -> Result<Seat, Ending> {
-        // In boxes: the task of a connection keeps room for its longest wait.
+        // Boxed, because a connection's task has room for its largest wait.
         let seat = Box::pin(self.sit(output)).await?;
         if Box::pin(seat.seek()).await? {
             return Ok(seat);
@@ -119,7 +119,7 @@ impl Across {
             let player = Arc::new(Player::new(number, output.clone()));
             {
                 let mut players = desk.players();
-                // The desk may have ended in this moment.
+                // The desk may have ended at this moment.
                 if players.over {
                     continue;
                 }
@@ -149,8 +149,8 @@ impl Across {
 }
 
 impl Seat {
-    /// Takes an offer and asks its player to play, until one says yes. If there is none, offers
-    /// this player; then it is paired only once another asks. Returns whether it is paired.
+    /// Takes an offer and asks its player to play, until one says yes. If there is none, makes an
+    /// offer, and another player must ask. Returns whether this player is paired.
     async fn seek(&self) -> Result<bool, Ending> {
         loop {
             match self.desk.channel.take_offer().await? {
@@ -167,7 +167,8 @@ impl Seat {
                     if self.desk.channel.offer(&self.place().to_string()).await? {
                         return Ok(false);
                     }
-                    // Another has made an offer meanwhile. It, or a third, may have asked already.
+                    // Another player has made an offer meanwhile. That player, or a third one, may
+                    // have asked already.
                     if self.stops_waiting() {
                         return Ok(true);
                     }
@@ -176,7 +177,7 @@ impl Seat {
         }
     }
 
-    /// Asks the player at `place`. Returns whether it plays with this one.
+    /// Asks the player at `place`. Returns whether the two play together.
     async fn asks(&self, place: Place) -> Result<bool, Ending> {
         self.player.standing().asked = Some(place);
         let question = Message::Pair { to: place.player, from: self.place() };
@@ -186,7 +187,7 @@ impl Seat {
                     self.player.reader.notified().await;
                 }
             };
-            // After that time the answer may still come, and is not taken.
+            // A later answer may still come, and is ignored.
             let _ = timeout(ANSWER, answered).await;
         }
         let mut standing = self.player.standing();
@@ -197,14 +198,14 @@ impl Seat {
         }
     }
 
-    /// Has the player wait no longer; returns whether it is paired.
+    /// Ends the player's wait, and returns whether it is paired.
     fn stops_waiting(&self) -> bool {
         let mut standing = self.player.standing();
         standing.waits = false;
         standing.other.is_some()
     }
 
-    /// Passes lines on to the other player, and waits until they have been written to it.
+    /// Passes lines on to the other player, and waits until that player's writer has written them.
     pub(super) async fn pass(&self, lines: &[u8]) -> Result<(), Ending> {
         let other = self.player.standing().other;
         let Some(other) = other.filter(|_| !lines.is_empty()) else { return Ok(()) };
@@ -227,7 +228,8 @@ impl Seat {
         }
     }
 
-    /// Tells the other player that this one has left. If it cannot be told, its desk finds out.
+    /// Tells the other player that this player has left. If the message fails, the other desk finds
+    /// out.
     pub(super) async fn leave(&self) {
         let other = self.player.standing().other;
         if let Some(other) = other {
@@ -248,7 +250,7 @@ impl Drop for Seat {
 }
 
 impl Desk {
-    /// Sends a message to the desk of `place`; returns how many have got it: none or one.
+    /// Sends a message to the desk of `place`. Returns how many desks have got it: none or one.
     async fn send(&self, place: Place, message: &Message<'_>) -> Result<u64, Unavailable> {
         self.channel.numbered(place.desk).publish(&message.encode()).await
     }
@@ -261,12 +263,12 @@ impl Desk {
         self.players().by_number.get(&number).cloned()
     }
 
-    /// All players, to be looked at without the lock.
+    /// All players, for use without the lock.
     fn all(&self) -> Vec<Arc<Player>> {
         self.players().by_number.values().cloned().collect()
     }
 
-    /// Takes a message that has come.
+    /// Handles a received message.
     async fn take(&self, message: Message<'_>) -> Result<(), Unavailable> {
         let player = self.player(message.to());
         let known = player.as_deref();
@@ -298,7 +300,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Renews the offers of players that wait, and finds opponents that are gone.
+    /// Renews the offers of waiting players, and finds opponents that are gone.
     async fn make_round(&self) -> Result<(), Unavailable> {
         let mut opponents = HashSet::new();
         for player in self.all() {
@@ -324,18 +326,18 @@ impl Desk {
     }
 }
 
-/// Writes to the player what its desk has for it.
+/// Writes the desk's lines for the player to its client.
 async fn write(desk: Arc<Desk>, player: Arc<Player>) {
     loop {
         let (play, lines, other, end) = {
             let mut standing = player.standing();
             let play = mem::take(&mut standing.play);
-            // The first lines of the other may have come before its answer.
+            // The opponent's first lines may have come before its answer.
             let plays = play.is_none() && standing.other.is_some();
             let lines = if plays { mem::take(&mut standing.lines) } else { None };
             (play, lines, standing.other, standing.end)
         };
-        // The other player's last lines come first.
+        // The opponent's last lines go out before the reason of the end.
         let answer = match (play, lines, other) {
             (Some(word), _, Some(other)) => {
                 player.output.write(word).await;
@@ -348,7 +350,7 @@ async fn write(desk: Arc<Desk>, player: Arc<Player>) {
             }
             _ => {
                 match end {
-                    // The task of the connection says the last word.
+                    // The task of the connection writes the last word.
                     Some([]) => return,
                     Some(word) => return player.output.end(word).await,
                     None => {}
@@ -365,7 +367,7 @@ async fn write(desk: Arc<Desk>, player: Arc<Player>) {
     }
 }
 
-/// A desk with a subscription. Its players are told when this is dropped.
+/// A desk with a subscription. Dropping it tells the players of the end.
 struct Attended(Arc<Desk>);
 
 impl Drop for Attended {
@@ -375,7 +377,7 @@ impl Drop for Attended {
     }
 }
 
-/// Takes what comes for the players of a desk, until the subscription ends or there is no player.
+/// Handles the messages for a desk, until the subscription ends or the desk has no players.
 async fn attend(attended: Attended, mut subscription: Subscription) {
     let desk = &attended.0;
     let mut last_round = Instant::now();

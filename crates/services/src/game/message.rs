@@ -1,4 +1,4 @@
-//! The messages between desks: a line of words, and after `lines` the lines themselves.
+//! The messages between desks: a line of words. After the word `lines`, the lines follow.
 
 use std::fmt;
 
@@ -22,17 +22,17 @@ pub(crate) struct Place {
 /// A message to the player `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message<'l> {
-    /// The player `from` wants to play with it.
+    /// The player `from` wants to play with `to`.
     Pair { to: u64, from: Place },
     /// The sender plays with `from`, as `from` has asked.
     Yes { to: u64, from: Place },
-    /// It does not.
+    /// The sender does not play.
     No { to: u64 },
-    /// Whole lines of the other.
+    /// Whole lines of the opponent.
     Lines { to: u64, lines: &'l [u8] },
-    /// The other has got its lines.
+    /// The opponent has got the lines.
     Taken { to: u64 },
-    /// The other has left.
+    /// The opponent has left.
     Left { to: u64 },
 }
 
@@ -59,7 +59,7 @@ impl<'l> Message<'l> {
         }
     }
 
-    /// `None` if it is no message.
+    /// `None` if the bytes are not a message.
     pub(crate) fn decode(bytes: &'l [u8]) -> Option<Self> {
         let feed = memchr(b'\n', &bytes[..bytes.len().min(LONGEST_HEAD)])?;
         let (head, lines) = (std::str::from_utf8(&bytes[..feed]).ok()?, &bytes[feed + 1..]);
@@ -93,7 +93,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A number as we write it, so that a message has one form.
+/// A number without leading zeros, so that a message has only one form.
 fn number(digits: &str) -> Option<u64> {
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
     digits.parse().ok().filter(|_| is_plain)

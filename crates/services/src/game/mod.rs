@@ -1,4 +1,4 @@
-//! The game service: clients are paired, and what one says goes to the other.
+//! The game service: clients are paired, and each one's lines go to the other.
 //!
 //! ```text
 //!   first ── "left 3" ─▶ task of first ──── output of second ─▶ "left 3"
@@ -8,26 +8,25 @@
 //!   "fire"  ◀─ output of first ──── task of second ◀─ "fire" ── second
 //! ```
 //!
-//! Everything is lines. A line ends with LF, and a CR before it is dropped; what the server sends
-//! ends with LF.
+//! The protocol consists of lines. A line ends with LF, and a CR before the LF is dropped. The
+//! server's lines end with LF.
 //!
-//! * Clients are paired in the order in which they arrive. Of a pair, the first to come gets `PLAY
-//!   first` and the other `PLAY second`. A client that leaves before is not paired.
+//! * Clients are paired in the order in which they arrive. The first client of a pair gets `PLAY
+//!   first`, the other `PLAY second`. A client that leaves earlier is not paired.
 //! * Before `PLAY` the server sends nothing, and the client must send nothing. A client that sends
 //!   a line too soon gets `ERROR wait for PLAY`, and the connection ends.
-//! * From then on each line of one, of at most 1,024 bytes, goes to the other as it is. A longer
-//!   line gets its sender a line that begins with `ERROR`, and ends the game.
-//! * A client leaves by closing its side of the connection. It also leaves by taking nothing of
-//!   what it is sent for 30 seconds, or by saying nothing for an hour. The other gets `* the other
-//!   has left`, and the connection ends.
-//! * When there is no descriptor for what a connection needs, the client gets `* the server is
-//!   full`, and the connection ends.
+//! * After `PLAY`, each line of at most 1,024 bytes goes to the other client as it is. After a
+//!   longer line, its sender gets a line that begins with `ERROR`, and the game ends.
+//! * A client leaves by closing its side of the connection. It also counts as gone if it takes no
+//!   sent bytes for 30 seconds, or is silent for an hour. The other client gets `* the other has
+//!   left`, and the connection ends.
+//! * If a descriptor for a connection is lacking, the client gets `* the server is full`, and the
+//!   connection ends.
 //!
-//! There is no queue but the sockets': a player that reads slowly slows only the other player.
+//! Only the sockets queue lines, so a player that reads slowly slows only its opponent.
 //!
-//! With `--store redis://HOST:PORT` the players of a pair may be on two servers (`docs/chat.md`). A
-//! client that a server can no longer serve so, since Redis is away, gets `* the store is
-//! unavailable`, and the connection ends.
+//! With `--store redis://HOST:PORT` the players of a pair may be on two servers (`docs/chat.md`).
+//! If Redis is unavailable, clients get `* the store is unavailable`, and their connections end.
 
 mod across;
 pub(crate) mod message;
@@ -70,6 +69,7 @@ pub const ENTRY: Entry = Entry {
     shared_memory: true,
     concurrent_connections: true,
     descriptors: 2,
+    tls: false,
     ..Entry::PLAIN
 };
 
@@ -79,13 +79,13 @@ const SILENCE: Duration = Duration::from_secs(60 * 60);
 /// A game service, shared by all its connections; a clone is the same service.
 #[derive(Clone, Default)]
 pub struct Game {
-    /// The player that waits for another.
+    /// The player that waits for an opponent.
     unpaired: Arc<Mutex<Option<UnpairedPlayer>>>,
     /// The place where players of several servers meet.
     across: Option<Arc<Across>>,
 }
 
-/// A player that waits for another.
+/// A player that waits for an opponent.
 struct UnpairedPlayer {
     output: Output,
     other: Other,
@@ -99,7 +99,7 @@ type Other = Arc<OnceLock<Output>>;
 enum Met {
     /// No other player is there yet.
     Nobody(Other),
-    /// The player that has waited.
+    /// The output of the player that waited.
     First(Output),
 }
 
@@ -120,7 +120,7 @@ impl Game {
     ///
     /// # Errors
     ///
-    /// The connection broke. A broken connection of the other player is no error here.
+    /// The connection broke. A broken connection of the other player is not an error.
     pub async fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
         stream.set_read_timeout(Some(SILENCE))?;
         bound_patience(&mut stream, PATIENCE)?;
@@ -152,20 +152,20 @@ impl Game {
         lines: &mut Lines,
         output: &Output,
     ) -> Result<Output, Ending> {
-        // The lock keeps PLAY first: as soon as the other player knows of this one, it may write to
-        // it.
+        // The lock makes PLAY the first line: as soon as the other player knows this output, it may
+        // write to it.
         let mut own = output.0.lock().await;
         match self.meet(output) {
             Met::First(first) => {
                 write(&mut own, PLAY_SECOND).await;
                 drop(own);
-                // If either has left meanwhile, its own task finds that out, and tells the other.
+                // If one of them has left meanwhile, its own task finds out, and tells the other.
                 first.write(PLAY_FIRST).await;
                 Ok(first)
             }
             Met::Nobody(other) => {
                 drop(own);
-                // This waits for any input of this client. The second player does the pairing.
+                // `fill` waits for any input of this client. The second player does the pairing.
                 let filled = lines.fill(stream).await;
                 self.met_meanwhile(&other).ok_or(match filled {
                     Ok(true) => Ending::Word(EARLY),
@@ -176,12 +176,12 @@ impl Game {
         }
     }
 
-    /// Pairs the player with the one that waits, or has it wait.
+    /// Pairs the player with the waiting player, or makes it the waiting player.
     fn meet(&self, output: &Output) -> Met {
         let mut unpaired = self.lock();
         match unpaired.take() {
             Some(waiting) => {
-                // The slot is set only once: the player that sets it has taken it out of
+                // The slot is set only once, because the player that sets it has taken it out of
                 // `unpaired`.
                 let _ = waiting.other.set(output.clone());
                 Met::First(waiting.output)
@@ -194,7 +194,7 @@ impl Game {
         }
     }
 
-    /// The other player, if one has come; if not, none will.
+    /// The other player, if one has come. Otherwise none can come any more.
     fn met_meanwhile(&self, other: &Other) -> Option<Output> {
         let mut unpaired = self.lock();
         if other.get().is_none() {
@@ -217,17 +217,17 @@ enum Opponent {
 }
 
 impl Opponent {
-    /// Writes to the other player. If it cannot be reached, says how the game ends.
+    /// Writes to the other player. If that fails, returns how the game ends.
     async fn write(&self, bytes: &[u8]) -> Result<(), Ending> {
         match self {
             Self::Here(output) if output.write(bytes).await => Ok(()),
             Self::Here(_) => Err(Ending::Word(LEFT)),
-            // In a box: the task of a connection keeps room for its longest wait.
+            // Boxed, because a connection's task has room for its largest wait.
             Self::Across(seat) => Box::pin(seat.pass(bytes)).await,
         }
     }
 
-    /// Tells it that this player has left.
+    /// Tells the other player that this player has left.
     async fn end(&self) {
         match self {
             Self::Here(output) => output.end(LEFT).await,
@@ -236,7 +236,7 @@ impl Opponent {
     }
 }
 
-/// Passes a player's lines on to the other. Lines that have come together leave together.
+/// Passes a player's lines on to the other. Lines that came together leave together.
 async fn pass_on(stream: &mut TcpStream, lines: &mut Lines, other: &Opponent) -> Ending {
     let mut gathered = Vec::new();
     let mut passed = 0;
@@ -278,8 +278,8 @@ async fn part(
         Ending::Broken(error) => (None, Err(error)),
     };
     if word.is_none() {
-        // The other player may be writing to this client, which takes nothing more. Its write fails
-        // at once.
+        // The other player may be writing to this client, which takes nothing more. The shutdown
+        // makes that write fail at once.
         let _ = stream.shutdown(Shutdown::Both).await;
     }
     output.end(word.unwrap_or_default()).await;

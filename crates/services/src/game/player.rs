@@ -19,17 +19,17 @@ pub(super) const LEFT: &[u8] = b"* the other has left\n";
 pub(super) const EARLY: &[u8] = b"ERROR wait for PLAY\n";
 pub(super) const TOO_LONG: &[u8] = b"ERROR a line is at most 1024 bytes\n";
 
-/// How a player's part in the game ended.
+/// How the game ended for a player.
 pub(super) enum Ending {
-    /// It has left.
+    /// The player has left.
     Left,
-    /// The server ends it with these words.
+    /// The server ends the game with these words.
     Word(&'static [u8]),
     /// The connection broke.
     Broken(io::Error),
 }
 
-/// The writing side of a player; `None` after its last word, or after a write has failed.
+/// The writing side of a player. `None` after its last word, or after a write has failed.
 #[derive(Clone)]
 pub(super) struct Output(pub(super) Arc<sync::Mutex<Option<TcpStream>>>);
 
@@ -40,7 +40,7 @@ impl Output {
         Ok(Self(Arc::new(sync::Mutex::new(Some(twin)))))
     }
 
-    /// Writes to the player; false when it has left.
+    /// Writes to the player. False if the player has left.
     pub(super) async fn write(&self, bytes: &[u8]) -> bool {
         write(&mut *self.0.lock().await, bytes).await
     }
@@ -55,7 +55,7 @@ impl Output {
     }
 }
 
-/// Writes to a player with locked output; false when it has left.
+/// Writes to a player with locked output. False if the player has left.
 pub(super) async fn write(output: &mut Option<TcpStream>, bytes: &[u8]) -> bool {
     let Some(stream) = output else { return false };
     let written = stream.write_all(bytes).await.is_ok();

@@ -1,4 +1,4 @@
-//! The standing of a player across servers, which its two tasks and its desk share.
+//! The state of a player across servers, shared by its two tasks and its desk.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +16,7 @@ pub(super) struct Player {
     state: Mutex<Standing>,
     /// Wakes the task that reads from the client.
     pub(super) reader: Notify,
-    /// Wakes the task that writes to it.
+    /// Wakes the task that writes to the client.
     pub(super) writer: Notify,
 }
 
@@ -24,20 +24,21 @@ pub(super) struct Player {
 pub(super) struct Standing {
     /// The player waits until another player asks it.
     pub(super) waits: bool,
-    /// The player that it has asked, while there is no answer.
+    /// The player that it has asked and that has not answered.
     pub(super) asked: Option<Place>,
     pub(super) other: Option<Place>,
     /// The bytes to write next: the word that begins the game, then the lines of the other player.
     pub(super) play: Option<&'static [u8]>,
     pub(super) lines: Option<Vec<u8>>,
-    /// The other's writer has not written the last lines yet.
+    /// The opponent's writer has not written the last lines yet.
     pub(super) unwritten: bool,
-    /// The game has ended, and the player is told why. Empty: its connection has ended.
+    /// Set when the game has ended: the message to the player, or empty if the connection has
+    /// ended.
     pub(super) end: Option<&'static [u8]>,
 }
 
 impl Player {
-    /// A player that has just come.
+    /// A new player.
     pub(super) fn new(number: u64, output: Output) -> Self {
         Self {
             number,
@@ -52,7 +53,7 @@ impl Player {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it plays with the player that asks.
+    /// Begins a game with the player `from`, which asks. Returns whether it has begun.
     pub(super) fn is_asked(&self, from: Place) -> bool {
         let mut standing = self.standing();
         if !standing.waits || standing.end.is_some() {
@@ -65,7 +66,7 @@ impl Player {
         true
     }
 
-    /// Whether it plays with the player that has said yes.
+    /// Begins a game with the player `from`, which has said yes. Returns whether it has begun.
     pub(super) fn is_answered(&self, from: Place) -> bool {
         let mut standing = self.standing();
         if standing.asked != Some(from) || standing.end.is_some() {

@@ -3,14 +3,14 @@
 /// The media type of such forms.
 pub(super) const TYPE: &str = "application/x-www-form-urlencoded";
 
-/// The reason why a body is not the wanted form.
+/// Why a body is not the wanted form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Malformed {
     /// A percent sign without two hexadecimal digits.
     Escape,
     /// Bytes that are not UTF-8.
     Text,
-    /// A field that comes twice: which one counts is not for us to say.
+    /// A field that comes twice, so that its value is ambiguous.
     Repeated,
 }
 
@@ -19,7 +19,7 @@ pub(super) enum Malformed {
 ///
 /// # Errors
 ///
-/// The whole form is refused for anything in it that is not well-formed.
+/// A part of the form is not well-formed. Then the whole form is refused.
 pub(super) fn parse<const N: usize>(
     body: &[u8],
     names: [&str; N],
@@ -41,7 +41,7 @@ pub(super) fn parse<const N: usize>(
     Ok(values)
 }
 
-/// Undoes the escapes of a name or a value, once.
+/// Decodes the escapes of a name or a value, once.
 fn decode(raw: &[u8]) -> Result<String, Malformed> {
     let mut decoded = Vec::with_capacity(raw.len());
     let mut bytes = raw.iter();
@@ -53,7 +53,7 @@ fn decode(raw: &[u8]) -> Result<String, Malformed> {
                 let (Some(high), Some(low)) = (digit(), digit()) else {
                     return Err(Malformed::Escape);
                 };
-                // Two digits of sixteen fit in a byte.
+                // Two hexadecimal digits fit in a byte.
                 (high << 4 | low) as u8
             }
             byte => byte,
@@ -62,7 +62,7 @@ fn decode(raw: &[u8]) -> Result<String, Malformed> {
     String::from_utf8(decoded).map_err(|_| Malformed::Text)
 }
 
-/// Whether this is the media type of such a form, with whatever parameters.
+/// Whether this is the media type of such a form, with any parameters.
 pub(super) fn is_form(content_type: &[u8]) -> bool {
     let essence = content_type.split(|&byte| byte == b';').next().unwrap_or_default();
     essence.trim_ascii().eq_ignore_ascii_case(TYPE.as_bytes())
@@ -118,7 +118,7 @@ mod tests {
         }
     }
 
-    /// As a browser encodes it.
+    /// Encodes a text as a browser does.
     fn encode(text: &str) -> String {
         let escape = |byte: u8| match byte {
             b' ' => "+".to_owned(),

@@ -6,13 +6,13 @@ use minijinja::{Environment, context};
 use super::{form, remark, templates, variables_of};
 use crate::store::{Remark, Visit};
 
-/// The values of two fields of a form; `None` if it is malformed.
+/// The values of two fields of a form; `None` if the form is malformed.
 #[must_use]
 pub fn form(body: &[u8], names: [&str; 2]) -> Option<[Option<String>; 2]> {
     form::parse(body, names).ok()
 }
 
-/// The remark that a guest's typing comes to, if it is taken.
+/// The remark made of a guest's input, if it is accepted.
 #[must_use]
 pub fn remark(guest: &str, text: &str) -> Option<Remark> {
     remark::check(guest, text).ok()
@@ -22,7 +22,7 @@ pub fn remark(guest: &str, text: &str) -> Option<Remark> {
 pub struct Page(Environment<'static>);
 
 impl Page {
-    /// Compiles it.
+    /// Compiles the page.
     ///
     /// # Panics
     ///
@@ -32,20 +32,20 @@ impl Page {
         Page::of(templates::BUILT_IN).expect("it is well-formed")
     }
 
-    /// A template of the operator's, if it is well-formed.
+    /// Compiles an operator's template. `None` if it is malformed.
     #[must_use]
     pub fn of(source: &str) -> Option<Self> {
         templates::environment("page", source.to_owned()).ok().map(Page)
     }
 
-    /// The page as it shows a remark; `None` if it is broken.
+    /// The page that shows a remark. `None` if the template is broken.
     #[must_use]
     pub fn with(&self, remark: &Remark) -> Option<String> {
         let visit = Visit { visitors: 7, remarks: vec![remark.clone()] };
         self.render(&variables_of(&visit))
     }
 
-    /// The page as it asks the guest to mend a remark.
+    /// The page that asks the guest to correct a remark.
     #[must_use]
     pub fn refusing(&self, guest: &str, text: &str) -> Option<String> {
         self.render(&context! { refusal => "no", guest, text })

@@ -1,5 +1,4 @@
-//! The guestbook: http with a page to sign. Guests are counted, and their remarks kept, in a
-//! [`Store`].
+//! The guestbook: http with a page to sign. A [`Store`] counts guests and keeps their remarks.
 //!
 //! | request | reply |
 //! | --- | --- |
@@ -9,19 +8,18 @@
 //! | anything else | the files, as the [http] service does |
 //!
 //! `guestbook.html` in the templates directory takes the place of the built-in page. Templates are
-//! in the language of [minijinja](https://docs.rs/minijinja); each stands alone (no include). Their
-//! variables:
+//! in the language of [minijinja](https://docs.rs/minijinja), without `include`. Their variables:
 //!
-//! * `visitors`: how many there have been, this one included. `remarks`: the newest remarks, newest
+//! * `visitors`: the number of visitors, this one included. `remarks`: the newest remarks, newest
 //!   first, each with `guest` and `text`. A template that mentions neither does not count the
-//!   visitor, and does without the store.
-//! * `refusal`: why the remark that was just posted is not taken. With it come `guest` and `text`,
-//!   as they were typed, and neither `visitors` nor `remarks`.
+//!   visitor or use the store.
+//! * `refusal`: why the posted remark is not accepted. Then `guest` and `text` are set as typed,
+//!   and `visitors` and `remarks` are not.
 //!
-//! A remark that is not taken is answered by 422 and the page, so that the guest can mend it.
-//! Nothing has been stored then. 303 means that the remark is kept. Without the store the answer is
-//! 503, and the remark may or may not have been kept. A form can only be posted from a page of this
-//! very host: see [`Guestbook::serve`].
+//! The reply to a remark that is not accepted is 422 and the page, so that the guest can correct
+//! it. Such a remark is not stored. 303 means that the remark is kept. Without the store the reply
+//! is 503, and the remark may or may not have been kept. A form can only be posted from a page of
+//! this host: see [`Guestbook::serve`].
 
 mod form;
 #[cfg(fuzzing)]
@@ -66,19 +64,19 @@ const PAGE: &str = "guestbook";
 /// Remarks that the page shows.
 const SHOWN: usize = 20;
 
-/// Bytes in a form. The longest remark fits, even if each character has four bytes and each byte is
-/// escaped.
+/// The most bytes in a form. The longest remark fits, even if each character has four bytes and
+/// each byte is escaped.
 const LONGEST_FORM: usize = 16 << 10;
 
-/// A guestbook, shared by all its connections; a clone is the same one.
+/// A guestbook, shared by all its connections; a clone is the same guestbook.
 #[derive(Clone)]
 pub struct Guestbook {
     http: Http,
 }
 
 impl Guestbook {
-    /// A guestbook that is kept in `store`, in front of the files that `config` names. Templates
-    /// are looked for in the directory `templates`.
+    /// A guestbook in `store`, in front of the files that `config` names. `templates` is the
+    /// directory of its templates.
     ///
     /// # Errors
     ///
@@ -98,11 +96,10 @@ impl Guestbook {
 
     /// Answers the requests on one connection until either side ends it.
     ///
-    /// A page of another site can make a browser post a form without the guest's knowledge.
-    /// Browsers say where a form comes from, and a form that comes from elsewhere gets 403.
-    /// `Sec-Fetch-Site` tells, where it is sent. Otherwise `Origin` does: its host must be that of
-    /// `Host`. A proxy in front must leave `Host` as it is. A client that sends neither is no
-    /// browser.
+    /// A page of another site can make a browser post a form without the guest's knowledge. So a
+    /// form of another site gets 403. The browser names the origin of a form in `Sec-Fetch-Site`,
+    /// or in `Origin`, which must have the host of `Host`. A proxy in front must not change `Host`.
+    /// A client that sends neither field is not a browser.
     ///
     /// # Errors
     ///
@@ -139,7 +136,7 @@ impl Pages for Guestpages {
         }
         match asked.field("Content-Type")? {
             Some(content_type) if form::is_form(content_type) => Ok(()),
-            // RFC 9110, section 12.5.1: in a reply, the field says what may be sent.
+            // RFC 9110, section 12.5.1: in a reply, `Accept` says which types may be sent.
             _ => Err(Reply::explained(&status::UNSUPPORTED_MEDIA_TYPE).with("Accept", form::TYPE)),
         }
     }
@@ -191,12 +188,12 @@ impl Guestpages {
     }
 }
 
-/// The reply if the store failed. The store itself tells the operator.
+/// The reply if the store failed. The store has told the operator.
 fn missed() -> Reply {
     Reply::explained(&status::SERVICE_UNAVAILABLE).with("Retry-After", "1")
 }
 
-/// Tells standard error, if there is one.
+/// Writes a line to standard error, if there is one.
 fn tell(message: std::fmt::Arguments<'_>) {
     log::warn(format_args!("guestbook: {message}"));
 }
@@ -217,10 +214,10 @@ fn page(status: &'static status::Status, template: &Template, variables: &Value)
     }
 }
 
-/// Whether a form comes from a page of this host, or from a client that is no browser.
+/// Whether a form comes from a page of this host, or from a client that is not a browser.
 fn is_from_here(asked: &Asked<'_>) -> Result<bool, Reply> {
     if let Some(site) = asked.field("Sec-Fetch-Site")? {
-        // "none": the guest has asked for it by other means than a page.
+        // "none": the request does not come from a page.
         return Ok(matches!(site, b"same-origin" | b"none"));
     }
     let Some(origin) = asked.field("Origin")? else {

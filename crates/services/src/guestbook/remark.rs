@@ -8,13 +8,13 @@ const LONGEST_NAME: usize = 64;
 /// Characters in a remark.
 const LONGEST_TEXT: usize = 1000;
 
-/// Makes a remark of what a guest has typed.
+/// Makes a remark of a guest's input.
 ///
-/// Browsers send a line's end as CR and LF; it is kept as LF.
+/// Browsers send a line's end as CR and LF. The remark has LF.
 ///
 /// # Errors
 ///
-/// The reason why the remark is refused, as a sentence for the guest.
+/// Why the remark is refused, as a sentence for the guest.
 pub(super) fn check(guest: &str, text: &str) -> Result<Remark, &'static str> {
     let text = text.replace("\r\n", "\n");
     let (guest, text) = (guest.trim(), text.trim());

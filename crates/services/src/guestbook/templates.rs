@@ -1,10 +1,10 @@
-//! Templates: the built-in one, and those of a directory, each read again when its file has
-//! changed.
+//! Templates: the built-in one, and those of a directory, which are read again when their files
+//! change.
 //!
-//! A template is the operator's own, and so trusted to say what it likes. But a slip in a template
-//! must not take the server down. It is compiled on a stack of its own, since the parser recurses.
-//! It runs for a bounded number of steps, to a bounded length. An error in it is told once, on
-//! standard error, and its page is answered by 500.
+//! The operator writes the templates, so their content is trusted. But a mistake in a template must
+//! not stop the server. Templates are compiled on a separate stack, because the parser recurses.
+//! Their steps and the length of their pages are bounded. An error in a template is reported once,
+//! on standard error, and its page gets 500.
 
 use std::{
     collections::HashMap,
@@ -23,27 +23,27 @@ use duality_runtime::{
 };
 use minijinja::{AutoEscape, Environment, Value};
 
-/// The template that is there without any directory.
+/// The template that needs no directory.
 pub(super) const BUILT_IN: &str = include_str!("template.html");
 
-/// Bytes in a template's file.
+/// The most bytes in a template's file.
 const LONGEST_FILE: u64 = 256 << 10;
 
-/// Bytes that a template may render.
+/// The most bytes in a rendered page.
 pub(super) const LONGEST_PAGE: usize = 1 << 20;
 
-/// Steps that a template may take; the built-in one takes about 300 for 20 remarks.
+/// The most steps of a template. The built-in one takes about 300 for 20 remarks.
 const STEPS: u64 = 100_000;
 
-/// How deep macros and recursive loops may go: tasks may have small stacks. A macro counts as 4.
+/// The most nested macros and recursive loops, since tasks may have small stacks. A macro counts as
+/// 4.
 const DEPTH: usize = 40;
 
-/// The stack for the parser, which takes less than a quarter of it for the deepest template that it
-/// allows.
+/// The parser's stack. The deepest template that the parser allows takes less than a quarter of it.
 const PARSER_STACK: usize = 4 << 20;
 
-/// Templates that are kept compiled. An operator has a handful; the bound is for a file system on
-/// which one file has many names.
+/// The most templates that are kept compiled. The bound matters on file systems where one file has
+/// many names.
 const KEPT: usize = 256;
 
 /// All templates of a service.
@@ -53,7 +53,7 @@ pub(super) struct Templates {
     kept: Mutex<HashMap<Box<str>, Kept>>,
 }
 
-/// A template, and the second in which its file was last looked at.
+/// A template, and the second in which its file was last checked.
 struct Kept {
     checked: u64,
     file: Found,
@@ -65,13 +65,14 @@ struct Kept {
 enum Found {
     Nothing,
     File(Metadata),
-    /// The file could not be looked at or read. That may end without a change of the file.
+    /// The file could not be checked or read. A later attempt may succeed although the file is the
+    /// same.
     Failure(io::ErrorKind),
 }
 
 impl Templates {
-    /// The templates of `directory`, and the built-in one as `guestbook` where there is no such
-    /// file.
+    /// The templates of `directory`, and the built-in one as `guestbook` if the directory has no
+    /// such file.
     ///
     /// # Errors
     ///
@@ -95,8 +96,8 @@ impl Templates {
             || self.root.is_some() && (1..=64).contains(&name.len()) && name.bytes().all(plain)
     }
 
-    /// The template called `name`, in its state of the second `now`. [`may_have`](Self::may_have)
-    /// must have accepted the name.
+    /// The template called `name`, as of the second `now`. [`may_have`](Self::may_have) must have
+    /// accepted the name.
     pub(super) async fn find(&self, name: &str, now: u64) -> Option<Arc<Template>> {
         let Some(root) = &self.root else {
             return (name == super::PAGE).then(|| Arc::clone(&self.built_in));
@@ -104,7 +105,7 @@ impl Templates {
         let earlier = match self.lock().get_mut(name) {
             Some(kept) if kept.checked == now => return Some(Arc::clone(&kept.template)),
             Some(kept) => {
-                // This task looks at the file. Meanwhile others take the template as it is.
+                // This task checks the file. Meanwhile other tasks use the template as it is.
                 kept.checked = now;
                 Some((kept.file, Arc::clone(&kept.template)))
             }
@@ -152,7 +153,7 @@ impl Templates {
 ///
 /// # Errors
 ///
-/// The file could not be read; the next attempt may succeed.
+/// The file could not be read. The next attempt may succeed.
 async fn read(root: &Root, path: &str, metadata: Metadata) -> io::Result<Arc<Template>> {
     let wrong = |what: &str| Ok(Arc::new(Template::broken(path, &io::Error::other(what))));
     if metadata.kind != Kind::File {
@@ -177,11 +178,11 @@ pub(super) struct Template {
     compiled: Option<Environment<'static>>,
     /// Whether its page depends on the store.
     shows_store: bool,
-    /// Whether standard error has been told that it fails.
+    /// Whether its failure has been reported on standard error.
     told: AtomicBool,
 }
 
-/// The template failed, and standard error has been told why.
+/// The template failed, and the reason is on standard error.
 #[derive(Debug)]
 pub(super) struct Broken;
 
@@ -190,7 +191,7 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// There is no thread for the parser.
+    /// The parser's thread cannot be started.
     fn compile(name: &str, source: String) -> io::Result<Self> {
         let compiled = thread::scope(|scope| {
             let parser = thread::Builder::new().stack_size(PARSER_STACK);
@@ -246,7 +247,7 @@ impl Template {
     }
 }
 
-/// Compiles a template, with bounds on what it may do. The parser recurses.
+/// Compiles a template, with bounds on its steps and depth. The parser recurses.
 pub(super) fn environment(
     name: &str,
     source: String,
@@ -334,7 +335,7 @@ mod tests {
             &format!("{}1{}", "{{ (".to_owned() + &"(".repeat(10_000), ")".repeat(10_001)),
             &"{% if 1 %}".repeat(10_000),
         ] {
-            // With as small a stack as a task may have; the parser has its own.
+            // The thread's stack is as small as a task's may be. The parser has its own stack.
             thread::scope(|scope| {
                 let small = thread::Builder::new().stack_size(96 << 10);
                 small.spawn_scoped(scope, || assert!(render(source).is_err(), "{source}")).unwrap();

@@ -1,13 +1,13 @@
 //! The access log's record of a request, under the names of the format in docs/operations.md.
 
-/// The most bytes of a target. A line fits into what a pipe takes whole.
+/// The most bytes of a target. A line then fits into one atomic write to a pipe.
 const LONGEST: usize = 3500;
 
 /// Members of a JSON object: the method, the target, the status, the bytes of the body, and the
 /// protocol.
 ///
 /// `head` is that of the request, empty if it could not be read. `reply` begins with the head of
-/// the reply. All else of it is content, of which `more` bytes follow.
+/// the reply. The rest of `reply` is content, and `more` bytes of content follow.
 pub(super) fn members(head: &[u8], reply: &[u8], more: u64) -> String {
     let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let mut words = line.split(|&byte| byte == b' ').map(escaped);
@@ -31,7 +31,7 @@ fn escaped(text: &[u8]) -> String {
         match byte {
             b'"' | b'\\' => escaped.extend(['\\', byte.into()]),
             b' '..=b'~' => escaped.push(byte.into()),
-            // A parser lets none through.
+            // The parser refuses all other bytes.
             _ => escaped.push('?'),
         }
     }

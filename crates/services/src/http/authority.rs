@@ -2,10 +2,11 @@
 
 use super::grammar::number;
 
-/// The host, and the port if there is one, of an authority. `None` if this is none.
+/// The host and, if there is one, the port of an authority. `None` if the value is not an
+/// authority.
 ///
-/// A comma, which RFC 3986 allows in a name, is refused: two fields that were joined look like
-/// this.
+/// RFC 3986 allows a comma in a name, but this function refuses it: two joined fields look like
+/// such a name.
 pub(super) fn split_authority(value: &[u8]) -> Option<(&[u8], Option<u64>)> {
     let end = match value {
         [b'[', ..] => value.iter().position(|&byte| byte == b']')? + 1,
@@ -18,7 +19,7 @@ pub(super) fn split_authority(value: &[u8]) -> Option<(&[u8], Option<u64>)> {
         name => is_name(name),
     };
     let port = match port {
-        // RFC 3986 lets the digits be missing.
+        // RFC 3986 allows a colon without digits.
         [] | [b':'] => None,
         [b':', digits @ ..] => Some(number(digits).filter(|&port| port <= 65_535)?),
         _ => return None,
@@ -33,7 +34,7 @@ fn is_of_address(byte: &u8) -> bool {
 
 /// Whether this is a registered name, or an address of IPv4.
 fn is_name(name: &[u8]) -> bool {
-    // Almost all names are plain throughout, and the one in `Host` is looked at in every request.
+    // Almost all names are plain, and every request has a name in `Host`.
     name.iter().all(|&byte| is_plain(byte)) || is_escaped_name(name)
 }
 
@@ -50,8 +51,8 @@ fn is_escaped_name(name: &[u8]) -> bool {
     true
 }
 
-/// Whether a byte may stand in a name as it is. Written out, it becomes a few comparisons and a bit
-/// test, where a search through the characters is a loop.
+/// Whether a byte may stand in a name as it is. The written-out pattern compiles to a few
+/// comparisons and a bit test, without a loop.
 fn is_plain(byte: u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'!')
         || matches!(byte, b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'=')

@@ -7,8 +7,8 @@
 //!                                  ^ start             └─┘ a field
 //! ```
 //!
-//! A line ends with CR and LF and nothing else. Its content is checked to the last byte, because a
-//! lenient decoder lets requests be smuggled.
+//! Only CR and LF end a line. The content of a line is checked to the last byte, because a lenient
+//! decoder lets requests be smuggled.
 
 use super::fields::Framing;
 use super::grammar::is_token_byte;
@@ -17,7 +17,7 @@ use super::grammar::is_token_byte;
 #[derive(Debug)]
 pub struct Body {
     rest: Rest,
-    /// Bytes that may be kept; `None` if the body is only to be skipped.
+    /// The most bytes to keep. `None` if the body is only skipped.
     room: Option<usize>,
     kept: Vec<u8>,
 }
@@ -32,7 +32,7 @@ enum Rest {
 /// The state of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// There is more to come.
+    /// More bytes must come.
     Unfinished,
     /// The body ended after this many of the given bytes.
     Finished(usize),
@@ -43,10 +43,10 @@ pub enum Progress {
 }
 
 impl Body {
-    /// Before a body of at most `limit` bytes; `room` of them are kept. With chunks, their framing
-    /// counts towards `limit`, and their content towards `room`.
+    /// A reader of a body of at most `limit` bytes, of which at most `room` are kept. With chunks,
+    /// framing counts towards `limit`, and only content towards `room`.
     ///
-    /// The caller must compare a declared length with both.
+    /// The caller must compare a declared length with both bounds.
     pub fn new(framing: Framing, limit: u64, room: Option<usize>) -> Self {
         let rest = match framing {
             Framing::Length(length) => Rest::Length(length),
@@ -90,12 +90,12 @@ struct Chunks {
     part: Part,
     /// The bytes of the unfinished line so far.
     line: Vec<u8>,
-    /// Bytes of the body that may still come, framing included. So neither endless extensions nor
-    /// chunks of one byte make the body longer than its limit.
+    /// The number of bytes of the body that may still come, framing included. So endless extensions
+    /// and chunks of one byte count too.
     allowance: u64,
 }
 
-/// What comes next.
+/// The next part of the body.
 #[derive(Clone, Copy, Debug)]
 enum Part {
     Size,
@@ -104,7 +104,7 @@ enum Part {
     Trailer,
 }
 
-/// Bytes in a line of the framing, its end included. Few senders write more than the size.
+/// The most bytes in a line of the framing, its end included. Few senders write more than the size.
 const LINE: usize = 1 << 10;
 
 impl Chunks {
@@ -149,7 +149,7 @@ impl Chunks {
         Progress::Unfinished
     }
 
-    /// The part after the line, if the line is complete; or how the body has ended.
+    /// The part after the line, if the line is complete. An error if the body has ended.
     fn line_so_far(&mut self) -> Result<Option<Part>, Progress> {
         if self.line.len() > LINE {
             return Err(Progress::Malformed);
@@ -177,10 +177,10 @@ impl Chunks {
     }
 }
 
-/// The size at the start of a chunk: hexadecimal digits, and extensions that mean nothing to us.
+/// The size at the start of a chunk: hexadecimal digits, and ignored extensions.
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let digits = line.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(line.len());
-    // Sixteen digits are as many as 64 bits hold.
+    // A number of 64 bits has at most sixteen digits.
     if !(1..=16).contains(&digits) || !are_extensions(&line[digits..]) {
         return None;
     }
@@ -190,8 +190,7 @@ fn chunk_size(line: &[u8]) -> Option<u64> {
     line[..digits].iter().try_fold(0, append)
 }
 
-/// Whether this is `*( BWS ";" BWS name [ BWS "=" BWS value ] )`, as RFC 9112, section 7.1.1, has
-/// it.
+/// Whether this is `*( BWS ";" BWS name [ BWS "=" BWS value ] )`, as in RFC 9112, section 7.1.1.
 fn are_extensions(mut text: &[u8]) -> bool {
     while !text.is_empty() {
         let Some(after) = skip_space(text).strip_prefix(b";").map(skip_space).and_then(skip_token)
@@ -233,9 +232,9 @@ fn skip_quoted(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Names that no field of a trailer may have. They say how the message is framed, what sends it,
-/// where it goes or what is in it (RFC 9110, section 6.5.1). An implementation that adds the
-/// trailer to the head would read another request than one that does not.
+/// Names that no field of a trailer may have. Such fields describe framing, sender, destination or
+/// content (RFC 9110, section 6.5.1). Some implementations add the trailer to the head. Those
+/// implementations would read a different request.
 const NOT_IN_TRAILERS: [&str; 16] = [
     "authorization",
     "connection",
@@ -349,7 +348,7 @@ mod tests {
 
     #[test]
     fn what_is_too_long_is_refused() {
-        // As soon as it is announced.
+        // The reader refuses the chunk as soon as its size is announced.
         assert_eq!(chunked(100, None).take(b"65\r\n"), Progress::TooLong);
         assert_eq!(chunked(1000, None).take(b"ffffffffffffffff\r\n"), Progress::TooLong);
         assert_eq!(chunked(9, None).take(b"0;xxxxxxxxxxxxxxxxxxxx"), Progress::TooLong);

@@ -6,8 +6,8 @@
 //!                                      off an entry that has one, and evicts one that has not
 //! ```
 //!
-//! This is CLOCK (Corbató, 1968): nearly as good a choice as least-recently-used, without a list
-//! to reorder at every use. The lock is held for a look-up and never across a wait.
+//! This is CLOCK (Corbató, 1968): it evicts nearly as well as least-recently-used, without a list
+//! to reorder at every use. The lock is held for a look-up, and never during a wait.
 
 use std::{
     collections::HashMap,
@@ -21,16 +21,16 @@ use super::page::Page;
 /// A bounded map from paths to pages.
 pub(super) struct Cache {
     circle: Mutex<Circle>,
-    /// Bytes that all entries may take.
+    /// The most bytes of all entries together.
     limit: usize,
 }
 
-/// The cache's knowledge of a path.
+/// What the cache knows of a path.
 pub(super) enum Known {
-    /// The page, compared with the file within this second.
+    /// The page, which was compared with the file in this second.
     Current(Arc<Page>),
-    /// The page, and what the file was like when it was read. The caller must check whether the
-    /// file has changed. Meanwhile others get the page as current.
+    /// The page, and the file's metadata when it was read. The caller must check whether the file
+    /// has changed. Meanwhile other callers get the page as current.
     ToCheck(Arc<Page>, Metadata),
     Nothing,
 }
@@ -47,13 +47,13 @@ struct Entry {
     path: Arc<str>,
     page: Arc<Page>,
     metadata: Metadata,
-    /// The second in which the file was last looked at.
+    /// The second in which the file was last checked.
     checked: u64,
     used: bool,
 }
 
 impl Entry {
-    /// Bytes that the entry takes: the page, the path, and about what the map needs for them.
+    /// The bytes of the entry: the page, the path, and about the map's share for them.
     fn footprint(&self) -> usize {
         self.page.footprint() + self.path.len() + size_of::<Entry>() + 64
     }
@@ -177,7 +177,7 @@ mod tests {
         assert!(matches!(cache.look_up("a", 1), Known::Current(_)));
         assert!(matches!(cache.look_up("a", 2), Known::ToCheck(_, METADATA)));
         assert!(matches!(cache.look_up("a", 2), Known::Current(_)));
-        // A clock that is set back is no reason to trust an old page for ever.
+        // If the clock is set back, the page must be checked too.
         assert!(matches!(cache.look_up("a", 1), Known::ToCheck(..)));
         cache.remove("a");
         assert!(matches!(cache.look_up("a", 2), Known::Nothing));

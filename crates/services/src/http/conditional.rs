@@ -9,8 +9,8 @@ use super::{
 /// The fields that make a request conditional, with their values as they came.
 ///
 /// If a list of entity tags continues in a second field, only the first field counts. Any other
-/// field has one value, and is ignored if it comes twice. The client may then get the whole file
-/// although its copy is still good; it never gets a wrong file.
+/// field has one value, and is ignored if it comes twice. Then the client may get the whole file
+/// although its copy is still good. It never gets a wrong file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Conditions<'b> {
     if_match: Option<&'b [u8]>,
@@ -44,7 +44,7 @@ pub(super) enum Verdict {
 }
 
 impl<'b> Conditions<'b> {
-    /// Keeps a field if it is one of these.
+    /// Keeps the field if it is a conditional field.
     pub(super) fn take(&mut self, name: &str, value: &'b [u8]) {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         let (field, is_list) = match name.len() {
@@ -63,7 +63,7 @@ impl<'b> Conditions<'b> {
         }
     }
 
-    /// Judges a GET, or a HEAD, for which `Range` has no meaning, on a file of `length` bytes.
+    /// Judges a GET or HEAD of a file of `length` bytes. For a HEAD, `Range` has no meaning.
     ///
     /// The order is that of RFC 9110, section 13.2.2. A date that cannot be read is ignored.
     pub(super) fn judge(&self, is_get: bool, validators: Validators<'_>, length: u64) -> Verdict {
@@ -115,8 +115,8 @@ enum Comparison {
     Weak,
 }
 
-/// Whether a list of entity tags, or `*`, has ours in it. The list ends at the first thing in it
-/// that is not a tag; a comma within the quotes is part of the tag.
+/// Whether a list of entity tags, or `*`, includes ours. The list ends at the first text that is
+/// not a tag. A comma within the quotes is part of the tag.
 fn tags_match(list: &[u8], ours: &str, comparison: Comparison) -> bool {
     if list.trim_ascii() == b"*" {
         return true;
@@ -206,7 +206,7 @@ mod tests {
             (&[("Range", "bytes=0-9"), ("If-Range", "\"a,b\""), ("If-Range", "\"a,b\"")], Whole),
             (&[("If-Modified-Since", AT), ("If-Modified-Since", BEFORE)], Whole),
             (&[("If-Unmodified-Since", BEFORE), ("If-Unmodified-Since", AT)], Whole),
-            // A list continues in the next field; to use only the first is safe.
+            // A list may continue in a second field. It is safe to use only the first.
             (&[("If-None-Match", "\"a,b\""), ("If-None-Match", "\"x\"")], NotModified),
             (&[("If-Match", "\"a,b\""), ("If-Match", "\"x\"")], Whole),
             (&[("If-Match", "\"x\""), ("If-Match", "\"a,b\"")], PreconditionFailed),

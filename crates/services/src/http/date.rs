@@ -1,5 +1,5 @@
-//! Dates as HTTP writes them (`Sat, 21 Nov 2026 01:02:03 GMT`), the current one formatted once a
-//! second per kernel thread.
+//! Dates in HTTP's form (`Sat, 21 Nov 2026 01:02:03 GMT`). Each kernel thread formats the current
+//! date once a second.
 
 use std::{
     cell::Cell,
@@ -15,12 +15,12 @@ pub(super) const LENGTH: usize = 29;
 /// The text of a date.
 pub(super) type Text = [u8; LENGTH];
 
-/// The date `seconds` after 1 January 1970. Each kernel thread remembers its last one.
+/// The date `seconds` after 1 January 1970. Each kernel thread remembers its last date.
 pub(super) fn current(seconds: u64) -> Text {
     thread_local! {
         // The value is constant and has no destructor, so each access is only an offset from a
-        // register. There is no wait between reading and writing it, so a task that moves to
-        // another thread is not confused.
+        // register. There is no wait between the read and the write, so the task stays on one
+        // thread meanwhile.
         static LAST: Cell<(u64, Text)> = const { Cell::new((u64::MAX, [0; LENGTH])) };
     }
     let (second, text) = LAST.get();
@@ -32,9 +32,9 @@ pub(super) fn current(seconds: u64) -> Text {
     text
 }
 
-/// The date `seconds` after 1 January 1970; the last second of the year 9999 for anything later.
+/// The date `seconds` after 1 January 1970; for any later time, the last second of the year 9999.
 pub(super) fn format(seconds: u64) -> Text {
-    /// 1 January 10000: from there on the form has no room for the year, and httpdate panics.
+    /// 1 January 10000: from then on the year does not fit, and httpdate panics.
     const END: u64 = 253_402_300_800;
     let date = HttpDate::from(UNIX_EPOCH + Duration::from_secs(seconds.min(END - 1)));
     let mut text = [0; LENGTH];
@@ -42,14 +42,13 @@ pub(super) fn format(seconds: u64) -> Text {
     text
 }
 
-/// Seconds since 1 January 1970. Accepts the three forms of a date that RFC 9110, section 5.6.7,
-/// demands.
+/// Seconds since 1 January 1970. Accepts the three forms of RFC 9110, section 5.6.7.
 pub(super) fn parse(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     httpdate::parse_http_date(text).ok().map(seconds_of)
 }
 
-/// Whole seconds since 1 January 1970. A file may bear an earlier time, which counts as 0.
+/// Whole seconds since 1 January 1970. An earlier time, which a file may have, counts as 0.
 pub(super) fn seconds_of(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
 }

@@ -1,4 +1,4 @@
-//! The built-in pages, so that `duality serve http` has something to show without any set-up.
+//! The built-in pages, which `duality serve http` serves without any set-up.
 
 use std::{borrow::Cow, collections::HashMap, future, sync::Arc};
 
@@ -15,7 +15,7 @@ pub(super) struct Demo {
     pages: HashMap<&'static str, Arc<Page>>,
 }
 
-/// The page for comparisons. It has 305 bytes, as in the measurements that ours are compared with.
+/// The page for comparisons. It has 305 bytes, as in the measurements of Kerneis & Chroboczek 2009.
 const INDEX: &[u8] = include_bytes!("../../demo/index.html");
 
 /// The pages that are files of this crate.
@@ -35,7 +35,7 @@ const LINE: usize = 64;
 /// tag still changes with the content.
 const LAST_MODIFIED: u64 = 1_795_219_200;
 
-/// The built-in pages by their names, for other servers that are to serve the same.
+/// The built-in pages by their names, for other servers that must serve the same pages.
 #[must_use]
 pub fn demo_files() -> Vec<(String, Vec<u8>)> {
     let files = FILES.iter().map(|&(path, body)| (path.to_owned(), body.to_vec()));
@@ -58,10 +58,10 @@ impl Demo {
     }
 }
 
-/// Sends back what is sent to `/` by POST, so that a client has something to send a body to.
+/// Sends back the body of a POST to `/`, so that clients can test bodies.
 ///
-/// The reply is declared as bytes, and browsers are told to take that at its word. Otherwise a page
-/// elsewhere could have a script of its own run as if it came from here.
+/// The reply's type is bytes, and `nosniff` makes browsers accept that. Otherwise another site
+/// could run its script as if the script came from here.
 pub(super) struct Echo;
 
 impl Pages for Echo {
@@ -82,8 +82,8 @@ impl Pages for Echo {
 fn page(path: &str, body: Cow<'static, [u8]>) -> Page {
     let tag = format!("\"{:016x}\"", fingerprint(&body));
     let length = body.len() as u64;
-    // RFC 9110, section 8.8.2.1: not after the date of the reply, whatever this machine's clock
-    // says.
+    // RFC 9110, section 8.8.2.1: not after the date of the reply, even if this machine's clock is
+    // wrong.
     let last_modified = LAST_MODIFIED.min(clock::seconds());
     Page::new(mime::content_type(path), tag, last_modified, length, Content::Memory(body))
 }
@@ -98,7 +98,7 @@ fn large_text() -> Vec<u8> {
     text
 }
 
-/// FNV-1a with 64 bits: tells versions of a page apart, and is not meant to withstand malice.
+/// FNV-1a with 64 bits: distinguishes versions of a page, and need not resist attacks.
 fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,5 +1,5 @@
-//! The combined meaning of a request's header fields (RFC 9110, RFC 9112). The fields say whether
-//! the connection stays, how the body is framed, and which conditions apply.
+//! The combined meaning of a request's header fields (RFC 9110, RFC 9112). The fields determine
+//! whether the connection stays, how the body is framed, and which conditions apply.
 
 use duality_runtime::drain;
 use httparse::Header;
@@ -12,19 +12,19 @@ use super::{
     target,
 };
 
-/// The fate of the connection after the reply, which the reply states.
+/// Whether the connection stays after the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
     /// The connection stays open: the default in HTTP/1.1.
     Implied,
-    /// The connection stays open at the request of an HTTP/1.0 client. The reply must say so.
+    /// The connection stays open at the request of an HTTP/1.0 client. The reply must announce it.
     Announced,
-    /// It ends.
+    /// The connection ends.
     Close,
 }
 
 impl Persistence {
-    /// Unchanged, or `Close` if the server drains. Ask just before the reply is written.
+    /// Unchanged, or `Close` if the server drains. Call it just before the reply is written.
     #[must_use]
     #[inline]
     pub fn unless_draining(self) -> Self {
@@ -46,7 +46,7 @@ impl Framing {
     pub const NONE: Framing = Framing::Length(0);
 }
 
-/// The header fields that have a meaning here, in the order in which they come.
+/// The header fields that matter here, collected one after the other.
 #[derive(Default)]
 pub(super) struct Fields<'b> {
     host: Option<&'b [u8]>,
@@ -69,7 +69,7 @@ pub(super) struct Finished<'b> {
 }
 
 impl<'b> Fields<'b> {
-    /// Goes through all fields.
+    /// Reads all fields.
     pub(super) fn read(headers: &[Header<'b>]) -> Result<Fields<'b>, &'static Status> {
         let mut fields = Fields::default();
         for header in headers {
@@ -80,7 +80,7 @@ impl<'b> Fields<'b> {
 
     fn take(&mut self, name: &str, value: &'b [u8]) -> Result<(), &'static Status> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
-        // Most fields mean nothing here, and most of those are sorted out by their length.
+        // Most fields do not matter here, and the length rules most of them out.
         match name.len() {
             4 if is("host") => {
                 let earlier = self.host.replace(value);
@@ -95,14 +95,15 @@ impl<'b> Fields<'b> {
             }
             10 if is("connection") => self.take_connection(value),
             12 if is("content-type") => {
-                // Frameworks differ in which of two values counts.
+                // If a field comes twice, frameworks differ in which value counts.
                 let earlier = std::mem::replace(&mut self.has_content_type, true);
                 if earlier {
                     return Err(&status::BAD_REQUEST);
                 }
             }
             14 if is("content-length") => {
-                // The standard also allows to merge equal values; honest clients send one.
+                // The standard also lets a server merge equal values. But an honest client sends
+                // one.
                 let length = content_length(value).ok_or(&status::BAD_REQUEST)?;
                 let earlier = self.content_length.replace(length);
                 if earlier.is_some() {
@@ -110,8 +111,8 @@ impl<'b> Fields<'b> {
                 }
             }
             17 if is("transfer-encoding") => self.codings.take(value),
-            // Other names that a gateway takes for the framing, because it makes environment
-            // variables of fields (RFC 3875, section 4.1.18).
+            // A gateway may take these names for the framing, because it turns fields into
+            // environment variables (RFC 3875, section 4.1.18).
             14 if is("content_length") => return Err(&status::BAD_REQUEST),
             17 if is("transfer_encoding") => return Err(&status::BAD_REQUEST),
             5 | 8 | 13 | 17 | 19 => self.conditions.take(name, value),
@@ -128,13 +129,13 @@ impl<'b> Fields<'b> {
         }
     }
 
-    /// Takes together what the fields of a request for `target` say.
+    /// Combines the fields of a request for `target`.
     pub(super) fn finish(
         self,
         minor_version: u8,
         target: &str,
     ) -> Result<Finished<'b>, &'static Status> {
-        // RFC 9112, section 3.2.2: the host in a target counts, and the client has to repeat it in
+        // RFC 9112, section 3.2.2: the host in a target counts, and the client must repeat it in
         // `Host`. If the two hosts differ, implementations that read only one of them see different
         // requests.
         let host_is_right = match self.host {
@@ -146,12 +147,12 @@ impl<'b> Fields<'b> {
         }
         let body = match (self.codings, self.content_length) {
             (Codings::None, length) => Framing::Length(length.unwrap_or(0)),
-            // RFC 9112, section 6.1: either way the framing of the message is in doubt.
+            // RFC 9112, section 6.1: in both cases the framing of the message is in doubt.
             (_, Some(_)) => return Err(&status::BAD_REQUEST),
             _ if minor_version == 0 => return Err(&status::BAD_REQUEST),
             (codings, None) => codings.framing()?,
         };
-        // HTTP/1.0 does not know of expectations (RFC 9110, section 10.1.1).
+        // HTTP/1.0 has no expectations (RFC 9110, section 10.1.1).
         if self.expects_other && minor_version > 0 {
             return Err(&status::EXPECTATION_FAILED);
         }
@@ -170,7 +171,7 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// The codings of `Transfer-Encoding`: one list, even if it stands in several fields.
+/// The codings of `Transfer-Encoding`: one list, even if several fields hold it.
 #[derive(Clone, Copy, Debug, Default)]
 enum Codings {
     #[default]
@@ -179,14 +180,14 @@ enum Codings {
     Chunked,
     /// Other codings, after which `chunked` may come.
     Others,
-    /// Others, then `chunked`.
+    /// Other codings, then `chunked`.
     OthersThenChunked,
-    /// None of these.
+    /// Any other combination.
     Doubtful,
 }
 
 impl Codings {
-    /// Goes on with the list.
+    /// Adds a field's value to the list.
     fn take(&mut self, value: &[u8]) {
         for coding in value.split(|&byte| byte == b',') {
             let coding = coding.trim_ascii();
@@ -202,8 +203,8 @@ impl Codings {
         }
     }
 
-    /// How a body is framed. RFC 9112, section 6.3: if the last coding is not chunked, where the
-    /// body ends cannot be known. Other codings before it are legal, but not supported here.
+    /// How a body is framed. RFC 9112, section 6.3: if the last coding is not chunked, the end of
+    /// the body is unknown. Other codings before it are legal, but not supported here.
     fn framing(self) -> Result<Framing, &'static Status> {
         match self {
             Codings::None => Ok(Framing::NONE),
@@ -214,9 +215,9 @@ impl Codings {
     }
 }
 
-/// The length in a field. The standard allows zeros before the number, but no client writes them.
-/// Some implementations call `strtol(3)` with base 0, which reads `010` as 8. Behind such a proxy,
-/// the last two bytes of a body would be the next request.
+/// The length in a field. The standard allows zeros before the number, but clients do not write
+/// them. Some implementations call `strtol(3)` with base 0, which reads `010` as 8. Behind such a
+/// proxy, the last two bytes of a body would begin the next request.
 fn content_length(value: &[u8]) -> Option<u64> {
     if matches!(value, [b'0', _, ..]) { None } else { number(value) }
 }

@@ -13,14 +13,14 @@ use super::{
     target,
 };
 
-/// The requests of a connection, in order. A refusal is the last.
+/// An event of a connection. A refusal is the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// The head of a request, as it came, and the parsed request.
     Head {
-        /// To the empty line.
+        /// The bytes up to the empty line.
         bytes: Vec<u8>,
-        /// As it came.
+        /// The target as it came.
         target: String,
         /// The bytes of the body; `None` if it is chunked.
         length: Option<u64>,
@@ -31,7 +31,8 @@ pub enum Heard {
     Refused(u16),
 }
 
-/// The replies to bytes that come in `pieces`, with these bounds on heads and bodies.
+/// The events of a connection with bytes that come in `pieces`, under these bounds on heads and
+/// bodies.
 ///
 /// # Panics
 ///
@@ -111,8 +112,8 @@ pub enum Ended {
     Refused,
 }
 
-/// Reads a chunked body that comes in `pieces`: at most `limit` bytes with its framing, `room`
-/// without.
+/// Reads a chunked body that comes in `pieces`: at most `limit` bytes with its framing, and `room`
+/// bytes without.
 #[must_use]
 pub fn chunked(pieces: &[&[u8]], limit: u64, room: usize) -> Ended {
     let mut body = Body::new(Framing::Chunked, limit, Some(room));
@@ -127,15 +128,15 @@ pub fn chunked(pieces: &[&[u8]], limit: u64, room: usize) -> Ended {
     Ended::Unfinished
 }
 
-/// The path that a target names, its query, and the target that a directory of that name would be
-/// redirected to. Or the status.
+/// The path and the query of a target, and the target to which a directory of that name redirects.
+/// The error is the status.
 pub fn resolve(target: &str) -> Result<(String, String, String), u16> {
     let resolved = target::resolve(target).map_err(|status| status.code)?;
     let redirect = target::with_slash(&resolved.path, resolved.query);
     Ok((resolved.path.into_owned(), resolved.query.to_owned(), redirect))
 }
 
-/// The status of a GET with these header `fields` on a file of `length` bytes, and of a part its
+/// The status of a GET with these header `fields` of a file of `length` bytes. For a part, also its
 /// offset and length.
 #[must_use]
 pub fn judge(
@@ -170,7 +171,7 @@ pub fn date(text: &[u8]) -> Option<u64> {
     date::parse(text)
 }
 
-/// How a date is written.
+/// The text of a date.
 #[must_use]
 pub fn written_date(seconds: u64) -> Vec<u8> {
     date::format(seconds).to_vec()

@@ -5,10 +5,9 @@ use std::{path::PathBuf, time::Duration};
 /// How an http service is set up.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// The directory of the files to serve; without one, the built-in demonstration pages are
-    /// served.
+    /// The directory of the files to serve. `None`: the built-in demonstration pages.
     pub root: Option<PathBuf>,
-    /// The bounds on what a client may send and how long it may take.
+    /// The bounds on a client's bytes and times.
     pub limits: Limits,
 }
 
@@ -16,49 +15,50 @@ pub struct Config {
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Bytes in the request line and the header fields together (16 KiB). RFC 9112, section 3,
-    /// wants room for 8,000 in the request line alone. More is answered by 431, or by 414 when the
-    /// request line alone does not fit.
+    /// recommends room for 8,000 in the request line alone. More gets 431, or 414 if the request
+    /// line alone does not fit.
     pub head: usize,
-    /// Bytes in a request's body (64 KiB). More is answered by 413. A page may take less.
+    /// Bytes in a request's body (64 KiB). More gets 413. A page may take less.
     pub body: u64,
-    /// Requests that one connection may carry (1000, as in nginx), so that no client holds on to a
-    /// server for ever.
+    /// Requests that one connection may carry (1000, as in nginx), so that no client keeps a
+    /// connection for ever.
     pub requests: u32,
-    /// From the first byte of a request's head to its last (10 s), however slowly they trickle.
-    /// Then comes 408.
+    /// The time from the first byte of a request's head to its last (10 s). A slower client gets
+    /// 408.
     pub head_time: Duration,
-    /// The same for a request's body (10 s). Then comes 408 too.
+    /// The same for a request's body (10 s). A slower client gets 408.
     pub body_time: Duration,
-    /// Silence between two requests, or before the first (60 s). Then the connection is closed
-    /// without a word.
+    /// The silence between two requests, or before the first (60 s). Then the connection closes
+    /// without a reply.
     pub idle_time: Duration,
-    /// The time for which a client may take none of the bytes on their way to it (30 s). Then the
-    /// connection is reset.
+    /// How long a client may take none of the sent bytes (30 s). Then the connection is reset.
     pub write_time: Duration,
     /// Bytes per second that a client must take of a reply (1 KiB/s; 0 is no bound). The rate is an
-    /// average over the whole reply, without a first [`write_time`](Self::write_time). Otherwise a
-    /// client that takes a byte now and then would be served for ever.
+    /// average over the whole reply, after a first [`write_time`](Self::write_time). Otherwise a
+    /// client that takes a byte now and then would keep the connection for ever.
     pub write_rate: u64,
-    /// The time to read on, after the last reply, from a client that may still be sending (2 s).
+    /// How long the server reads on after the last reply, if the client may still be sending (2 s).
     pub linger_time: Duration,
-    /// Bytes in a file that is kept in memory (64 KiB); longer ones are sent by sendfile(2).
+    /// The most bytes in a file that is kept in memory (64 KiB). Longer files are sent by
+    /// sendfile(2).
     pub cached_file: u64,
-    /// Bytes that the cached files may take together, book-keeping included (64 MiB).
+    /// The most bytes of all cached files together, book-keeping included (64 MiB).
     pub cache: usize,
 }
 
-/// Header fields in one request; more are answered by 431. A constant and not a field of
-/// [`Limits`], because the parser keeps room for them on the stack.
+/// The most header fields in one request. More get 431. This is a constant, because the parser has
+/// room for the fields on the stack.
 pub const HEADER_FIELDS: usize = 64;
 
-/// Bytes of replies that are gathered before they are sent. Longer replies are not worth copying.
+/// How many bytes of replies are gathered before they are sent. Longer replies are not worth
+/// copying.
 pub const GATHERED: usize = 16 << 10;
 
-/// Bytes that are read at once of what a refused connection sends.
+/// How many bytes of a refused connection are read at a time.
 pub const REFUSAL_ROOM: usize = 1 << 10;
 
 impl Limits {
-    /// The time that so many bytes may take to send.
+    /// How long it may take to send so many bytes.
     #[must_use]
     pub fn sending_time(&self, length: u64) -> Duration {
         let seconds = length.checked_div(self.write_rate).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! The page that a connection got last, for clients that ask for the same one again and again.
+//! The page that a connection got last, for clients that ask for one page repeatedly.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use super::{
 
 /// A cache of one page, for one connection.
 ///
-/// A connection that repeats its request within a second needs no shared cache. A look-up there
-/// costs a lock and a reference count: atomic operations on memory that every core writes. The
-/// shared cache would not look at the file within that second either. An evicted page lives on in
+/// A connection that repeats its request within a second does not use the shared cache. A look-up
+/// there costs a lock and a reference count: atomic operations on memory that every core writes.
+/// The shared cache would not check the file within that second either. An evicted page lives on in
 /// the memos that hold it. Each connection holds at most one page, no longer than the limit on
 /// cached files.
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub struct Memo {
 }
 
 impl Memo {
-    /// The page that a request asks for, if it was also the last one, in the same second.
+    /// The page that a request asks for, if the memo holds it since the same second.
     #[inline]
     pub fn recall(&self, request: &Request<'_>, now: u64) -> Option<&Page> {
         let is_read = matches!(request.method, Method::Get | Method::Head);
@@ -30,12 +30,12 @@ impl Memo {
         self.page.as_deref().filter(|_| same)
     }
 
-    /// The page that was kept last, under whatever target.
+    /// The page that was kept last, for any target.
     pub fn page(&self) -> Option<&Page> {
         self.page.as_deref()
     }
 
-    /// Keeps a page, and lends it.
+    /// Keeps a page, and returns a reference to it.
     pub fn keep(&mut self, target: &str, page: Arc<Page>, now: u64) -> &Page {
         self.target.clear();
         self.target.push_str(target);
@@ -43,7 +43,7 @@ impl Memo {
         self.page.insert(page)
     }
 
-    /// Lets go of a page that is an open file: an idle connection shall not cost two descriptors.
+    /// Drops a page that is an open file. Otherwise an idle connection would hold two descriptors.
     pub fn release_file(&mut self) {
         self.page.take_if(|page| page.is_file());
     }

@@ -2,8 +2,8 @@
 
 /// The value of `Content-Type` for the file at `path`.
 ///
-/// Text is declared as UTF-8, since a browser would otherwise guess; a name that says nothing is a
-/// stream of bytes.
+/// Text is declared as UTF-8, because a browser would otherwise guess. A name without a known end
+/// is a stream of bytes.
 pub(super) fn content_type(path: &str) -> String {
     let media_type = mime_guess::from_path(path).first_raw().unwrap_or("application/octet-stream");
     let media_type = match media_type {

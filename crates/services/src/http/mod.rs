@@ -1,5 +1,5 @@
-//! The http service: files beneath a directory, or built-in pages, by HTTP/1.1 and HTTP/1.0 (RFC
-//! 9110 and RFC 9112). For services built on it, it also serves pages made for each request.
+//! The http service: files beneath a directory, or built-in pages, over HTTP/1.1 and HTTP/1.0 (RFC
+//! 9110, RFC 9112). Services that extend it add pages made for each request.
 //!
 //! ```text
 //!            input                      site                            output
@@ -9,16 +9,16 @@
 //!                                       (body)   (pages)
 //! ```
 //!
-//! [`Http::serve`] is the whole of it, from top to bottom. It waits in four places only: for bytes
-//! to arrive, for a file, for a page that is being made, and for bytes to leave. The modules in
-//! between are plain functions from bytes to bytes. Replies to pipelined requests are gathered.
-//! They leave together once no whole request is left in the buffer.
+//! [`Http::serve`] is the whole service. It waits in four places only: for bytes to arrive, for a
+//! file, for a page that is being made, and for bytes to leave. The other modules are plain
+//! functions from bytes to bytes. Replies to pipelined requests are gathered. They leave together
+//! when no whole request is left in the buffer.
 //!
 //! A request that repeats the last one on its connection is answered without an allocation, a lock
 //! or an atomic read-modify-write.
 //!
-//! Everything a client sends is bounded by [`Limits`]. If an error leaves in doubt where the next
-//! request begins, the connection ends, in such a way that the reply arrives.
+//! [`Limits`] bounds everything that a client sends. If an error leaves the start of the next
+//! request in doubt, the connection ends, but the reply still arrives.
 
 mod access;
 mod authority;
@@ -82,13 +82,12 @@ pub const ENTRY: Entry = Entry {
     ..Entry::PLAIN
 };
 
-/// The longest time that [`Http::refuse`] reads on, so that the client can read the reason of the
-/// refusal.
+/// How long [`Http::refuse`] reads on at most, so that the client can read the reason.
 pub const REFUSAL_TIME: Duration = Duration::from_secs(1);
 
 /// An http service, shared by all its connections; a clone is the same service.
 ///
-/// A server that starts processes opens the service first, so that all have the same root. Each
+/// A server opens the service before it starts processes, so that all have the same root. Each
 /// process has its own cache.
 #[derive(Clone)]
 pub struct Http {
@@ -102,7 +101,7 @@ struct Shared {
 }
 
 impl Http {
-    /// Opens the root directory, or takes the built-in pages where `config` names none.
+    /// Opens the root directory, or takes the built-in pages if `config` names none.
     ///
     /// # Errors
     ///
@@ -128,8 +127,8 @@ impl Http {
         Ok(Http { shared: Arc::new(Shared { pages, site, limits: config.limits }) })
     }
 
-    /// Built-in pages: `/` of 305 bytes, and a few more that it names; `/` sends back what is
-    /// posted to it.
+    /// A service of the built-in pages: `/` of 305 bytes, and a few more that `/` names. `/` sends
+    /// back posted bodies.
     #[must_use]
     pub fn demo() -> Self {
         let (pages, site) = (Some(Box::new(demo::Echo) as _), Site::Demo(demo::Demo::new()));
@@ -159,14 +158,14 @@ impl Http {
     ///
     /// # Errors
     ///
-    /// The connection broke, or the client took a reply too slowly. Errors in what the client sends
-    /// are answered, and are none here.
+    /// The connection broke, or the client took a reply too slowly. A bad request gets a reply, and
+    /// is not an error here.
     pub fn serve(
         &self,
         mut stream: TcpStream,
     ) -> impl Future<Output = io::Result<()>> + Send + use<> {
         let http = self.clone();
-        // Not an `async fn`: its future would hold the stream twice, as argument and as local
+        // Not an `async fn`: its future would hold the stream twice, as an argument and as a local
         // variable.
         async move {
             let mut wire = Wire::new(&mut stream, &http.shared.limits)?;
@@ -178,8 +177,8 @@ impl Http {
         }
     }
 
-    /// An idle connection is as large as the largest of the waits here. So rare waits, and waits
-    /// that occur once in a connection, are [`boxed`], and no wait keeps a request.
+    /// An idle connection is as large as the largest wait here. So no wait keeps a request. Rare
+    /// waits, and waits that occur once in a connection, are [`boxed`].
     async fn serve_requests(&self, wire: &mut Wire<'_>) -> io::Result<()> {
         let limits = &self.shared.limits;
         let mut input = Input::new(limits.head);
@@ -192,9 +191,9 @@ impl Http {
             let mut deadline = Deadline::new(limits.head_time);
             let next = loop {
                 let looked = if input.is_empty() {
-                    Look::Partial // As between any two requests.
+                    Look::Partial // The silence between two requests.
                 } else {
-                    // In one call, on a stack that is in the processor's cache.
+                    // One call, on a stack that is in the processor's cache.
                     task::leaf(|| look(input.unused(), requests_left, &memo, wire))
                 };
                 match looked {
@@ -250,7 +249,7 @@ impl Http {
         }
     }
 
-    /// Answers a request that could not be answered without a wait, or ends its answer.
+    /// Answers a request that needs a wait, or sends the rest of its answer.
     async fn go_on(
         &self,
         begun: Box<Begun<'_>>,
@@ -271,7 +270,7 @@ impl Http {
         }
     }
 
-    /// Answers a connection beyond the limit by 503, whatever it asks, and ends it within
+    /// Answers any request of a connection beyond the limit by 503. Ends the connection within
     /// [`REFUSAL_TIME`].
     ///
     /// # Errors
@@ -281,14 +280,15 @@ impl Http {
         let limits = &self.shared.limits;
         let mut wire = Wire::new(&mut stream, limits)?;
         let limit = limits.linger_time.min(REFUSAL_TIME);
-        // The request is read only so that the reply is not lost.
+        // The server reads the request only because a close with unread bytes could destroy the
+        // reply.
         wire.end_with(&parts::refusal(), false, &mut Input::new(REFUSAL_ROOM), limit).await
     }
 
     /// Reads the body of a request, then answers the request.
     ///
-    /// The body is read first even where no page wants it, so that an unreadable body gets the
-    /// reply that it calls for. An earlier reply could not be taken back.
+    /// The body is read first even if no page wants it, so that a malformed body gets the right
+    /// reply. An earlier reply could not be withdrawn.
     async fn take_and_answer(
         &self,
         head: Box<[u8]>,
@@ -313,7 +313,7 @@ impl Http {
                 return Ok(Next::Linger);
             }
         };
-        // A client that has begun to send the body does not wait for leave.
+        // A client that has begun to send the body does not wait for "100 Continue".
         if request.expects_continue && input.is_empty() {
             wire.write_continue();
         }
@@ -330,8 +330,8 @@ impl Http {
         Ok(Next::after(persistence, !last && input.is_empty()))
     }
 
-    /// Answers a request for a page that is not in the memo. Returns what the reply says about the
-    /// connection. The reply is gathered, or sent if it is long.
+    /// Answers a request for a page that is not in the memo. Returns whether the connection
+    /// persists. The reply is gathered, or sent if it is long.
     async fn answer(
         &self,
         request: Request<'_>,
@@ -368,8 +368,8 @@ impl Http {
     }
 }
 
-/// A future in a box. The function has its own stack frame, because the caller's frame stays while
-/// the connection is served.
+/// Boxes a future. The function is not inlined, because the caller's frame stays while the
+/// connection is served.
 #[inline(never)]
 fn boxed<F>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     Box::pin(make())
@@ -381,16 +381,16 @@ async fn reject(status: &'static Status, wire: &mut Wire<'_>, input: &mut Input)
     wire.reject(status, is_head, input).await
 }
 
-/// The input of a connection, and the answer. The result fits in two registers. A larger value
-/// would go through a stack that is in no cache, which takes longer than to allocate a box.
+/// The state of a connection's input. The value fits in two registers. A larger value would go
+/// through a stack that is in no cache, which takes longer than allocating a box.
 enum Look<'r> {
     /// No whole request yet.
     Partial,
-    /// A bad request: this status answers it, and nothing can be read after it.
+    /// A bad request, with the status of its reply. Nothing can be read after it.
     Bad(&'static Status),
-    /// A request for the page in the memo, which is answered.
+    /// A request for the page in the memo. It has been answered.
     Answered(Done),
-    /// Another one.
+    /// A request that takes a wait.
     Begun(Box<Begun<'r>>),
     /// A request with a body, and the length of its head.
     WithBody(u32),
@@ -400,13 +400,13 @@ const _: () = assert!(size_of::<Look<'_>>() == 16, "two words");
 
 /// A request that takes a wait to answer.
 enum Begun<'r> {
-    /// For the page in the memo: this part is still to be sent.
+    /// A request for the page in the memo. This part must still be sent.
     Long(Done, Part),
-    /// For something else.
+    /// Any other request.
     New(Done, Request<'r>),
 }
 
-/// Looks at what has come in, and answers it if that needs no wait.
+/// Looks at the received bytes, and answers a request that needs no wait.
 fn look<'r>(received: &'r [u8], requests_left: u32, memo: &Memo, wire: &mut Wire<'_>) -> Look<'r> {
     let request = match request::parse(received) {
         Parsed::Complete(request) => request,
@@ -426,7 +426,7 @@ fn look<'r>(received: &'r [u8], requests_left: u32, memo: &Memo, wire: &mut Wire
     }
 }
 
-/// A request that has been read to its end, once it is answered.
+/// An answered request that has been read to its end.
 #[derive(Clone, Copy)]
 struct Done {
     length: u32,
@@ -446,17 +446,17 @@ impl Done {
 /// How a connection goes on after a request.
 enum Next {
     Request,
-    /// The connection ends, and as far as is known the client is not sending.
+    /// The connection ends, and the client is probably not sending.
     End,
-    /// The connection ends, though the client may still be sending.
+    /// The connection ends, but the client may still be sending.
     Linger,
-    /// It has ended.
+    /// The connection has ended.
     Over,
 }
 
 impl Next {
-    /// After a request that has been read to its end and answered. `is_quiet` says that nothing
-    /// followed the request and nothing is likely to.
+    /// The next step after a request has been read to its end and answered. `is_quiet`: nothing
+    /// followed the request, and nothing is likely to follow.
     fn after(persistence: Persistence, is_quiet: bool) -> Self {
         match persistence {
             Persistence::Implied | Persistence::Announced => Next::Request,

@@ -1,5 +1,5 @@
-//! The reply for one file. One head is built once and kept with the body. Other heads are built for
-//! each request that needs them.
+//! The reply for one file. The usual head is built once and kept with the body. Other heads are
+//! built for each request.
 
 use std::{
     borrow::Cow,
@@ -22,8 +22,8 @@ use super::{
 
 /// A file as it is served.
 pub struct Page {
-    /// A 200's status line and header fields, without `Connection` and the empty line at the end.
-    /// The date in it is filled in for each reply.
+    /// The status line and the header fields of a 200, without `Connection` and the empty line at
+    /// the end. Each reply fills in the date.
     head: Vec<u8>,
     content_type: String,
     entity_tag: String,
@@ -34,9 +34,9 @@ pub struct Page {
 
 /// The place of a page's bytes.
 pub enum Content {
-    /// Here, all of them.
+    /// The bytes are in memory.
     Memory(Cow<'static, [u8]>),
-    /// On disk.
+    /// The bytes are in this file.
     File(fs::File),
 }
 
@@ -74,7 +74,7 @@ impl Page {
         Validators { entity_tag: &self.entity_tag, last_modified: self.last_modified }
     }
 
-    /// Bytes that the page keeps in memory, near enough.
+    /// The approximate number of bytes that the page keeps in memory.
     pub(super) fn footprint(&self) -> usize {
         let body = match &self.content {
             Content::Memory(bytes) => bytes.len(),
@@ -84,8 +84,8 @@ impl Page {
         size_of::<Page>() + text + body
     }
 
-    /// Writes what comes before the content in the reply to a request. Returns the part of the
-    /// content that follows it, if any.
+    /// Writes the head of the reply to a request. Returns the part of the content that follows, if
+    /// any.
     pub fn answer(
         &self,
         output: &mut Vec<u8>,
@@ -146,7 +146,7 @@ impl Page {
         output.extend_from_slice(reply::ending(persistence));
     }
 
-    /// The head that says that the client's copy is still good. It has no body.
+    /// The head of a 304, which has no body.
     fn write_not_modified(&self, output: &mut Vec<u8>, second: u64, persistence: Persistence) {
         reply::start(output, status::NOT_MODIFIED.code, status::NOT_MODIFIED.reason, second);
         self.write_validators(output);
@@ -182,7 +182,7 @@ const DATE_OFFSET: usize = b"HTTP/1.1 200 OK\r\nServer: duality\r\nDate: ".len()
 /// cannot read its parts, such as the inode. All processes of one program make the same tag.
 ///
 /// A file that is written twice within one tick of the file system's clock, without a change of
-/// length, keeps its tag. Every server that does not read the whole file has that limit.
+/// length, keeps its tag. Every server that does not read the whole file has this limit.
 pub(super) fn entity_tag(metadata: &fs::Metadata) -> String {
     let modified = metadata.modified.duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut hasher = DefaultHasher::new();

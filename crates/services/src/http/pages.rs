@@ -1,5 +1,5 @@
-//! Pages that are made anew for each request, in front of the files. A service of "http and a
-//! little more" provides them.
+//! Pages that are made anew for each request, in front of the files. Services that extend http
+//! provide them.
 //!
 //! ```text
 //!   head ──> offer ──> screen ──> body is read ──> answer ──> reply
@@ -15,13 +15,12 @@ use super::{
     status, target,
 };
 
-/// Some pages, shared by all connections. [`Http::with_pages`](super::Http::with_pages) serves
-/// them.
+/// Pages that all connections share. [`Http::with_pages`](super::Http::with_pages) serves them.
 pub trait Pages: Send + Sync {
     /// The methods that the page at `path` takes; `path` is as in [`Asked`]. `None` if there is no
-    /// such page; then the files are searched.
+    /// such page. Then the server looks for a file.
     ///
-    /// This is asked for every target that is not in memory, so it should be quick.
+    /// The server calls `offer` for every target that is not in memory, so `offer` should be fast.
     fn offer(&self, path: &str) -> Option<Offer>;
 
     /// Looks at the head of a POST before its body is read, in order to refuse it.
@@ -34,8 +33,8 @@ pub trait Pages: Send + Sync {
         Ok(())
     }
 
-    /// Makes the reply. `None` if there is no such page after all, and the files are looked
-    /// through.
+    /// Makes the reply. `None` if there is no such page after all. Then the server looks for a
+    /// file.
     fn answer<'p>(&'p self, asked: Asked<'p>) -> Answer<'p>;
 }
 
@@ -45,20 +44,20 @@ pub type Answer<'p> = Pin<Box<dyn Future<Output = Option<Reply>> + Send + 'p>>;
 /// The requests that a page allows, besides GET, HEAD and OPTIONS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Whether it takes POST, and with how long a body, in bytes. More than the bound on all
-    /// bodies ([`Limits::body`](super::Limits::body)) is not taken in any case.
+    /// The most bytes in the body of a POST. `None` if the page takes no POST.
+    /// [`Limits::body`](super::Limits::body) bounds all bodies too.
     pub post: Option<usize>,
 }
 
 /// A request for a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'r> {
-    /// Whether it is sent a body. Otherwise it is to be shown; a HEAD is a request to show it too,
-    /// and the reply loses its body on the way.
+    /// Whether the request is a POST. Otherwise it is a GET or a HEAD. The reply to a HEAD loses
+    /// its body later.
     pub is_post: bool,
-    /// The page's path, decoded and without a slash at the beginning. Segments are joined by single
-    /// slashes, none of them is empty, `.` or `..`, and there are no control characters. A slash at
-    /// the end stands for `index.html` there.
+    /// The page's path, decoded and without a slash at the beginning. Single slashes join the
+    /// segments, and no segment is empty, `.` or `..`. There are no control characters. A slash at
+    /// the end of the target stands for `index.html`.
     pub path: &'r str,
     /// The text after the question mark, as it came.
     pub query: &'r str,
@@ -68,11 +67,11 @@ pub struct Asked<'r> {
 }
 
 impl<'r> Asked<'r> {
-    /// The value of a header field; `None` if it did not come.
+    /// The value of a header field. `None` if the request does not have it.
     ///
     /// # Errors
     ///
-    /// A reply of 400, if the field came more than once.
+    /// A reply of 400 if the field came more than once.
     pub fn field(&self, name: &str) -> Result<Option<&'r [u8]>, Reply> {
         request::field(self.head, name).map_err(Reply::from)
     }
@@ -83,11 +82,11 @@ const FILES_ALLOW: &str = "GET, HEAD, OPTIONS";
 
 /// The answer to the head of a request.
 pub(super) enum Admission {
-    /// The request is for none of the pages.
+    /// The request is not for a page.
     Elsewhere,
-    /// One of the pages, which waits for a body of at most so many bytes.
+    /// The request is for a page, which takes a body of at most so many bytes.
     Post(usize),
-    /// One of the pages, which wants no body.
+    /// The request is for a page, which takes no body.
     Get,
     Settled(Reply),
 }
@@ -97,7 +96,7 @@ pub(super) fn admit(pages: &dyn Pages, request: &Request<'_>) -> Admission {
     let Ok(resolved) = target::resolve(request.target) else {
         return Admission::Elsewhere;
     };
-    // The target is no page, even if it looks like the path of one.
+    // The target is not a page, even if it looks like the path of one.
     if request.method == Method::Connect {
         return Admission::Elsewhere;
     }
@@ -117,7 +116,7 @@ pub(super) fn admit(pages: &dyn Pages, request: &Request<'_>) -> Admission {
     }
 }
 
-/// The reply to a request with its body; `None` if none of the pages is meant.
+/// The reply to a request with its body. `None` if the request is not for a page.
 pub(super) async fn answer(pages: &dyn Pages, request: &Request<'_>, body: &[u8]) -> Option<Reply> {
     match admit(pages, request) {
         Admission::Elsewhere => return None,
@@ -128,7 +127,8 @@ pub(super) async fn answer(pages: &dyn Pages, request: &Request<'_>, body: &[u8]
     pages.answer(asked(request, &resolved, body)).await.map(unstored)
 }
 
-/// The reply to a request that is not for a file, whatever its target is; `None` if it is for one.
+/// The reply to a request for a file with a method other than GET or HEAD, for any target. `None`
+/// for a GET or HEAD.
 pub(super) fn to_method_of_files(request: &Request<'_>) -> Option<Reply> {
     let reply = Reply::to_method(request.method, FILES_ALLOW)?;
     if request.has_its_own_target() {
@@ -151,7 +151,7 @@ fn asked<'r>(
     Asked { is_post, path: &resolved.path, query, body, head: request.head }
 }
 
-/// A page that was made for one request is not kept for another.
+/// Tells caches not to keep a page that was made for one request.
 fn unstored(reply: Reply) -> Reply {
     reply.with("Cache-Control", "no-store")
 }

@@ -1,6 +1,6 @@
-//! The service except its waits. These are parts for a server that waits in a way of its own, such
-//! as the state machines of `crates/handwritten`. All of it is plain functions from bytes to bytes,
-//! and [`Http::serve`] uses the same functions.
+//! The service without its waits, for servers that wait in another way, such as the state machines
+//! of `crates/handwritten`. The parts are plain functions from bytes to bytes, and [`Http::serve`]
+//! uses the same functions.
 
 use std::sync::Arc;
 
@@ -31,13 +31,13 @@ use super::{
 pub enum BodyPlan {
     /// The body is read before the request is answered.
     Read {
-        /// Bytes that may be kept of it; `None` if no page wants it.
+        /// The most bytes to keep. `None` if no page wants the body.
         room: Option<usize>,
     },
     /// The body is refused with 413, and the connection ends.
     TooLong,
-    /// A client that waits for leave to send it gets its answer instead. The client may send the
-    /// body or not, so the connection has to end there.
+    /// A client that waits for "100 Continue" gets its reply instead. The client may or may not
+    /// send the body, so the connection has to end.
     Leave,
 }
 
@@ -66,10 +66,10 @@ impl Http {
         }
     }
 
-    /// The reply that is made for this request alone; `None` if it is for a page of the site.
+    /// The reply that is made for this request alone. `None` if the request is for a page of the
+    /// site.
     ///
-    /// A page that waits for something has this kernel thread wait. Those that come with http do
-    /// not.
+    /// If a page waits, this kernel thread waits too. The pages that come with http do not wait.
     #[must_use]
     pub fn made(&self, request: &Request<'_>, body: &[u8]) -> Option<Reply> {
         let pages = self.shared.pages.as_deref();
@@ -83,12 +83,12 @@ impl Http {
         self.shared.site.look(target, now)
     }
 
-    /// Looks on the disk for a page that [`look`](Self::look) did not know. This kernel thread
-    /// waits.
+    /// Looks on the disk for a page that [`look`](Self::look) did not know. Blocks this kernel
+    /// thread.
     ///
     /// # Errors
     ///
-    /// The reply that is due instead of the page.
+    /// The reply to send instead of the page.
     pub fn run(&self, errand: Errand) -> Result<Arc<Page>, Reply> {
         block_on(self.shared.site.run(errand))
     }

@@ -3,10 +3,10 @@
 /// The meaning of a `Range` field for a representation of a given length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// The whole: the field is malformed, of another unit, or asks for several ranges, and a server
+    /// The whole. The field is malformed, has another unit, or asks for several ranges, so a server
     /// may ignore it.
     Whole,
-    /// These bytes: at least one, all of them within the representation.
+    /// These bytes: at least one, and all within the representation.
     Part(Part),
     /// Bytes that the representation does not have.
     Nothing,
@@ -41,7 +41,7 @@ pub(super) fn parse(value: &[u8], total: u64) -> Asked {
     if !unit.eq_ignore_ascii_case(b"bytes") {
         return Asked::Whole;
     }
-    // A comma, and with it a second range, is not a digit, and neither is a space.
+    // A comma, as before a second range, is not a digit, and neither is a space.
     let (offset, end) = match (first.is_empty(), number(first), number(last)) {
         (true, _, Some(suffix)) => (total.saturating_sub(suffix), total),
         (false, Some(first), None) if last.is_empty() => (first, total),
@@ -58,8 +58,8 @@ fn split(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..at], &bytes[at + 1..]))
 }
 
-/// A number in digits; one that is too large for 64 bits is beyond the end of every file, and so is
-/// the largest.
+/// A number in digits. A number too large for 64 bits becomes the largest, which is beyond the end
+/// of every file.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;

@@ -14,11 +14,11 @@ use super::{
 
 /// The result of receiving a request's body.
 pub(super) enum Taken {
-    /// The body is complete. The value holds the kept bytes. The next bytes are the next request.
+    /// The body is complete. The value holds the kept bytes. The next request follows.
     Whole(Vec<u8>),
-    /// Something that is answered by this status, and after which nothing can be read.
+    /// The body is bad. The reply has this status, and nothing can be read after it.
     Bad(&'static Status),
-    /// The end of the connection.
+    /// The connection has ended.
     End,
 }
 

@@ -10,8 +10,8 @@ use super::{
     status::{self, Status},
 };
 
-/// A reply without a file. `Server`, `Date`, `Content-Length` and `Connection` are added on its
-/// way.
+/// A reply without a file. The server adds `Server`, `Date`, `Content-Length` and `Connection` when
+/// it writes the reply.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reply {
     /// How the request went.
@@ -32,7 +32,7 @@ impl Reply {
         Reply { status, content_type, fields: Vec::new(), body: text.into_bytes() }
     }
 
-    /// The status alone, explained by a small page for a person.
+    /// The status, with a small page that explains it to a person.
     #[must_use]
     pub fn explained(status: &'static Status) -> Self {
         let Status { code, reason, explanation } = status;
@@ -65,7 +65,7 @@ impl Reply {
         }
     }
 
-    /// Writes all of it, or all but the body where `is_head`.
+    /// Writes the whole reply, or only its head if `is_head`.
     pub fn write(
         &self,
         output: &mut Vec<u8>,
@@ -85,7 +85,7 @@ impl Reply {
         for (name, value) in &self.fields {
             write!(output, "{name}: {value}\r\n").expect("a vector takes every byte");
         }
-        // An empty body has no type.
+        // An empty body has no content type.
         if !self.body.is_empty() {
             let content_type = self.content_type;
             write!(output, "Content-Type: {content_type}\r\n").expect("a vector takes every byte");
@@ -102,7 +102,7 @@ impl From<&'static Status> for Reply {
     }
 }
 
-/// Gives a client leave to send a body.
+/// Tells a client to send its body.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Writes the status line, the server's name and the date.
@@ -113,7 +113,7 @@ pub(super) fn start(output: &mut Vec<u8>, code: u16, reason: &str, second: u64) 
     output.extend_from_slice(b"\r\n");
 }
 
-/// The end of a head: the fate of the connection, if it must be stated, and the empty line.
+/// The end of a head: whether the connection stays, if that must be stated, and the empty line.
 pub(super) fn ending(persistence: Persistence) -> &'static [u8] {
     match persistence {
         Persistence::Implied => b"\r\n",

@@ -1,7 +1,7 @@
 //! From bytes to a request: syntax, framing and limits, without I/O (RFC 9112).
 //!
 //! Where the standard lets a server choose, a request is refused if two implementations could read
-//! it differently. Such requests are smuggled past a proxy.
+//! it differently. Attackers smuggle such requests past a proxy.
 
 use std::mem::MaybeUninit;
 
@@ -30,13 +30,13 @@ pub enum Parsed<'b> {
 pub struct Request<'b> {
     /// The method.
     pub method: Method,
-    /// To what, as it came.
+    /// The target, as it came.
     pub target: &'b str,
     /// The client's wish for the connection.
     pub persistence: Persistence,
     /// How its body is framed.
     pub body: Framing,
-    /// The client waits for leave to send the body.
+    /// The client waits for "100 Continue" before it sends the body.
     pub expects_continue: bool,
     pub(super) conditions: Conditions<'b>,
     /// The head as it came, from its first byte to the empty line at its end.
@@ -48,7 +48,7 @@ impl Request<'_> {
     pub(super) fn has_its_own_target(&self) -> bool {
         match self.method {
             Method::Options => self.target == "*",
-            // RFC 9110, section 9.3.6: the port has to be there.
+            // RFC 9110, section 9.3.6: the port is required.
             Method::Connect => {
                 matches!(split_authority(self.target.as_bytes()), Some((_, Some(_))))
             }
@@ -60,28 +60,28 @@ impl Request<'_> {
 /// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Show it.
+    /// GET.
     Get,
-    /// Show what would come before it.
+    /// HEAD.
     Head,
-    /// Take the body.
+    /// POST.
     Post,
-    /// Say what may be asked.
+    /// OPTIONS.
     Options,
-    /// No page offers this method either, but its target has a form of its own.
+    /// CONNECT. No page offers this method either, but its target has its own form.
     Connect,
-    /// Another method of RFC 9110 or RFC 5789; nothing here offers it.
+    /// Another method of RFC 9110 or RFC 5789. No page offers it.
     Known,
-    /// None of these.
+    /// Any other method.
     Unknown,
 }
 
 /// Parses the head at the start of `bytes`.
 ///
-/// The caller bounds the length of `bytes`. [`too_long`] says what to answer at that bound.
-#[inline(never)] // Its room shall be on the stack while it parses, and no longer.
+/// The caller bounds the length of `bytes`. [`too_long`] is the reply at that bound.
+#[inline(never)] // Frees the stack of the header fields after parsing.
 pub fn parse(bytes: &[u8]) -> Parsed<'_> {
-    // The silence between two requests on a connection.
+    // No bytes have come since the last request.
     if bytes.is_empty() {
         return Parsed::Partial;
     }
@@ -90,8 +90,8 @@ pub fn parse(bytes: &[u8]) -> Parsed<'_> {
     parsed.unwrap_or(Parsed::Bad(&status::FIELDS_TOO_LARGE))
 }
 
-/// More than most requests have. Room for all that a request may have takes half a page of the
-/// stack, and would have user-level threads touch a second page.
+/// More fields than most requests have. Room for the most fields takes half a page of stack, and
+/// would make user-level threads touch a second page.
 const FEW_FIELDS: usize = 24;
 
 #[cold]
@@ -117,8 +117,8 @@ fn parse_within<'b>(bytes: &'b [u8], room: &mut [MaybeUninit<Header<'b>>]) -> Op
     else {
         return Some(Parsed::Bad(&status::BAD_REQUEST));
     };
-    // RFC 9112, section 2.2, lets a server take LF alone for a line's end. A server that does not
-    // accept LF alone can hide a field, or a request, from a server that does.
+    // RFC 9112, section 2.2, lets a server accept LF alone as a line's end. Servers that do and
+    // servers that do not would then read different fields or requests.
     if !target.is_ascii() || has_bare_line_feed(&bytes[..head_length]) {
         return Some(Parsed::Bad(&status::BAD_REQUEST));
     }
@@ -139,14 +139,14 @@ fn parse_within<'b>(bytes: &'b [u8], room: &mut [MaybeUninit<Header<'b>>]) -> Op
     })
 }
 
-/// The value of a header field of a `head` that has been parsed: `None` if it has no such field.
+/// The value of a header field in a parsed `head`. `None` if there is no such field.
 ///
-/// For the pages that want to know more of a request than [`Request`] says. They look for it once
-/// more, so that all other requests need not be searched for it.
+/// For pages that need fields that [`Request`] does not have. Only requests for such pages pay for
+/// the search.
 ///
 /// # Errors
 ///
-/// 400 if the field is repeated: which of the values counts is not for us to say.
+/// 400 if the field is repeated, because its value is ambiguous.
 pub(super) fn field<'b>(head: &'b [u8], name: &str) -> Result<Option<&'b [u8]>, &'static Status> {
     let mut room = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADER_FIELDS];
     let mut raw = httparse::Request::new(&mut []);
@@ -158,10 +158,10 @@ pub(super) fn field<'b>(head: &'b [u8], name: &str) -> Result<Option<&'b [u8]>, 
     }
 }
 
-/// Whether bytes at the start of a request, which may be a bad one, ask for a reply without a body.
+/// Whether the bytes at the start of a possibly bad request ask for a reply without a body.
 ///
-/// This skips only what the parser skips. Otherwise the way the network cuts a bad request would
-/// decide whether its reply has a body.
+/// The function skips only bytes that the parser skips. Otherwise the pieces in which a bad request
+/// arrives would decide whether its reply has a body.
 pub fn is_head(mut bytes: &[u8]) -> bool {
     while let [b'\r', b'\n', rest @ ..] | [b'\n', rest @ ..] = bytes {
         bytes = rest;
@@ -169,7 +169,7 @@ pub fn is_head(mut bytes: &[u8]) -> bool {
     bytes.starts_with(b"HEAD ")
 }
 
-/// The answer to a partial head that has filled all of its room.
+/// The reply to a partial head that has filled its room.
 pub fn too_long(bytes: &[u8]) -> &'static Status {
     let line = bytes.trim_ascii_start();
     if line.contains(&b'\n') {
@@ -181,8 +181,8 @@ pub fn too_long(bytes: &[u8]) -> &'static Status {
     }
 }
 
-/// Whether a line ends without CR. The function looks at all bytes and does not stop early, so that
-/// the compiler can compare many at once.
+/// Whether a line ends without CR. The function does not stop early, so that the compiler can
+/// compare many bytes at once.
 fn has_bare_line_feed(head: &[u8]) -> bool {
     let (after, before) = (&head[1..], &head[..head.len() - 1]);
     let bare = |(&byte, &earlier): (&u8, &u8)| (byte == b'\n') & (earlier != b'\r');
@@ -201,9 +201,9 @@ fn method_of(name: &str) -> Method {
     }
 }
 
-/// The parser takes `HTTP/1.0` and `HTTP/1.1`. Other digits are a version, anything else is not.
-/// `None` if the line is still too short to tell: how the network cuts a request must not change
-/// its answer.
+/// The parser takes `HTTP/1.0` and `HTTP/1.1`. Other digits are another version, and any other text
+/// is malformed. `None` if the line is still too short to tell, because the pieces in which a
+/// request arrives must not change the reply.
 fn bad_version(bytes: &[u8]) -> Option<&'static Status> {
     let line = bytes.trim_ascii_start();
     let (line, is_whole) = match line.iter().position(|&byte| byte == b'\n') {
@@ -409,7 +409,7 @@ mod tests {
         assert_eq!(code(EXAMPLE.as_bytes()), 0);
     }
 
-    /// Found by the fuzz target http_head: 505 or 400, as the network cut it.
+    /// The fuzz target http_head found this case: 505 or 400, depending on the pieces.
     #[test]
     fn an_unknown_version_is_judged_once_it_is_there() {
         let text = b"PRI * HTTP/2.0\r\n\r\n";
@@ -453,7 +453,7 @@ mod tests {
             let mut bytes = EXAMPLE.as_bytes().to_vec();
             bytes[at] = byte;
             code(&bytes);
-            // A verdict is final: more bytes do not make a bad request good.
+            // More bytes do not make a bad request good.
             if code(&bytes[..cut]) > 1 {
                 prop_assert!(code(&bytes) > 1);
             }

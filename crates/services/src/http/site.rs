@@ -28,11 +28,11 @@ use super::{
     target::{self, Resolved},
 };
 
-/// The answer about a target that needs no wait.
+/// What is known of a target without a wait.
 pub enum Looked {
-    /// The page, or the reply that is due instead.
+    /// The page, or the reply to send instead.
     Known(Result<Arc<Page>, Reply>),
-    /// Nothing is known, so the server has to look at the disk.
+    /// Nothing. The server has to look at the disk.
     Unknown(Errand),
 }
 
@@ -41,11 +41,11 @@ pub struct Errand {
     path: String,
     query: String,
     now: u64,
-    /// The page to compare with the disk, and what its file was like.
+    /// The page to compare with the disk, and its file's metadata.
     before: Option<(Arc<Page>, Metadata)>,
 }
 
-/// All that can be asked for.
+/// The pages of a service.
 pub(super) enum Site {
     Demo(Demo),
     Directory(Directory),
@@ -100,7 +100,7 @@ impl Site {
     ///
     /// # Errors
     ///
-    /// The reply that is due instead of the page.
+    /// The reply to send instead of the page.
     pub(super) async fn run(&self, errand: Errand) -> Result<Arc<Page>, Reply> {
         match self {
             // `look` of a demonstration site returns no errand.
@@ -125,9 +125,8 @@ impl Directory {
         Looked::Unknown(Errand { path, query, now, before })
     }
 
-    /// Opens the root again, which may be another directory by now, and forgets all pages. A page
-    /// of the old root that comes into the cache meanwhile is compared with the disk within a
-    /// second.
+    /// Opens the root again, which may be another directory now, and forgets all pages. If a page
+    /// of the old root still comes into the cache, it is compared with the disk within a second.
     #[cold]
     fn reload(&self) {
         let requests = reload::requests();
@@ -193,7 +192,7 @@ impl Directory {
 fn status_of(error: &io::Error) -> &'static Status {
     match Errno::from_io_error(error) {
         Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => return &status::SERVICE_UNAVAILABLE,
-        // Links in a circle, and a UNIX socket.
+        // A circle of links, or a UNIX socket.
         Some(Errno::LOOP | Errno::NXIO) => return &status::FORBIDDEN,
         Some(Errno::NAMETOOLONG) => return &status::NOT_FOUND,
         _ => {}

@@ -16,8 +16,7 @@ impl Status {
         Status { code, reason, explanation }
     }
 
-    /// Whether the server has failed. It has not where it does not know a method or a version (501,
-    /// 505).
+    /// Whether the server has failed. An unknown method or version (501, 505) is not a failure.
     #[must_use]
     pub fn is_a_failure(&self) -> bool {
         self.code >= 500 && ![501, 505].contains(&self.code)

@@ -1,4 +1,4 @@
-//! From the target of a request to the path of a file: decoded once, without dot segments, and
+//! Turns the target of a request into the path of a file: decoded once, without dot segments,
 //! relative to the root.
 
 use std::borrow::Cow;
@@ -11,11 +11,11 @@ use super::{
 /// The file that a target asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Resolved<'t> {
-    /// Relative to the root, segments joined by single slashes, none of them empty, `.` or `..`, no
-    /// control characters. A target that names a directory, by a slash at its end, is completed by
-    /// [`INDEX`].
+    /// The path relative to the root. Single slashes join the segments, and no segment is empty,
+    /// `.` or `..`. There are no control characters. If the target ends with a slash, [`INDEX`] is
+    /// added.
     pub(super) path: Cow<'t, str>,
-    /// From the question mark on, as it came; empty without one.
+    /// The target from the question mark on, as it came. Empty if there is none.
     pub(super) query: &'t str,
 }
 
@@ -39,8 +39,8 @@ pub(super) fn resolve(target: &str) -> Result<Resolved<'_>, &'static Status> {
     Ok(Resolved { path: path.into(), query })
 }
 
-/// The path of a target that states it literally, as nearly all do. Such a target has nothing to
-/// decode, nothing after the path, and no segment that is empty or begins with a dot.
+/// The path of a target that needs no decoding, as nearly all do. Such a target has no escapes,
+/// nothing after the path, and no segment that is empty or begins with a dot.
 fn as_it_is(target: &str) -> Option<Cow<'_, str>> {
     let path = target.strip_prefix('/')?;
     let mut before = b'/';
@@ -69,7 +69,7 @@ fn resolve_thoroughly(target: &str) -> Result<(String, &str), &'static Status> {
     }
     let target = without_origin(target)?;
     let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
-    // No URI has one, and some take it for a slash.
+    // No URI has a backslash, and some implementations take it for a slash.
     if path.contains('\\') {
         return Err(&status::BAD_REQUEST);
     }
@@ -95,8 +95,8 @@ fn resolve_thoroughly(target: &str) -> Result<(String, &str), &'static Status> {
 
 /// The target that has a directory's slash at its end: `path` is decoded, `query` raw.
 ///
-/// The location is built anew from the decoded path. The client's own text could send it from
-/// `//example.org` to another host.
+/// The location is built anew from the decoded path. The client's own text, such as
+/// `//example.org`, could redirect it to another host.
 pub(super) fn with_slash(path: &str, query: &str) -> String {
     const HEXADECIMAL: &[u8; 16] = b"0123456789ABCDEF";
     let mut location = String::with_capacity(path.len() + query.len() + 2);
@@ -115,13 +115,13 @@ pub(super) fn with_slash(path: &str, query: &str) -> String {
     location
 }
 
-/// Whether a target names the same origin as `Host` does, or names none.
+/// Whether a target names the same origin as `Host` does, or names no origin.
 pub(super) fn agrees(target: &str, host: &[u8]) -> bool {
     if target.starts_with('/') {
         return true;
     }
     let Some((scheme, authority, _)) = split_absolute(target) else { return true };
-    // RFC 9110, section 4.2.3: the port of the scheme goes without saying.
+    // RFC 9110, section 4.2.3: a missing port is the scheme's default.
     let default = if scheme.eq_ignore_ascii_case("https") { 443 } else { 80 };
     match (split_authority(authority.as_bytes()), split_authority(host)) {
         (Some((name, port)), Some((other, other_port))) => {
@@ -156,7 +156,7 @@ fn split_absolute(target: &str) -> Option<(&str, &str, &str)> {
     Some((scheme, authority, path))
 }
 
-/// Undoes the percent escapes of one segment.
+/// Decodes the percent escapes of one segment.
 fn decode(raw: &str) -> Result<String, &'static Status> {
     let mut decoded = Vec::with_capacity(raw.len());
     let mut bytes = raw.bytes();
@@ -166,7 +166,7 @@ fn decode(raw: &str) -> Result<String, &'static Status> {
             let (Some(high), Some(low)) = (digit(), digit()) else {
                 return Err(&status::BAD_REQUEST);
             };
-            // Two digits of sixteen fit in a byte.
+            // Two hexadecimal digits fit in a byte.
             (high << 4 | low) as u8
         } else {
             byte

@@ -1,4 +1,4 @@
-//! The network side of a connection. Replies are gathered here and sent together.
+//! The network side of a connection. The wire gathers replies and sends them together.
 
 use std::{
     io::{self, ErrorKind, IoSlice},
@@ -32,10 +32,10 @@ pub(super) struct Wire<'l> {
     stream: &'l mut TcpStream,
     output: Output,
     limits: &'l Limits,
-    /// The last read took all that had come, and nothing has been sent since. So as far as is
-    /// known, neither the client nor the kernel has anything left to deliver.
+    /// The last read took all present bytes, and nothing has been sent since. So probably neither
+    /// the client nor the kernel has bytes left to deliver.
     is_quiet: bool,
-    /// The kernel has been told how long the client may take nothing.
+    /// The kernel knows for how long the client may take nothing.
     is_watched: bool,
     /// Requests with gathered replies.
     answered: u32,
@@ -51,13 +51,13 @@ pub(super) enum Filled {
     TimedOut,
 }
 
-/// The result of a request for the page that the connection got last.
+/// The result of a request that may be for the page in the memo.
 pub(super) enum Again {
-    /// It is answered.
+    /// The request is answered.
     Done,
-    /// This part of the page is still to be sent.
+    /// This part of the page must still be sent.
     Rest(Part),
-    /// The bytes are a request for something else.
+    /// The request is for something else.
     No,
 }
 
@@ -74,7 +74,7 @@ impl<'l> Wire<'l> {
         })
     }
 
-    /// Sends what has been gathered, then waits up to `limit` for more to read.
+    /// Sends the gathered bytes, then waits up to `limit` for more to read.
     pub(super) async fn fill(&mut self, input: &mut Input, limit: Duration) -> io::Result<Filled> {
         self.flush().await?;
         self.stream.set_read_timeout(Some(limit))?;
@@ -89,7 +89,7 @@ impl<'l> Wire<'l> {
         }
     }
 
-    /// Notes that the first bytes of a request have come, if they have.
+    /// If `has_come`, notes that the first bytes of a request have come.
     pub(super) fn begin_request_if(&mut self, has_come: bool) {
         if has_come {
             self.stream.begin_request();
@@ -105,12 +105,12 @@ impl<'l> Wire<'l> {
         }
     }
 
-    /// All that was gathered is sent.
+    /// Ends the requests after their replies have been sent.
     fn end_requests(&mut self) {
         (0..mem::take(&mut self.answered)).for_each(|_| self.stream.end_request());
     }
 
-    /// Sends what has been gathered.
+    /// Sends the gathered bytes.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         if self.output.gathered().is_empty() {
             return Ok(());
@@ -119,11 +119,11 @@ impl<'l> Wire<'l> {
         self.sent(sent).await
     }
 
-    /// Sends what has been gathered together with the end of our side, in one packet. True if the
-    /// connection may be closed then; false if it has to [`linger`](Self::linger).
+    /// Sends the gathered bytes together with the end of our side, in one packet. True: the
+    /// connection may be closed. False: it has to [`linger`](Self::linger).
     ///
     /// The server has to linger if more bytes may be on their way, in either direction. If a byte
-    /// arrives at a closed socket, the kernel sends a reset and drops what it has still to deliver.
+    /// arrives at a closed socket, the kernel sends a reset and drops undelivered bytes.
     pub(super) async fn finish(&mut self) -> io::Result<bool> {
         let length = self.output.gathered().len();
         if !self.is_quiet || length == 0 {
@@ -147,7 +147,7 @@ impl<'l> Wire<'l> {
         Ok(())
     }
 
-    /// Answers a request with the page that it asks for, or with as much as its conditions ask.
+    /// Answers a request with a page, or with the part that the request's conditions ask for.
     /// Returns a page that is too long to be gathered, for [`send`](Self::send).
     pub(super) fn answer(
         &mut self,
@@ -166,8 +166,8 @@ impl<'l> Wire<'l> {
         rest
     }
 
-    /// Tells the access log, if there is one, of the request with this head. Its reply begins at
-    /// `start` of what is gathered, and `more` bytes follow.
+    /// Describes the request with this head to the access log, if there is one. The reply begins at
+    /// `start` of the gathered bytes, and `more` bytes follow.
     #[inline]
     fn describe(&mut self, head: &[u8], start: usize, more: u64) {
         if self.stream.is_logged() {
@@ -189,7 +189,7 @@ impl<'l> Wire<'l> {
         rest.map_or(Again::Done, Again::Rest)
     }
 
-    /// Sends a part of a page after what has been gathered.
+    /// Sends a part of a page after the gathered bytes.
     pub(super) async fn send(&mut self, content: &Content, part: Part) -> io::Result<()> {
         task::stage("http: reply").await;
         match content {
@@ -224,14 +224,14 @@ impl<'l> Wire<'l> {
         if self.gather(&reply.body) { Ok(()) } else { self.send_long(&reply.body).await }
     }
 
-    /// Notes a status that tells of a failure of this server.
+    /// Notes a status that reports a failure of this server.
     fn note(&mut self, status: &Status) {
         if status.is_a_failure() {
             self.stream.fail_request();
         }
     }
 
-    /// Gives a client leave to send a body.
+    /// Tells a client to send its body.
     pub(super) fn write_continue(&mut self) {
         self.output.gather().extend_from_slice(CONTINUE);
     }
@@ -255,14 +255,14 @@ impl<'l> Wire<'l> {
         self.end_with(&status.into(), is_head, input, self.limits.linger_time).await
     }
 
-    /// Has the connection end with a reset. To close it would leave what the client has not taken
-    /// to the kernel, which would try to send it for minutes.
+    /// Ends the connection with a reset. After a plain close, the kernel would try for minutes to
+    /// send the rest.
     pub(super) fn reset(&self) {
         // If this fails, the connection has ended already.
         let _ = self.stream.set_linger_reset();
     }
 
-    /// Answers something, as [`reject`](Self::reject) does, and ends the connection.
+    /// Sends a last reply, as [`reject`](Self::reject) does, and ends the connection.
     pub(super) async fn end_with(
         &mut self,
         reply: &Reply,
@@ -281,9 +281,9 @@ impl<'l> Wire<'l> {
 
     /// Ends a connection while its client may still be sending.
     ///
-    /// To close a socket that has unread bytes makes the kernel send a reset, which can destroy
-    /// the reply before the client has read it. So only our side is closed, and what still comes
-    /// is read and dropped, for at most `limit` (RFC 9112, section 9.6).
+    /// If a socket with unread bytes is closed, the kernel sends a reset. The reset can destroy the
+    /// reply before the client has read it. So only our side closes. Later bytes are read and
+    /// dropped, for at most `limit` (RFC 9112, section 9.6).
     pub(super) async fn linger(&mut self, input: &mut Input, limit: Duration) -> io::Result<()> {
         task::stage("http: linger").await;
         self.flush().await?;
@@ -293,7 +293,7 @@ impl<'l> Wire<'l> {
         let mut deadline = Deadline::new(limit);
         while let Some(left) = deadline.left() {
             input.consume(input.unused().len());
-            // The reply is out; later errors no longer matter.
+            // The reply is out. Later errors do not matter.
             let Ok(Filled::Some) = self.fill(input, left).await else {
                 break;
             };
@@ -310,7 +310,7 @@ impl<'l> Wire<'l> {
         has_room
     }
 
-    /// Sends the body of a reply together with what has been gathered.
+    /// Sends the body of a reply together with the gathered bytes.
     async fn send_long(&mut self, body: &[u8]) -> io::Result<()> {
         let mut pieces = [IoSlice::new(self.output.gathered()), IoSlice::new(body)];
         self.is_quiet = false;
@@ -328,9 +328,9 @@ impl<'l> Wire<'l> {
     }
 }
 
-/// Has the kernel end the connection when the client takes nothing for too long. A limit on each
-/// write would begin anew whenever the socket's buffer grows. This costs a system call, so it is
-/// done once in a connection, and only if bytes do not leave at once.
+/// Makes the kernel end the connection when the client takes nothing for too long. A limit on each
+/// write would begin anew whenever the socket's buffer grows. The system call is made once in a
+/// connection, and only if bytes do not leave at once.
 fn watch(stream: &TcpStream, limits: &Limits, is_watched: &mut bool) -> io::Result<()> {
     if !mem::replace(is_watched, true) {
         stream.set_taking_limit(limits.write_time)?;
@@ -338,8 +338,8 @@ fn watch(stream: &TcpStream, limits: &Limits, is_watched: &mut bool) -> io::Resu
     Ok(())
 }
 
-/// Sends the bytes of a long reply, within a time that grows with their number. The limit on a
-/// single write would never stop a client that takes a byte now and then.
+/// Sends the bytes of a long reply, within a time that grows with their number. A limit on a single
+/// write would never stop a client that takes a byte now and then.
 ///
 /// The wait is boxed, so that it does not enlarge connections with clients that keep up.
 fn patiently<F: Future<Output = io::Result<()>>>(
@@ -362,7 +362,7 @@ impl Deadline {
         Deadline { limit, at: None }
     }
 
-    /// The time that is left; `None` when it is up.
+    /// The time that is left. `None` when it is up.
     pub(super) fn left(&mut self) -> Option<Duration> {
         let now = Instant::now();
         let at = *self.at.get_or_insert(now + self.limit);

@@ -1,8 +1,8 @@
-//! A channel between the servers of one service: what one publishes, all of them hear in one order.
+//! A channel between the servers of one service: all of them hear every message, in one order.
 //!
-//! The store is Redis, and the channel one of its own (PUBLISH, SUBSCRIBE). The channel keeps only
-//! a counter and an offer. A channel is made before the architecture starts its processes, threads
-//! and loops, as a [`Store`](super::Store) is, and uses connections in the same way.
+//! The channel is a channel of Redis (PUBLISH, SUBSCRIBE), with a counter and an offer that Redis
+//! keeps. Like a [`Store`](super::Store), a channel is made before the architecture starts its
+//! processes, threads and loops. It uses connections in the same way.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use duality_runtime::block_on;
 use super::redis::{self, Redis};
 use super::{Location, OpenError, Options, Shared, Unavailable};
 
-/// A channel between servers; clones are the same one.
+/// A channel between servers; clones are the same channel.
 #[derive(Clone)]
 pub struct Channel {
     shared: Arc<Shared<Redis>>,
@@ -22,7 +22,7 @@ pub struct Channel {
     offer: Arc<str>,
 }
 
-/// The published messages, from the moment of subscribing on, in order and without a gap.
+/// The messages published since the subscription, in order and without a gap.
 pub struct Subscription {
     heard: redis::Subscription,
     shared: Arc<Shared<Redis>>,
@@ -30,11 +30,11 @@ pub struct Subscription {
 
 impl Channel {
     /// The channel called `name` in the Redis at `location`, which need not run yet. Each database
-    /// of a Redis has its own.
+    /// of a Redis has its own channels.
     ///
     /// # Errors
     ///
-    /// [`OpenError`], where `location` is no Redis or its host is not found.
+    /// [`OpenError`] if `location` is not a Redis, or if its host is not found.
     pub fn new(location: &Location, name: &str, options: Options) -> Result<Self, OpenError> {
         let Location::Redis { host, port, database, user, password } = location else {
             let why = "only Redis has channels: give redis://HOST:PORT".to_owned();
@@ -51,16 +51,16 @@ impl Channel {
         })
     }
 
-    /// As [`Store::reach`](super::Store::reach).
+    /// Does the same as [`Store::reach`](super::Store::reach).
     ///
     /// # Errors
     ///
-    /// [`Unavailable`], which the operator has been told.
+    /// [`Unavailable`], after telling the operator.
     pub fn reach(&self) -> Result<(), Unavailable> {
         self.shared.reporting(block_on(self.shared.kind.reach()))
     }
 
-    /// The next number, from 1 on. Redis gives none twice, unless it loses its data.
+    /// The next number. Numbers begin at 1. Redis gives no number twice, unless it loses its data.
     ///
     /// # Errors
     ///
@@ -69,13 +69,13 @@ impl Channel {
         self.shared.reporting(self.shared.kind.count(self.counter.as_bytes()).await)
     }
 
-    /// The channel beside this one that has a number of its own. All else is the same.
+    /// A channel with this number in its name, and otherwise the same.
     #[must_use]
     pub fn numbered(&self, number: u64) -> Self {
         Self { name: format!("{}:{number}", self.name).into(), ..self.clone() }
     }
 
-    /// Makes an offer, unless there is one. Returns whether it did.
+    /// Makes an offer, unless there is one. Returns whether it made the offer.
     ///
     /// # Errors
     ///
@@ -84,7 +84,7 @@ impl Channel {
         self.shared.reporting(self.shared.kind.offer(self.offer.as_bytes(), offer.as_bytes()).await)
     }
 
-    /// Takes the offer, if there is one. No other takes it too.
+    /// Takes the offer, if there is one. No other caller gets the same offer.
     ///
     /// # Errors
     ///
@@ -93,16 +93,16 @@ impl Channel {
         self.shared.reporting(self.shared.kind.take_offer(self.offer.as_bytes()).await)
     }
 
-    /// Has all subscribers hear a message; returns how many there are.
+    /// Sends a message to all subscribers. Returns how many there are.
     ///
     /// # Errors
     ///
-    /// [`Unavailable`]; all may hear it once nevertheless.
+    /// [`Unavailable`]; all subscribers may get the message once nevertheless.
     pub async fn publish(&self, message: &[u8]) -> Result<u64, Unavailable> {
         self.shared.reporting(self.shared.kind.publish(self.name.as_bytes(), message).await)
     }
 
-    /// Begins to hear what is published.
+    /// Subscribes to the channel.
     ///
     /// # Errors
     ///
@@ -118,13 +118,13 @@ impl Subscription {
     ///
     /// # Errors
     ///
-    /// [`Unavailable`]: the subscription has ended, and what is published now is not heard.
+    /// [`Unavailable`]: the subscription has ended, and later messages do not come.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, Unavailable> {
         let next = self.heard.next().await;
         self.shared.reporting(next.map_err(|fault| fault.to_string()))
     }
 
-    /// Whether a message may be had without a wait.
+    /// Whether `next` may return a message without a wait.
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.heard.has_more()

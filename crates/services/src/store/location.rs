@@ -11,24 +11,24 @@ const REDIS_PORT: u16 = 6379;
 /// The location of a store.
 ///
 /// Written `sqlite:PATH`, `sqlite:PATH?synchronous=full`, or
-/// `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`. In the latter, `%` and two hexadecimal
-/// digits stand for a byte of user or password. A host that is an IPv6 address stands in brackets.
-/// `Display` and `Debug` show `***` in place of a password.
+/// `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`. In the last form, `%` and two hexadecimal
+/// digits stand for a byte of user or password. An IPv6 address stands in brackets. `Display` and
+/// `Debug` show `***` in place of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Location {
-    /// A file of SQLite, on a local file system; beside it stand its write-ahead log (`PATH-wal`)
-    /// and the log's index (`PATH-shm`). Any number of processes share it.
+    /// A file of SQLite, on a local file system. Its write-ahead log (`PATH-wal`) and the log's
+    /// index (`PATH-shm`) are beside it. Any number of processes can share the file.
     Sqlite {
         /// The file.
         path: PathBuf,
         /// The failures that an acknowledged write survives.
         synchronous: Synchronous,
     },
-    /// A Redis server. The end of this process never takes a write away. Redis's configuration
-    /// decides which writes survive the end of Redis. With `appendonly yes` and `appendfsync
-    /// always` all do. With `appendfsync everysec` (its default) all do but those of about the last
-    /// two seconds, even if only Redis gets a `kill -9`. Without either, only those in its last
-    /// snapshot do.
+    /// A Redis server. A kept write survives the end of this process. Redis's configuration decides
+    /// which writes survive the end of Redis. With `appendonly yes` and `appendfsync always`, all
+    /// writes survive. With `appendfsync everysec` (the default), the writes of about the last two
+    /// seconds are lost, even by a `kill -9` of Redis alone. Without `appendonly`, only the writes
+    /// in the last snapshot survive.
     Redis {
         /// The name or address.
         host: String,
@@ -46,11 +46,11 @@ pub enum Location {
 /// The failures that an acknowledged write to SQLite survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronous {
-    /// The end of this process, also by `kill -9`: the kernel has the write. The newest writes may
-    /// be lost with the power or the kernel; the file stays sound.
+    /// The end of this process, also by `kill -9`: the kernel has the write. A loss of power or a
+    /// crash of the kernel may lose the newest writes, but does not damage the file.
     #[default]
     Normal,
-    /// The loss of power too: each write waits for the disk (`fsync(2)`).
+    /// A loss of power too, because each write waits for the disk (`fsync(2)`).
     Full,
 }
 
@@ -69,13 +69,13 @@ impl Location {
         Self::Sqlite { path: path.into(), synchronous: Synchronous::default() }
     }
 
-    /// The same place, with acknowledged writes that survive the loss of power
+    /// The same place, with acknowledged writes that survive a loss of power
     /// ([`Synchronous::Full`]).
     ///
     /// # Errors
     ///
-    /// For Redis: its configuration decides, and an acknowledgement does not tell. WAITAOF would,
-    /// from Redis 7.2 on.
+    /// The location is a Redis. Its configuration decides, and its replies do not show the
+    /// durability.
     pub fn durable(self) -> Result<Self, InvalidLocation> {
         match self {
             Self::Sqlite { path, .. } => Ok(Self::Sqlite { path, synchronous: Synchronous::Full }),
@@ -155,7 +155,7 @@ fn parse_sqlite(file: &str) -> Result<Location, &'static str> {
         Some((path, "synchronous=full")) => (path, Synchronous::Full),
         Some(_) => return Err("after `?` only synchronous=full or synchronous=normal is known"),
     };
-    // Elsewhere these mean something else; here they would be the names of files.
+    // These names have a special meaning in SQLite. Here they would be names of files.
     if path.eq_ignore_ascii_case(":memory:") {
         return Err(
             "a store in memory ends with its process, and processes share a store: name a file, as in \
@@ -292,7 +292,7 @@ mod tests {
         ] {
             let parsed: Location = written.parse().unwrap();
             assert!(parsed == location, "{written}: {parsed}");
-            // What is shown is read as the same.
+            // The shown text is parsed as the same location.
             assert!(parsed.to_string().parse::<Location>().unwrap() == location, "{parsed}");
         }
     }
@@ -325,8 +325,8 @@ mod tests {
         assert!(!error.contains("secret"), "{error}");
     }
 
-    /// Found by the fuzz target location: a user could add a line, or another user, to what is
-    /// shown.
+    /// The fuzz target location found this case: a user could add a line, or another user, to the
+    /// shown text.
     #[test]
     fn what_is_shown_can_be_read_again() {
         let location: Location = "redis://a%0Ab%3A%40:secret@host".parse().unwrap();

@@ -6,14 +6,14 @@
 //!   chat ────────────> Channel ─> redis  the same, and a subscription for each loop
 //! ```
 //!
-//! A [`Store`] is made before the architecture starts its processes, threads and loops. It opens
-//! nothing that stays open before its first call. So each process has its own descriptors, as
-//! SQLite demands, and each loop its own connections. A write that returns `Ok` has been *kept*: it
-//! survives `kill -9` of this process. What else it survives depends on the back-end: see
-//! [`Location`]. Every other end is [`Unavailable`], after which the write may or may not have been
-//! kept. The next call tries anew, so that a store that comes back is used again without a restart.
-//! The cause matters more to the operator than to a client, so it also goes to standard error. So
-//! does the store's return. There are at most two such lines in ten seconds.
+//! A [`Store`] is made before the architecture starts its processes, threads and loops. Before its
+//! first call, it keeps nothing open. So each process has its own descriptors, as SQLite demands,
+//! and each loop its own connections. A write that returns `Ok` has been *kept*: it survives `kill
+//! -9` of this process. [`Location`] says which other failures it survives. Every other result is
+//! [`Unavailable`], after which the write may or may not have been kept. The next call tries anew,
+//! so a store that comes back needs no restart of the server. The operator needs the cause, so it
+//! goes to standard error, and the store's return too. There are at most two such lines in ten
+//! seconds.
 
 mod channel;
 mod location;
@@ -34,17 +34,17 @@ use redis::Redis;
 use report::Reports;
 use sqlite::Sqlite;
 
-/// The most remarks that one visit reads, whatever it asks for.
+/// The most remarks that one visit reads.
 pub const MOST_REMARKS: usize = 200;
 
-/// The most bytes in a remark, guest and text together, or in an entry. [`Unavailable`] is the
-/// answer to more, so that what a visit reads has a bound too.
+/// The most bytes in a remark, guest and text together, or in an entry. More bytes get
+/// [`Unavailable`], so that the bytes of a visit have a bound too.
 pub const LONGEST_REMARK: usize = 16 << 10;
 
 /// The least stack of a task that uses a store, in bytes.
 pub const STACK: usize = 64 * 1024;
 
-/// A store; clones are the same one.
+/// A store; clones are the same store.
 #[derive(Clone)]
 pub struct Store {
     shared: Arc<Shared<Kind>>,
@@ -62,25 +62,25 @@ pub struct Remark {
 /// The result of a visit to the guestbook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visit {
-    /// The visitor's number: how many there have been, this one counted.
+    /// The number of visitors, this one included.
     pub visitors: u64,
-    /// The newest remarks, the newest first.
+    /// The newest remarks, newest first.
     pub remarks: Vec<Remark>,
 }
 
-/// How a store is used. [`Default`] gives the value named at each field.
+/// The options of a store. [`Default`] gives the value named at each field.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How a visit talks to Redis (pipelined).
     pub redis_calls: RedisCalls,
-    /// Connections to Redis that each loop, or each process without loops, opens at most (64).
+    /// The most connections to Redis of each loop, or of each process without loops (64).
     pub redis_connections: usize,
-    /// The time that connecting to Redis may take (1 s).
+    /// How long connecting to Redis may take (1 s).
     pub connect_limit: Duration,
-    /// The time that Redis may take to reply (2 s).
+    /// How long Redis may take to reply (2 s).
     pub reply_limit: Duration,
-    /// The time that a call waits for its turn: for a connection to Redis, or for SQLite's lock (20
-    /// s).
+    /// How long a call waits for its turn, that is, for a connection to Redis or for SQLite's lock
+    /// (20 s).
     pub turn_limit: Duration,
 }
 
@@ -90,9 +90,9 @@ pub enum RedisCalls {
     /// One round trip: INCR and LRANGE in one write.
     #[default]
     Pipelined,
-    /// The three calls of ZeroHTTPd, each waiting for its reply. LRANGE comes first, then INCR,
-    /// with its reply thrown away, then GET, which reads the number back. So visitors at the same
-    /// time may see the same number. This mode exists to wait as often as ZeroHTTPd does.
+    /// Three round trips, as in ZeroHTTPd: LRANGE, INCR with an ignored reply, and GET, which reads
+    /// the number. So visitors at the same time may see the same number. This mode waits as often
+    /// as ZeroHTTPd.
     Separate,
 }
 
@@ -100,7 +100,7 @@ impl RedisCalls {
     /// Every way.
     pub const ALL: [Self; 2] = [Self::Pipelined, Self::Separate];
 
-    /// The name that flags and plans know it by.
+    /// The name in flags and plans.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pipelined => "pipelined",
@@ -109,7 +109,7 @@ impl RedisCalls {
     }
 }
 
-/// The store cannot be used as it was described.
+/// The store cannot be set up as described.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store {place}: {why}")]
 pub struct OpenError {
@@ -117,7 +117,7 @@ pub struct OpenError {
     why: String,
 }
 
-/// The store did not do what it was asked, or it is unknown whether it did. Says why in one line.
+/// The call failed, or its outcome is unknown. The message says why in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store {place} is unavailable: {why}")]
 pub struct Unavailable {
@@ -138,12 +138,12 @@ enum Kind {
 }
 
 impl Store {
-    /// Sets up a store. An SQLite file is made, with its tables, if it is not there; otherwise all
-    /// of it is read, and must be whole. It is closed again. The name of a Redis host is resolved,
+    /// Sets up a store. A missing SQLite file is made, with its tables. A present one is read to
+    /// its end, and must be whole. The file is closed again. The name of a Redis host is resolved,
     /// but Redis need not run yet.
     ///
-    /// Not `async`: for the set-up, before there are tasks and child processes, which share what is
-    /// known of the store.
+    /// The function is not `async`: call it before there are tasks and child processes, which share
+    /// the store's state.
     ///
     /// # Errors
     ///
@@ -164,14 +164,13 @@ impl Store {
     }
 
     /// Finds out whether the store answers, and tells the operator if it does not. Call it before
-    /// the first client comes; otherwise that client finds out. An SQLite file has answered in
-    /// [`new`](Store::new).
+    /// the first client comes. An SQLite file has answered in [`new`](Store::new).
     ///
-    /// Not `async`, and for the set-up as well: nothing stays open.
+    /// The function is not `async`, and part of the set-up. Nothing stays open.
     ///
     /// # Errors
     ///
-    /// [`Unavailable`], which the operator has been told. A store that comes later is used.
+    /// [`Unavailable`], after telling the operator. A store that comes later is used.
     pub fn reach(&self) -> Result<(), Unavailable> {
         match &self.shared.kind {
             Kind::Sqlite(_) => Ok(()),
@@ -192,7 +191,7 @@ impl Store {
         })
     }
 
-    /// Adds a remark; `Ok` means that it is kept.
+    /// Adds a remark. `Ok` means that the remark is kept.
     ///
     /// # Errors
     ///
@@ -206,7 +205,7 @@ impl Store {
         })
     }
 
-    /// Enters a number under a name, in place of an earlier one; `Ok` means that it is kept.
+    /// Enters a number under a name, in place of an earlier one. `Ok` means that the entry is kept.
     ///
     /// # Errors
     ///
@@ -240,7 +239,7 @@ impl Default for Options {
             redis_connections: 64,
             connect_limit: Duration::from_secs(1),
             reply_limit: Duration::from_secs(2),
-            // This is enough for one Redis to serve fifteen thousand guests that come at once.
+            // In this time, one Redis can serve fifteen thousand guests that come at once.
             turn_limit: Duration::from_secs(20),
         }
     }

@@ -1,4 +1,4 @@
-//! A pool of things that are costly to open: a bounded number is in use at a time, and idle ones
+//! A pool of values that are costly to open. A bounded number is in use at a time, and idle ones
 //! are reused.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,26 +6,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use duality_runtime::sync::{Permit, Semaphore};
 use duality_runtime::time::{Duration, timeout};
 
-/// A bounded number of things in use at a time, and at most as many idle ones.
+/// A bounded number of values in use at a time, and at most as many idle ones.
 pub(super) struct Pool<T> {
     permits: Semaphore,
     idle: Mutex<Vec<T>>,
 }
 
-/// The permission to use one thing at a time: it is taken out of the pool or made, used, and put
-/// into the pool.
+/// The permission to use one value. The holder takes a value from the pool or makes one, uses it,
+/// and puts it back.
 pub(super) struct Checkout<'p, T> {
     pool: &'p Pool<T>,
     _permit: Permit<'p>,
 }
 
 impl<T> Pool<T> {
-    /// A pool. At most `most` of its things may be in use at a time.
+    /// A pool with at most `most` values in use at a time.
     pub(super) const fn new(most: usize) -> Self {
         Self { permits: Semaphore::new(most), idle: Mutex::new(Vec::new()) }
     }
 
-    /// Waits for a permission; `None` when there was none within `limit`.
+    /// Waits for a permission. `None` if there was none within `limit`.
     pub(super) async fn check_out(&self, limit: Duration) -> Option<Checkout<'_, T>> {
         let permit = match self.permits.try_acquire() {
             Some(permit) => permit,
@@ -35,18 +35,18 @@ impl<T> Pool<T> {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<T>> {
-        // Nothing can panic while it is held.
+        // No code can panic while it holds the lock.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T> Checkout<'_, T> {
-    /// Takes out what was put in last, which is the likeliest to be good still.
+    /// Takes the value that was put in last, which is most likely still good.
     pub(super) fn take(&self) -> Option<T> {
         self.pool.idle().pop()
     }
 
-    /// Puts `thing` into the pool, for the next checkout.
+    /// Puts a value into the pool, for the next checkout.
     pub(super) fn put(self, thing: T) {
         self.pool.idle().push(thing);
     }

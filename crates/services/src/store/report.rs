@@ -1,5 +1,5 @@
-//! Lines on standard error about a store that comes and goes: at most two in ten seconds, from all
-//! processes of a service together.
+//! Reports on standard error of a store that comes and goes: at most two lines in ten seconds, from
+//! all processes of a service together.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,40 +7,40 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use duality_runtime::time::{Duration, Instant};
 use duality_runtime::{log, shared};
 
-/// In this time two lines are said at most: so a short outage is told whole, its end included.
+/// In this time there are at most two lines. So both ends of a short outage are reported.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// The store works, or nothing has been said of it yet.
+/// The store works, or was not reported yet.
 const THERE: u64 = 0;
 /// The store does not work.
 const AWAY: u64 = 1;
-/// A line is being written. It must be out before the next one is: "is back" never comes before "is
+/// A line is being written. The next line must wait, so that "is back" never comes before "is
 /// unavailable".
 const SAYING: u64 = 2;
 
 /// The reports about one store so far. The numbers are shared with the child processes.
 ///
-/// The last line may be out of date for [`QUIET`] at most, as long as there are calls: each
-/// compares it with what it saw.
+/// While there are calls, the last line is out of date for at most [`QUIET`], because each call
+/// compares it with its own result.
 pub(super) struct Reports {
     began: Instant,
     /// The last report: [`THERE`] or [`AWAY`], or [`SAYING`].
     said: &'static AtomicU64,
     /// Calls that have failed since then.
     failed: &'static AtomicU64,
-    /// When the last line was said and when the one before, in milliseconds; 0 is never.
+    /// When the last line and the line before it were written, in milliseconds. 0 is never.
     last: &'static AtomicU64,
     before_last: &'static AtomicU64,
 }
 
 impl Reports {
-    /// With nothing said yet. To be made before the processes are forked that are to share it.
+    /// Reports without a line yet. Make them before you fork the processes that share them.
     pub(super) fn new() -> Self {
         let [said, failed, last, before_last] = shared::words();
         Self { began: Instant::now(), said, failed, last, before_last }
     }
 
-    /// A call has failed, as `line` says.
+    /// Notes that a call has failed, as `line` says.
     pub(super) fn failed(&self, line: &dyn fmt::Display) {
         if !self.may_change_to(AWAY) {
             self.failed.fetch_add(1, Relaxed);
@@ -55,10 +55,10 @@ impl Reports {
         self.said.store(AWAY, Relaxed);
     }
 
-    /// A call has succeeded; `place` names the store.
+    /// Notes that a call has succeeded. `place` names the store.
     #[inline]
     pub(super) fn succeeded(&self, place: &str) {
-        // Written only where it changes, so that it stays in every core's cache.
+        // The value is written only when it changes, so that it stays in every core's cache.
         if self.said.load(Relaxed) == AWAY {
             self.is_back(place);
         }
@@ -101,7 +101,7 @@ mod tests {
     fn the_end_of_an_outage_is_not_told_before_its_beginning() {
         let reports = Reports::new();
         assert!(reports.may_change_to(AWAY), "the first failure is told");
-        // Its line is not out yet. A call of another thread succeeds meanwhile, and one fails.
+        // The line is not written yet. Meanwhile, calls of other threads succeed and fail.
         assert!(!reports.may_change_to(THERE));
         assert!(!reports.may_change_to(AWAY));
         reports.said.store(AWAY, Relaxed);

@@ -24,7 +24,7 @@ use duality_runtime::{
 };
 use duality_services::http::Http;
 
-/// Where connections are served.
+/// How connections are served.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum World {
     /// Each on a kernel thread of its own.
@@ -46,7 +46,7 @@ pub(crate) fn serve(http: Http) -> SocketAddr {
     serve_in(World::Block, http)
 }
 
-/// The same in any world.
+/// Serves http like [`serve`], in any world.
 pub(crate) fn serve_in(world: World, http: Http) -> SocketAddr {
     if matches!(world, World::ByHand) {
         return serve_by_hand(http);
@@ -74,7 +74,7 @@ where
     serve_connections_in(World::Block, serve)
 }
 
-/// The same in any world.
+/// Serves connections on a free port for as long as the test process lives, in any world.
 fn serve_connections_in<S, F>(world: World, serve: S) -> SocketAddr
 where
     S: Fn(net::TcpStream) -> F + Send + 'static,
@@ -101,10 +101,10 @@ where
         event_loop.run(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let served = serve(stream);
-                // How it ended is for the client to find out.
+                // The client checks how the connection ended.
                 task::spawn(async move { drop(served.await) }).unwrap();
             }
-            // The process drains. The loop goes on for those that are being served.
+            // The process drains. The loop goes on for the connections under way.
             std::future::pending::<()>().await;
         });
     });
@@ -116,7 +116,7 @@ fn bind() -> net::TcpListener {
     net::TcpListener::bind(any_port, &net::ListenOptions::default()).unwrap()
 }
 
-/// A client that gives up, and fails its test, after a while.
+/// A client with a time limit, after which its test fails.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     received: Vec<u8>,
@@ -150,7 +150,7 @@ impl Client {
         self.stream.write_all(text.as_ref()).unwrap();
     }
 
-    /// The next reply; `to_head` if its request was a HEAD.
+    /// The next reply. `to_head`: its request was a HEAD.
     pub(crate) fn receive(&mut self, to_head: bool) -> Reply {
         let end = loop {
             if let Some(at) = self.received.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -176,7 +176,7 @@ impl Client {
         self.receive(text.starts_with("HEAD"))
     }
 
-    /// Whether anything more comes before the end.
+    /// Whether more bytes come before the end.
     pub(crate) fn has_more(&mut self) -> bool {
         !self.received.is_empty() || self.read_more()
     }

@@ -1,4 +1,4 @@
-//! The promises of every store, wherever it keeps its data.
+//! Tests the promises of every store.
 
 use std::collections::HashSet;
 
@@ -36,7 +36,7 @@ pub(crate) fn what_is_kept_is_found(world: World, location: &Location) {
     });
 }
 
-/// Tasks at the same time get their own numbers, and nothing of theirs is lost.
+/// Tasks that run at the same time get different numbers, and none of their writes is lost.
 pub(crate) fn tasks_count_together(world: World, location: &Location) {
     const TASKS: u64 = 40;
     const VISITS: u64 = 5;
@@ -60,7 +60,7 @@ pub(crate) fn tasks_count_together(world: World, location: &Location) {
         for task in tasks {
             seen.extend(task.await.unwrap());
         }
-        // Every visitor has a number of its own.
+        // Every visitor has a different number.
         assert_eq!(seen, (1..=TASKS * VISITS).collect());
         for number in 0..TASKS {
             assert!(store.find_entry(&number.to_string()).await.unwrap().is_some());

@@ -1,4 +1,4 @@
-//! The store and what is no Redis: peers that lie, stop half-way, never end or never begin.
+//! Tests the Redis store with peers that lie, stop half-way, never end or never begin.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -32,7 +32,7 @@ in_every_world! {
 /// The reply of a good server to a visit that asks for remarks.
 const VISIT: &str = ":7\r\n*1\r\n$10\r\n3:annhello\r\n";
 
-/// A server that serves each connection, given with its number, on a thread.
+/// A server that serves each connection on a thread. `serve` gets the connection and its number.
 fn fake(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -47,15 +47,15 @@ fn fake(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> SocketAddr 
     address
 }
 
-/// The next commands, or `None` at the end. The store sends what it asks in one write, and loopback
-/// delivers so little in one piece.
+/// The next commands, or `None` at the end. The store sends its commands in one write, and loopback
+/// delivers so few bytes in one piece.
 fn commands(stream: &mut TcpStream) -> Option<String> {
     let mut bytes = [0; 4096];
     let length = stream.read(&mut bytes).unwrap_or(0);
     (length > 0).then(|| String::from_utf8_lossy(&bytes[..length]).into_owned())
 }
 
-/// Gives the same reply to whatever is asked.
+/// Gives the same reply to all commands.
 fn reply_always(mut stream: TcpStream, reply: &str) {
     while commands(&mut stream).is_some() && stream.write_all(reply.as_bytes()).is_ok() {}
 }
@@ -65,7 +65,7 @@ fn store(address: SocketAddr, options: Options) -> Store {
     Store::new(&location, options).unwrap()
 }
 
-/// Calls until the result is as wanted.
+/// Repeats a call until the result is as wanted.
 async fn until<T, F: Future<Output = Result<T, Unavailable>>>(
     mut call: impl FnMut() -> F,
     wanted: impl Fn(&Result<T, Unavailable>) -> bool,
@@ -130,7 +130,7 @@ fn lies_are_unavailable_and_forgotten(world: World) {
     }
 }
 
-/// What is no Redis is connected to ten times a second, not thousands of times.
+/// The store connects to a peer that is not a Redis ten times a second, not thousands of times.
 fn nonsense_is_not_asked_for_again_at_once(world: World) {
     for reply in ["HTTP/1.1 400 Bad Request\r\n\r\n", "+OK\r\n+OK\r\n", ""] {
         let connections = Arc::new(AtomicUsize::new(0));
@@ -168,13 +168,13 @@ fn errors_are_told_in_one_line(world: World) {
             assert!(error.contains("it refused: ERR  bad news xxx"), "{error}");
             assert!(error.len() < 500 && !error.contains(char::is_control), "{error}");
         }
-        // A refusal is a whole reply, after which the connection is as good as before.
+        // A refusal is a complete reply, so the connection stays good.
         assert_eq!(connections.load(Ordering::Relaxed), 1);
     });
 }
 
 /// A server that replies to the first commands on its first connection, and closes it at the
-/// second; and what it was sent.
+/// second. Also returns the commands that it got.
 fn fickle(reply: &'static str) -> (SocketAddr, Arc<Mutex<String>>) {
     let heard = Arc::new(Mutex::new(String::new()));
     let hears = heard.clone();
@@ -315,7 +315,7 @@ fn a_silent_server_is_left_alone_for_a_while(world: World) {
 }
 
 fn a_refused_connection_is_unavailable(world: World) {
-    // Bound and not listening, so that no other program listens there.
+    // The socket is bound but does not listen, so no other program can listen there.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     drop(taken);
@@ -333,8 +333,8 @@ fn a_host_that_nobody_knows_is_refused() {
     assert!(error.contains("redis://a..b:1") && error.contains("check its name"), "{error}");
 }
 
-/// A server that takes one connection and no more: calls on that one go well, also just after
-/// another call could not connect.
+/// The server takes only one connection. Calls on it succeed, even just after another call could
+/// not connect.
 fn a_refused_connection_leaves_those_that_are_good(world: World) {
     let (asked, released) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (hears, waits) = (asked.clone(), released.clone());
@@ -359,7 +359,7 @@ fn a_refused_connection_leaves_those_that_are_good(world: World) {
         while !asked.load(Ordering::Relaxed) {
             task::yield_now().await;
         }
-        // The one connection is in use.
+        // The only connection is in use.
         let error = store.find_entry("bob").await.unwrap_err().to_string();
         assert!(error.contains("cannot be reached"), "{error}");
         let error = store.find_entry("bob").await.unwrap_err().to_string();

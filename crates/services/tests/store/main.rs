@@ -1,6 +1,6 @@
-//! The stores as services use them, in each of the three worlds.
+//! Tests the stores as services use them, in each of the three worlds.
 //!
-//! Those in Redis need `redis-server`, which `cargo xtask test` sees to.
+//! The tests with Redis need `redis-server`, which `cargo xtask test` checks.
 
 #![expect(
     clippy::disallowed_types,

@@ -1,4 +1,4 @@
-//! The phone service over real sockets, and over a store that comes and goes.
+//! Tests the phone service over real sockets, with a store that comes and goes.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ struct Client {
 }
 
 impl Client {
-    /// A client of a service on a store, which serves this connection alone.
+    /// A client of a service that serves only this connection, on a store.
     async fn of(store: Store) -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut listener = TcpListener::bind(any, &ListenOptions::default()).unwrap();
@@ -44,7 +44,7 @@ impl Client {
         self.stream.write_all(lines.as_bytes()).await.unwrap();
     }
 
-    /// The next line; `None` at the end.
+    /// The next line. `None` at the end.
     async fn hear(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.received.iter().position(|&byte| byte == b'\n') {
@@ -59,7 +59,7 @@ impl Client {
         }
     }
 
-    /// Sends a line and expects one.
+    /// Sends a line and expects a line.
     async fn expect(&mut self, line: &str, expected: &str) {
         self.say(&format!("{line}\n")).await;
         assert_eq!(self.hear().await.as_deref(), Some(format!("{expected}\n").as_str()), "{line}");

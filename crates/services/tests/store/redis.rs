@@ -1,4 +1,4 @@
-//! The store in a real Redis, which is killed and comes back.
+//! Tests the store in a real Redis, which is killed and comes back.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
@@ -32,7 +32,7 @@ in_every_world! {
 /// The password of a server that asks for one, as a location has it.
 const PASSWORD: &str = "s%40cret";
 
-/// A server of one test's own.
+/// A server for one test.
 struct Server {
     directory: TempDir,
     port: u16,
@@ -45,7 +45,7 @@ impl Server {
         Self::start_asking(false)
     }
 
-    /// Starts a server that asks for a password, or does not.
+    /// Starts a server, with or without a password.
     fn start_asking(asks: bool) -> Self {
         let directory = TempDir::new().unwrap();
         let (port, process) = eventually("a port that stays free", || {
@@ -61,7 +61,7 @@ impl Server {
         self.store_with("", Options::default())
     }
 
-    /// A store for what follows the address in the location.
+    /// A store on this server. `rest` follows the address in the location.
     fn store_with(&self, rest: &str, options: Options) -> Store {
         let location = format!("redis://127.0.0.1:{}{rest}", self.port);
         Store::new(&location.parse().unwrap(), options).unwrap()
@@ -72,13 +72,13 @@ impl Server {
         Channel::new(&location.parse().unwrap(), "test", Options::default()).unwrap()
     }
 
-    /// As `kill -9` does it.
+    /// Kills the server as `kill -9` does.
     fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
-    /// Starts it again, at the same port and with what it has kept.
+    /// Starts the server again, at the same port and with its saved data.
     fn restart(&mut self) {
         self.process = eventually("the server that was killed", || {
             spawn(&self.directory, self.port, self.asks)
@@ -94,11 +94,12 @@ impl Drop for Server {
     }
 }
 
-/// Starts a server and waits until it replies; `None` when it ends first, since the port is taken.
+/// Starts a server and waits until it replies. `None` if the server ends first, because the port is
+/// taken.
 fn spawn(directory: &TempDir, port: u16, asks: bool) -> Option<Child> {
     let mut command = Command::new("redis-server");
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
-    // With less than `always` a write that was acknowledged may not have reached the kernel yet.
+    // Without `always`, an acknowledged write may not have reached the kernel yet.
     command.args(["--appendonly", "yes", "--appendfsync", "always"]);
     command.arg("--dir").arg(directory.path());
     if asks {
@@ -114,14 +115,14 @@ fn spawn(directory: &TempDir, port: u16, asks: bool) -> Option<Child> {
         if process.try_wait().unwrap().is_some() {
             return Some(false);
         }
-        // Another test's server may have taken the port first. A restarted server loads what it has
-        // kept before it serves.
+        // Another test's server may have taken the port first. A restarted server loads its data
+        // before it serves.
         says(port, &[&own, "loading:0"]).then_some(true)
     })
     .then_some(process)
 }
 
-/// Whether the server at `port` has all these lines in what it tells about itself.
+/// Whether the reply of the server at `port` to INFO has all these lines.
 fn says(port: u16, expected: &[&str]) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     stream.set_read_timeout(Some(EVER)).unwrap();
@@ -280,7 +281,7 @@ fn databases_and_passwords_are_respected(world: World) {
     drop(server);
 }
 
-/// The next message; silence is passed over.
+/// The next message. Skips silence.
 async fn message(subscription: &mut Subscription) -> String {
     loop {
         if let Some(message) = subscription.next().await.unwrap() {
@@ -332,7 +333,7 @@ fn a_subscription_outlasts_silence_and_ends_with_its_server(world: World) {
     world.run(async move {
         assert_eq!(channel.number().await.unwrap(), 1);
         let mut subscription = channel.subscribe().await.unwrap();
-        // Redis is asked whether it is there, and is.
+        // The subscriber pings Redis, and Redis answers.
         for _ in 0..3 {
             assert_eq!(subscription.next().await.unwrap(), None);
         }

@@ -1,5 +1,4 @@
-//! The store in a file: what it keeps, which processes share it, and what becomes of it when the
-//! file is lost.
+//! Tests the store in a file: what it keeps, processes that share it, and the loss of the file.
 
 #![expect(clippy::print_stdout, reason = "what a child process tells its parent")]
 
@@ -129,7 +128,7 @@ fn a_lock_that_is_held_is_unavailable_to_writers_alone() {
     });
 }
 
-/// The stack is as small as those of the architectures' threads are by default.
+/// The stack is as small as the architectures' default.
 #[test]
 fn a_small_stack_carries_every_call() {
     let directory = TempDir::new().unwrap();
@@ -158,14 +157,14 @@ fn many_may_set_it_up_at_once() {
     assert_eq!(block_on(store(&path).visit(1)).unwrap().visitors, 9);
 }
 
-/// Names the file to the children of the test below, which are this program again.
+/// The variable that names the file to the child processes of the test below.
 const FILE_OF_WRITER: &str = "DUALITY_TEST_STORE_OF_WRITER";
 
-/// Several processes write, say what has been acknowledged, and are killed in the middle of it.
+/// Several processes write, print acknowledged writes, and are killed meanwhile.
 #[test]
 fn what_was_acknowledged_survives_a_kill() {
     const WRITERS: usize = 4;
-    /// The number of acknowledgements after which the test kills each process.
+    /// The test kills each process after so many acknowledgements.
     const LIFE: usize = 30;
     if let Some(path) = std::env::var_os(FILE_OF_WRITER) {
         write_for_ever(&store(Path::new(&path)));
@@ -196,7 +195,8 @@ fn what_was_acknowledged_survives_a_kill() {
                             move |_| {
                                 left = left.saturating_sub(1);
                                 if left == 0 {
-                                    // SIGKILL; what it says in the meantime counts as well.
+                                    // Sends SIGKILL. Writes that the process printed before its end
+                                    // count too.
                                     writer.kill().unwrap();
                                 }
                             }

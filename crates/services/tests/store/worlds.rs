@@ -1,4 +1,4 @@
-//! One body, every world.
+//! Runs each test body in every world.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use duality_poller::Kind;
 use duality_runtime::block_on;
 use duality_runtime::event_loop::{EventLoop, LoopWorld};
 
-/// Long enough never to pass in a test that works.
+/// A working test never reaches this limit.
 pub(crate) const EVER: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ impl World {
     pub(crate) fn run<F: Future + 'static>(self, future: F) -> F::Output {
         let world = match self {
             Self::Block => return block_on(future),
-            // As much as the architectures give by default.
+            // The default stack size of the architectures.
             Self::Park => LoopWorld::Park { stack_size: 128 * 1024 },
             Self::Suspend => LoopWorld::Suspend,
         };
@@ -46,7 +46,7 @@ macro_rules! in_every_world {
 }
 pub(crate) use in_every_world;
 
-/// Asks again and again until there is an answer; a test that gets none fails.
+/// Repeats a question until there is an answer. The test fails if none comes.
 pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! The application of the tests: what axum, tokio and hyper offer, in one page each.
+//! The application of the tests: the features of axum, tokio and hyper, in one page each.
 
 use std::convert::Infallible;
 use std::io;
@@ -63,7 +63,7 @@ async fn spawned() -> &'static str {
     slept.await.unwrap_or("the task panicked")
 }
 
-/// Asks this server for its first page.
+/// Asks this server itself for its first page.
 async fn outgoing(headers: HeaderMap) -> String {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     ask(host).await.unwrap_or_else(|error| error.to_string())

@@ -1,17 +1,17 @@
-//! Tokio's layouts: how its runtimes are laid over kernel threads and processes.
+//! Tokio's layouts: the arrangement of runtimes on kernel threads and processes.
 //!
-//! | file | runtimes | who accepts | a connection stays |
+//! | file | runtimes | acceptor | a connection stays |
 //! | --- | --- | --- | --- |
-//! | [`multi`] | one, of N threads | one task, as in `axum::serve` | with no thread: idle ones steal |
+//! | [`multi`] | one, of N threads | one task, as in `axum::serve` | with no thread: idle threads steal |
 //! | [`multi_reuseport`] | one, of N threads | a task for each thread | with no thread |
 //! | [`per_core`] | one for each of N threads | each thread | on its thread |
 //! | [`no_steal`] | one for each of N threads | one further thread, in turn | on its thread |
 //! | [`prefork`] | one for each of N processes | each process | in its process |
 //! | [`thread_per_connection`] | one for each connection | one further thread | on its thread |
 //!
-//! All of them run the same application, unmodified. Each asks it for an instance for every
-//! runtime, since pools of clients belong to a runtime. N is `--cores`. A further layout is a file
-//! with a type that implements [`Architecture`], and a line in [`ALL`].
+//! All layouts run the same application, unmodified. Each layout asks the application for an
+//! instance for every runtime, since pools of clients belong to a runtime. N is `--cores`. A new
+//! layout is a file with a type that implements [`Architecture`], and a line in [`ALL`].
 
 pub mod multi;
 pub mod multi_reuseport;
@@ -33,7 +33,7 @@ use crate::door::Door;
 use crate::drain::told_of_drains;
 use crate::instance::Instance;
 
-/// Every layout, in the order in which they are shown.
+/// Every layout, in the order of the output.
 pub static ALL: &[&dyn Architecture] = &[
     &multi::Multi,
     &multi_reuseport::MultiReuseport,
@@ -48,13 +48,13 @@ pub(crate) const RUNTIME: &str = "tokio";
 
 /// Tokio, where connections stay on their kernel threads.
 const STAYS: ForeignRuntime = ForeignRuntime { name: RUNTIME, steals: false };
-/// Tokio, where idle kernel threads take tasks from busy ones.
+/// Tokio, where idle kernel threads take tasks from busy threads.
 const STEALS: ForeignRuntime = ForeignRuntime { name: RUNTIME, steals: true };
 
-/// Where the layouts are described.
+/// The documented source of the layouts.
 const SOURCE: &str = "tokio, axum::serve";
 
-/// What an acceptor accepts from, and how much.
+/// The listener of an acceptor, and the limits.
 struct Entrance {
     listener: TcpListener,
     service: Served,
@@ -71,7 +71,7 @@ fn accept_and_spawn(runtime: Runtime, instance: Instance, entrance: Entrance) ->
         spawn_accepted(door, instance).await;
         Ok(())
     }));
-    // What the application has spawned ends with it.
+    // Tasks that the application has spawned end with the runtime.
     runtime.shutdown_background();
     served
 }

@@ -7,10 +7,10 @@
 //!                                              └───────────────────────────────┘
 //! ```
 //!
-//! This is what `#[tokio::main]` and `axum::serve` give. One task accepts. A connection is a task,
-//! and an idle worker takes tasks from the queue of a busy one. What waits: one worker at a time,
-//! in epoll_wait(2), for all connections. Cost of a connection: the state of its task. What breaks
-//! first: descriptors. Where connections are short, it is the one acceptor. Source: tokio's
+//! `#[tokio::main]` and `axum::serve` make this layout. One task accepts. A connection is a task,
+//! and an idle worker takes tasks from the queue of a busy worker. What waits: one worker at a
+//! time, in epoll_wait(2), for all connections. Cost of a connection: the state of its task. What
+//! breaks first: descriptors. With short connections, the acceptor breaks first. Source: tokio's
 //! multi-thread scheduler, `axum::serve`.
 
 use std::io;

@@ -7,10 +7,10 @@
 //!                     └──────────────┴───────────────────────────────┘
 //! ```
 //!
-//! The runtime is that of `tokio-multi`. The kernel spreads connections over N listeners at one
-//! address (`SO_REUSEPORT`), and a task accepts from each. So accepting is no longer the work of
-//! one task, and the connections are stolen as before. What waits, the cost of a connection, and
-//! what breaks first: as in `tokio-multi`. Source: tokio's multi-thread scheduler; socket(7).
+//! The runtime is as in `tokio-multi`. The kernel spreads connections over N listeners at one
+//! address (`SO_REUSEPORT`), and a task accepts from each. So several tasks share the accepting.
+//! Workers steal connections as in `tokio-multi`. What waits, the cost of a connection, and what
+//! breaks first: as in `tokio-multi`. Source: tokio's multi-thread scheduler; socket(7).
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! `tokio-no-steal`: a runtime for each of N kernel threads; one acceptor hands out.
+//! `tokio-no-steal`: a runtime for each of N kernel threads; one acceptor hands out connections.
 //!
 //! ```text
 //!                                         ┌─▶ ( thread 1: conn 1 │ conn N+1 │ … )
@@ -6,12 +6,12 @@
 //!                                         └─▶ ( thread N: conn N │ … )
 //! ```
 //!
-//! Connections are dealt in turn, so all threads have as many. A connection stays on its thread.
-//! Unlike `SO_REUSEPORT`, a deal does not depend on addresses. What waits: the acceptor, for
-//! connections; each thread, in epoll_wait(2), for those that it was dealt. Cost of a connection:
-//! the state of its task, and a message that wakes the thread. What breaks first: descriptors.
-//! Where connections are short, it is the one acceptor. Source: actix-server's acceptor and
-//! workers.
+//! The acceptor deals connections to the threads in turn, so all threads have equally many. A
+//! connection stays on its thread. Unlike `SO_REUSEPORT`, a deal does not depend on addresses. What
+//! waits: the acceptor, for connections; each thread, in epoll_wait(2), for its connections. Cost
+//! of a connection: the state of its task, and a message that wakes the thread. What breaks first:
+//! descriptors. With short connections, the acceptor breaks first. Source: actix-server's acceptor
+//! and workers.
 
 use std::io;
 use std::sync::mpsc::channel;
@@ -85,11 +85,11 @@ impl Architecture for NoSteal {
             let mut door = Door::new(listener, &service, limit, admission, stop)?;
             for worker in workers.iter().cycle() {
                 let Some(accepted) = door.next().await else { break };
-                // A worker that has panicked closes the connections that it is dealt.
+                // A worker that has panicked closes the connections that it gets.
                 let _ = worker.send(accepted);
             }
             door.close().await;
-            // Without their senders, the workers end.
+            // The workers end when their senders are gone.
             Ok(())
         }));
         duality_runtime::block_on(present.all_ended());
@@ -97,11 +97,11 @@ impl Architecture for NoSteal {
     }
 }
 
-/// Starts a kernel thread with a runtime, which serves the connections that it is dealt.
+/// Starts a kernel thread with a runtime, which serves the connections that it gets.
 ///
 /// # Errors
 ///
-/// Those of the application, and of a thread or runtime that cannot be made.
+/// Returns the errors of the application. Fails if the thread or the runtime cannot be made.
 fn start_worker(form: Form, present: Active) -> io::Result<UnboundedSender<Accepted>> {
     const STACK: thread::ThreadStack = thread::ThreadStack::fixed(1 << 20, "the thread of a core");
     let (deal, dealt) = unbounded_channel();

@@ -6,12 +6,12 @@
 //!   accept queue N ▶▶ ( thread N, on processor N: … )
 //! ```
 //!
-//! Nothing is shared, and nothing is stolen: a connection stays on the kernel thread that accepted
-//! it, which is confined to its processor. The kernel spreads connections by their addresses
-//! (`SO_REUSEPORT`). One thread may get more of them, or busier ones, than another. What waits:
-//! each thread, in epoll_wait(2), for its connections. Cost of a connection: the state of its task.
-//! What breaks first: descriptors. Where connections are unequal, it is the busiest thread. Source:
-//! actix-server; thread per core.
+//! Threads share nothing and steal nothing. A connection stays on the kernel thread that accepted
+//! it, and that thread is confined to its processor. The kernel spreads connections by their
+//! addresses (`SO_REUSEPORT`). One thread may get more connections, or busier connections, than
+//! another. What waits: each thread, in epoll_wait(2), for its connections. Cost of a connection:
+//! the state of its task. What breaks first: descriptors. With unequal connections, the busiest
+//! thread breaks first. Source: actix-server; thread per core.
 
 use std::io;
 

@@ -7,12 +7,12 @@
 //!   [ parent: replaces children that die ]
 //! ```
 //!
-//! The processes are made before any runtime, since a child has no thread but the one that forks.
+//! The processes are made before any runtime, since a child has only the thread that forks.
 //! Connections in different processes share no memory. The kernel spreads connections over the
-//! listeners (`SO_REUSEPORT`). The parent keeps all listeners open: the connections of a child that
-//! has died wait for its replacement. What waits: each child, in epoll_wait(2), for its
-//! connections. Cost of a connection: the state of its task. What breaks first: descriptors, of
-//! which each child has its own. Source: `prefork`; nginx; granian and uvicorn's workers.
+//! listeners (`SO_REUSEPORT`). The parent keeps all listeners open: if a child dies, its
+//! connections wait for the replacement. What waits: each child, in epoll_wait(2), for its
+//! connections. Cost of a connection: the state of its task. What breaks first: descriptors; each
+//! child has its own. Source: `prefork`; nginx; granian and uvicorn's workers.
 
 use std::io;
 use std::thread;
@@ -80,7 +80,7 @@ impl Architecture for Prefork {
     fn serve(&self, server: Server) -> io::Result<()> {
         let (service, limit) = (server.service.clone(), server.limit());
         let mut listeners: Vec<_> = server.into_listeners().into_iter().map(Some).collect();
-        // The process of each listener.
+        // The processes, one for each listener.
         let mut processes = vec![None; listeners.len()];
         let mut children = Children::new()?;
         let mut pressure = Pressure::new(&Connections::default());
@@ -116,7 +116,8 @@ impl Architecture for Prefork {
             thread::sleep(ROUND);
         }
         children.drain();
-        // Each child now has the only handle of its listener, and ends it once its queue is empty.
+        // Each child now has the only handle of its listener. The child closes the listener once
+        // the accept queue is empty.
         drop(listeners);
         children.wait();
         Ok(())

@@ -10,7 +10,7 @@
 //! long holds up no other connection. What waits: each thread, in epoll_wait(2), for its
 //! connection. Cost of a connection: a kernel thread with its stack, and a runtime with three
 //! descriptors beside the socket. An application makes its instance for each connection, pools of
-//! clients included, so these are of little use. What breaks first: threads, or descriptors.
+//! clients included, so such pools are of little use. What breaks first: threads, or descriptors.
 //! Source: `threads`; tokio's current-thread scheduler.
 
 use std::io;
@@ -30,7 +30,8 @@ use crate::drain::told_of_drains;
 use crate::form::Form;
 use crate::runtimes;
 
-/// The descriptors of a runtime: its epoll, the copy of it that waits, and what wakes it.
+/// The descriptors of a runtime: its epoll, the copy of that epoll that waits, and the descriptor
+/// that wakes it.
 const OF_A_RUNTIME: usize = 3;
 
 /// Bytes of stack that a runtime and an application have at least.
@@ -109,7 +110,7 @@ impl Architecture for ThreadPerConnection {
     }
 }
 
-/// Serves a connection on a runtime of its own.
+/// Serves a connection on its own runtime.
 fn serve(form: &Form, accepted: Accepted) {
     let made = runtimes::current_thread().and_then(|runtime| {
         let instance = runtime.block_on(form.instance())?;

@@ -82,7 +82,7 @@ fn parse<'l>(line: &'l [u8], clock: &mut CommonLog) -> Result<Request<'l>, &'sta
     })
 }
 
-/// The address of a client, from what comes before the time.
+/// The address of a client, from the text before the time.
 fn address(before: &[u8]) -> &[u8] {
     let (first, rest) = word(before);
     let (second, _) = word(rest);
@@ -90,8 +90,8 @@ fn address(before: &[u8]) -> &[u8] {
     if !is_address(first) && is_address(second) { second } else { first }
 }
 
-/// The request, its status, and what follows, from what comes after the opening quote. A request
-/// may have quotes in it: some servers write them as they came.
+/// The request, its status, and the rest, from the text after the opening quote. A request may have
+/// quotes in it: some servers write them as they came.
 fn quoted(text: &[u8]) -> Option<(&[u8], u16, &[u8])> {
     let mut from = 0;
     loop {
@@ -104,8 +104,8 @@ fn quoted(text: &[u8]) -> Option<(&[u8], u16, &[u8])> {
     }
 }
 
-/// The agent of a combined line, and the time that a last field tells in microseconds, from what
-/// comes after the size.
+/// The agent of a combined line, and the time that a last field tells in microseconds, from the
+/// text after the size.
 fn agent(rest: &[u8]) -> (&[u8], Option<u64>) {
     let mut quotes = rest.split(|byte| *byte == b'"');
     let agent = quotes.nth(3).unwrap_or_default();
@@ -116,13 +116,13 @@ fn agent(rest: &[u8]) -> (&[u8], Option<u64>) {
     (agent, took)
 }
 
-/// What comes before a mark, and what comes after.
+/// The text before a mark, and the text after it.
 fn split<'l>(line: &'l [u8], mark: &[u8]) -> Option<(&'l [u8], &'l [u8])> {
     let at = line.windows(mark.len()).position(|window| window == mark)?;
     Some((&line[..at], &line[at + mark.len()..]))
 }
 
-/// The first word, and what comes after its space.
+/// The first word, and the text after its space.
 fn word(line: &[u8]) -> (&[u8], &[u8]) {
     split(line, b" ").unwrap_or((line, &[]))
 }
@@ -133,7 +133,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     if is_number { text(digits).parse().ok() } else { None }
 }
 
-/// Empty for what is no text: nothing that counts here is lost with it.
+/// Empty if the bytes are no text: nothing that counts here is lost.
 fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap_or_default()
 }

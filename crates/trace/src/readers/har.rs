@@ -20,7 +20,7 @@ pub(super) struct Reader {
     gathering: Gathering,
     /// Only requests to this host count.
     host: Option<String>,
-    /// Whether the user named it.
+    /// Whether the user named the host.
     is_named: bool,
     /// Requests to other hosts.
     others: u64,
@@ -137,7 +137,7 @@ impl Reader {
         };
         let Timings { send, wait, receive } = entry.timings;
         let took = spent(send) + spent(wait) + spent(receive);
-        // What comes before is the browser's queue, names and the handshake.
+        // The time before is the browser's queue, name resolution and the handshake.
         let waited = spent(entry.time).saturating_sub(took);
         let size = |bytes: Option<i64>| bytes.and_then(|bytes| u64::try_from(bytes).ok());
         let replied = &entry.response;

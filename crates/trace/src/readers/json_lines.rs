@@ -27,7 +27,7 @@ pub(super) struct Reader {
 struct Line<'l> {
     #[serde(borrow)]
     ts: Time<'l>,
-    // Of nginx and Duality.
+    // A line of nginx or Duality.
     rt: Option<f64>,
     conn: Option<u64>,
     n: Option<u64>,
@@ -39,7 +39,7 @@ struct Line<'l> {
     b: Option<u64>,
     #[serde(borrow)]
     p: Option<Cow<'l, str>>,
-    // Of Caddy.
+    // A line of Caddy.
     #[serde(borrow)]
     request: Option<Asked<'l>>,
     duration: Option<f64>,

@@ -22,8 +22,8 @@ impl<R: BufRead> Lines<R> {
         self.number
     }
 
-    /// The next line without its end; `None` at the end of the log. Of a line that is too long, the
-    /// beginning.
+    /// The next line without its end; `None` at the end of the log. A line that is too long gives
+    /// its beginning.
     pub(super) fn next(&mut self) -> io::Result<Option<&[u8]>> {
         self.line.clear();
         let most = LONGEST as u64;
@@ -37,7 +37,7 @@ impl<R: BufRead> Lines<R> {
         Ok(Some(self.line.trim_ascii_end()))
     }
 
-    /// Skips what is left of a line.
+    /// Skips the rest of a line.
     fn skip(&mut self) -> io::Result<()> {
         loop {
             let buffer = self.from.fill_buf()?;

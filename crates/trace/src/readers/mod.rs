@@ -1,7 +1,7 @@
-//! Readers of logs and captures: what is in a file becomes a trace.
+//! Readers, which make a trace from logs and captures.
 //!
-//! A reader gives each request that it finds to the gathering, and counts each line that is none.
-//! The format is found by the first bytes of a file. A file may be compressed by gzip.
+//! A reader gives each request that it finds to the gathering, and counts each line that is no
+//! request. The format is found by the first bytes of a file. A file may be compressed by gzip.
 
 mod combined;
 mod har;
@@ -21,12 +21,12 @@ use crate::trace::Trace;
 
 pub use crate::gather::{Rules, Stamp};
 
-/// The format is found in so many bytes.
+/// The number of bytes in which the format is found.
 const START: u64 = 1 << 16;
 /// The number of bad lines that are shown.
 const SHOWN: usize = 3;
 
-/// What a log is written in.
+/// The format of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// The common and the combined log format of Apache and nginx.
@@ -76,7 +76,7 @@ pub struct Made {
     pub trace: Trace,
     /// The format of the logs.
     pub format: Format,
-    /// What was no record.
+    /// The parts that were no record.
     pub rejected: Rejected,
 }
 
@@ -90,7 +90,7 @@ pub struct Rejected {
 }
 
 impl Rejected {
-    /// Counts one, of this file, with its place and why.
+    /// Counts a bad record of this file, with its place and the reason.
     fn add(&mut self, file: &str, place: std::fmt::Arguments<'_>, why: &str) {
         self.count += 1;
         if self.first.len() < SHOWN {
@@ -99,7 +99,7 @@ impl Rejected {
     }
 }
 
-/// Why there is no trace. One line, with the file and what to do.
+/// The reason why there is no trace: one line, with the file and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be read.
@@ -155,7 +155,7 @@ pub fn make(paths: &[PathBuf], format: Option<Format>, rules: &Rules) -> Result<
     making.ok_or_else(|| Error::Empty(format!("{}: it is empty", all())))?.finish()
 }
 
-/// Makes a trace from the bytes of one log; `name` is what errors call it.
+/// Makes a trace from the bytes of one log. Errors call the log `name`.
 pub fn make_of(
     input: impl Read + Send + 'static,
     name: &str,
@@ -261,7 +261,7 @@ fn read_one(
     making.read(input, file)
 }
 
-/// What is in a file, without its gzip, and how it begins.
+/// The content of a file, without its gzip, and its beginning.
 fn unfolded(mut input: Box<dyn Read + Send>) -> io::Result<(Input, Vec<u8>)> {
     let mut start = Vec::new();
     (&mut input).take(START).read_to_end(&mut start)?;
@@ -276,8 +276,8 @@ fn unfolded(mut input: Box<dyn Read + Send>) -> io::Result<(Input, Vec<u8>)> {
     Ok((BufReader::with_capacity(START as usize, input), start))
 }
 
-/// Files in the order of their first requests, as rotated logs are given in any. Those that are no
-/// files stay where they are.
+/// Files in the order of their first requests, because rotated logs may be given in any order.
+/// Names that are no files stay where they are.
 fn in_order<'p>(paths: &'p [PathBuf], format: Option<Format>, rules: &Rules) -> Vec<&'p Path> {
     let mut paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
     if paths.len() > 1 && paths.iter().all(|path| path.is_file()) {
@@ -286,7 +286,7 @@ fn in_order<'p>(paths: &'p [PathBuf], format: Option<Format>, rules: &Rules) -> 
     paths
 }
 
-/// The time of the first requests of a file, in seconds since 1970. `None` if there is no telling.
+/// The time of the first requests of a file, in seconds since 1970. `None` if it is not known.
 fn begin(path: &Path, format: Option<Format>, rules: &Rules) -> Option<u64> {
     let (_, start) = unfolded(Box::new(File::open(path).ok()?)).ok()?;
     // The last line is cut off, which does no harm here.

@@ -1,5 +1,5 @@
 //! Captures of packets, as tcpdump writes them: pcap and pcapng, of Ethernet, raw IP, Linux cooked
-//! and loopback links. Only headers are looked at, so `tcpdump -s 128` captures enough.
+//! and loopback links. Only headers are read, so `tcpdump -s 128` captures enough.
 
 use std::io::BufRead;
 

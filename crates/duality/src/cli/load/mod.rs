@@ -11,13 +11,13 @@ use std::time::Duration;
 use duality_lab::ask::clients;
 use duality_lab::ask::replay::read_trace;
 use duality_lab::ask::settings::{
-    check_warm_up, check_window, parse_duration, parse_place, parse_slo,
+    check_warm_up, check_window, parse_bytes, parse_duration, parse_place, parse_slo,
 };
 use duality_lab::ask::thresholds::Threshold;
 use duality_lab::measure::behaviour::Behaviour;
 use duality_load::{
-    At, Cut, Error, Observer, Options, Pattern, Piece, Probe, Report, Slo, Stop, peak_goodput,
-    write_files,
+    At, Cut, Error, Observer, Options, Pattern, Piece, Probe, Report, Slo, Stop, Trust,
+    peak_goodput, write_files,
 };
 use duality_runtime::log;
 
@@ -114,6 +114,19 @@ pub(super) struct Arguments {
     /// Replay the piece from there: busiest, median, or a time such as 90s [default: anywhere]
     #[arg(long, value_name = "PLACE", requires = "trace", value_parser = parse_place, help_heading = heading::CLIENTS)]
     at: Option<At>,
+    /// So many users of --trace come at the same time: a what-if [default: 1]
+    #[arg(long, value_name = "N", requires = "trace", help_heading = heading::CLIENTS)]
+    bunch: Option<usize>,
+    /// Each client of --trace takes its replies at most so fast, in bytes a second such as 128KB: a
+    /// what-if [default: as recorded]
+    #[arg(long, value_name = "BYTES", requires = "trace", value_parser = parse_bytes, help_heading = heading::CLIENTS)]
+    client_rate: Option<u64>,
+    /// Trust the authorities in this file (PEM) for https:// [default: those of the system]
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure", help_heading = heading::CLIENTS)]
+    ca: Option<PathBuf>,
+    /// Trust every certificate for https://, as test servers sign their own
+    #[arg(long, help_heading = heading::CLIENTS)]
+    insecure: bool,
     /// Write the files that --trace asks for into DIR, to be served by --root, and do nothing else
     #[arg(long, value_name = "DIR", requires = "trace", help_heading = heading::CLIENTS)]
     files: Option<PathBuf>,
@@ -241,6 +254,11 @@ impl Arguments {
             sources,
             crowd,
             requests_per_connection: self.requests_of.requests_per_connection,
+            trust: match (&self.ca, self.insecure) {
+                (_, true) => Trust::Anything,
+                (Some(file), false) => Trust::Authority(file.clone()),
+                (None, false) => Trust::System,
+            },
             ..Options::new(target)
         };
         let Some(trace) = &self.trace else { return Ok(options) };
@@ -255,6 +273,8 @@ impl Arguments {
             users: self.users.unwrap_or(1),
             speed: self.speed.unwrap_or(1.0),
             at: self.at,
+            bunch: self.bunch.unwrap_or(1),
+            client_rate: self.client_rate,
             seed: self.seed,
             keep_alive,
             ..Cut::of(self.duration)

@@ -143,7 +143,7 @@ fn csv(names: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
         write(&mut row.iter().map(String::as_str));
     }
     let bytes = writer.into_inner().expect("a vector takes all");
-    String::from_utf8(bytes).expect("it was made of text")
+    String::from_utf8(bytes).expect("the rows are UTF-8")
 }
 
 /// The metrics of a report.
@@ -182,7 +182,7 @@ impl Metrics {
         buckets.push((f64::INFINITY, latencies.len() - below));
         let sum = latencies.mean() * latencies.len() as f64 / 1e9;
         let mut gauges = vec![
-            ("window_seconds", "How long was measured.", report.window_seconds),
+            ("window_seconds", "Length of the measurement.", report.window_seconds),
             ("requests_per_second", "Correct replies in a second.", report.requests_per_second),
             ("measured_load", "Requests under way on average.", report.measured_load),
             ("client_cpu_ratio", "The generator's share of a processor.", report.client_cpu_share),
@@ -193,7 +193,7 @@ impl Metrics {
             ),
         ];
         if let Some(open) = &report.open_loop {
-            let help = "The rate that was asked for.";
+            let help = "The rate that was requested.";
             gauges.push(("intended_requests_per_second", help, open.intended_per_second));
         }
         Ok(Self {

@@ -41,7 +41,7 @@ pub(super) struct RequestFlags {
     urls: Option<PathBuf>,
     /// Values for {{column}} in URLs, headers and bodies
     ///
-    /// A file of comma-separated values, with the names of the columns in its first line. Each
+    /// The file has comma-separated values, and the names of the columns in its first line. Each
     /// connection has one row; further connections start again with the first row.
     #[arg(long, value_name = "FILE.csv", help_heading = heading::REQUESTS)]
     values: Option<PathBuf>,
@@ -154,7 +154,7 @@ impl RequestFlags {
             (None, None) => None,
         };
         let implied = if body.is_some() { "POST" } else { "GET" };
-        let implied = || implied.parse().expect("it is a method");
+        let implied = || implied.parse().expect("GET and POST are methods");
         let mut headers = self.headers.clone();
         if !self.cookie.is_empty() {
             let cookie = Header::new("Cookie", &self.cookie.join("; "));

@@ -121,7 +121,7 @@ fn chosen(only: Option<&[String]>) -> Result<Vec<&'static Cost>, Failure> {
         groups.dedup();
         let groups = groups.join(", ");
         return Err(Failure::misuse(format!(
-            "--only: there is no cost `{name}`: choose of {groups}"
+            "--only: there is no cost `{name}`: choose from {groups}"
         )));
     }
     Ok(ALL.iter().filter(|cost| only.iter().any(|name| cost.is_called(name))).collect())

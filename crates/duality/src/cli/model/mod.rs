@@ -36,13 +36,13 @@ const NOT_OF_COSTS: [&str; 10] = [
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-The model (Demsky 2001): the server's processor time for a request is what every
-architecture does alike (t_independent), plus what this architecture does. The
-second part is how often a request takes each operation, times what the
-operation costs. The server counts how often; a micro-benchmark measures the
-cost alone. If the model is right, t_independent is the same under every
-architecture. The table says how far that holds, term by term, and which
-architectures deviate. docs/model.md says how to read it.
+The model (Demsky 2001) splits the server's processor time for a request into
+work that every architecture does alike (t_independent), and this architecture's
+own work. Its own work is the count of each operation, times the cost of the
+operation. The server counts; a micro-benchmark measures the costs. If the model
+is right, t_independent is the same under every architecture. The table says how
+well the model holds, term by term, and which architectures deviate.
+docs/model.md says how to read it.
 
 Workloads, which --service chooses by their names, or all of a service by its
 own:
@@ -77,9 +77,9 @@ Unit costs (--costs), in ns each; memory in bytes for each task:
   memory      a parked task
 
 Columns: block (kernel threads), park (user-level threads) and suspend (state
-machines) are ours. The peers (State Threads, GNU Pth, pthreads, Go) are there
-once `cargo xtask peers` has built them. All is measured on one processor, in
-batches that alternate between the columns; a figure has half of its 95 %
+machines) are ours. `cargo xtask peers` builds the peers (State Threads, GNU
+Pth, pthreads, Go). All are measured on one processor, in batches that alternate
+between the columns; a figure has half of its 95 %
 interval beside it. Ratios of one run mean more than figures of two: a machine's
 speed changes.
 

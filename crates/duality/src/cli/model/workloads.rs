@@ -116,7 +116,7 @@ fn chosen(names: Option<&[String]>) -> Result<Vec<&'static Workload>, Failure> {
     if let Some(name) = names.iter().find(|name| !ALL.iter().any(|one| is_called(one, name))) {
         let all = ALL.each_ref().map(|workload| workload.name).join(", ");
         return Err(Failure::misuse(format!(
-            "--service: there is no workload `{name}`: choose of {all}, or name a service"
+            "--service: there is no workload `{name}`: choose from {all}, or name a service"
         )));
     }
     let is_meant = |workload: &&Workload| names.iter().any(|name| is_called(workload, name));

@@ -119,8 +119,8 @@ fn address(interface: &str) -> Result<LinkAddr, Failure> {
 fn open(link: &LinkAddr) -> Result<OwnedFd, Failure> {
     let refused = |error: Errno| match error {
         Errno::EPERM | Errno::EACCES => Failure::failed(
-            "to record packets takes CAP_NET_RAW: run it as root, or stand between by --listen and \
-             --to",
+            "recording packets takes CAP_NET_RAW: run the command as root, or as a proxy by \
+             --listen and --to",
         ),
         error => Failure::failed(format!("cannot record packets: {error}")),
     };

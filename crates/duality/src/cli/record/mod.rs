@@ -20,13 +20,13 @@ use super::{Failure, print};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-With --interface, it reads the headers of packets that pass there, which takes
-root or CAP_NET_RAW. With --listen and --to, it is a proxy in front of a server,
-and passes all bytes on. The trace is written when it ends, by Ctrl-C, SIGTERM
-or --duration.
+With --interface, the command reads the headers of packets that pass there,
+which takes root or CAP_NET_RAW. With --listen and --to, it is a proxy in front
+of a server, and passes all bytes on. It writes the trace at its end, by Ctrl-C,
+SIGTERM or --duration.
 
-It keeps no byte and no address, and knows no protocol: a request is what a
-client sends until the server replies. So it records TLS, too.
+The command keeps no byte and no address, and knows no protocol: a request is
+all that a client sends until the server replies. So it records TLS, too.
 
 Examples:
   duality record --interface eth0 --port 80 -o my.trace

@@ -56,7 +56,7 @@ impl Launcher {
             .ok_or_else(|| format!("`{text}`: a quotation mark is not closed"))?;
         if words.is_empty() || !words.iter().any(|word| word.contains(HOST)) {
             return Err(format!(
-                "`{text}` is no launcher: choose of {}, or write a command with {HOST}, such as \
+                "`{text}` is no launcher: choose from {}, or write a command with {HOST}, such as \
                  \"ssh -F config {HOST}\"",
                 names()
             ));

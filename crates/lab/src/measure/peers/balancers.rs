@@ -54,7 +54,7 @@ pub(crate) fn balancer(name: &str, service: &str) -> Result<Peer, String> {
     let known = BALANCERS.iter().find(|balancer| balancer.name == name);
     let balancer = known.ok_or_else(|| {
         let names = BALANCERS.each_ref().map(|balancer| balancer.name).join(", ");
-        format!("there is no balancer `{name}`: choose of {names}")
+        format!("there is no balancer `{name}`: choose from {names}")
     })?;
     if !is_http && !balancer.any_protocol {
         return Err(format!("{name} balances http, and not {service}: choose haproxy"));
@@ -94,6 +94,6 @@ mod tests {
         assert!(balancer("nginx", "chat").unwrap_err().ends_with("choose haproxy"));
         assert!(balancer("haproxy", "chat").unwrap().configuration.contains("mode tcp"));
         assert!(balancer("haproxy", "guestbook").unwrap().configuration.contains("mode http"));
-        assert!(balancer("ipvs", "http").unwrap_err().contains("choose of nginx, haproxy"));
+        assert!(balancer("ipvs", "http").unwrap_err().contains("choose from nginx, haproxy"));
     }
 }

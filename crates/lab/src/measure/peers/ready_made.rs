@@ -25,8 +25,9 @@ pub const REQUESTS_A_CONNECTION: u32 = 1000;
 /// none.
 pub(crate) fn disclosure(service: &str) -> Option<&'static str> {
     (service == "http").then_some(
-        "Where a connection carries several requests, our http keeps its last page for a second, and loads like this one ask \
-         for that page again and again. This saves it some 6 % of its processor time at 100 connections (docs/http.md).",
+        "Where a connection carries several requests, our http keeps its last page for a second, \
+         and loads like this one ask for that page again and again. The kept page saves our http \
+         some 6 % of its processor time at 100 connections (docs/http.md).",
     )
 }
 

@@ -42,8 +42,8 @@ impl Comparison {
             sentences.push("No cell was measured in both.".to_owned());
         } else if !self.is_sure_of_anything() {
             sentences.push(
-                "A cell was measured once in one of them, so there are no intervals and any \
-                 difference may be chance: measure with --repeats 3 or more."
+                "One run measured a cell only once, so there are no intervals and any difference \
+                 may be chance: measure with --repeats 3 or more."
                     .to_owned(),
             );
         }
@@ -54,7 +54,7 @@ impl Comparison {
             if 2 * disturbed > blocks {
                 sentences.push(format!(
                     "In the {which}, other processes used more than a tenth of a processor in {disturbed} of {blocks} blocks. \
-                     They may be what differs: measure it again on a quiet machine."
+                     They may be the difference: measure that run again on a quiet machine."
                 ));
             }
         }
@@ -66,7 +66,8 @@ impl Comparison {
                 (false, true) => "the second leaves",
             };
             sentences.push(format!(
-                "{} at {}: {who} connections without any reply, so the figures speak for those that are served.",
+                "{} at {}: {who} connections without any reply, so the figures are of the served \
+                 connections only.",
                 pair.subject,
                 connections(pair.concurrency)
             ));

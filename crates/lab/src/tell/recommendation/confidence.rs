@@ -37,8 +37,8 @@ fn what_decided(told: &[&Verdict]) -> Vec<String> {
     let latency = by(|metric| matches!(metric, Metric::Latency(_)));
     if !cpu.is_empty() {
         sentences.push(format!(
-            "The server's processor time for each request decides at {}: what it costs does not depend on how quick the load \
-             generator is.",
+            "The server's processor time for each request decides at {}: it does not depend on \
+             the speed of the load generator.",
             at(cpu.into_iter())
         ));
     }
@@ -53,7 +53,7 @@ fn what_decided(told: &[&Verdict]) -> Vec<String> {
     }
     if let Some(Metric::Latency(percentile)) = latency.first().map(|verdict| verdict.metric) {
         sentences.push(format!(
-            "The corrected {percentile} latency decides, for the rate is given at {}.",
+            "The corrected {percentile} latency decides, because the rate is given at {}.",
             at(latency.into_iter())
         ));
     }
@@ -96,8 +96,8 @@ fn moved_work(told: &[&Verdict]) -> Option<String> {
         .collect();
     (!all.is_empty()).then(|| {
         format!(
-            "Not ranked by the server's time alone: over loopback the kernel's work for a connection can be done by either end, \
-             and it moved: {}.",
+            "Not ranked by the server's time alone: over loopback either end may do the kernel's \
+             work for a connection, and this work moved: {}.",
             all.join("; ")
         )
     })
@@ -115,7 +115,8 @@ pub(super) fn found(told: &[&Verdict]) -> Option<String> {
     let each = if each.len() > 1 { format!(" ({})", each.join(", ")) } else { String::new() };
     (!shares.is_empty()).then(|| {
         format!(
-            "Differences above {} would have been found{each}; a run four times as long (--budget) halves that.",
+            "Differences above {} would have been found{each}; a run four times as long \
+             (--budget) halves this difference.",
             percent(largest)
         )
     })
@@ -128,8 +129,8 @@ fn measured_in(told: &[&Verdict]) -> Vec<String> {
         told.iter().copied().filter(|verdict| verdict.evidence.groups > 1).collect();
     if !groups.is_empty() {
         sentences.push(format!(
-            "At {} not all servers could be kept alive side by side: they were measured in groups, and compared by way of one that \
-             is in each.",
+            "At {} not all servers could be kept alive side by side: they were measured in \
+             groups, and compared by way of one subject that is in each group.",
             at(groups.into_iter())
         ));
     }
@@ -137,7 +138,8 @@ fn measured_in(told: &[&Verdict]) -> Vec<String> {
         told.iter().copied().filter(|verdict| verdict.evidence.in_turn).collect();
     if !turns.is_empty() {
         sentences.push(format!(
-            "At {} servers were measured one after the other, which finds less than slices side by side.",
+            "At {} servers were measured one after the other, which finds fewer differences than \
+             slices side by side.",
             at(turns.into_iter())
         ));
     }
@@ -247,7 +249,7 @@ pub(super) fn disturbance(summary: &Summary) -> Vec<String> {
     if strangers > 0 {
         sentences.push(format!(
             "Other processes used more than a tenth of a processor of the measurement in {strangers} of {blocks} {what}, up to {}{place}: \
-             processor times allow for that, rates and latencies suffer. End them, or measure on other processors (--server-cpus, \
+             processor times allow for them, rates and latencies suffer. End them, or measure on other processors (--server-cpus, \
              --client-cpus).",
             percent(most)
         ));

@@ -30,14 +30,14 @@ pub(super) fn sentences(design: &Design) -> Vec<String> {
         sentences.push(format!("On {runtime}'s reactor: {}.", listed(&subjects)));
     }
     for (runtime, subjects) in beside {
-        sentences.push(format!("On our worlds, with {runtime} beside: {}.", listed(&subjects)));
+        sentences.push(format!("On our worlds, beside {runtime}: {}.", listed(&subjects)));
     }
     let processors = design.server_cpus.len();
     if steals && stays && (1..STEALING_SHOWS).contains(&processors) {
         let these = if processors == 1 { "processor" } else { "processors" };
         sentences.push(format!(
-            "Work stealing cannot be ranked with {processors} {these} for the server: it shows from \
-             {STEALING_SHOWS} on, with connections that differ."
+            "Work stealing cannot be ranked with {processors} {these} for the server: its effect \
+             shows from {STEALING_SHOWS} on, with connections that differ."
         ));
     }
     sentences
@@ -66,8 +66,8 @@ mod tests {
             sentences(&design),
             [
                 "On tokio's reactor: multi and per-core.",
-                "On our worlds, with tokio beside: epoll.",
-                "Work stealing cannot be ranked with 1 processor for the server: it shows from 4 on, \
+                "On our worlds, beside tokio: epoll.",
+                "Work stealing cannot be ranked with 1 processor for the server: its effect shows from 4 on, \
              with connections that differ.",
             ]
         );

@@ -326,7 +326,7 @@ fn cost(summary: &Summary, place: &str, concurrency: usize, chosen: &str) -> Opt
     let memory = format!("{}{memory}", bytes(own.memory_bytes));
     if own.invalid {
         return Some(format!(
-            "{place} its memory is {memory}; latencies were disturbed too much to be told."
+            "{place} its memory is {memory}; latencies were disturbed too much to tell."
         ));
     }
     if !own.has_latencies() {
@@ -394,16 +394,16 @@ fn faults(summary: &Summary) -> Vec<String> {
     };
     [
         told(Fault::Unserved, |who| {
-            format!("Not a choice, since connections got no reply at all: {who}.")
+            format!("No choice, because connections got no reply at all: {who}.")
         }),
         told(Fault::ListenQueue, |who| {
             format!(
-                "The listen queue, and not the server, was the limit of {who}: raise the backlog before anything is \
-                 concluded there."
+                "The listen queue, and not the server, was the limit of {who}: raise the backlog \
+                 before you conclude anything there."
             )
         }),
         told(Fault::Invalid, |who| {
-            format!("Not compared, since the load generator could not do its work there: {who}.")
+            format!("Not compared, because the load generator could not do its work there: {who}.")
         }),
     ]
     .into_iter()
@@ -439,12 +439,9 @@ fn beside(summary: &Summary) -> Vec<String> {
         ));
         sentences.extend(peers::disclosure(&summary.service).map(str::to_owned));
     }
-    sentences.extend(
-        summary
-            .yardsticks
-            .iter()
-            .map(|name| format!("{name} is a yardstick and no choice: it runs no other code.")),
-    );
+    sentences.extend(summary.yardsticks.iter().map(|name| {
+        format!("{name} is a yardstick and no choice: only hand-written services run on it.")
+    }));
     sentences
 }
 

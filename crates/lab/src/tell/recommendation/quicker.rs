@@ -31,7 +31,8 @@ fn tell(verdict: &Verdict, own: &Standing, other: &Standing) -> String {
         false => String::new(),
     };
     format!(
-        "At {} {} serves more requests/s, {} beside {} of {}{takes}. Processor time decides there, for {}.",
+        "At {} {} serves more requests/s, {} beside {} of {}{takes}. Processor time decides \
+         there, because {}.",
         connections(verdict.concurrency),
         other.subject,
         grouped(other.rate),
@@ -60,7 +61,7 @@ fn why(evidence: &Evidence, own: &Standing, other: &Standing) -> String {
     }
     let [own, other] = [own, other].map(|one| (one.rate * one.server_cpu_us / 1e6, &one.subject));
     format!(
-        "{} used {} of a processor and {} {}: what is left could serve more",
+        "{} used {} of a processor and {} {}: the rest could serve more",
         own.1,
         percent(own.0),
         other.1,

@@ -93,7 +93,8 @@ pub(super) fn sentences(summary: &Summary, refused: &[Refusal], doubts: &[Doubt]
                 format!("{architecture} {found} {} at {at} with {}", check.limit, check.measured)
             })
             .collect();
-        sentences.push(format!("Not sure, for the interval holds the limit: {}.", told.join("; ")));
+        sentences
+            .push(format!("Not sure, because the interval holds the limit: {}.", told.join("; ")));
     }
     sentences
 }
@@ -113,8 +114,8 @@ fn unchecked(summary: &Summary) -> Vec<String> {
             let (limits, at) = (listed(&unknown), connections(load));
             let keep = if names.len() == 1 { "keeps" } else { "keep" };
             format!(
-                "It is not known whether {} {keep} {limits} at {at}, for the load generator could not do its work in their windows \
-                 (✗): no choice there.",
+                "It is not known whether {} {keep} {limits} at {at}, because the load generator \
+                 could not do its work in their windows (✗): no choice there.",
                 listed(&names)
             )
         })

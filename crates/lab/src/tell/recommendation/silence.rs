@@ -58,7 +58,8 @@ fn nobody(summary: &Summary) -> String {
     let any = |fault: Fault| summary.rows.iter().any(|row| summary.faults(row).contains(&fault));
     let why = if any(Fault::Unchecked) {
         format!(
-            "it is not known which architecture keeps {}, for the load generator could not do its work",
+            "it is not known which architecture keeps {}, because the load generator could not do \
+             its work",
             summary.constraints
         )
     } else if any(Fault::Constraint) {
@@ -127,7 +128,7 @@ pub(crate) fn withheld(cause: &Cause, verdict: &Verdict) -> String {
             } else if 2 * evidence.waited > evidence.dropped {
                 ("other processes", "end what else runs there, or measure on other processors")
             } else {
-                ("the hypervisor", "measure when the machine is quieter, or on another")
+                ("the hypervisor", "measure when the machine is quieter, or on another machine")
             };
             format!(
                 "{who} disturbed {} of {}: {remedy}",

@@ -256,7 +256,8 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
     let lines = Over { summary, colours: in_colour(summary, chosen), has_diagonal: false };
     vec![
         lines.figure(
-            ["throughput", "Requests per second", "Medians. Where the load generator was the limit, a rate is at least that. Higher is better."],
+            ["throughput", "Requests per second", "Medians. Where the load generator was the \
+                limit, the true rate may be higher. Higher is better."],
             "open connections",
             Axis { is_logarithmic: false, is_straight_across: false, told: short, across: grouped },
             by_connections,
@@ -264,7 +265,8 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
             Medians::is_comparable,
         ),
         lines.figure(
-            ["cpu", "Server processor time per request", "What decides where servers are busy: it does not depend on how quick the load generator is. Lower is better."],
+            ["cpu", "Server processor time per request", "This figure decides where servers are \
+                busy: it does not depend on the speed of the load generator. Lower is better."],
             "open connections",
             Axis { is_logarithmic: false, is_straight_across: false, told: time, across: grouped },
             by_connections,
@@ -280,7 +282,8 @@ pub(super) fn over_load(summary: &Summary, chosen: Option<&str>) -> Vec<Figure> 
             |medians| !medians.invalid,
         ),
         lines.figure(
-            ["memory", "Server memory", "The most that all processes of a server had: of several, the sum of their shares. Lower is better."],
+            ["memory", "Server memory", "The peak of all processes of a server: for several \
+                processes, the sum of their shares. Lower is better."],
             "open connections",
             Axis { is_logarithmic: true, is_straight_across: false, told: |mebibytes| format!("{} MiB", short(mebibytes)), across: grouped },
             by_connections,

@@ -11,12 +11,17 @@ use serde::Serialize;
 
 use super::table::command;
 use crate::ask::file::Plan;
-use crate::format::{self, connections};
+use crate::format::{self, bytes, connections, grouped};
 use crate::judge::rows::{Figures, Row};
+use crate::judge::verdict::Verdict;
 use crate::page::{page, write_whole};
 use crate::record::{Clients, Design, Heading, Origin};
 use crate::tell::answer::Answer;
+use crate::tell::replay::in_users;
 use crate::tell::summary::Summary;
+
+/// The most columns of a line on a terminal.
+const COLUMNS: usize = 80;
 
 /// An index that grows as experiments end.
 pub struct Index {
@@ -35,6 +40,9 @@ struct Entry {
     /// Whether the experiment has results.
     ended: bool,
     partial: Option<String>,
+    /// The best set at the busiest load, and the subjects that are worse for sure.
+    best: String,
+    worse: String,
     recommendation: Vec<String>,
     concurrency: Vec<String>,
     lines: Vec<Line>,
@@ -81,13 +89,20 @@ impl Index {
     pub fn add(&mut self, name: &str, answer: &Answer<'_>) {
         let Answer { heading, summary, recommendation, .. } = answer;
         self.first.get_or_insert_with(|| Heading::clone(heading));
+        let is_replay = heading.design.recording.is_some();
+        let told = |count| match is_replay {
+            true => in_users(&connections(count)),
+            false => connections(count),
+        };
         let ended = Entry {
             name: name.to_owned(),
             description: describe(&heading.design),
             ended: true,
             partial: summary.partial(),
+            best: best(summary),
+            worse: worse(summary),
             recommendation: recommendation.all_sentences().cloned().collect(),
-            concurrency: summary.concurrency.iter().map(|&count| connections(count)).collect(),
+            concurrency: summary.concurrency.iter().map(|&count| told(count)).collect(),
             lines: lines(summary),
         };
         match self.entries.iter_mut().find(|entry| entry.name == name) {
@@ -109,6 +124,22 @@ impl Index {
         )
     }
 
+    /// The answers side by side, for a terminal: a line for each experiment that has ended.
+    pub fn digest(&self) -> String {
+        let ended = || self.entries.iter().filter(|entry| entry.ended);
+        let width =
+            ended().map(|entry| entry.name.len()).max().unwrap_or(0).max("experiment".len());
+        let mut text =
+            format!("{:width$}  best at the busiest load, and what is worse\n", "experiment");
+        for Entry { name, best, worse, .. } in ended() {
+            let worse = if worse.is_empty() { String::new() } else { format!("; {worse}") };
+            let line = format!("{name:width$}  {best}{worse}");
+            text += &shortened(&line, COLUMNS);
+            text.push('\n');
+        }
+        text
+    }
+
     /// Writes the page to `path`.
     ///
     /// # Errors
@@ -121,7 +152,7 @@ impl Index {
 
 /// The text above the tables of the experiment called `name` on the terminal.
 pub fn heading(name: &str, design: &Design) -> String {
-    let heading = format!("{name}: {}", describe(design));
+    let heading = shortened(&format!("{name}: {}", describe(design)), COLUMNS);
     let line = "=".repeat(heading.chars().count());
     format!("\n{heading}\n{line}")
 }
@@ -136,10 +167,52 @@ fn describe(design: &Design) -> String {
         true => "connections that stay",
         false => "a connection for each request",
     };
+    if let Some(recording) = &design.recording {
+        let bunch = recording.bunch.map(|bunch| format!(", {bunch} users at the same time"));
+        let rate =
+            recording.client_rate.map(|rate| format!(", clients of {}/s", bytes(rate as f64)));
+        let changed: String = bunch.into_iter().chain(rate).collect();
+        let users = design.concurrency.iter().map(|users| grouped(*users as f64));
+        let users = users.collect::<Vec<_>>().join(", ");
+        let (service, trace) = (&design.service, &recording.trace);
+        return format!("{service}, {users} times the users of {trace}, {connections}{changed}");
+    }
     let Clients { pattern, arrivals, .. } = &design.clients;
     let arrivals = arrivals.as_ref().map_or(String::new(), |arrivals| format!(" ({arrivals})"));
     let crowd = design.clients.crowd().map_or(String::new(), |crowd| format!(", beside {crowd}"));
     format!("{}{store}, {pattern} clients{arrivals}, {connections}{crowd}", design.service)
+}
+
+/// The verdict at the busiest load that has one.
+fn busiest(summary: &Summary) -> Option<&Verdict> {
+    summary.verdicts.iter().max_by_key(|verdict| verdict.concurrency)
+}
+
+fn best(summary: &Summary) -> String {
+    match busiest(summary).filter(|verdict| !verdict.is_withheld()) {
+        None => "no verdict".to_owned(),
+        Some(verdict) => {
+            let names: Vec<&str> = verdict.leaders().map(|one| one.subject.as_str()).collect();
+            match names.len() {
+                0 => "all level".to_owned(),
+                _ => names.join(", "),
+            }
+        }
+    }
+}
+
+fn worse(summary: &Summary) -> String {
+    let excluded = busiest(summary).into_iter().flat_map(Verdict::excluded);
+    let told = excluded.map(|one| format!("{} +{:.0} %", one.subject, 100.0 * one.behind));
+    told.collect::<Vec<_>>().join(", ")
+}
+
+/// The first `most` characters, with a mark at the end where more follow.
+fn shortened(line: &str, most: usize) -> String {
+    match line.char_indices().nth(most) {
+        None => line.to_owned(),
+        Some(_) => line.chars().take(most - 1).chain(['…']).collect(),
+    }
 }
 
 fn lines(summary: &Summary) -> Vec<Line> {
@@ -196,5 +269,9 @@ mod tests {
         assert!(page.contains("one/report.html") && !page.contains("two/report.html"));
         assert!(page.contains("title=\"no &lt;epoll&gt;\">unavailable"), "{page}");
         assert!(page.contains("A &lt;b&gt;question") && !page.contains("<b>question"));
+        let digest = index.digest();
+        assert_eq!(digest.lines().nth(1), Some("one         no verdict"), "{digest}");
+        assert_eq!(digest.lines().count(), 2, "{digest}");
+        assert_eq!(shortened("épollu", 4), "épo…");
     }
 }

@@ -135,6 +135,8 @@ async fn replay<A: Ask>(
         replayed: Some(Replayed {
             users: piece.cut.users,
             speed: piece.cut.speed,
+            bunch: (piece.cut.bunch > 1).then_some(piece.cut.bunch),
+            client_rate: piece.cut.client_rate,
             at: piece.cut.at.map(|at| at.to_string()),
             seed: piece.cut.seed,
             connections: piece.connections(),

@@ -53,7 +53,15 @@ pub struct Cut {
     /// Whether connections carry their recorded requests. If not, each request has its own
     /// connection. This is a what-if.
     pub keep_alive: bool,
+    /// The number of users that come at the same time, at least 1. Each connection of the recording
+    /// then comes as often, within [`TOGETHER`]. This is a what-if.
+    pub bunch: usize,
+    /// The most bytes a second that a client takes. `None` as recorded. This is a what-if.
+    pub client_rate: Option<u64>,
 }
+
+/// Users that come at the same time come within this time.
+const TOGETHER: Duration = Duration::from_millis(100);
 
 /// A place in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,7 +90,16 @@ impl Cut {
     /// The piece of one user, from any place, as recorded.
     #[must_use]
     pub fn of(length: Duration) -> Self {
-        Self { users: 1, speed: 1.0, at: None, seed: 1, length, keep_alive: true }
+        Self {
+            users: 1,
+            speed: 1.0,
+            at: None,
+            seed: 1,
+            length,
+            keep_alive: true,
+            bunch: 1,
+            client_rate: None,
+        }
     }
 
     /// The first mistake, and the remedy.
@@ -91,6 +108,10 @@ impl Cut {
             Some("0 users make no load: give at least 1")
         } else if !(self.speed.is_finite() && self.speed >= 0.001 && self.speed <= 1e6) {
             Some("a speed is between 0.001 and 1000000, and 1 is as recorded")
+        } else if self.bunch == 0 {
+            Some("a bunch has at least 1 user, and 1 is as recorded")
+        } else if self.client_rate == Some(0) {
+            Some("a client takes at least 1 byte a second")
         } else if self.length.is_zero() {
             Some("a piece of no length has no requests: give it a duration")
         } else {
@@ -150,12 +171,19 @@ impl Piece {
         let mut random = SplitMix64::new(cut.seed);
         let connections = &mut piece.connections;
         let part = recording.part(cut);
-        for _ in 0..cut.users {
-            let at = match part {
-                None => recording.length.mul_f64(random.fraction()),
-                Some((begin, width)) => begin + width.mul_f64(random.fraction()),
+        let mut of_bunch = Duration::ZERO;
+        for user in 0..cut.users {
+            if user % cut.bunch == 0 {
+                of_bunch = match part {
+                    None => recording.length.mul_f64(random.fraction()),
+                    Some((begin, width)) => begin + width.mul_f64(random.fraction()),
+                };
+            }
+            let later = match cut.bunch {
+                1 => Duration::ZERO,
+                _ => TOGETHER.mul_f64(cut.speed * random.fraction()),
             };
-            recording.layer(at, cut, connections);
+            recording.layer(of_bunch + later, cut, connections);
             if connections.len() >= MOST {
                 break;
             }
@@ -262,6 +290,12 @@ impl Piece {
     pub(super) fn think(&self, planned: &Planned, step: u32) -> Duration {
         let think = self.recorded(planned).steps[step as usize].think;
         think.div_f64(self.cut.speed)
+    }
+
+    /// The most bytes a second that the client of a connection takes. `None` for no limit.
+    pub(super) fn rate(&self, planned: &Planned) -> Option<u64> {
+        let recorded = self.recorded(planned).rate;
+        recorded.into_iter().chain(self.cut.client_rate).min()
     }
 
     pub(super) fn recorded(&self, planned: &Planned) -> &Connection {
@@ -522,6 +556,23 @@ pub(in crate::pattern::trace) mod tests {
         assert_eq!(told(&piece), [(0, 2, false, Some(250)), (0, 1, false, Some(0))]);
         let arrivals: Vec<u128> = piece.arrivals().iter().map(Duration::as_millis).collect();
         assert_eq!(arrivals, [0, 0, 500]);
+    }
+
+    #[test]
+    fn users_of_a_bunch_come_at_the_same_time_and_all_are_as_slow() {
+        let starts: Vec<Recorded<'_>> =
+            (0..400).map(|place| (place * 250, &[(0_u64, 64_u64)] as &[_], 0)).collect();
+        let trace = Arc::new(trace(&starts));
+        let counted = |bunch| {
+            let cut = Cut { users: 60, bunch, client_rate: Some(1_000), ..cut(60_000) };
+            let piece = Piece::cut(&trace, &cut);
+            assert_eq!(piece.rate(&piece.connections[0]), Some(1_000));
+            let times: Vec<f64> = piece.arrivals().iter().map(Duration::as_secs_f64).collect();
+            (times.len() as f64, dispersion(&times, 0.25, 60.0).unwrap())
+        };
+        let ((apart, alone), (together, bunched)) = (counted(1), counted(20));
+        assert!((together / apart - 1.0).abs() < 0.05, "{together} requests, {apart} before");
+        assert!(bunched > 3.0 * alone, "{bunched} {alone}");
     }
 
     #[test]

@@ -230,7 +230,7 @@ impl<A: Ask> Visitor<A> {
     async fn ask(&mut self, step: u32, is_last: bool) -> Result<Reply, Failure> {
         let recorded = self.replay.piece.recorded(&self.planned);
         let class = recorded.steps[step as usize].class;
-        let rate = recorded.rate;
+        let rate = self.replay.piece.rate(&self.planned);
         let asked = self.replay.asked[usize::from(class)].clone();
         let outcome = match self.stream.take() {
             None => None,

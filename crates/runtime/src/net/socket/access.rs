@@ -11,10 +11,11 @@ use rustix::event::{Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
 
+use super::channel::Channel;
 use super::rest::Rest;
 use crate::drain::{self, FIRST_BYTES};
 use crate::event_loop::core::Core;
-use crate::net::injection::{Injected, Injections};
+use crate::net::injection::Injections;
 use crate::tcp_info::tcp_info;
 use crate::visibility;
 
@@ -26,6 +27,7 @@ pub(crate) struct Moved<T> {
 }
 
 /// A socket during an attempt.
+#[derive(Clone, Copy)]
 pub(crate) struct Access<'s> {
     pub(super) descriptor: BorrowedFd<'s>,
     pub(super) ring: Option<(&'s Core, Token)>,
@@ -35,7 +37,7 @@ pub(crate) struct Access<'s> {
     /// Whether a loop with a ring makes system calls for it, too. A listener leaves connections in
     /// the kernel's accept queue then.
     pub(super) by_system_calls: bool,
-    pub(super) injected: Option<&'s Injected>,
+    pub(super) channel: Option<&'s dyn Channel>,
     /// Whether the process drains, so that only bytes that have already come are received.
     pub(super) drains: bool,
     /// Whether the end of the input may be a drain's, while the first bytes are on their way.
@@ -56,8 +58,8 @@ impl Access<'_> {
     /// afterwards, as many as the result says.
     #[inline]
     pub(crate) fn receive_into(&self, buffer: &mut [MaybeUninit<u8>]) -> io::Result<Moved<usize>> {
-        if let Some(client) = self.injected {
-            return Ok(Moved::all(client.receive(buffer)));
+        if let Some(channel) = self.channel {
+            return channel.receive(&self.network(), buffer);
         }
         let Some((core, token)) = self.ring else {
             let room = buffer.len();
@@ -85,7 +87,7 @@ impl Access<'_> {
     #[inline]
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<Moved<usize>> {
         match self.ring {
-            _ if self.injected.is_some() => self.send_to_injected(bytes.len()),
+            _ if self.channel.is_some() => self.send_by_channel(&[IoSlice::new(bytes)]),
             Some(ring) if !self.sends_at_once => self.send_by_ring(ring, &[IoSlice::new(bytes)]),
             _ => self.send_by_call(bytes, SendFlags::empty()),
         }
@@ -98,8 +100,8 @@ impl Access<'_> {
     /// A ring has another kernel thread do a shutdown. So both are system calls under every poller.
     #[inline]
     pub(crate) fn send_last(&self, bytes: &[u8]) -> io::Result<Moved<usize>> {
-        if self.injected.is_some() {
-            return self.send_to_injected(bytes.len());
+        if let Some(channel) = self.channel {
+            return channel.send_last(&self.network(), bytes);
         }
         let moved = self.send_by_call(bytes, SendFlags::MORE)?;
         if !moved.short {
@@ -127,8 +129,8 @@ impl Access<'_> {
     #[inline]
     pub(crate) fn send_vectored(&self, buffers: &[IoSlice<'_>]) -> io::Result<Moved<usize>> {
         let offered = || buffers.iter().map(|buffer| buffer.len()).sum();
-        if self.injected.is_some() {
-            return self.send_to_injected(offered());
+        if self.channel.is_some() {
+            return self.send_by_channel(buffers);
         }
         let Some(ring) = self.ring else {
             let offered: usize = offered();
@@ -145,8 +147,24 @@ impl Access<'_> {
     }
 
     #[cold]
-    fn send_to_injected(&self, count: usize) -> io::Result<Moved<usize>> {
-        Ok(Moved::all(self.injected.map_or(0, |client| client.take(count))))
+    fn send_by_channel(&self, buffers: &[IoSlice<'_>]) -> io::Result<Moved<usize>> {
+        match self.channel {
+            Some(channel) => channel.send(&self.network(), buffers),
+            None => self.send_vectored(buffers),
+        }
+    }
+
+    /// Ends our side after all that was sent before.
+    pub(crate) fn end(&self) -> io::Result<Moved<()>> {
+        match self.channel {
+            Some(channel) => channel.end(&self.network()),
+            None => self.call(|descriptor| shutdown(descriptor, Shutdown::Write)),
+        }
+    }
+
+    /// The socket itself, beneath its channel.
+    fn network(&self) -> Self {
+        Self { channel: None, ..*self }
     }
 
     fn send_by_ring(
@@ -209,7 +227,7 @@ impl Access<'_> {
 
 impl<T> Moved<T> {
     /// Another attempt finds out whether it would block.
-    const fn all(value: T) -> Self {
+    pub(in crate::net) const fn all(value: T) -> Self {
         Self { value, short: false }
     }
 }

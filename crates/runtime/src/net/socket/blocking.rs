@@ -122,6 +122,6 @@ impl Socket {
     /// long while the other writes.
     fn may_lose_its_place(&self) -> bool {
         let is_a_clients = self.ends_at_drain == Some(DrainTarget::Connection);
-        is_a_clients && !self.duplicated && self.injected.is_none()
+        is_a_clients && !self.duplicated && !self.is_injected()
     }
 }

@@ -6,7 +6,6 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll};
 
 use duality_poller::Direction;
@@ -79,9 +78,7 @@ impl TcpStream {
     ///
     /// The errors of [`shutdown`](TcpStream::shutdown).
     pub fn poll_shutdown(&mut self, context: &Context<'_>) -> Poll<io::Result<()>> {
-        let how = rustix::net::Shutdown::Write;
-        let end = |descriptor: BorrowedFd<'_>| rustix::net::shutdown(descriptor, how);
-        self.poll_one(context, Direction::Write, |socket| socket.call(end))
+        self.poll_one(context, Direction::Write, |socket| socket.end())
     }
 
     #[inline]

@@ -86,7 +86,7 @@ impl TcpStream {
     ///
     /// The errors of `setsockopt(2)`.
     pub fn set_taking_limit(&self, limit: Duration) -> io::Result<()> {
-        if self.socket.injected.is_some() {
+        if self.socket.is_injected() {
             return Ok(());
         }
         let milliseconds = limit.as_millis().try_into().unwrap_or(u32::MAX);
@@ -116,7 +116,7 @@ impl TcpStream {
         }
         *kept = limit;
         // Only in the block world does the kernel watch the time.
-        if world::here() != World::Block || self.socket.injected.is_some() {
+        if world::here() != World::Block || self.socket.is_injected() {
             return Ok(());
         }
         if which == Timeout::Recv {

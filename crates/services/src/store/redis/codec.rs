@@ -2,8 +2,8 @@
 //! <https://redis.io/docs/latest/develop/reference/protocol-spec/>), without I/O.
 //!
 //! The crate `redis-protocol` decodes. It recurses as deep as a reply is nested, and asks for as
-//! many bytes as the reply announces. So this module first finds where a reply ends, within bounds,
-//! and gives the crate that much.
+//! many bytes as the reply announces. So this module first finds the end of the reply, within
+//! bounds, and gives the crate only the bytes of the reply.
 
 use redis_protocol::resp2::decode::decode;
 use redis_protocol::resp2::encode::encode_borrowed;
@@ -11,25 +11,24 @@ use redis_protocol::resp2::types::{BorrowedFrame, OwnedFrame};
 
 use super::super::{LONGEST_REMARK, MOST_REMARKS, Remark};
 
-/// What Redis replies.
+/// A reply of Redis.
 pub(crate) type Reply = OwnedFrame;
 
-/// The most bytes in a reply: the most remarks, each of the most bytes, and as much again for good
-/// measure.
+/// The most bytes in a reply: twice the size of the most remarks of the most bytes.
 const LONGEST_REPLY: usize = 2 * MOST_REMARKS * LONGEST_REMARK;
-/// The most bytes in what is a line: a status, an error, a number, a length.
+/// The most bytes in a line, such as a status, an error, a number or a length.
 const LONGEST_LINE: usize = 1024;
 /// The most elements in an array.
 const LONGEST_ARRAY: usize = MOST_REMARKS;
 
 const LINE_END: &[u8] = b"\r\n";
 
-/// The bytes are not a reply to anything that we ask.
+/// The bytes are not a reply to one of our commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its reply {0}")]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
-/// The reply at the beginning of `bytes` and its length in bytes; `None` when more has to come
+/// The reply at the beginning of `bytes`, and its length in bytes. `None` if more bytes must come
 /// first.
 ///
 /// # Errors
@@ -44,7 +43,7 @@ pub(crate) fn decode_reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>, Malfo
     }
 }
 
-/// Appends a command to what is to be sent.
+/// Appends a command to `output`.
 pub(crate) fn push_command(output: &mut Vec<u8>, words: &[&[u8]]) {
     let words: Vec<_> = words.iter().map(|word| BorrowedFrame::BulkString(word)).collect();
     let command = BorrowedFrame::Array(&words);
@@ -60,7 +59,7 @@ pub(crate) fn encode_remark(remark: &Remark) -> String {
     format!("{}:{}{}", remark.guest.len(), remark.guest, remark.text)
 }
 
-/// The remark that an element of the list stands for; `None` when something else put it there.
+/// The remark in an element of the list. `None` if another program made the element.
 pub(crate) fn decode_remark(element: &[u8]) -> Option<Remark> {
     let (length, rest) = std::str::from_utf8(element).ok()?.split_once(':')?;
     let (guest, text) = rest.split_at_checked(length.parse().ok()?)?;
@@ -123,7 +122,7 @@ fn line_end(bytes: &[u8], start: usize) -> Result<Option<usize>, Malformed> {
     }
 }
 
-/// A length in bytes or elements; `None` stands for null, which is written as -1.
+/// A length in bytes or elements. `None` stands for null, which is written as -1.
 fn length(digits: &[u8]) -> Result<Option<usize>, Malformed> {
     if digits == b"-1" {
         return Ok(None);
@@ -238,7 +237,7 @@ mod tests {
             prop_assert_eq!(decode_reply(&output), Ok(Some((command, output.len()))));
         }
 
-        /// Made of what replies are made of, so that it gets far.
+        /// Generates bytes that replies consist of, so that the decoder gets far.
         #[test]
         fn no_bytes_make_it_panic(pieces in prop::collection::vec(prop_oneof![
             "[*$:+-][-0-9]{0,3}".prop_map(String::into_bytes),
@@ -248,7 +247,7 @@ mod tests {
             let bytes = pieces.concat();
             if let Ok(Some((_, length))) = decode_reply(&bytes) {
                 prop_assert!(0 < length && length <= bytes.len());
-                // All but the whole of it is too little.
+                // Without its last byte, the reply is incomplete.
                 prop_assert_eq!(decode_reply(&bytes[..length - 1]), Ok(None));
             }
         }

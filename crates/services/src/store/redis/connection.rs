@@ -10,10 +10,10 @@ use rustix::net::{RecvFlags, recv};
 use super::codec::{Reply, decode_reply};
 use super::{Fault, Subscription};
 
-/// Bytes that a connection keeps room for between calls.
+/// The room for bytes that a connection keeps between calls.
 const ROOM: usize = 4 << 10;
 
-/// A connection on which every command sent has had its reply; one that fails is to be dropped.
+/// A connection on which every command has had its reply. Drop a connection that fails.
 pub(super) struct Connection {
     stream: TcpStream,
     input: Vec<u8>,
@@ -21,23 +21,23 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// With a limit on the time that one exchange takes.
+    /// A connection with a time limit for each exchange.
     pub(super) fn new(mut stream: TcpStream, limit: Duration) -> io::Result<Self> {
         stream.set_read_timeout(Some(limit))?;
         stream.set_write_timeout(Some(limit))?;
         Ok(Self { stream, input: vec![0; ROOM], limit })
     }
 
-    /// Whether the peer has neither closed nor said anything since the last exchange.
+    /// Whether the peer has neither closed nor sent anything since the last exchange.
     ///
-    /// This costs a system call for each use of an idle connection. In return, a Redis that was
-    /// restarted in between is noticed *before* a command is sent, while nothing is in doubt.
+    /// The check costs a system call for each use of an idle connection. In return, a restart of
+    /// Redis is noticed *before* a command is sent, so no outcome is in doubt.
     pub(super) fn is_quiet(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         matches!(recv(&self.stream, &mut [0; 1], flags), Err(Errno::WOULDBLOCK))
     }
 
-    /// Becomes a subscription to `channel`.
+    /// Turns the connection into a subscription to `channel`.
     pub(super) async fn subscribe(self, channel: &[u8]) -> Result<Subscription, Fault> {
         Subscription::begin(self.stream, channel, self.limit).await
     }
@@ -64,7 +64,7 @@ impl Connection {
                 break;
             }
             if filled == self.input.len() {
-                // Bounded, since the decoder bounds what it waits for.
+                // The size is bounded, because the decoder bounds the length of a reply.
                 self.input.resize(2 * filled, 0);
             }
             match self.stream.read(&mut self.input[filled..]).await {

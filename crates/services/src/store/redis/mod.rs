@@ -1,4 +1,4 @@
-//! The store in Redis: our own I/O, in whichever world, around a codec that has none.
+//! The store in Redis: our own I/O, in any world, around a codec without I/O.
 //!
 //! ```text
 //!   a loop, or a process of the block world ("group"):
@@ -7,27 +7,28 @@
 //!                     └────────── put back after whole replies, dropped otherwise ◀──────┘
 //! ```
 //!
-//! Connections stay in the group that opened them, so that a stream stays on its loop, and none is
-//! open before a fork.
+//! Connections stay in the group that opened them. So a stream stays on its loop, and no connection
+//! is open before a fork.
 //!
-//! **What is tried again.** An idle connection may turn out to be closed. Then a command that can
-//! be repeated without harm is sent once more on a new connection. These are LRANGE, HGET, GET, and
-//! HSET of the same value. INCR and LPUSH are not: it is unknown whether they were executed. To do
-//! so twice would count a visitor or keep a remark twice. Their callers hear that the store is
-//! unavailable. This is rare, since an idle connection is looked at before it is used.
+//! **Repeated commands.** An idle connection may turn out to be closed. Then a command that can be
+//! repeated without harm is sent once more on a new connection. These commands are LRANGE, HGET,
+//! GET, and HSET of the same value. INCR and LPUSH are not repeated, because they may have been
+//! executed. A repetition could count a visitor or keep a remark twice. Their callers get
+//! [`Unavailable`](super::Unavailable). Such failures are rare, because an idle connection is
+//! checked before it is used.
 //!
 //! **While Redis is away.** A connection may be refused, closed at once, or answered by something
-//! that is not Redis. For [`REST`] after that the group opens no other. Calls use the connections
-//! that it has, and fail at once where none is idle. For [`REST`] after a reply did not come in
-//! time, all calls of the group fail at once. So a dead Redis costs neither a storm of connections
-//! nor one time-out per request.
+//! that is not Redis. Then the group opens no further connections for [`REST`]. Calls use the idle
+//! connections, and fail at once if there are none. If a reply does not come in time, all calls of
+//! the group fail at once for [`REST`]. So a dead Redis costs neither a storm of connections nor
+//! one time-out per request.
 //!
-//! **Between servers.** PUBLISH is sent as those are that must not be executed twice. A
-//! subscription is a connection of its own.
+//! **Between servers.** PUBLISH is one of the commands that must not be executed twice. A
+//! subscription has its own connection.
 //!
-//! Keys: `duality:visitors` (a number), `duality:remarks` (a list, the newest first),
+//! The keys are `duality:visitors` (a number), `duality:remarks` (a list, newest first), and
 //! `duality:phone` (a hash from names to numbers). An element of the list is the length of the
-//! guest's name in bytes, a colon, the name, the text. Other elements are passed over.
+//! guest's name in bytes, a colon, the name, and the text. Other elements are skipped.
 
 pub(crate) mod codec;
 mod connection;
@@ -55,7 +56,7 @@ const PHONE: &[u8] = b"duality:phone";
 /// The pause before the next attempt after Redis was unreachable.
 const REST: Duration = Duration::from_millis(100);
 
-/// The wait if no descriptor was left for a connection.
+/// How long a call waits if no descriptor is left for a connection.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A store in Redis.
@@ -70,17 +71,17 @@ pub(super) struct Redis {
 /// The state that the tasks of one loop share, or the tasks of a process without loops.
 struct Group {
     pool: Pool<Connection>,
-    /// Fails every call for a while, after Redis did not reply in time.
+    /// Makes every call fail for a while, after Redis did not reply in time.
     exchanges: Rested,
-    /// Opens no connections for a while, after one could not be opened.
+    /// Prevents new connections for a while, after one could not be opened.
     connects: Rested,
 }
 
-/// A kind of access that pauses for a while after Redis was found to be away.
+/// A kind of access that pauses for a while after it found Redis unavailable.
 #[derive(Default)]
 struct Rested(Mutex<Option<Rest>>);
 
-/// Redis is away, as far as is known.
+/// The pause, and its reason.
 struct Rest {
     until: Instant,
     why: String,
@@ -91,11 +92,11 @@ struct Rest {
 struct Commands {
     bytes: Vec<u8>,
     count: usize,
-    /// One of them must not be executed twice.
+    /// Whether one of the commands must not be executed twice.
     once: bool,
 }
 
-/// The reason why there is no result.
+/// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     #[error("it cannot be reached: {0}")]
@@ -120,7 +121,7 @@ fn lacks(error: &io::Error) -> bool {
 }
 
 impl Redis {
-    /// For the server at `host` and `port`, which need not run yet.
+    /// A store in the Redis at `host` and `port`, which need not run yet.
     pub(super) fn new(
         (host, port): (&str, u16),
         database: u32,
@@ -204,12 +205,12 @@ impl Redis {
         .await
     }
 
-    /// Takes the text at `key` away, if there is one.
+    /// Removes and returns the text at `key`, if there is one.
     pub(super) async fn take_offer(&self, key: &[u8]) -> Result<Option<String>, String> {
         self.call(&Commands::once(&[b"GETDEL", key]), |[reply]| text(reply)).await
     }
 
-    /// Returns how many hear it.
+    /// Publishes a message, and returns how many subscribers get it.
     pub(super) async fn publish(&self, channel: &[u8], message: &[u8]) -> Result<u64, String> {
         let publish = Commands::once(&[b"PUBLISH", channel, message]);
         self.call(&publish, |[receivers]| number(&receivers)).await
@@ -244,10 +245,10 @@ impl Redis {
     ) -> Result<T, Fault> {
         group.exchanges.is_over()?;
         let checkout = group.pool.check_out(self.options.turn_limit).await.ok_or(Fault::Crowded)?;
-        // Another call may have found Redis away while this one waited.
+        // Another call may have found Redis unavailable while this one waited.
         group.exchanges.is_over()?;
         let (connection, replies) = self.exchange(group, &checkout, commands).await?;
-        // An error is a whole reply too, so the connection stays good.
+        // An error is a complete reply too, so the connection stays good.
         if let Some(refusal) = replies.iter().find_map(refusal) {
             checkout.put(connection);
             return Err(refusal);
@@ -258,7 +259,7 @@ impl Redis {
         Ok(value)
     }
 
-    /// Exchanges commands for replies, on an idle connection if there is one that is still good.
+    /// Exchanges commands for replies, if possible on an idle connection that is still good.
     async fn exchange(
         &self,
         group: &Group,
@@ -273,15 +274,16 @@ impl Redis {
                 }
                 match connection.exchange(&commands.bytes, commands.count).await {
                     Ok(replies) => return Ok((connection, replies)),
-                    // Closed between the look and the command. The other idle connections will be
-                    // closed too.
+                    // Redis closed the connection between the check and the command. The other idle
+                    // connections will be closed too.
                     Err(Fault::Gone(_)) if !commands.once => break,
                     Err(fault) => return Err(fault),
                 }
             }
             group.connects.is_over()?;
             match self.connect().await {
-                // Redis is not away. Another call puts back its connection, or a file is closed.
+                // Only descriptors are lacking. Another call may put back its connection, or close
+                // a file.
                 Err(Fault::Unreached(error)) if lacks(&error) && Instant::now() < give_up => {
                     sleep(PAUSE).await;
                 }
@@ -301,7 +303,7 @@ impl Redis {
         }
     }
 
-    /// Whether Redis answers now, on a connection of its own that is closed again.
+    /// Checks whether Redis answers, on a new connection that is closed again.
     pub(super) async fn reach(&self) -> Result<(), String> {
         let ping = Commands::repeatable(&[b"PING"]);
         let asking = async {
@@ -347,7 +349,7 @@ impl Redis {
 }
 
 impl Group {
-    /// Has the group rest if Redis was found to be away.
+    /// Starts a pause of the group if Redis was unavailable.
     fn settle<T>(&self, result: Result<T, Fault>) -> Result<T, String> {
         match &result {
             Err(fault @ Fault::Late) => self.exchanges.rest(fault.to_string()),
@@ -361,7 +363,7 @@ impl Group {
 }
 
 impl Rested {
-    /// Fails while Redis is known to be away.
+    /// Fails during a pause.
     fn is_over(&self) -> Result<(), Fault> {
         let mut rest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*rest {

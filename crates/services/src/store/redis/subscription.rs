@@ -1,9 +1,9 @@
-//! A connection on which Redis says what is published to a channel.
+//! A connection on which Redis sends the messages of a channel.
 //!
 //! Redis sends every message to each of its subscriptions in the order in which it executed
 //! PUBLISH, and the connection keeps that order. If a subscriber is too slow, Redis closes the
-//! connection (`client-output-buffer-limit pubsub`). So a subscription is without gaps until it
-//! ends. After that it is unknown what was missed.
+//! connection (`client-output-buffer-limit pubsub`). So a subscription has no gaps until it ends.
+//! Which messages come later is unknown.
 
 use std::io;
 
@@ -13,22 +13,22 @@ use duality_runtime::time::{Duration, Instant};
 use super::Fault;
 use super::codec::{Reply, decode_reply, push_command};
 
-/// Bytes that are read at a time.
+/// The most bytes of one read.
 const ROOM: usize = 16 << 10;
 
 /// The silence after which the subscriber pings Redis.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// A subscription to one channel; one that fails is to be dropped.
+/// A subscription to one channel. Drop a subscription that fails.
 pub(in crate::store) struct Subscription {
     stream: TcpStream,
     input: Vec<u8>,
-    /// The bytes that have come and are not decoded are those from `decoded` to `filled`.
+    /// The received bytes from `decoded` to `filled` are not decoded yet.
     decoded: usize,
     filled: usize,
-    /// The time that Redis may take to reply.
+    /// How long Redis may take to reply.
     limit: Duration,
-    /// Until when it must reply, if it has been asked whether it is there.
+    /// The time by which Redis must answer a ping, if one was sent.
     asked: Option<Instant>,
 }
 
@@ -38,12 +38,12 @@ enum Said {
     Subscribed,
     /// A message was published.
     Message(Vec<u8>),
-    /// It is there.
+    /// Redis has answered a ping.
     Pong,
 }
 
 impl Subscription {
-    /// Subscribes to `channel` on a connection that is good.
+    /// Subscribes to `channel` on a good connection.
     pub(super) async fn begin(
         mut stream: TcpStream,
         channel: &[u8],
@@ -54,7 +54,8 @@ impl Subscription {
         stream.write_all(&command).await.map_err(Fault::from_exchange)?;
         let input = vec![0; ROOM];
         let mut new = Self { stream, input, decoded: 0, filled: 0, limit, asked: None };
-        // The first read has the time limit of a reply. A reply that comes in pieces is an oddity.
+        // The first read has the time limit of a reply. Redis normally sends the reply in one
+        // piece.
         match new.said().await? {
             Some(Said::Subscribed) => {}
             Some(_) => return Err(Fault::Confused("is no answer to SUBSCRIBE")),
@@ -79,12 +80,12 @@ impl Subscription {
         }
     }
 
-    /// Whether a message may be had without a wait.
+    /// Whether `next` may return a message without a wait.
     pub(in crate::store) fn has_more(&self) -> bool {
         self.decoded < self.filled
     }
 
-    /// Asks a silent Redis whether it is there, and gives up one that does not say so in time.
+    /// Pings a silent Redis, and gives it up if it does not answer in time.
     async fn look_after(&mut self) -> Result<(), Fault> {
         match self.asked {
             Some(until) if Instant::now() > until => Err(Fault::Late),
@@ -121,14 +122,14 @@ impl Subscription {
         self.input.copy_within(self.decoded..self.filled, 0);
         (self.decoded, self.filled) = (0, self.filled - self.decoded);
         if self.filled == self.input.len() {
-            // Bounded, since the decoder bounds what it waits for.
+            // The size is bounded, because the decoder bounds the length of a reply.
             self.input.resize(2 * self.filled, 0);
         }
     }
 }
 
-/// Redis says `subscribe`, a channel and a count; `message`, a channel and a message; `pong` and
-/// nothing.
+/// Redis sends `subscribe`, a channel and a count; `message`, a channel and a message; or `pong`
+/// and an empty text.
 fn understand(reply: Reply) -> Result<Said, Fault> {
     const STRANGE: Fault = Fault::Confused("is nothing that a subscriber is told");
     let words = match reply {

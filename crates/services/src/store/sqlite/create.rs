@@ -1,8 +1,7 @@
-//! The set-up of the file: it makes the file, or checks it.
+//! The set-up of the file: makes or checks the file.
 //!
-//! A file is made under another name and moved into its place when it is whole. So a file in that
-//! place was never empty. An empty file there was cut off, and is refused; otherwise it would
-//! silently become an empty book.
+//! A file is made under another name, and moved into its place when it is whole. So an empty file
+//! in that place was truncated, and is refused. Otherwise it would silently become an empty book.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -40,7 +39,7 @@ const SCHEMA: &str = "
 /// The number of tables in the schema.
 const TABLES: i64 = 3;
 
-/// The reason why the file cannot be used.
+/// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error("the file belongs to another program: name another file")]
@@ -65,8 +64,8 @@ enum Refused {
 }
 
 impl Sqlite {
-    /// Makes the file if it is not there, and closes it again. A file that is there must be whole,
-    /// which takes reading all of it.
+    /// Makes the file if it does not exist, and closes it again. Reads all of an existing file,
+    /// which must be whole.
     pub(in super::super) fn create(
         path: &Path,
         synchronous: Synchronous,
@@ -91,7 +90,7 @@ impl Sqlite {
         }
     }
 
-    /// Makes the file under another name, and moves it to its place, unless another process was
+    /// Makes the file under another name, and moves it to its place, unless another process did so
     /// first.
     fn make(&self) -> Result<(), Refused> {
         static MADE: AtomicUsize = AtomicUsize::new(0);
@@ -117,7 +116,7 @@ impl Sqlite {
     /// Finds out whether the file is ours and whole. A database without tables becomes ours.
     fn examine(&self) -> Result<(), Refused> {
         let mut connection = self.open(OpenFlags::empty())?;
-        // A refused file stays unchanged, and so does its log.
+        // A refused file and its log stay unchanged.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         // One transaction: otherwise another process could change the file between the two queries.
         let view = connection.transaction()?;
@@ -139,8 +138,8 @@ impl Sqlite {
         Ok(connection.close().map_err(|(_, error)| error)?)
     }
 
-    /// Repeats `work`, which is one transaction or less, while another process has the lock, for as
-    /// long as the limit allows. For the set-up, before there are tasks.
+    /// Repeats `work`, which is at most one transaction, while another process has the lock, until
+    /// the limit. Call it only in the set-up, before there are tasks.
     fn patiently(&self, mut work: impl FnMut() -> Result<(), Refused>) -> Result<(), Refused> {
         let start = Instant::now();
         loop {
@@ -158,7 +157,7 @@ impl Sqlite {
     }
 }
 
-/// Makes a whole store of a file that is not there.
+/// Makes a new file, with all of a store in it.
 fn fill(path: &Path) -> rusqlite::Result<()> {
     let mut connection = Connection::open(path)?;
     make_ours(&mut connection)?;
@@ -175,7 +174,7 @@ fn make_ours(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// The damage of a file of ours, if there is any. Reads the whole file.
+/// Reads a whole file of ours, and returns its damage, if there is any.
 pub(super) fn flaw(connection: &Connection) -> rusqlite::Result<Option<String>> {
     let look = || -> rusqlite::Result<Option<String>> {
         let found: String = connection.query_one("PRAGMA quick_check(1)", (), |row| row.get(0))?;

@@ -1,9 +1,9 @@
-//! Whether the file is still the one that was opened, and still whole.
+//! Checks that the file is still the opened file, and still whole.
 //!
 //! SQLite writes into its log, and reads the file only when it needs a page. So it does not notice
-//! that another program deletes, replaces, cuts off or overwrites the file. It goes on writing, and
-//! the writes that it acknowledges are lost. The guard compares what `stat(2)` says before and
-//! after each write:
+//! that another program deletes, replaces, truncates or overwrites the file. SQLite goes on
+//! writing, and its acknowledged writes are lost. The guard compares the results of `stat(2)`
+//! before and after each write:
 //!
 //! ```text
 //!   gone, or another inode at the path  the write is refused
@@ -12,9 +12,9 @@
 //!   shorter while we wrote, or no log   the write is not acknowledged
 //! ```
 //!
-//! The processes of a service share what is known, so the end of one process's log does not alarm
-//! the others. A write by another program causes a look through the file, even if that program uses
-//! SQLite. Looks take at most one hundredth of the time.
+//! The processes of a service share the guard's state. So if one process deletes the log, the
+//! others are not alarmed. A write by another program causes a look through the file, even if that
+//! program uses SQLite. Looks take at most one hundredth of the time.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -24,13 +24,13 @@ use duality_runtime::shared;
 use duality_runtime::time::{Duration, Instant};
 use rustix::io::Errno;
 
-/// The next look comes after this many times the time that the last look took.
+/// The pause before the next look, in multiples of the last look's time.
 const REST: u32 = 100;
 
-/// The time that a process waits for another process that has begun a look.
+/// How long a process waits for another process that has begun a look.
 const LOOKING: Duration = Duration::from_secs(1);
 
-/// In place of a stamp: the file is unfit whatever happens to it.
+/// Stands for a stamp: the file stays unfit, even if it changes.
 const FOR_EVER: u64 = u64::MAX;
 
 /// The shared facts about a file. Child processes share the numbers.
@@ -48,7 +48,7 @@ pub(super) struct Guard {
     /// The number of looks through the file. A connection from before a look may have read data
     /// that no longer exist.
     looks: &'static AtomicU64,
-    /// When it may be looked through again, in milliseconds.
+    /// When the next look may begin, in milliseconds.
     next_look: &'static AtomicU64,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Sight {
     stamp: u64,
 }
 
-/// The reason why the store must not write.
+/// Why the store must not write.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfit {
     #[error("the file is gone: put it back")]
@@ -83,8 +83,8 @@ pub(super) enum Unfit {
 }
 
 impl Guard {
-    /// Of the file at `path`, which need not be there yet. To be made before the processes are
-    /// forked that are to share it.
+    /// A guard of the file at `path`, which need not exist yet. Make it before you fork the
+    /// processes that share it.
     pub(super) fn new(path: &Path) -> Self {
         let mut log = path.to_owned().into_os_string();
         log.push("-wal");
@@ -98,7 +98,7 @@ impl Guard {
         &self.log
     }
 
-    /// From now on the file is the one that is there now, and it is whole.
+    /// Notes that the present file is the store's file, and whole.
     pub(super) fn begin(&self) -> Result<(), Unfit> {
         let sight = see(&self.path)?;
         self.identity.store(sight.identity, Relaxed);
@@ -106,13 +106,13 @@ impl Guard {
         Ok(())
     }
 
-    /// Looks whether the file is there, and is not known to be unfit.
+    /// Checks that the file exists and is not known to be unfit.
     pub(super) fn see(&self) -> Result<Sight, Unfit> {
         let sight = see(&self.path)?;
         if sight.identity != self.identity.load(Relaxed) {
             return Err(Unfit::Replaced);
         }
-        // SQLite takes such a file for a new one, and deletes its log.
+        // SQLite takes an empty file for a new one, and deletes its log.
         if sight.length == 0 {
             return Err(Unfit::Damaged("it has been cut to nothing".into()));
         }
@@ -125,7 +125,7 @@ impl Guard {
         }
     }
 
-    /// Whether the caller is to look through the file before it writes.
+    /// Whether the caller must look through the file before it writes.
     pub(super) fn asks_for_a_look(&self, sight: &Sight) -> bool {
         if sight.stamp == self.whole.load(Relaxed) {
             return false;
@@ -135,7 +135,8 @@ impl Guard {
         now >= next && self.next_look.compare_exchange(next, later, Relaxed, Relaxed).is_ok()
     }
 
-    /// The caller has looked through the file, which took so long, and found it whole or not.
+    /// Notes that the caller has looked through the file, how long that took, and whether the file
+    /// was whole.
     pub(super) fn looked(&self, sight: &Sight, took: Duration, is_whole: bool) {
         let verdict = if is_whole { self.whole } else { self.unfit };
         verdict.store(sight.stamp, Relaxed);
@@ -150,14 +151,14 @@ impl Guard {
         self.looks.load(Relaxed)
     }
 
-    /// A read has returned something impossible: the next write looks through the file.
+    /// Notes that a read has returned an impossible value. The next write looks through the file.
     pub(super) fn suspect(&self) {
         self.whole.store(0, Relaxed);
         self.next_look.store(0, Relaxed);
     }
 
-    /// Call it after a write by a connection to `log`, with `before` as it was seen before the
-    /// write. Says whether the write is kept, and returns the length of the log.
+    /// Call it after a write by a connection to `log`, with the file's state `before` the write.
+    /// Checks that the write is kept, and returns the length of the log.
     pub(super) fn kept(&self, before: &Sight, log: LogIdentity) -> Result<u64, Unfit> {
         let after = self.see()?;
         if after.length < before.length {
@@ -170,7 +171,7 @@ impl Guard {
             self.unfit.store(FOR_EVER, Relaxed);
             return Err(Unfit::LogLost);
         };
-        // Written only after a change, so that the shared value stays in each processor's cache.
+        // The value is written only after a change, so that it stays in each processor's cache.
         if after.stamp != before.stamp {
             let _ = self.whole.compare_exchange(before.stamp, after.stamp, Relaxed, Relaxed);
         }
@@ -187,7 +188,7 @@ impl Guard {
     }
 }
 
-/// Tells one log from the next at the same path.
+/// Distinguishes a log from later ones at the same path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct LogIdentity(u64);
 
@@ -204,6 +205,6 @@ fn see(path: &Path) -> Result<Sight, Unfit> {
 fn hash(value: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
-    // 0 is none.
+    // The result is never 0, which means none.
     hasher.finish() | 1
 }

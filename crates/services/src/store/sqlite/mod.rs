@@ -6,12 +6,12 @@
 //!     calls ──> four readers' turns ┴──> offload ──> the file, its write-ahead log, its lock
 //! ```
 //!
-//! SQLite has one writer at a time. Within a process writers queue for their turn, in order and
-//! without a helper thread each. Between processes the lock of the file decides. It has no queue
-//! and has to be asked for again and again (see [`pause`]). A task waits for the lock, never a
-//! helper thread: files need the helpers too. A connection belongs to the process that opened it
-//! and must not be carried across fork(2) (<https://www.sqlite.org/howtocorrupt.html>, 2.7). So the
-//! first call of a process opens it. The [`guard`] sees whether the file is still whole.
+//! SQLite has one writer at a time. Within a process, writers queue in order, without a helper
+//! thread each. Between processes, the lock of the file decides. The lock has no queue, so a
+//! process tries repeatedly (see [`pause`]). A task waits for the lock, not a helper thread,
+//! because file reads need the helpers too. A child must not use a connection of its parent after
+//! fork(2) (<https://www.sqlite.org/howtocorrupt.html>, 2.7). So the first call of a process opens
+//! its connection. The [`guard`] checks whether the file is still whole.
 
 mod create;
 mod guard;
@@ -29,19 +29,20 @@ use self::guard::{Guard, LogIdentity, Sight, Unfit};
 use super::pool::Pool;
 use super::{Remark, Synchronous, Visit};
 
-/// Read transactions run beside each other; more than a few gain nothing but descriptors.
+/// The most connections that read at a time. More would only use descriptors.
 const READERS: usize = 4;
 
-/// At so many bytes in the write-ahead log, writers wait until it has been emptied. If writers
-/// pause now and then, SQLite itself keeps the log at a quarter of this.
+/// The size of the write-ahead log, in bytes, at which writers wait until the log has been emptied.
+/// If writers pause now and then, SQLite itself keeps the log at a quarter of this.
 const LONGEST_LOG: u64 = 16 << 20;
 
-/// The time that emptying the log may wait for users of the log.
+/// How long emptying the log may wait for users of the log.
 const EMPTYING: Duration = Duration::from_secs(1);
 
 /// A store in a file.
 pub(super) struct Sqlite {
-    /// An absolute path: no change of directory alters it, and SQLite gives it no special meaning.
+    /// An absolute path, which does not depend on the working directory and has no special meaning
+    /// to SQLite.
     path: PathBuf,
     guard: Guard,
     synchronous: Synchronous,
@@ -51,22 +52,22 @@ pub(super) struct Sqlite {
     readers: Pool<Opened>,
 }
 
-/// A connection after its first read, and what was known when it was opened.
+/// A connection after its first read.
 struct Opened {
     connection: Connection,
     log: LogIdentity,
-    /// The number of looks through the file at that time.
+    /// The number of looks through the file when the connection was opened.
     looks: u64,
 }
 
-/// The access of a call to the file.
+/// How a call accesses the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
     Read,
     Write,
 }
 
-/// A call on its way: between attempts it has its connection.
+/// A call under way. It keeps its connection between attempts.
 struct Job<W> {
     sqlite: Arc<Sqlite>,
     access: Access,
@@ -76,7 +77,7 @@ struct Job<W> {
     log: u64,
 }
 
-/// The reason why an attempt failed.
+/// Why an attempt failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -96,8 +97,8 @@ impl Sqlite {
     /// Counts a visitor and reads the newest remarks, in one transaction.
     pub(super) async fn visit(self: &Arc<Self>, newest: usize) -> Result<Visit, String> {
         self.call(Access::Write, move |connection| {
-            // Deferred, a transaction that reads first cannot become a writer once another has
-            // written.
+            // The transaction is not deferred. A deferred one that reads first cannot write after
+            // another process has written.
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let visitors: i64 = transaction
@@ -152,7 +153,7 @@ impl Sqlite {
         .await
     }
 
-    /// Does `work`, which is one transaction or less, without holding up other tasks. The call
+    /// Does `work`, which is at most one transaction, without holding up other tasks. The call
     /// tries again while another process has the lock, until the limit has passed.
     async fn call<T: Send + 'static>(
         self: &Arc<Self>,
@@ -227,7 +228,7 @@ impl Sqlite {
 
 impl<T, W: FnMut(&mut Connection) -> rusqlite::Result<T>> Job<W> {
     /// Does the work once. While the file is unfit or busy, the connection stays. After any other
-    /// error it is dropped; a new connection is as good as the file is.
+    /// error the connection is dropped, and the next call opens a new one.
     fn attempt(&mut self) -> Result<T, Failure> {
         let guard = &self.sqlite.guard;
         let before = guard.see()?;
@@ -261,20 +262,20 @@ impl<T, W: FnMut(&mut Connection) -> rusqlite::Result<T>> Job<W> {
 
 impl Opened {
     /// Closes the connection to a file that may not be whole. The last connection of a healthy file
-    /// moves what is in the log into the file, and deletes the log.
+    /// moves the log's content into the file, and deletes the log.
     fn abandon(self) {
-        // If it cannot be set, the log is moved, as always.
+        // If this fails, the close moves the log's content into the file, as usual.
         let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
     }
 }
 
 impl<W: Send + 'static> Job<W> {
-    /// Empties the log, which has grown long.
+    /// Empties a long log.
     ///
-    /// SQLite moves the log's pages into the file every thousand pages, and starts the log anew
-    /// when it finds that all have been moved. Under writers that never rest it never finds that,
-    /// and the log grows for as long as they go on. So now and then the writers have to wait. If
-    /// the log cannot be emptied, another process is at it, or the next writer will be.
+    /// SQLite moves the log's pages into the file every thousand pages. It starts the log anew when
+    /// all pages have been moved. If writers never pause, that never happens, and the log keeps
+    /// growing. So the writers sometimes have to wait. If the log cannot be emptied, another
+    /// process is emptying it, or the next writer will.
     async fn empty_log(mut self) -> Self {
         let start = Instant::now();
         loop {
@@ -287,12 +288,12 @@ impl<W: Send + 'static> Job<W> {
         }
     }
 
-    /// True when there is nothing more to do.
+    /// True if no further attempt is needed.
     fn try_to_empty_log(&mut self) -> bool {
         let Some(opened) = self.opened.take() else { return true };
         let guard = &self.sqlite.guard;
         let Ok(before) = guard.see() else { return true };
-        // Whether it could be done is in a row of its own.
+        // SQLite reports success in a row.
         let busy: rusqlite::Result<i64> =
             opened.connection.query_one("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0));
         let _ = guard.kept(&before, opened.log);
@@ -303,7 +304,7 @@ impl<W: Send + 'static> Job<W> {
 
 impl Failure {
     fn is_busy(&self) -> bool {
-        // All variants of busy, also while the log is being recovered after a crash.
+        // Includes all variants of busy, also while SQLite recovers the log after a crash.
         matches!(self, Self::Sqlite(error) if is_busy(error))
     }
 
@@ -322,15 +323,15 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 /// The pause before the next attempt to take the lock, after a wait of the given length.
 ///
 /// A writer that has waited long asks more often than a newcomer, except for the newcomer's quick
-/// second attempt. SQLite's own handler does the opposite, so newcomers overtake. With it, some of
-/// a hundred processes were still waiting after five seconds.
+/// second attempt. SQLite's own handler does the opposite, so newcomers overtake old waiters. With
+/// SQLite's handler, some of a hundred processes still waited after five seconds.
 fn pause(waited: Duration) -> Duration {
     let most = match waited.as_millis() {
         0..2 => Duration::from_micros(300),
         2..200 => Duration::from_millis(20),
         _ => Duration::from_millis(1),
     };
-    // The clock's last digits are as good as random, and keep processes out of step.
+    // The clock's last digits serve as random numbers, which keep processes out of step.
     let chance = waited.subsec_nanos() % 1024;
     most * chance / 1024
 }
@@ -357,14 +358,14 @@ mod tests {
             sqlite.visit(0).await.unwrap();
             let checkout = sqlite.writer.check_out(LIMIT).await.unwrap();
             let opened = checkout.take().unwrap();
-            // SQLite has the same error for a file that it may not let grow. The least limit that
+            // SQLite returns the same error for a file that must not grow. The least limit that
             // SQLite accepts is the file's present size.
             opened.connection.pragma_update(None, "max_page_count", 1).unwrap();
             checkout.put(opened);
             sqlite.add_entry("ann", "1").await.unwrap();
             let error = sqlite.add_remark(&remark).await.unwrap_err();
             assert!(error.contains("full"), "{error}");
-            // The failure took the connection, and with it the limit.
+            // The failure dropped the connection, and with it the limit.
             sqlite.add_remark(&remark).await.unwrap();
             assert_eq!(sqlite.visit(5).await.unwrap().remarks, [remark]);
             assert_eq!(sqlite.find_entry("ann").await.unwrap().as_deref(), Some("1"));

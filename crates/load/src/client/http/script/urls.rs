@@ -188,7 +188,7 @@ fn word(line: &str) -> (&str, &str) {
 /// The authority of a URL, if it has one, and its path.
 fn place(url: &str) -> Result<(Option<String>, String), String> {
     if url.starts_with("https://") {
-        return Err("TLS is not spoken here: load the server's http:// address".to_owned());
+        return Err("of https://, write the path alone: the target names the server".to_owned());
     }
     let (authority, path) = match url.strip_prefix("http://") {
         Some(rest) => authority_and_path(rest),
@@ -283,7 +283,7 @@ mod tests {
             ("7", "a URL begins with / or http://"),
             ("GET ftp://h/", "a URL begins with / or http://"),
             ("CONNECT /", "is no request"),
-            ("/\nhttps://h/", "line 2: TLS is not spoken here"),
+            ("/\nhttps://h/", "line 2: of https://, write the path alone"),
             ("http://me:secret@h/", "--user NAME:PASSWORD"),
             ("/\nA", "line 2: \"A\" is no header"),
             ("/\nContent-Length: 4", "line 2: Content-Length follows from the body"),

@@ -1,0 +1,326 @@
+//! `duality serve --tls-cert`: every architecture serves the same bytes by TLS, and clients that
+//! break the protocol harm nothing. The client is rustls over the streams of `std`.
+
+mod tls_client;
+
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Instant;
+
+use rustls::SupportedProtocolVersion;
+use rustls::version::{TLS12, TLS13};
+use tempfile::TempDir;
+use tls_client::{LIMIT, Tls, connect, connect_tls, make_certificate};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_duality");
+
+/// Every architecture that runs straight-line code without a library of the system.
+const ARCHITECTURES: [&str; 14] = [
+    "iterative",
+    "fork",
+    "prefork",
+    "threads",
+    "pool",
+    "uthreads",
+    "select",
+    "poll",
+    "epoll",
+    "uring",
+    "workpool-fifo",
+    "workpool-priority",
+    "workpool-serial",
+    "staged",
+];
+
+/// Each world, and the ring.
+const WORLDS: [&str; 4] = ["threads", "uthreads", "epoll", "uring"];
+
+/// A directory with a certificate of its own authority, its key, and files to serve.
+fn files() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    make_certificate(directory.path());
+    let big: Vec<u8> = (0..300_000_u32).map(|number| (number / 7) as u8).collect();
+    fs::create_dir(directory.path().join("root")).unwrap();
+    fs::write(directory.path().join("root/big"), big).unwrap();
+    fs::write(directory.path().join("root/small"), "a few bytes").unwrap();
+    directory
+}
+
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// `None`, and a line, where this machine cannot run the architecture.
+    fn start(directory: &Path, service: &str, architecture: &str) -> Option<Self> {
+        let mut child = Command::new(PROGRAM)
+            .args(["serve", service, "--listen", "127.0.0.1:0", "--architecture", architecture])
+            .args(["--tls-cert", "cert.pem", "--tls-key", "key.pem"])
+            .args((service == "http").then_some(["--root", "root"]).into_iter().flatten())
+            .current_dir(directory)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let Some(address) = line.trim_end().strip_prefix("listening on ") else {
+            let said = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+            assert!(said.contains("io_uring"), "{architecture}: {said}");
+            let _ = writeln!(std::io::stderr(), "skipped: {}", said.trim_end());
+            child.wait().unwrap();
+            return None;
+        };
+        Some(Self { address: address.parse().unwrap(), child })
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, signal).unwrap();
+    }
+
+    fn connect(&self) -> TcpStream {
+        connect(self.address)
+    }
+
+    fn connect_tls(&self, directory: &Path, version: &'static SupportedProtocolVersion) -> Tls {
+        connect_tls(self.address, directory, version)
+    }
+
+    /// The server drains, and has said nothing.
+    fn end(self, told: &str) {
+        self.end_after(told, "");
+    }
+
+    /// The server drains, and has said `complaints`.
+    fn end_after(mut self, told: &str, complaints: &str) {
+        self.signal(rustix::process::Signal::TERM);
+        let said = std::io::read_to_string(self.child.stderr.take().unwrap()).unwrap();
+        assert_eq!((self.child.wait().unwrap().code(), &*said), (Some(0), complaints), "{told}");
+    }
+}
+
+fn ask(tls: &mut Tls, path: &str, fields: &str) -> std::io::Result<()> {
+    write!(tls, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")
+}
+
+/// The body of the next reply; `None` where the connection ends in order before it.
+fn body(tls: &mut Tls, told: &str) -> Option<Vec<u8>> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        // An end without a close_notify is an error.
+        match tls.read(&mut byte).unwrap_or_else(|error| panic!("{told}: {error}")) {
+            0 if head.is_empty() => return None,
+            count => assert_eq!(count, 1, "{told}: cut in a head"),
+        }
+        head.extend(byte);
+    }
+    let head = String::from_utf8(head).unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 "), "{told}: {head}");
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    tls.read_exact(&mut body).unwrap_or_else(|error| panic!("{told}: {error}"));
+    Some(body)
+}
+
+#[test]
+fn a_load_checks_the_certificate_and_every_reply() {
+    let directory = files();
+    let load = |server: &Server, flags: &[&str]| {
+        Command::new(PROGRAM)
+            .args(["load", &format!("https://localhost:{}/big", server.address.port())])
+            .args(["-c", "4", "-n", "200", "--timeout", "60s"])
+            .args(flags)
+            .current_dir(directory.path())
+            .output()
+            .unwrap()
+    };
+    for architecture in WORLDS {
+        let Some(server) = Server::start(directory.path(), "http", architecture) else { continue };
+        for flags in [&["--ca", "cert.pem"][..], &["--insecure", "--close"]] {
+            let output = load(&server, flags);
+            let said = String::from_utf8_lossy(&output.stdout);
+            // On a busy machine, the figures may be invalid.
+            let right = said.contains("200 correct, none failed");
+            assert!(right, "{architecture}, {flags:?}: {output:?}");
+        }
+        // The system trusts no authority that this test made.
+        let output = load(&server, &[]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let missing = load(&server, &["--ca", "missing.pem"]);
+        let said = String::from_utf8_lossy(&missing.stderr);
+        assert!(said.contains("missing.pem") && said.lines().count() == 1, "{said}");
+        server.end(architecture);
+    }
+}
+
+#[test]
+fn every_architecture_serves_the_same_bytes() {
+    let directory = files();
+    let read = |name: &str| fs::read(directory.path().join("root").join(name)).unwrap();
+    let (big, small) = (read("big"), read("small"));
+    for architecture in ARCHITECTURES {
+        let Some(server) = Server::start(directory.path(), "http", architecture) else { continue };
+        for version in [&TLS12, &TLS13] {
+            let told = format!("{architecture}, {:?}", version.version);
+            let mut tls = server.connect_tls(directory.path(), version);
+            for _ in 0..3 {
+                ask(&mut tls, "/small", "").unwrap();
+                assert!(body(&mut tls, &told).as_ref() == Some(&small), "{told}: small");
+                ask(&mut tls, "/big", "").unwrap();
+                assert!(body(&mut tls, &told).as_ref() == Some(&big), "{told}: big");
+            }
+            assert_eq!(tls.conn.alpn_protocol(), Some(&b"http/1.1"[..]), "{told}");
+            ask(&mut tls, "/small", "Connection: close\r\n").unwrap();
+            assert!(body(&mut tls, &told).as_ref() == Some(&small), "{told}: last");
+            assert_eq!(body(&mut tls, &told), None, "{told}");
+        }
+        server.end(architecture);
+    }
+}
+
+#[test]
+fn a_drain_loses_no_reply() {
+    let directory = files();
+    let big = fs::read(directory.path().join("root/big")).unwrap();
+    for architecture in ARCHITECTURES {
+        let Some(server) = Server::start(directory.path(), "http", architecture) else { continue };
+        let mut tls = server.connect_tls(directory.path(), &TLS13);
+        ask(&mut tls, "/big", "").unwrap();
+        assert!(body(&mut tls, architecture).as_ref() == Some(&big), "{architecture}");
+        let (begun, until) = std::sync::mpsc::channel();
+        let big = &big;
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                for number in 0.. {
+                    // A request may meet a server that has ended.
+                    if ask(&mut tls, "/big", "").is_err() {
+                        break;
+                    }
+                    match body(&mut tls, architecture) {
+                        Some(body) => assert!(body == *big, "{architecture}: {number}"),
+                        None => break,
+                    }
+                    if number == 3 {
+                        begun.send(()).unwrap();
+                    }
+                }
+            });
+            until.recv().unwrap();
+            server.end(architecture);
+        });
+    }
+}
+
+#[test]
+fn clients_that_break_the_protocol_harm_nothing() {
+    let directory = files();
+    for architecture in WORLDS {
+        let Some(server) = Server::start(directory.path(), "http", architecture) else { continue };
+        let hello: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+        for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 9000], hello, b""] {
+            let mut stream = server.connect();
+            // The server may have left.
+            let _ = stream.write_all(bytes);
+            let _ = stream.shutdown(Shutdown::Write);
+            let mut said = Vec::new();
+            match stream.read_to_end(&mut said) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+                Err(error) => panic!("{architecture}: {error}"),
+            }
+            assert!(said.len() < 100, "{architecture}: {said:?}");
+        }
+        // A connection that is cut in a request, and one with a broken record.
+        let mut tls = server.connect_tls(directory.path(), &TLS13);
+        tls.write_all(b"GET /small HT").unwrap();
+        drop(tls.sock);
+        let mut tls = server.connect_tls(directory.path(), &TLS13);
+        ask(&mut tls, "/small", "").unwrap();
+        body(&mut tls, architecture).unwrap();
+        tls.sock.write_all(b"\x17\x03\x03\x00\x20broken broken broken broken brok").unwrap();
+        assert!(tls.read(&mut [0]).is_err(), "{architecture}: an alert");
+        let mut tls = server.connect_tls(directory.path(), &TLS13);
+        ask(&mut tls, "/small", "Connection: close\r\n").unwrap();
+        assert_eq!(body(&mut tls, architecture).unwrap(), b"a few bytes");
+        server.end(architecture);
+    }
+}
+
+#[test]
+fn other_services_have_tls_too() {
+    let directory = files();
+    for architecture in WORLDS {
+        let Some(server) = Server::start(directory.path(), "echo", architecture) else { continue };
+        let mut tls = server.connect_tls(directory.path(), &TLS13);
+        let sent = vec![b'x'; 100_000];
+        let mut back = vec![0; sent.len()];
+        tls.write_all(&sent).unwrap();
+        tls.read_exact(&mut back).unwrap();
+        assert!(back == sent, "{architecture}");
+        tls.conn.send_close_notify();
+        tls.flush().unwrap();
+        assert_eq!(tls.read(&mut [0]).unwrap(), 0, "{architecture}: a close_notify");
+        server.end(architecture);
+    }
+}
+
+#[test]
+fn a_reload_reads_the_certificate_again() {
+    let directory = files();
+    for architecture in ["epoll", "prefork"] {
+        let server = Server::start(directory.path(), "http", architecture).unwrap();
+        let mut old = server.connect_tls(directory.path(), &TLS13);
+        ask(&mut old, "/small", "").unwrap();
+        body(&mut old, architecture).unwrap();
+        make_certificate(directory.path());
+        server.signal(rustix::process::Signal::HUP);
+        let end = Instant::now() + LIMIT;
+        // The client trusts the new certificate alone.
+        loop {
+            let mut new = server.connect_tls(directory.path(), &TLS13);
+            if ask(&mut new, "/small", "Connection: close\r\n").is_ok() {
+                assert_eq!(body(&mut new, architecture).unwrap(), b"a few bytes");
+                break;
+            }
+            assert!(Instant::now() < end, "{architecture}: the old certificate stays");
+        }
+        ask(&mut old, "/small", "").unwrap();
+        body(&mut old, architecture).unwrap();
+        let reloads = "duality: SIGHUP: opening logs and reading --root again; \
+                       for other settings, start the server again\n";
+        server.end_after(architecture, reloads);
+    }
+}
+
+#[test]
+fn wrong_files_are_refused_in_one_line() {
+    let (directory, other) = (files(), files());
+    fs::write(directory.path().join("empty"), "").unwrap();
+    let other_key = other.path().join("key.pem").to_str().unwrap().to_owned();
+    for (service, certificate, key, told) in [
+        ("http", "no.pem", "key.pem", "no.pem: No such file"),
+        ("http", "cert.pem", "no.pem", "no.pem: No such file"),
+        ("http", "empty", "key.pem", "empty: there is no certificate"),
+        ("http", "cert.pem", "empty", "empty: there is no private key"),
+        ("http", "cert.pem", "cert.pem", "cert.pem: there is no private key"),
+        ("http", "cert.pem", &*other_key, "is not the key of the certificate"),
+        ("chat", "cert.pem", "key.pem", "chat reads and writes at once"),
+    ] {
+        let output = Command::new(PROGRAM)
+            .args(["serve", service, "--listen", "127.0.0.1:0"])
+            .args(["--tls-cert", certificate, "--tls-key", key])
+            .current_dir(directory.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        assert!(said.contains(told), "{said}");
+    }
+}

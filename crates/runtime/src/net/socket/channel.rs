@@ -1,0 +1,135 @@
+//! What may stand between a service and its socket: TLS, or a client that no network carries.
+//!
+//! ```text
+//!   service ── attempt ──▶ Access ── with a channel ──▶ Channel ── Access without it ──▶ socket
+//!                             └───── without one ──────────────────────────────────────▶ socket
+//! ```
+//!
+//! A channel holds no wait of its own. An attempt that needs the network waits for it as every
+//! other attempt does, in every world.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::task::{Context, Poll};
+
+use duality_poller::Direction;
+use rustix::io::Errno;
+
+use super::{Access, Done, Moved, Socket, TimeLimit};
+use crate::event_loop::current;
+use crate::net::injection::Injected;
+
+/// Turns the bytes of a service into those of the network, and back. Each function is one attempt.
+/// It returns `WouldBlock` where the attempt on the network does, and is then called again.
+pub(in crate::net) trait Channel: Send + Sync {
+    /// Whether there is no network beneath.
+    fn is_injected(&self) -> bool {
+        false
+    }
+
+    /// Whether the next [`receive`](Channel::receive) has its result without the network.
+    fn has_input(&self) -> bool {
+        false
+    }
+
+    /// A write begins. An earlier one may have been dropped between two attempts.
+    fn begin_write(&self) {}
+
+    /// Receives bytes; [`unfinished`] where bytes have come, but none for the service.
+    fn receive(
+        &self,
+        network: &Access<'_>,
+        buffer: &mut [MaybeUninit<u8>],
+    ) -> io::Result<Moved<usize>>;
+
+    /// Sends some of the bytes of `buffers`.
+    fn send(&self, network: &Access<'_>, buffers: &[IoSlice<'_>]) -> io::Result<Moved<usize>>;
+
+    /// Sends some of `bytes`, and the end if that is all of them.
+    fn send_last(&self, network: &Access<'_>, bytes: &[u8]) -> io::Result<Moved<usize>>;
+
+    /// Ends our side.
+    fn end(&self, network: &Access<'_>) -> io::Result<Moved<()>> {
+        network.end()
+    }
+
+    /// Tells the peer of the end without waiting, if it has not been told.
+    fn close(&self, socket: BorrowedFd<'_>) {
+        let _ = socket;
+    }
+}
+
+impl Channel for Injected {
+    fn is_injected(&self) -> bool {
+        true
+    }
+
+    fn receive(
+        &self,
+        _network: &Access<'_>,
+        buffer: &mut [MaybeUninit<u8>],
+    ) -> io::Result<Moved<usize>> {
+        Ok(Moved::all(self.take_input(buffer)))
+    }
+
+    fn send(&self, _network: &Access<'_>, buffers: &[IoSlice<'_>]) -> io::Result<Moved<usize>> {
+        Ok(Moved::all(self.take(buffers.iter().map(|buffer| buffer.len()).sum())))
+    }
+
+    fn send_last(&self, _network: &Access<'_>, bytes: &[u8]) -> io::Result<Moved<usize>> {
+        Ok(Moved::all(self.take(bytes.len())))
+    }
+}
+
+/// The outcome of an attempt that has received, but nothing for the service yet. The wait for the
+/// rest is a wait as every other.
+#[cfg_attr(not(feature = "rustls"), expect(dead_code, reason = "only TLS has records"))]
+pub(in crate::net) fn unfinished() -> io::Error {
+    Errno::RESTART.into()
+}
+
+impl Socket {
+    /// Performs one operation, as [`Socket::poll`] does.
+    pub(super) fn poll_channel<T>(
+        &mut self,
+        context: &Context<'_>,
+        direction: Direction,
+        time_limit: &mut TimeLimit,
+        mut attempt: impl FnMut(Access<'_>) -> io::Result<Moved<T>>,
+    ) -> Poll<io::Result<Done<T>>> {
+        loop {
+            let has_input = self.channel.as_ref().is_some_and(|channel| channel.has_input());
+            if has_input && direction == Direction::Read {
+                let received = attempt(self.access(None, direction));
+                return Poll::Ready(received.map(|moved| Done::Moved(moved.value)));
+            }
+            match self.poll_network(context, direction, time_limit, &mut attempt) {
+                Poll::Ready(Err(error)) if Errno::from_io_error(&error) == Some(Errno::RESTART) => {
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Whether there is no network beneath.
+    pub(in crate::net) fn is_injected(&self) -> bool {
+        self.channel.as_ref().is_some_and(|channel| channel.is_injected())
+    }
+
+    /// Lets the channel tell its peer of the end, unless a ring has still to send.
+    pub(super) fn close_channel(&mut self) {
+        let Some(channel) = self.channel.take() else { return };
+        let ring_sends = current::with_loop(|core| {
+            let ours = core.filter(|core| core.has_ring());
+            ours.zip(self.watched).is_some_and(|(core, (watcher, token))| {
+                core.id() != watcher || core.with_ring(|ring| ring.all_sent(token)).is_err()
+            })
+        });
+        if let Some(descriptor) = &self.descriptor
+            && !ring_sends
+        {
+            channel.close(descriptor.as_fd());
+        }
+    }
+}

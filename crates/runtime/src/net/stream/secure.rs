@@ -1,0 +1,75 @@
+//! The handshake of TLS (RFC 8446, RFC 5246), as straight-line code in every world.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use duality_poller::Direction;
+
+use super::TcpStream;
+use crate::net::socket::Moved;
+use crate::net::tls::{Acceptor, Connector, Session};
+
+/// The longest record (RFC 8446, section 5.2), and so enough for most flights.
+const FLIGHT: usize = 16 << 10;
+
+impl TcpStream {
+    /// Makes the server's side of a TLS handshake. Reads and writes are encrypted afterwards. The
+    /// stream's time-outs are as before.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` after `limit`. `ConnectionAborted` where the client leaves, or does not speak TLS
+    /// as the acceptor does; the client is told.
+    pub async fn accept_tls(self, acceptor: &Acceptor, limit: Duration) -> io::Result<Self> {
+        let session = acceptor.session()?;
+        self.shake_hands(session, limit).await
+    }
+
+    /// Makes the client's side of a TLS handshake, as [`accept_tls`](TcpStream::accept_tls) makes
+    /// the server's.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`accept_tls`](TcpStream::accept_tls), among them a certificate that is not
+    /// trusted.
+    pub async fn connect_tls(self, connector: &Connector, limit: Duration) -> io::Result<Self> {
+        let session = connector.session()?;
+        self.shake_hands(session, limit).await
+    }
+
+    async fn shake_hands(mut self, session: Session, limit: Duration) -> io::Result<Self> {
+        let before = (self.read_timeout, self.write_timeout);
+        let deadline = Instant::now() + limit;
+        let mut buffer = vec![0; FLIGHT];
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let output = session.take_output()?;
+            self.set_write_timeout(Some(left))?;
+            self.write_all(&output).await?;
+            if !session.is_handshaking() {
+                break;
+            }
+            self.set_read_timeout(Some(left))?;
+            // What follows the handshake may have come with it, so that no read is the last.
+            let read = self.operate(Direction::Read, |socket| {
+                Ok(Moved::all(socket.receive(&mut buffer)?.value))
+            });
+            let count = read.await?;
+            if count == 0 {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            if let Err(error) = session.take_input(&buffer[..count]) {
+                // The alert that says why.
+                let _ = self.write_all(&session.take_output()?).await;
+                return Err(error);
+            }
+        }
+        self.set_read_timeout(before.0)?;
+        self.set_write_timeout(before.1)?;
+        self.socket.channel = Some(Box::new(session));
+        Ok(self)
+    }
+}

@@ -1,0 +1,25 @@
+//! TLS beneath a [`TcpStream`](super::TcpStream), by rustls. Feature `rustls`.
+//!
+//! ```text
+//!   TcpStream::accept_tls, connect_tls     the handshake, straight-line: write, read, write …
+//!        │
+//!        ▼
+//!   Session: a channel of the socket       read, write, fill, shutdown: as before
+//! ```
+//!
+//! rustls makes no system call. So each read and write of a session waits in the way of its world.
+//! A service is the same code with TLS and without.
+//!
+//! A read reaches the network only when no decrypted byte is left. A write returns once its records
+//! are with the kernel. A write that is dropped earlier may have been sent.
+
+mod acceptor;
+mod connector;
+mod session;
+
+pub use acceptor::{Acceptor, HANDSHAKE_TIME};
+pub use connector::{Connector, Trust};
+pub(super) use session::Session;
+
+/// The protocol that both sides offer (RFC 7301).
+const HTTP: &[u8] = b"http/1.1";
