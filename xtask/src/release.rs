@@ -103,9 +103,11 @@ impl Build {
         copy_into(&folder, &package)?;
         let name = format!("duality-{version}-x86_64-linux");
         archive(&checkout.join("target/package"), &folder, &name, &time)?;
-        let bill = ["--format", "json", "--spec-version", "1.5", "--quiet"];
-        let bill = [&["cyclonedx"][..], &bill, &["--override-filename", "bill"]].concat();
-        passed(execute(cargo().args(bill)), "cargo cyclonedx")?;
+        let mut bill = cargo();
+        bill.args(["cyclonedx", "--manifest-path", "crates/duality/Cargo.toml"]);
+        bill.args(["--features", "rustls", "--format", "json", "--spec-version", "1.5"]);
+        bill.args(["--quiet", "--override-filename", "bill"]);
+        passed(execute(&mut bill), "cargo cyclonedx")?;
         write_bill(checkout, &folder.join(format!("duality-{version}.cdx.json")))?;
         sum(&folder)?;
         Ok(Self { version, folder })
