@@ -28,8 +28,10 @@ public:
   // Whether threads of the program run on the engine: they can be converted, or wait on stacks.
   // A program without such threads stays as it is.
   bool needsEngine() const { return !starts.empty() || has_stacks; }
-  // Converts what tasks may run.
-  void run();
+  // Converts what tasks may run. Originals stay as they are.
+  void makeCoroutines();
+  // Has the originals start tasks, and know of them.
+  void rewriteOriginals();
 
   // The coroutine of a function that may block and has no obstacle.
   llvm::Function *coroutineOf(llvm::Function &function);

@@ -7,6 +7,7 @@
 #include "analysis.h"
 #include "converter.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <string>
@@ -20,6 +21,32 @@ struct Hazard {
   std::string what;
 };
 
+// Hazards of which the first of each kind is told, with the number of the others.
+class Kinds {
+public:
+  void add(llvm::StringRef kind, Hazard hazard) {
+    auto [known, is_new] = found.insert({kind, {std::move(hazard)}});
+    if (!is_new) known->second.others++;
+  }
+  std::vector<Hazard> hazards() const {
+    std::vector<Hazard> told;
+    for (auto &[kind, all] : found) {
+      told.push_back(all.first);
+      if (all.others)
+        told.back().what += "; so in " + std::to_string(all.others) +
+                            (all.others == 1 ? " more place" : " more places");
+    }
+    return told;
+  }
+
+private:
+  struct Found {
+    Hazard first;
+    unsigned others = 0;
+  };
+  llvm::MapVector<llvm::StringRef, Found> found;
+};
+
 // Locks that are held while something else is waited for, and values that are read before a wait
 // and written after it.
 std::vector<Hazard> findHazards(llvm::Module &module, const Analysis &analysis);
@@ -28,6 +55,10 @@ std::vector<Hazard> findHazards(llvm::Module &module, const Analysis &analysis);
 std::string stateOfTheThread(const llvm::CallBase &call, llvm::StringRef &kind);
 // Such calls in converted functions: the first of each kind. Always told.
 std::vector<Hazard> findSharedState(const Converter &converter);
+
+// Functions of converted threads that wait on side stacks for a reason which the program can avoid,
+// and handlers that would keep the end of a thread. Always told.
+std::vector<Hazard> findExceptional(const Converter &converter, const Analysis &analysis);
 
 // Calls that may keep the loop waiting, because the pass cannot see what they do. Always told.
 std::vector<Hazard> findBlindSpots(llvm::Module &module);
