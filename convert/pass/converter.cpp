@@ -60,12 +60,15 @@ Converter::Converter(Module &module, Analysis &analysis)
   findStarts();
 }
 
-void Converter::run() {
+void Converter::makeCoroutines() {
   for (Function *start : starts) coroutineOf(*start);
   while (!pending.empty()) {
     Function *original = pending.pop_back_val();
     Coroutine(*this, analysis, runtime, *original, *made[original]).build();
   }
+}
+
+void Converter::rewriteOriginals() {
   makeTable();
   rewriteSpawns();
   renameFunctions();

@@ -29,8 +29,10 @@ public:
   // Whether threads of the program run on the engine: such threads can be converted, or wait on
   // stacks. A program without such threads stays as it is.
   bool needsEngine() const { return !starts.empty() || has_stacks; }
-  // Converts the functions that tasks may run.
-  void run();
+  // Converts the functions that tasks may run. Originals stay as they are.
+  void makeCoroutines();
+  // Makes the originals start tasks, and know of them.
+  void rewriteOriginals();
 
   // The coroutine of a function that may block and has no obstacle.
   llvm::Function *coroutineOf(llvm::Function &function);

@@ -170,7 +170,11 @@ void Coroutine::hold(CallInst &call, StructType *pack) {
   Value *kind = builder.CreateLoad(runtime.size(), held);
   builder.CreateCondBr(builder.CreateIsNull(kind), pass, keep);
   builder.SetInsertPoint(pass);
-  builder.CreateResume(pad);
+  // Not `resume`, which LLVM takes for unreachable behind a landing pad that catches all.
+  FunctionCallee go_on =
+      runtime.function("_Unwind_Resume", runtime.nothing(), {runtime.pointer()});
+  builder.CreateCall(go_on, {held})->setDoesNotReturn();
+  builder.CreateUnreachable();
   builder.SetInsertPoint(keep);
   builder.CreateStore(
       held, builder.CreateStructGEP(pack, thunk->getArg(0), pack->getNumElements() - 1));

@@ -4,7 +4,6 @@
 #include "converter.h"
 #include "report.h"
 
-#include "llvm/ADT/MapVector.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Instructions.h"
@@ -97,29 +96,16 @@ std::string stateOfTheThread(const CallBase &call, StringRef &kind) {
 }
 
 std::vector<Hazard> findSharedState(const Converter &converter) {
-  struct Found {
-    Hazard first;
-    unsigned others = 0;
-  };
-  MapVector<StringRef, Found> kinds;
+  Kinds kinds;
   for (auto &[original, coroutine] : converter.coroutines()) {
     for (Instruction &instruction : instructions(*original)) {
       auto *call = dyn_cast<CallBase>(&instruction);
       StringRef kind;
       std::string what = call ? stateOfTheThread(*call, kind) : "";
-      if (what.empty()) continue;
-      auto [known, is_new] = kinds.insert({kind, {{place(*call), what}}});
-      if (!is_new) known->second.others++;
+      if (!what.empty()) kinds.add(kind, {place(*call), what});
     }
   }
-  std::vector<Hazard> hazards;
-  for (auto &[kind, found] : kinds) {
-    if (found.others)
-      found.first.what += "; so in " + std::to_string(found.others) +
-                          (found.others == 1 ? " more place" : " more places");
-    hazards.push_back(found.first);
-  }
-  return hazards;
+  return kinds.hazards();
 }
 
 bool readsThreadTimes(Module &module) {

@@ -76,9 +76,12 @@ struct ConvertPass : PassInfoMixin<ConvertPass> {
           module.getContext());
     for (const duality::Hazard &hazard : duality::findBlindSpots(module))
       warn(hazard.where, hazard.what);
-    converter.run();
+    converter.makeCoroutines();
     for (const duality::Hazard &hazard : duality::findSharedState(converter))
       warn(hazard.where, hazard.what);
+    for (const duality::Hazard &hazard : duality::findExceptional(converter, analysis))
+      warn(hazard.where, hazard.what);
+    converter.rewriteOriginals();
     // With a report, the driver prints this line, and more.
     if (const char *program = std::getenv(PROGRAM); program && !std::getenv(REPORT)) {
       auto [blocking, converted] = duality::counts(analysis, converter);

@@ -7,6 +7,7 @@
 #include "analysis.h"
 #include "converter.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <string>
@@ -20,6 +21,32 @@ struct Hazard {
   std::string what;
 };
 
+// Hazards. The driver prints the first of each kind, with the number of the others.
+class Kinds {
+public:
+  void add(llvm::StringRef kind, Hazard hazard) {
+    auto [known, is_new] = found.insert({kind, {std::move(hazard)}});
+    if (!is_new) known->second.others++;
+  }
+  std::vector<Hazard> hazards() const {
+    std::vector<Hazard> told;
+    for (auto &[kind, all] : found) {
+      told.push_back(all.first);
+      if (all.others)
+        told.back().what += "; so in " + std::to_string(all.others) +
+                            (all.others == 1 ? " more place" : " more places");
+    }
+    return told;
+  }
+
+private:
+  struct Found {
+    Hazard first;
+    unsigned others = 0;
+  };
+  llvm::MapVector<llvm::StringRef, Found> found;
+};
+
 // Finds locks that are held during a wait, and values that are read before a wait and written after
 // it.
 std::vector<Hazard> findHazards(llvm::Module &module, const Analysis &analysis);
@@ -30,6 +57,10 @@ std::string stateOfTheThread(const llvm::CallBase &call, llvm::StringRef &kind);
 // Finds calls with state of the thread in converted functions: the first of each kind. The driver
 // always prints these calls.
 std::vector<Hazard> findSharedState(const Converter &converter);
+
+// Finds functions of converted threads that wait on side stacks for an avoidable reason, and
+// handlers that would keep the end of a thread. The driver always prints them.
+std::vector<Hazard> findExceptional(const Converter &converter, const Analysis &analysis);
 
 // Finds calls that may hold up the loop, because the pass cannot see their code. The driver always
 // prints these calls.

@@ -22,6 +22,7 @@ struct exceptions *__cxa_get_globals(void) __attribute__((weak));
 void *__cxa_begin_catch(void *) __attribute__((weak));
 _Noreturn void _ZSt9terminatev(void) __attribute__((weak));
 _Unwind_Reason_Code _Unwind_RaiseException(struct _Unwind_Exception *) __attribute__((weak));
+_Unwind_Reason_Code _Unwind_ForcedUnwind(struct _Unwind_Exception *, _Unwind_Stop_Fn, void *) __attribute__((weak));
 
 static bool throws, unwinds;
 static _Thread_local struct exceptions *of_thread;
@@ -52,18 +53,28 @@ void exceptions_leave(struct task *task) {
     *now = (struct exceptions){0};
 }
 
-void rt_rethrow(void *exception) {
-    _Unwind_RaiseException(exception);
-    /* The exception has no handler. */
-    __cxa_begin_catch(exception);
-    _ZSt9terminatev();
-}
-
 /* ---- The end of a task in the middle ---- */
 
 /* "DUALEND" and a zero: no language has this class of exceptions. */
 enum { END_LOW = 0x454e4400, END_HIGH = 0x4455414c };
 static const _Unwind_Exception_Class END = (_Unwind_Exception_Class)END_HIGH << 32 | END_LOW;
+
+/* Asked for each frame: the unwinding goes on. */
+static _Unwind_Reason_Code goes_on(int version, _Unwind_Action actions, _Unwind_Exception_Class class,
+                                   struct _Unwind_Exception *exception, struct _Unwind_Context *context, void *argument) {
+    (void)version, (void)class, (void)exception, (void)context, (void)argument;
+    if (actions & _UA_END_OF_STACK) give_up("the end of a thread (pthread_exit, cancellation) has left its frames");
+    return _URC_NO_REASON;
+}
+
+void rt_rethrow(void *exception) {
+    /* As glibc does it: so the end is an abi::__forced_unwind, and no std::exception_ptr keeps it. */
+    if (((struct _Unwind_Exception *)exception)->exception_class == END) _Unwind_ForcedUnwind(exception, goes_on, NULL);
+    else _Unwind_RaiseException(exception);
+    /* There is no handler. */
+    __cxa_begin_catch(exception);
+    _ZSt9terminatev();
+}
 
 static void kept(_Unwind_Reason_Code reason, struct _Unwind_Exception *exception) {
     (void)reason, (void)exception;

@@ -37,7 +37,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
     };
     driver.write_sources(&source(workspace).join("tests"))?;
     driver.write_sources_of_libraries()?;
-    let steps: [(&str, Test); 13] = [
+    let steps: [(&str, Test); 14] = [
         ("the same link", Driver::again),
         ("an archive", Driver::archive),
         ("a language", Driver::language),
@@ -45,6 +45,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
         ("waits of C++", Driver::waits),
         ("a library that joins", Driver::joined),
         ("hazards", Driver::hazards),
+        ("hazards of C++", Driver::hazards_of_cxx),
         ("probes", Driver::probes),
         ("a shared library", Driver::shared_library),
         ("a static program", Driver::static_program),
@@ -115,9 +116,11 @@ impl Driver {
              static void *computes(void *argument) { return argument; }\n\
              int main(void) { run(waits, NULL); run(computes, NULL); run(computes, NULL); return 0; }\n",
         )?;
-        fs::copy(tests.join("test.h"), self.work.join("test.h"))
-            .map(|_| ())
-            .map_err(|error| format!("test.h: {error}"))
+        for name in ["test.h", "coroutines.cc"] {
+            fs::copy(tests.join(name), self.work.join(name))
+                .map_err(|error| format!("{name}: {error}"))?;
+        }
+        Ok(())
     }
 
     /// Writes sources with threads in C++, and a library that gets threads of the program.
@@ -155,6 +158,24 @@ impl Driver {
              int count = kibibytes(); go = 1; go.notify_all(); sem_post(&opens);\n\
              for (auto &thread : threads) thread.join();\n\
              std::printf(\"%d\\n\", count < 300000 ? 42 : count); }\n",
+        )?;
+        // A handler that keeps the end of a thread, and two that do not.
+        write(
+            "keeps.cc",
+            "#include <cxxabi.h>\n#include <exception>\n#include <pthread.h>\n#include <unistd.h>\n\
+             extern \"C\" int cleans(); static volatile int count;\n\
+             static void *start(void *argument) {\n\
+             try { usleep(1); } catch (std::exception &) { count++; } catch (...) { count++; }\n\
+             try { usleep(2); } catch (abi::__forced_unwind &) { throw; } catch (...) { count++; }\n\
+             try { usleep(3); } catch (...) { count++; throw; }\n\
+             cleans(); usleep(4); return argument; }\n\
+             int main() { pthread_t thread; pthread_create(&thread, nullptr, start, nullptr);\n\
+             pthread_cancel(thread); return pthread_join(thread, nullptr); }\n",
+        )?;
+        write(
+            "cleans.c",
+            "#include <unistd.h>\nstatic void clean(int *value) { write(*value, 0, 0); }\n\
+             int cleans(void) { int value __attribute__((cleanup(clean))) = 1; return usleep(5); }\n",
         )?;
         // A library gets two threads of the program. The library joins the first thread, and
         // cancels and detaches the second.
@@ -311,6 +332,22 @@ impl Driver {
             return self.other_library();
         }
         Err(said)
+    }
+
+    /// Handlers that keep the end of a thread, coroutines that jump to each other, and clean-up of
+    /// another language.
+    fn hazards_of_cxx(&self) -> Result<(), String> {
+        let cxx = |line: &str| self.succeeds_with(&mut self.compiler("c++", line), line);
+        self.succeeds("-O1 -g -fexceptions -c cleans.c -o cleans.o")?;
+        let said = cxx("-O1 -g -w -pthread keeps.cc cleans.o -o keeps")?;
+        let keeps = "keeps.cc:7: a catch (...) would keep pthread_exit and a cancellation";
+        let one = |what: &str| said.matches(what).count() == 1 && !said.contains("more place");
+        if !one(keeps) || !one("cleans has clean-up for exceptions of another language than C++") {
+            return Err(said);
+        }
+        let said = cxx("-std=c++20 -O1 -w -pthread coroutines.cc -o coroutines")?;
+        let jumps = "deep(int, int&) (.resume) resumes another coroutine by a jump";
+        if said.contains(jumps) { Ok(()) } else { Err(said) }
     }
 
     /// A stand-in for libc++: the pass sees a name in a shared library.
