@@ -37,6 +37,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<(), String> {
     };
     driver.write_sources(&source(workspace).join("tests"))?;
     driver.write_sources_of_libraries()?;
+    driver.write_sources_of_ends()?;
     let steps: [(&str, Test); 14] = [
         ("the same link", Driver::again),
         ("an archive", Driver::archive),
@@ -159,24 +160,6 @@ impl Driver {
              for (auto &thread : threads) thread.join();\n\
              std::printf(\"%d\\n\", count < 300000 ? 42 : count); }\n",
         )?;
-        // A handler that keeps the end of a thread, and two that do not.
-        write(
-            "keeps.cc",
-            "#include <cxxabi.h>\n#include <exception>\n#include <pthread.h>\n#include <unistd.h>\n\
-             extern \"C\" int cleans(); static volatile int count;\n\
-             static void *start(void *argument) {\n\
-             try { usleep(1); } catch (std::exception &) { count++; } catch (...) { count++; }\n\
-             try { usleep(2); } catch (abi::__forced_unwind &) { throw; } catch (...) { count++; }\n\
-             try { usleep(3); } catch (...) { count++; throw; }\n\
-             cleans(); usleep(4); return argument; }\n\
-             int main() { pthread_t thread; pthread_create(&thread, nullptr, start, nullptr);\n\
-             pthread_cancel(thread); return pthread_join(thread, nullptr); }\n",
-        )?;
-        write(
-            "cleans.c",
-            "#include <unistd.h>\nstatic void clean(int *value) { write(*value, 0, 0); }\n\
-             int cleans(void) { int value __attribute__((cleanup(clean))) = 1; return usleep(5); }\n",
-        )?;
         // A library gets two threads of the program. The library joins the first thread, and
         // cancels and detaches the second.
         write(
@@ -194,6 +177,31 @@ impl Driver {
              pthread_create(&thread, NULL, start, (void *)42);\n\
              pthread_create(&other, NULL, stays, NULL);\n\
              printf(\"%ld\\n\", (long)joins(thread, other)); return 0; }\n",
+        )
+    }
+
+    /// Writes sources with handlers and clean-up around the end of a thread.
+    fn write_sources_of_ends(&self) -> Result<(), String> {
+        let write = |name: &str, text: &str| {
+            fs::write(self.work.join(name), text).map_err(|error| format!("{name}: {error}"))
+        };
+        // A handler that keeps the end of a thread, and two that do not.
+        write(
+            "keeps.cc",
+            "#include <cxxabi.h>\n#include <exception>\n#include <pthread.h>\n#include <unistd.h>\n\
+             extern \"C\" int cleans(); static volatile int count;\n\
+             static void *start(void *argument) {\n\
+             try { usleep(1); } catch (std::exception &) { count++; } catch (...) { count++; }\n\
+             try { usleep(2); } catch (abi::__forced_unwind &) { throw; } catch (...) { count++; }\n\
+             try { usleep(3); } catch (...) { count++; throw; }\n\
+             cleans(); usleep(4); return argument; }\n\
+             int main() { pthread_t thread; pthread_create(&thread, nullptr, start, nullptr);\n\
+             pthread_cancel(thread); return pthread_join(thread, nullptr); }\n",
+        )?;
+        write(
+            "cleans.c",
+            "#include <unistd.h>\nstatic void clean(int *value) { write(*value, 0, 0); }\n\
+             int cleans(void) { int value __attribute__((cleanup(clean))) = 1; return usleep(5); }\n",
         )
     }
 
