@@ -1,5 +1,5 @@
-"""Compares the costs of servers that `duality cc` converted with the native programs of the same
-objects.
+"""Compares the costs of servers that `duality cc` or `duality c++` converted with the native
+programs of the same objects.
 
     python3 scripts/converted.py NATIVE CONVERTED                   folders with programs of the same names
     python3 scripts/converted.py NATIVE CONVERTED --only httpd,3proxy --rounds 5 --clients 1000
@@ -17,6 +17,7 @@ import os
 import socket
 import ssl
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -63,6 +64,7 @@ def ask(connection, request, complete):
                 raise clients.Failure(f"closed after {bytes(answer[-200:])!r}")
             break
         answer += data
+    return bytes(answer)
 
 
 class Kind:
@@ -71,10 +73,16 @@ class Kind:
     begin(connection, backend)   after the connection; returns what is talked to from then on
     request, complete            a request, and when its answer is whole
     kept                         whether a connection has more than one request
+    holds                        what each answer has in it
     """
 
-    def __init__(self, request, complete, kept=True, begin=lambda connection, backend: connection):
-        self.request, self.complete, self.kept, self.begin = request, complete, kept, begin
+    def __init__(self, request, complete, kept=True, begin=lambda connection, backend: connection, holds=b""):
+        self.request, self.complete, self.kept, self.begin, self.holds = request, complete, kept, begin, holds
+
+    def exchange(self, connection):
+        answer = ask(connection, self.request, self.complete)
+        if self.holds not in answer:
+            raise clients.Failure(f"an answer is wrong: {answer[-200:]!r}")
 
 
 def socks(connection, backend):
@@ -91,6 +99,28 @@ def secure(connection, backend):
 
 ECHO = Kind(b"a line of an echo server\n", clients.line)
 PAGE = Kind(REQUEST, clients.http)
+
+
+# Thrift's own test: a call that returns, and one that throws.
+def thrift_message(kind, name, body):
+    return struct.pack(">I", 0x80010000 | kind) + thrift_string(name) + struct.pack(">I", 7) + body + b"\0"
+
+
+def thrift_string(text):
+    return struct.pack(">I", len(text)) + text
+
+
+def thrift_field(kind, number, value):
+    return struct.pack(">BH", kind, number) + value
+
+
+CALL, REPLY, I32, TEXT, STRUCT = 1, 2, 8, 11, 12
+THROWN = thrift_field(I32, 1, struct.pack(">I", 1001)) + thrift_field(TEXT, 2, thrift_string(b"Xception")) + b"\0"
+ANSWERS = (thrift_message(REPLY, b"testString", thrift_field(TEXT, 0, thrift_string(b"a text")))
+           + thrift_message(REPLY, b"testException", thrift_field(STRUCT, 1, THROWN)))
+THRIFT = Kind(thrift_message(CALL, b"testString", thrift_field(TEXT, 1, thrift_string(b"a text")))
+              + thrift_message(CALL, b"testException", thrift_field(TEXT, 1, thrift_string(b"Xception"))),
+              clients.exactly(len(ANSWERS)), holds=ANSWERS)
 
 
 def through_proxy(connection, backend):
@@ -132,6 +162,10 @@ SERVERS = {
     "3proxy": (proxy3, Kind(REQUEST, clients.http, begin=socks), True),
     "pound": (pound, PAGE, True),
     "stunnel": (stunnel, Kind(REQUEST, clients.http, begin=secure), True),
+    "embedded_cpp": (lambda folder, port, count, backend: ["embedded_cpp"], Kind(b"GET /example HTTP/1.0\r\n\r\n", clients.http, kept=False, holds=b"<h2>This is an example text from a C++ handler</h2>"), False),
+    "server_http_ex": (lambda folder, port, count, backend: ["server_http_ex"], Kind(REQUEST, clients.http, kept=False, holds=b"path = /index.html"), False),
+    "server_iostream_ex": (lambda folder, port, count, backend: ["server_iostream_ex"], Kind(b"a line\n", clients.line, holds=b"A LINE\n"), False),
+    "TestServer": (lambda folder, port, count, backend: ["TestServer", f"--port={port}", "--server-type=threaded"], THRIFT, False),
 }
 
 
@@ -168,17 +202,17 @@ def talk(port, backend, kind, count, requests):
     if not kind.kept:
         for number in range(requests):
             with connected(port, number % count) as connection:
-                ask(kind.begin(connection, backend), kind.request, kind.complete)
+                kind.exchange(kind.begin(connection, backend))
             asked += 1
         return [connected(port, number) for number in range(count)], asked
     for number in range(count):
         connection = kind.begin(connected(port, number), backend)
-        ask(connection, kind.request, kind.complete)
+        kind.exchange(connection)
         idle.append(connection)
         asked += 1
     while asked < requests:
         for connection in idle:
-            ask(connection, kind.request, kind.complete)
+            kind.exchange(connection)
         asked += len(idle)
     return idle, asked
 
