@@ -133,7 +133,8 @@ fn events() -> Vec<Event> {
     events.extend(findings.map(|finding| {
         let (measured, standings) = (measured.clone(), standings.clone());
         let serving = Some(candidate());
-        Event::Decided(Box::new(Verdict { finding, serving, blocks: 3, measured, standings }))
+        let out = vec!["threads".to_owned()];
+        Event::Decided(Box::new(Verdict { finding, serving, blocks: 3, measured, standings, out }))
     }));
     events
 }
