@@ -256,6 +256,10 @@ impl Engine {
             Failure::ConnectTimeout | Failure::Connect(_) => {
                 "can this machine reach that address?".to_owned()
             }
+            Failure::Handshake(_) => {
+                "if you trust its certificate, name the authority by --ca, or give --insecure"
+                    .to_owned()
+            }
             Failure::WrongStatus(404) => "load a path that the server has".to_owned(),
             Failure::WrongStatus(_) => {
                 "load a path that it answers with 200, or expect this status (`load --expect-status`)"

@@ -29,6 +29,8 @@ pub(crate) enum Failure {
     NoDescriptors,
     #[error("the connect failed: {0}")]
     Connect(io::Error),
+    #[error("the handshake of TLS failed: {0}")]
+    Handshake(io::Error),
     #[error("the server reset the connection after {received} bytes of a reply")]
     Reset { received: u64 },
     #[error("the server closed the connection after {received} bytes of a reply")]
@@ -87,6 +89,7 @@ impl Failure {
             Failure::NoPorts => "no-ports",
             Failure::NoDescriptors => "no-descriptors",
             Failure::Connect(_) => "connect-failed",
+            Failure::Handshake(_) => "handshake-failed",
             Failure::Reset { .. } => "reset",
             Failure::ClosedEarly { .. } => "closed-early",
             Failure::TimedOut => "timed-out",
@@ -121,6 +124,7 @@ impl Failure {
                 | Failure::NoPorts
                 | Failure::NoDescriptors
                 | Failure::Connect(_)
+                | Failure::Handshake(_)
         )
     }
 }

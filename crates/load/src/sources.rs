@@ -131,7 +131,7 @@ impl Route {
         let connected = connected.map_err(|_| Failure::ConnectTimeout)?;
         let mut stream = connected.map_err(Failure::from_connect)?;
         if let Some(handshakes) = &self.handshakes {
-            stream = Box::pin(handshakes.make(stream, limit)).await.map_err(Failure::Connect)?;
+            stream = Box::pin(handshakes.make(stream, limit)).await.map_err(Failure::Handshake)?;
         }
         stream.set_read_timeout(Some(limit)).map_err(Failure::Io)?;
         stream.set_write_timeout(Some(limit)).map_err(Failure::Io)?;

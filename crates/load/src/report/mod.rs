@@ -76,7 +76,8 @@ pub struct Report {
     /// an open loop, a request counts from its sending, so the figure is the number of connections
     /// in use.
     pub measured_load: f64,
-    /// Failed requests by kind: `connect-refused`, `connect-timeout`, `connect-failed`, `no-ports`,
+    /// Failed requests by kind: `connect-refused`, `connect-timeout`, `connect-failed`,
+    /// `handshake-failed`, `no-ports`,
     /// `no-descriptors`, `reset`, `closed-early`, `timed-out`, `wrong-status`, `wrong-bytes`,
     /// `malformed`, `store-unavailable`, `other-left`, `too-slow`, `server-full`, `io`. All wrong
     /// replies before the window opened or after it closed are `wrong-outside`. Kinds that did not
