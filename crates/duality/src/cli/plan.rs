@@ -452,7 +452,10 @@ mod tests {
     fn processors_are_named_for_both_sides_or_none() {
         for (lines, told) in [
             ("server-cpus = [0]", "4:15: server-cpus: name the client-cpus"),
-            ("server-cpus = [99999]\nclient-cpus = [1]", "4:15: server-cpus: processor 99999 is not available"),
+            (
+                "server-cpus = [99999]\nclient-cpus = [1]",
+                "4:15: server-cpus: processor 99999 is not available",
+            ),
         ] {
             let text = format!("title = 'a'\n[[experiment]]\nname = 'b'\n{lines}");
             assert!(refused(&text, &flags()).starts_with(told), "{}", refused(&text, &flags()));
