@@ -110,7 +110,7 @@ fn who_serves_more_than_the_best_is_explained() {
         block.disturbance.processors[0].strangers = 0.6;
     }
     let shared = text(&said(&shared))[1].to_owned();
-    assert!(shared.contains("for other processes used its processors meanwhile"), "{shared}");
+    assert!(shared.contains("because other processes used its processors meanwhile"), "{shared}");
     let agreed = explained(15.0, 90_000.0);
     assert!(agreed.starts_with("At 100 connections it takes "), "{agreed}");
 }

@@ -133,14 +133,18 @@ fn data(summary: &Summary<'_>, cells: &[Cell]) -> serde_json::Value {
     json!({ "subjects": names, "first": first, "all": all, "regimes": regimes.collect::<Vec<_>>() })
 }
 
-/// Which subjects the plots show at first: the paper's three modes, or all if the run lacks two of
-/// them. Thirteen lines in a plot cannot be read.
+/// A plot with more lines cannot be read.
+const MOST_LINES: usize = 4;
+
+/// Which subjects the plots show at first: all of a few, and of many the paper's three modes, if the
+/// run has two of them.
 fn first(subjects: &[(String, Vec<String>)]) -> Vec<bool> {
     let are: Vec<bool> =
         subjects.iter().map(|(_, arguments)| MODES.iter().any(|mode| mode == arguments)).collect();
-    match are.iter().filter(|&&is| is).count() {
-        0 | 1 => vec![true; subjects.len()],
-        _ => are,
+    let modes = are.iter().filter(|&&is| is).count();
+    match subjects.len() <= MOST_LINES || modes < 2 {
+        true => vec![true; subjects.len()],
+        false => are,
     }
 }
 
@@ -156,7 +160,8 @@ mod tests {
         let pool = subject(&["--architecture=workpool-fifo", "--workers=8"]);
         let (threads, epoll) =
             (subject(&["--architecture=threads"]), subject(&["--architecture=epoll"]));
-        assert_eq!(first(&[threads.clone(), epoll.clone(), pool]), [true, false, true]);
-        assert_eq!(first(&[threads, epoll]), [true, true]);
+        let many = [&threads, &epoll, &pool, &epoll, &epoll].map(Clone::clone);
+        assert_eq!(first(&many), [true, false, true, false, false]);
+        assert_eq!(first(&[threads, epoll, pool]), [true; 3]);
     }
 }

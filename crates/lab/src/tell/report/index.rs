@@ -253,7 +253,8 @@ mod tests {
                     [[experiment]]\nname = 'two'";
         let plan = file::parse(plan).unwrap();
         let mut index = Index::new(&plan, [design(), design()].iter());
-        assert_eq!(index.render().matches("not run yet").count(), 2);
+        // Each experiment has a row among the answers, and a part of its own.
+        assert_eq!(index.render().matches("not run yet").count(), 4);
         let heading = heading();
         let cell = Cell {
             subject: "epoll".into(),
@@ -265,7 +266,7 @@ mod tests {
         let records = Records { cells: vec![cell], blocks: vec![] };
         index.add("one", &Answer::of(&heading, &records));
         let page = index.render();
-        assert_eq!(page.matches("not run yet").count(), 1);
+        assert_eq!(page.matches("not run yet").count(), 2);
         assert!(page.contains("one/report.html") && !page.contains("two/report.html"));
         assert!(page.contains("title=\"no &lt;epoll&gt;\">unavailable"), "{page}");
         assert!(page.contains("A &lt;b&gt;question") && !page.contains("<b>question"));
