@@ -136,8 +136,8 @@ fn data(summary: &Summary<'_>, cells: &[Cell]) -> serde_json::Value {
 /// A plot with more lines cannot be read.
 const MOST_LINES: usize = 4;
 
-/// Which subjects the plots show at first: all of a few, and of many the paper's three modes, if the
-/// run has two of them.
+/// Which subjects the plots show at first: all of a few, and of many the paper's three modes, if
+/// the run has two of them.
 fn first(subjects: &[(String, Vec<String>)]) -> Vec<bool> {
     let are: Vec<bool> =
         subjects.iter().map(|(_, arguments)| MODES.iter().any(|mode| mode == arguments)).collect();
