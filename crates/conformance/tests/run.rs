@@ -229,7 +229,7 @@ fn a_load_command_makes_the_load_and_the_lab_measures_the_server() {
         compare(&[&load[..], &["--repeats", "1", "--blocks", "1", "--out", "out"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let results = std::fs::read_to_string(path("out/results.jsonl")).expect("results");
-    let (mut cells, mut slices) = (0, 0);
+    let (mut cells, mut blocks) = (0, 0);
     for line in results.lines() {
         let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
         match line["kind"].as_str() {
@@ -246,13 +246,15 @@ fn a_load_command_makes_the_load_and_the_lab_measures_the_server() {
                 assert!(line["server_peak_bytes"].as_u64() > Some(0), "{line}");
             }
             _ => {
-                slices += line["slices"].as_array().expect("a block").len();
+                blocks += 1;
+                assert_eq!(line["slices"].as_array().expect("a block").len(), 4);
                 let used = line["slices"][0]["server_cpu_us"].as_f64().expect("a time");
                 assert!(used > 0.0, "{line}");
             }
         }
     }
-    assert_eq!((cells, slices), (2, 4));
+    // A block that the machine disturbed is measured again.
+    assert!(cells == 2 && blocks >= 1, "{cells} cells, {blocks} blocks");
     let page = std::fs::read_to_string(path("out/report.html")).expect("a page");
     assert!(
         page.contains("The load is a command") && page.contains("load &#x27;{port}"),
