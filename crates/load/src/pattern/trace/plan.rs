@@ -54,7 +54,7 @@ pub struct Cut {
     /// connection. This is a what-if.
     pub keep_alive: bool,
     /// The number of users that come at the same time, at least 1. Each connection of the recording
-    /// then comes as often, within [`TOGETHER`]. This is a what-if.
+    /// then comes as often, within 100 ms. This is a what-if.
     pub bunch: usize,
     /// The most bytes a second that a client takes. `None` as recorded. This is a what-if.
     pub client_rate: Option<u64>,
