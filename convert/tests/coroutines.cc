@@ -14,14 +14,7 @@
 #include <sched.h>
 #include <semaphore.h>
 
-#define CHECK(what) check(what, #what, __LINE__)
-static void check(bool holds, const char *what, int line) {
-  if (holds) return;
-  std::printf("line %d: not so: %s\n", line, what);
-  std::exit(1);
-}
-
-__attribute__((noinline)) static void wait() { sched_yield(); }
+#include "check.h"
 
 // Counts its lives, and waits as it ends.
 struct Guard {

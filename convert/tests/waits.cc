@@ -22,14 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK(what) check(what, #what, __LINE__)
-static void check(bool holds, const char *what, int line) {
-  if (holds) return;
-  std::printf("line %d: not so: %s\n", line, what);
-  std::exit(1);
-}
-
-__attribute__((noinline)) static void wait() { sched_yield(); }
+#include "check.h"
 
 template <typename Job> static void run(int count, Job job) {
   std::vector<std::jthread> threads;

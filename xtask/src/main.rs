@@ -8,6 +8,7 @@
 
 mod aarch64;
 mod convert;
+mod files;
 mod fuzz;
 mod guide;
 mod hosts;

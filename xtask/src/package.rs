@@ -13,8 +13,8 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::{fs, io};
 
+use crate::files::{copy, read, remove, write};
 use crate::outcome::Outcome::{self, Failed, Passed, Skipped};
 use crate::outcome::{cargo_command, execute};
 use crate::{Workspace, convert, tools};
@@ -65,17 +65,7 @@ pub(crate) fn run(workspace: &Workspace) -> Outcome {
 }
 
 fn fill(workspace: &Workspace, folder: &Path) -> Result<(), String> {
-    let told = |path: &Path, error: &io::Error| format!("{}: {error}", path.display());
-    let make = |path: &Path| fs::create_dir_all(path).map_err(|error| told(path, &error));
-    let copy = |from: &Path, to: &Path| {
-        make(to.parent().expect("it is in the folder"))?;
-        fs::copy(from, to).map(drop).map_err(|error| told(from, &error))
-    };
-    if let Err(error) = fs::remove_dir_all(folder)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(told(folder, &error));
-    }
+    remove(folder)?;
     let command = folder.join("bin/duality");
     copy(&workspace.target.join("dist/duality"), &command)?;
     let pass = "libduality_convert.so";
@@ -87,18 +77,13 @@ fn fill(workspace: &Workspace, folder: &Path) -> Result<(), String> {
     for (file, place) in SETTINGS {
         // The package of Debian has these with the paths that they name.
         let from = workspace.root.join("packaging").join(file);
-        let text = fs::read_to_string(&from).map_err(|error| told(&from, &error))?;
-        let to = folder.join(place).join(file);
-        make(to.parent().expect("it is in the folder"))?;
-        let text = text.replace("/usr/", "/usr/local/");
-        fs::write(&to, text).map_err(|error| told(&to, &error))?;
+        let text = read(&from)?.replace("/usr/", "/usr/local/");
+        write(&folder.join(place).join(file), &text)?;
     }
     tools::run(Command::new(&command).arg("manual").arg(share.join("man/man1")))?;
     for (shell, file) in SHELLS {
         let text = tools::run(Command::new(&command).args(["completions", shell]))?;
-        let path = share.join(file);
-        make(path.parent().expect("it is in the folder"))?;
-        fs::write(&path, text).map_err(|error| told(&path, &error))?;
+        write(&share.join(file), &text)?;
     }
     Ok(())
 }

@@ -10,10 +10,10 @@
 //! `--verify` builds a second time, in a folder with a path of another length, and compares.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::files::{copy, make, read, remove, told, write};
 use crate::outcome::Outcome::{self, Failed, Passed};
 use crate::outcome::{cargo_command, execute};
 use crate::{Workspace, tools};
@@ -100,7 +100,7 @@ impl Build {
         let folder = checkout.join("target/releases");
         make(&folder)?;
         let package = only_file(&checkout.join("target/debian"), "deb")?;
-        copy_into(&folder, &package)?;
+        copy(&package, &folder.join(package.file_name().unwrap_or_default()))?;
         let name = format!("duality-{version}-x86_64-linux");
         archive(&checkout.join("target/package"), &folder, &name, &time)?;
         let mut bill = cargo();
@@ -172,17 +172,14 @@ fn archive(folder: &Path, into: &Path, name: &str, time: &str) -> Result<(), Str
 /// The identifiers of packages have the path of the checkout.
 fn write_bill(checkout: &Path, to: &Path) -> Result<(), String> {
     let made = checkout.join("crates/duality/bill.json");
-    let text = fs::read_to_string(&made).map_err(|error| told(&made, &error))?;
-    let text = text.replace(&checkout.display().to_string(), "/duality");
-    fs::write(to, text).map_err(|error| told(to, &error))
+    write(to, &read(&made)?.replace(&checkout.display().to_string(), "/duality"))
 }
 
 /// Writes the checksums of a folder's files, in the format of sha256sum.
 fn sum(folder: &Path) -> Result<(), String> {
     let mut command = Command::new("sha256sum");
     let sums = tools::run(command.current_dir(folder).arg("--").args(names(folder)?))?;
-    let path = folder.join(SUMS);
-    fs::write(&path, sums).map_err(|error| told(&path, &error))
+    write(&folder.join(SUMS), &sums)
 }
 
 /// Compares two releases, file by file.
@@ -195,10 +192,10 @@ fn compare(first: &Path, second: &Path) -> Result<(), String> {
     if names != others {
         return Err(format!("the builds have other files: {names:?} and {others:?}"));
     }
-    let read = |path: PathBuf| fs::read(&path).map_err(|error| told(&path, &error));
+    let bytes = |path: PathBuf| fs::read(&path).map_err(|error| told(&path, &error));
     let mut differ = Vec::new();
     for name in names.into_iter().filter(|name| name != SUMS) {
-        if read(first.join(&name))? != read(second.join(&name))? {
+        if bytes(first.join(&name))? != bytes(second.join(&name))? {
             differ.push(name);
         }
     }
@@ -235,11 +232,6 @@ fn only_file(folder: &Path, extension: &str) -> Result<PathBuf, String> {
     }
 }
 
-fn copy_into(folder: &Path, file: &Path) -> Result<(), String> {
-    let to = folder.join(file.file_name().unwrap_or_default());
-    fs::copy(file, to).map(drop).map_err(|error| told(file, &error))
-}
-
 fn git(workspace: &Workspace, arguments: &[&str]) -> Result<String, String> {
     let mut git = Command::new("git");
     let said = tools::run(git.current_dir(&workspace.root).args(arguments))?;
@@ -251,21 +243,6 @@ fn passed(outcome: Outcome, what: &str) -> Result<(), String> {
         Passed => Ok(()),
         other => Err(format!("{what}: {other:?}")),
     }
-}
-
-fn make(folder: &Path) -> Result<(), String> {
-    fs::create_dir_all(folder).map_err(|error| told(folder, &error))
-}
-
-fn remove(folder: &Path) -> Result<(), String> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(told(folder, &error)),
-        _ => Ok(()),
-    }
-}
-
-fn told(path: &Path, error: &io::Error) -> String {
-    format!("{}: {error}", path.display())
 }
 
 #[cfg(test)]

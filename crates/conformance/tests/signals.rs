@@ -124,7 +124,9 @@ fn a_reload_keeps_connections(architecture: &[&str]) {
         server.signal(Signal::HUP);
         let said = complaints.next("it says that it reloads");
         assert!(
-            said.starts_with("duality: SIGHUP: opening logs and reading --root again"),
+            said.starts_with(
+                "duality: SIGHUP: opening logs, and reading --root and certificates again"
+            ),
             "{said}"
         );
     }

@@ -294,7 +294,7 @@ fn a_reload_reads_the_certificate_again() {
         }
         ask(&mut old, "/small", "").unwrap();
         body(&mut old, architecture).unwrap();
-        let reloads = "duality: SIGHUP: opening logs and reading --root again; \
+        let reloads = "duality: SIGHUP: opening logs, and reading --root and certificates again; \
                        for other settings, start the server again\n";
         server.end_after(architecture, reloads);
     }

@@ -221,6 +221,8 @@ impl Options {
         } else if self.requests_per_connection.is_some() && !self.keep_alive {
             "without keep-alive each connection has one request: leave out --close or \
              --requests-per-connection"
+        } else if self.trust != Trust::System && !self.target.is_secure() {
+            "only a server of https:// has a certificate: leave out --ca and --insecure"
         } else if let Some(problem) = self.target.misfit(self) {
             problem
         } else {

@@ -111,13 +111,18 @@ impl Target {
         Self { places: vec![address.into()], alternatives: false, secure: false, protocol }
     }
 
+    /// Whether the server speaks TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.secure
+    }
+
     /// The handshakes of its connections. `None` if the server does not speak TLS.
     ///
     /// # Errors
     ///
     /// [`TargetError`], if the authorities cannot be read, or this build has no TLS.
     pub(crate) fn handshakes(&self, trust: &Trust) -> Result<Option<Handshakes>, TargetError> {
-        let Some(page) = self.page().filter(|_| self.secure) else { return Ok(None) };
+        let Some(page) = self.page().filter(|_| self.is_secure()) else { return Ok(None) };
         let host = match page.host.rfind(':') > page.host.rfind(']') {
             true => page.host.rsplit_once(':').map_or(&*page.host, |(host, _)| host),
             false => &page.host,

@@ -117,7 +117,7 @@ impl Driver {
              static void *computes(void *argument) { return argument; }\n\
              int main(void) { run(waits, NULL); run(computes, NULL); run(computes, NULL); return 0; }\n",
         )?;
-        for name in ["test.h", "coroutines.cc"] {
+        for name in ["test.h", "check.h", "coroutines.cc"] {
             fs::copy(tests.join(name), self.work.join(name))
                 .map_err(|error| format!("{name}: {error}"))?;
         }

@@ -25,7 +25,8 @@ static RECEIVED: AtomicU32 = AtomicU32::new(0);
 static SERVER: AtomicI32 = AtomicI32::new(0);
 
 /// The messages at SIGHUP.
-const RELOADS: &[u8] = b"duality: SIGHUP: opening logs and reading --root again; \
+const RELOADS: &[u8] =
+    b"duality: SIGHUP: opening logs, and reading --root and certificates again; \
     for other settings, start the server again\n";
 const TERMINAL_GONE: &[u8] = b"duality: SIGHUP: the terminal has gone; draining\n";
 

@@ -136,6 +136,9 @@ fn show(run: &Run, arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     if let Some(index) = index {
+        if run.experiments.len() > 1 && !arguments.tables && !arguments.json {
+            print(&format!("\n{}", index.digest()))?;
+        }
         let path = arguments.out.as_ref().unwrap_or(&run.path).join("index.html");
         index.write(&path).map_err(|error| unwritten(&path, &error))?;
         log::tell(format_args!("index of the reports: {}", path.display()));

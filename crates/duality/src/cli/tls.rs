@@ -15,7 +15,7 @@ pub(super) struct TlsFlags {
     /// Serve with TLS 1.2 and 1.3: the certificate, followed by those of its authorities (PEM)
     ///
     /// SIGHUP reads both files again.
-    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = heading::SERVICE)]
+    #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "inject", help_heading = heading::SERVICE)]
     tls_cert: Option<PathBuf>,
     /// The private key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = heading::SERVICE)]

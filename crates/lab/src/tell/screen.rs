@@ -338,8 +338,8 @@ fn wrapped(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// The text, cut if it is too wide.
-fn fit(text: &str) -> String {
+/// The text, cut if it is wider than a terminal.
+pub(crate) fn fit(text: &str) -> String {
     match textwrap::core::display_width(text) > COLUMNS {
         true => cut(text, COLUMNS - 1) + "…",
         false => text.to_owned(),

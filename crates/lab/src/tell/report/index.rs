@@ -18,10 +18,8 @@ use crate::page::{page, write_whole};
 use crate::record::{Clients, Design, Heading, Origin};
 use crate::tell::answer::Answer;
 use crate::tell::replay::in_users;
+use crate::tell::screen::fit;
 use crate::tell::summary::Summary;
-
-/// The most columns of a line on a terminal.
-const COLUMNS: usize = 80;
 
 /// An index that grows as experiments end.
 pub struct Index {
@@ -134,7 +132,7 @@ impl Index {
         for Entry { name, best, worse, .. } in ended() {
             let worse = if worse.is_empty() { String::new() } else { format!("; {worse}") };
             let line = format!("{name:width$}  {best}{worse}");
-            text += &shortened(&line, COLUMNS);
+            text += &fit(&line);
             text.push('\n');
         }
         text
@@ -152,7 +150,7 @@ impl Index {
 
 /// The text above the tables of the experiment called `name` on the terminal.
 pub fn heading(name: &str, design: &Design) -> String {
-    let heading = shortened(&format!("{name}: {}", describe(design)), COLUMNS);
+    let heading = fit(&format!("{name}: {}", describe(design)));
     let line = "=".repeat(heading.chars().count());
     format!("\n{heading}\n{line}")
 }
@@ -205,14 +203,6 @@ fn worse(summary: &Summary) -> String {
     let excluded = busiest(summary).into_iter().flat_map(Verdict::excluded);
     let told = excluded.map(|one| format!("{} +{:.0} %", one.subject, 100.0 * one.behind));
     told.collect::<Vec<_>>().join(", ")
-}
-
-/// The first `most` characters, with a mark at the end where more follow.
-fn shortened(line: &str, most: usize) -> String {
-    match line.char_indices().nth(most) {
-        None => line.to_owned(),
-        Some(_) => line.chars().take(most - 1).chain(['…']).collect(),
-    }
 }
 
 fn lines(summary: &Summary) -> Vec<Line> {
@@ -273,6 +263,5 @@ mod tests {
         let digest = index.digest();
         assert_eq!(digest.lines().nth(1), Some("one         no verdict"), "{digest}");
         assert_eq!(digest.lines().count(), 2, "{digest}");
-        assert_eq!(shortened("épollu", 4), "épo…");
     }
 }
